@@ -1,0 +1,1 @@
+../src/dataclass_to_oinf.py

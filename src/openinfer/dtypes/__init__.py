@@ -1,0 +1,17 @@
+"""The dtype table and the conversions into it. Knows nothing of files, graphs or execution."""
+
+from openinfer.dtypes.convert import convert
+from openinfer.dtypes.packing import first_invalid_code, pack, unpack
+from openinfer.dtypes.table import ALIASES, DTYPES, DType, dtype_of, from_numpy_dtype
+
+__all__ = [
+    "ALIASES",
+    "DTYPES",
+    "DType",
+    "convert",
+    "dtype_of",
+    "first_invalid_code",
+    "from_numpy_dtype",
+    "pack",
+    "unpack",
+]

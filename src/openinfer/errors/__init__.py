@@ -1,0 +1,32 @@
+"""Diagnostics and the exceptions that carry them. Knows nothing of the rest of the package."""
+
+from openinfer.errors.codes import Code
+from openinfer.errors.diagnostic import (
+    Diagnostic,
+    MissingExtraError,
+    OinfError,
+    OpenInferError,
+    TensorError,
+    nearest,
+)
+from openinfer.errors.explain import Explanation, explanation
+from openinfer.errors.render import printable
+from openinfer.errors.spans import ByteSpan, FileSpan, Place, Source, Span
+
+__all__ = [
+    "ByteSpan",
+    "Code",
+    "Diagnostic",
+    "Explanation",
+    "FileSpan",
+    "MissingExtraError",
+    "OinfError",
+    "OpenInferError",
+    "Place",
+    "Source",
+    "Span",
+    "TensorError",
+    "explanation",
+    "nearest",
+    "printable",
+]

@@ -1,0 +1,104 @@
+"""Diagnostics as text: code, place, the line or bytes in question, carets, help.
+
+Names and paths come from files nobody has checked, so control characters are shown escaped.
+"""
+
+import unicodedata
+
+from openinfer.errors.diagnostic import Diagnostic
+from openinfer.errors.spans import ByteSpan, FileSpan, Span
+
+LINE_WIDTH = 120
+BYTES_PER_ROW = 16
+
+
+def printable(text: str) -> str:
+    r"""Text with everything that could move a terminal's cursor or change its colours escaped.
+
+    >>> printable("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+def render(diagnostic: Diagnostic) -> str:
+    """One diagnostic as the lines a person reads."""
+    kind = "warning" if diagnostic.code.is_warning else "error"
+    lines = [f"{kind}[{diagnostic.code}]: {printable(diagnostic.message)}"]
+    match diagnostic.span:
+        case Span():
+            lines += _source_lines(diagnostic.span)
+        case ByteSpan():
+            lines += _byte_lines(diagnostic.span)
+        case FileSpan():
+            lines.append(f"  --> {printable(diagnostic.span.path)}")
+        case None:
+            pass
+    if diagnostic.help:
+        lines.append(f"  = help: {printable(diagnostic.help)}")
+    lines += [f"  = note: {printable(note)}" for note in diagnostic.notes]
+    return "\n".join(lines)
+
+
+def _source_lines(span: Span) -> list[str]:
+    line, column = span.source.position(span.start)
+    end_line, end_column = span.source.position(span.end)
+    text = span.source.line(line)
+    start = column - 1
+    end = end_column - 1 if end_line == line else len(text)
+    text, start, end = _crop(text, start, end)
+    before, marked, after = (_cells(part) for part in (text[:start], text[start:end], text[end:]))
+    gutter = " " * len(str(line))
+    return [
+        f"{gutter}--> {printable(span.source.name)}:{line}:{column}",
+        f"{gutter} |",
+        f"{line} | {before}{marked}{after}".rstrip(),
+        f"{gutter} | {' ' * _width(before)}{'^' * max(1, _width(marked))}",
+    ]
+
+
+def _crop(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """The part of a long line that surrounds the marked characters."""
+    if len(text) <= LINE_WIDTH:
+        return text, start, end
+    first = max(0, min(start - 20, len(text) - LINE_WIDTH))
+    last = min(len(text), first + LINE_WIDTH)
+    head = "..." if first else ""
+    tail = "..." if last < len(text) else ""
+    shift = len(head) - first
+    return head + text[first:last] + tail, start + shift, min(end, last) + shift
+
+
+def _cells(text: str) -> str:
+    return printable(text.replace("\t", "    "))
+
+
+def _width(text: str) -> int:
+    """The terminal columns a text occupies: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def _byte_lines(span: ByteSpan) -> list[str]:
+    entry = f", entry {span.entry!r}" if span.entry is not None else ""
+    place = f"byte {span.offset} (0x{span.offset:x}), field {printable(span.field_name)}{entry}"
+    lines = [f"  --> {printable(span.path)}: {place}"]
+    if not span.context:
+        return lines
+    lines.append("   |")
+    for row in range(0, len(span.context), BYTES_PER_ROW):
+        data = span.context[row : row + BYTES_PER_ROW]
+        address = span.context_offset + row
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
+        lines.append(f"   | {address:08x}  {data.hex(' '):<47}  |{text}|")
+        marks = ["^^" if span.offset <= address + i < span.offset + span.length else "  " for i in range(len(data))]
+        if any(mark.strip() for mark in marks):
+            lines.append(f"   | {'':8}  {' '.join(marks)}".rstrip())
+    return lines

@@ -1,0 +1,148 @@
+"""A file opened for reading: mapped, or read piece by piece for files that others may change.
+
+A mapped file that is truncated by another process kills this one on the next access. ``CopiedFile`` never maps: what
+is gone is a typed error.
+"""
+
+import mmap
+import os
+import stat
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError
+
+Bytes = npt.NDArray[np.uint8]
+_CONTEXT_ROW = 16
+
+
+class ModelFile(Protocol):
+    """What the parser and the model need of an open file."""
+
+    path: str
+    size: int
+
+    def region(self, end: int) -> Any:
+        """A buffer of the bytes from 0 up to ``end`` or beyond, with slices that are ``bytes``."""
+
+    def view(self, offset: int, count: int) -> Bytes:
+        """Bytes as a read-only array; zero-copy where the file is mapped."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        """A copy of a few bytes."""
+
+    def close(self) -> None:
+        """Give back the descriptor and the mapping; views already handed out stay valid."""
+
+
+def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
+    """Open a regular file (symbolic links are followed) for mapping or for copying."""
+    try:
+        # O_NONBLOCK: opening a pipe must not wait for a writer before we can refuse it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _not_a_model(path, f"cannot open {path!r}: {reason}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise _not_a_model(path, f"{path!r} is not a regular file")
+    return CopiedFile(path, descriptor, status.st_size) if copy else MappedFile(path, descriptor, status.st_size)
+
+
+class CopiedFile:
+    """A file whose bytes are copied whenever they are asked for."""
+
+    def __init__(self, path: str, descriptor: int, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor = descriptor
+
+    def region(self, end: int) -> Any:
+        """A copy of the bytes from 0 up to ``end``."""
+        return self.read(0, min(end, self.size))
+
+    def view(self, offset: int, count: int) -> Bytes:
+        """A copy of the bytes, as a read-only array."""
+        copied = np.empty(count, np.uint8)
+        self._fill(memoryview(copied.data), offset)
+        copied.flags.writeable = False
+        return copied
+
+    def read(self, offset: int, count: int) -> bytes:
+        """A copy of a few bytes."""
+        buffer = bytearray(count)
+        self._fill(memoryview(buffer), offset)
+        return bytes(buffer)
+
+    def _fill(self, buffer: memoryview, offset: int) -> None:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._descriptor, [buffer[done:]], offset + done)
+            if count == 0:
+                raise self._shrunk(offset + done)
+            done += count
+
+    def require_unchanged(self) -> None:
+        """Refuse to go on with a file that has become shorter since it was opened."""
+        size = os.fstat(self._descriptor).st_size
+        if size < self.size:
+            raise self._shrunk(size)
+
+    def _shrunk(self, offset: int) -> OinfError:
+        return OinfError(
+            Diagnostic(
+                Code.FILE_SIZE_MISMATCH,
+                f"the file was cut off at byte {offset} while it was open; it had {self.size} bytes",
+                ByteSpan(self.path, "file_size", offset),
+                help="open it with copy=True if other programs may change it",
+            )
+        )
+
+    def close(self) -> None:
+        """Give back the descriptor."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        CopiedFile.close(self)
+
+
+class MappedFile(CopiedFile):
+    """A file mapped into memory."""
+
+    def __init__(self, path: str, descriptor: int, size: int) -> None:
+        super().__init__(path, descriptor, size)
+        # An empty file cannot be mapped; it is refused as short before anything is read.
+        self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
+        self._array: Bytes = np.frombuffer(self._map, np.uint8)
+
+    def region(self, end: int) -> Any:
+        """The mapping itself."""
+        del end
+        return self._map
+
+    def view(self, offset: int, count: int) -> Bytes:
+        """The mapped bytes themselves."""
+        return self._array[offset : offset + count]
+
+    def close(self) -> None:
+        """Give back the descriptor; the mapping lives as long as the views that were handed out."""
+        super().close()
+        self._array = np.empty(0, np.uint8)
+        self._map = b""
+
+
+def byte_span(file: ModelFile, field_name: str, offset: int, length: int, entry: str | None = None) -> ByteSpan:
+    """A place in a model file, with the rows of bytes around it."""
+    first = offset // _CONTEXT_ROW * _CONTEXT_ROW
+    last = min(file.size, max(first + _CONTEXT_ROW, -(-(offset + min(length, 24)) // _CONTEXT_ROW) * _CONTEXT_ROW))
+    context = file.read(first, last - first) if first < last else b""
+    return ByteSpan(file.path, field_name, offset, length, entry, context, first)
+
+
+def _not_a_model(path: str, message: str) -> OinfError:
+    return OinfError(Diagnostic(Code.NOT_A_MODEL_FILE, message, FileSpan(path)))

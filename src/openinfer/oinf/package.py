@@ -1,0 +1,246 @@
+"""From entries to the bytes of a model file, one blob at a time.
+
+The layout is decided from names, types and shapes alone; payloads are produced when their turn comes. Equal entries
+give equal bytes, whatever order they arrive in.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+from openinfer.dtypes import DType
+from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.oinf.layout import (
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MAX_DIMS,
+    METADATA_FIELDS,
+    NAME,
+    TAG_OF_DTYPE,
+    TENSOR_ALIGNMENT,
+    U32,
+    U64,
+    VERSIONS,
+    TensorFlags,
+    align,
+    string_bytes,
+    tensor_fields,
+)
+from openinfer.oinf.metadata import MetadataValue
+from openinfer.oinf.payloads import shape_bytes
+
+Progress = Callable[[str, int], None]
+"""Called with a tensor's name and the bytes of it just written."""
+
+_ZEROS = bytes(TENSOR_ALIGNMENT)
+
+
+class Blob(Protocol):
+    """A payload: its size is known before its bytes are."""
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that ``chunks`` yields."""
+
+    def chunks(self) -> Iterator[Any]:
+        """The bytes, in pieces."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A payload that is already in memory."""
+
+    data: Any
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the buffer."""
+        return memoryview(self.data).nbytes
+
+    def chunks(self) -> Iterator[Any]:
+        """The whole buffer."""
+        yield self.data
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """A tensor to be written. ``data`` is None for a tensor that is only declared."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    data: Blob | None
+    quant: Blob | None = None
+
+
+@dataclass(frozen=True)
+class Package:
+    """Everything that goes into one model file, checked and in the order of the file."""
+
+    sizevars: dict[str, int]
+    metadata: dict[str, MetadataValue]
+    tensors: tuple[TensorEntry, ...]
+    version: int
+
+    @classmethod
+    def of(
+        cls,
+        sizevars: Mapping[str, int],
+        metadata: Mapping[str, MetadataValue],
+        tensors: Iterable[TensorEntry],
+        version: int = 2,
+    ) -> "Package":
+        """Check the entries and put them in order."""
+        ordered = tuple(sorted(tensors, key=lambda tensor: tensor.name))
+        _require_version(version, ordered)
+        for name in (*sizevars, *metadata, *(tensor.name for tensor in ordered)):
+            require_name(name)
+        for name, size in sizevars.items():
+            if type(size) is not int or not 0 <= size < 1 << 64:
+                message = f"size variable {name!r} must be an integer from 0 to 2**64 - 1, not {size!r}"
+                raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
+        for first, second in pairwise(ordered):
+            if first.name == second.name:
+                raise duplicate_name("tensor", first.name)
+        for tensor in ordered:
+            _require_shape(tensor)
+        return cls(dict(sorted(sizevars.items())), dict(sorted(metadata.items())), ordered, version)
+
+    def write(self, write: Callable[[Any], None], progress: Progress | None = None) -> None:
+        """Hand the bytes of the file to ``write``, in order."""
+        plan = _Layout(self)
+        for piece in plan.tables():
+            write(piece)
+        position = plan.offset_data
+        for offset, blob, name in plan.blobs:
+            write(_ZEROS[: offset - position])
+            position = offset
+            for chunk in blob.chunks():
+                size = memoryview(chunk).nbytes
+                position += size
+                write(chunk)
+                if progress is not None:
+                    progress(name, size)
+            if position != offset + blob.nbytes:
+                message = f"the data of {name!r} has {position - offset} bytes, not the {blob.nbytes} announced"
+                raise OinfError(Diagnostic(Code.SIZE_MISMATCH, message))
+
+    def to_bytes(self) -> bytes:
+        """The whole file in memory."""
+        pieces = bytearray()
+        self.write(pieces.extend)
+        return bytes(pieces)
+
+
+class _Layout:
+    """Where everything goes."""
+
+    def __init__(self, package: Package) -> None:
+        self.package = package
+        self.blobs: list[tuple[int, Blob, str]] = []
+        tail = 16 if package.version == 1 else 32
+        self.offset_metadata = HEADER_BYTES + sum(string_bytes(len(name)) + U64.size for name in package.sizevars)
+        self.offset_tensors = self.offset_metadata + sum(
+            string_bytes(len(name)) + METADATA_FIELDS.size for name in package.metadata
+        )
+        self.tables_end = self.offset_tensors + sum(
+            string_bytes(len(tensor.name)) + 12 + 8 * len(tensor.shape) + tail for tensor in package.tensors
+        )
+        self.offset_data = align(self.tables_end)
+        self._end = self.offset_data
+
+    def _place(self, blob: Blob, name: str, boundary: int) -> int:
+        offset = align(self._end, boundary)
+        self.blobs.append((offset, blob, name))
+        self._end = offset + blob.nbytes
+        return offset
+
+    def tables(self) -> Sequence[bytes]:
+        """The header and the three tables."""
+        package = self.package
+        sizevars = [_string(name) + U64.pack(value) for name, value in package.sizevars.items()]
+        metadata = [self._metadata_row(name, value) for name, value in package.metadata.items()]
+        tensors = [self._tensor_row(tensor) for tensor in package.tensors]
+        header = HEADER.pack(
+            MAGIC,
+            package.version,
+            0,
+            len(sizevars),
+            len(metadata),
+            len(tensors),
+            0,
+            HEADER_BYTES,
+            self.offset_metadata,
+            self.offset_tensors,
+            self.offset_data,
+            self._end,
+        )
+        padding = _ZEROS[: self.offset_data - self.tables_end]
+        return [header.ljust(HEADER_BYTES, b"\0"), b"".join([*sizevars, *metadata, *tensors, padding])]
+
+    def _metadata_row(self, name: str, value: MetadataValue) -> bytes:
+        offset = self._place(Held(value.payload), name, 8)
+        return _string(name) + METADATA_FIELDS.pack(value.tag, 0, len(value.payload), offset)
+
+    def _tensor_row(self, tensor: TensorEntry) -> bytes:
+        flags = 0
+        data = quant = (0, 0)
+        if tensor.data is not None:
+            flags |= TensorFlags.HAS_DATA
+            data = (tensor.data.nbytes, self._place(tensor.data, tensor.name, TENSOR_ALIGNMENT))
+        if tensor.quant is not None:
+            flags |= TensorFlags.HAS_QUANT
+            quant = (tensor.quant.nbytes, self._place(tensor.quant, tensor.name, 8))
+        fields = tensor_fields(len(tensor.shape), self.package.version)
+        tail = data if self.package.version == 1 else data + quant
+        row = fields.pack(TAG_OF_DTYPE[tensor.dtype], len(tensor.shape), flags, *tensor.shape, *tail)
+        return _string(tensor.name) + row
+
+
+def _string(name: str) -> bytes:
+    return (U32.pack(len(name)) + name.encode("ascii")).ljust(string_bytes(len(name)), b"\0")
+
+
+def require_name(name: object) -> None:
+    """Refuse a name that the format cannot hold."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise OinfError(
+            Diagnostic(
+                Code.BAD_NAME,
+                f"{name!r:.300} cannot be a name",
+                help="names have 1 to 255 of the characters A-Z a-z 0-9 . _ -",
+            )
+        )
+
+
+def duplicate_name(what: str, name: str) -> OinfError:
+    """The error for a name that is given twice."""
+    return OinfError(Diagnostic(Code.DUPLICATE_NAME, f"the {what} name {name!r} is given twice"))
+
+
+def _require_version(version: int, tensors: tuple[TensorEntry, ...]) -> None:
+    if version not in VERSIONS:
+        message = f"cannot write version {version!r}"
+        raise OinfError(Diagnostic(Code.VERSION_CANNOT_HOLD, message, help="write version 2, or version 1"))
+    quantized = [tensor.name for tensor in tensors if tensor.quant is not None]
+    if version == 1 and quantized:
+        message = f"version 1 files cannot hold quantization, which tensor {quantized[0]!r} carries"
+        raise OinfError(Diagnostic(Code.VERSION_CANNOT_HOLD, message, help="write version 2"))
+
+
+def _require_shape(tensor: TensorEntry) -> None:
+    if len(tensor.shape) > MAX_DIMS:
+        message = f"tensor {tensor.name!r} has {len(tensor.shape)} dimensions, more than {MAX_DIMS}"
+        raise OinfError(Diagnostic(Code.TOO_MANY_DIMS, message))
+    if any(extent < 0 for extent in tensor.shape):
+        message = f"tensor {tensor.name!r} has a negative extent in {list(tensor.shape)}"
+        raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
+    nbytes = shape_bytes(tensor.dtype, tensor.shape)
+    if nbytes is None:
+        message = f"tensor {tensor.name!r} with shape {list(tensor.shape)} is larger than any machine can hold"
+        raise OinfError(Diagnostic(Code.SHAPE_OVERFLOW, message))
+    if tensor.data is not None and tensor.data.nbytes != nbytes:
+        message = f"tensor {tensor.name!r} needs {nbytes} bytes, but its data has {tensor.data.nbytes}"
+        raise OinfError(Diagnostic(Code.SIZE_MISMATCH, message))

@@ -1,0 +1,173 @@
+"""Writing model files: all at once, or one tensor at a time for models larger than memory."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from openinfer.dtypes import DType
+from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.oinf.atomic import atomic_file, write_failed
+from openinfer.oinf.authoring import TensorSpec, UninitializedTensor, tensor_entry
+from openinfer.oinf.metadata import MetadataValue, metadata_value
+from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.package import Held, Package, Progress, TensorEntry, duplicate_name, require_name
+from openinfer.oinf.quant import QuantParams
+
+_CHUNK = 8 << 20
+
+
+def write_package(path: str | os.PathLike[str], package: Package, progress: Progress | None = None) -> None:
+    """Write a model file; it appears under its name only when it is complete."""
+    with atomic_file(os.fspath(path)) as sink:
+        package.write(sink.write, progress)
+
+
+def save_file(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Any],
+    sizevars: Mapping[str, int] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    version: int = 2,
+) -> None:
+    """Write a model from plain dicts: the entry point for pipelines.
+
+    Tensors are arrays, ``Tensor``, ``TensorSpec`` or ``UninitializedTensor``.
+    """
+    entries = [tensor_entry(name, value) for name, value in tensors.items()]
+    values = {key: metadata_value(value) for key, value in (metadata or {}).items()}
+    write_package(path, Package.of(sizevars or {}, values, entries, version))
+
+
+def rewrite(model: ModelLoader, path: str | os.PathLike[str], version: int = 2) -> None:
+    """Write an open model again in canonical form: sorted tables, blobs in order, nothing else."""
+    write_package(path, package_of(model, version))
+
+
+def package_of(model: ModelLoader, version: int = 2) -> Package:
+    """The entries of an open model, payloads included, ready to be written."""
+    metadata = {
+        info.name: MetadataValue(info.tag, info.type_name, model.payload(info.offset, info.nbytes).tobytes())
+        for info in model.metadata_info.values()
+    }
+    tensors = [
+        TensorEntry(
+            info.name,
+            info.dtype,
+            info.shape,
+            None if info.offset is None else Held(model.load(info.name).storage),
+            None if info.quant is None else Held(info.quant.encode()),
+        )
+        for info in model.tensors.values()
+    ]
+    return Package.of(model.sizevars, metadata, tensors, version)
+
+
+class Writer:
+    """Takes size variables, metadata and tensors one at a time; holds at most one tensor in memory.
+
+    Tensors are kept in a temporary file beside the target until the ``with`` block ends, because the tables come first
+    in the file and are sorted. If the block raises, nothing is left behind.
+
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "big.oinf")
+    >>> with Writer(path) as writer:
+    ...     writer.add_sizevar("D", 4)
+    ...     for layer in range(3):
+    ...         writer.add_tensor(f"W.{layer}", [[float(layer)] * 4] * 4)
+    >>> with ModelLoader.open(path) as model:
+    ...     list(model.tensors)
+    ['W.0', 'W.1', 'W.2']
+    """
+
+    def __init__(self, path: str | os.PathLike[str], version: int = 2) -> None:
+        self._path = os.fspath(path)
+        self._version = version
+        self._sizevars: dict[str, int] = {}
+        self._metadata: dict[str, MetadataValue] = {}
+        self._tensors: dict[str, TensorEntry] = {}
+        self._resources = ExitStack()
+        self._spool: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            folder = os.path.dirname(os.path.realpath(self._path))
+            self._spool = self._resources.enter_context(TemporaryFile(dir=folder, buffering=0))
+        except (OSError, ValueError) as error:
+            raise write_failed(self._path, error) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._resources:
+            if kind is None:
+                package = Package.of(self._sizevars, self._metadata, self._tensors.values(), self._version)
+                write_package(self._path, package)
+        self._spool = None
+
+    def add_sizevar(self, name: str, value: int) -> None:
+        """Add a size variable."""
+        require_name(name)
+        if name in self._sizevars:
+            raise duplicate_name("size variable", name)
+        self._sizevars[name] = value
+
+    def add_metadata(self, name: str, value: object) -> None:
+        """Add a metadata value (anything ``metadata_value`` knows)."""
+        require_name(name)
+        if name in self._metadata:
+            raise duplicate_name("metadata", name)
+        self._metadata[name] = metadata_value(value)
+
+    def add_tensor(
+        self, name: str, values: Any, dtype: str | DType | None = None, quant: QuantParams | None = None
+    ) -> None:
+        """Add a tensor; its values can be forgotten afterwards."""
+        require_name(name)
+        if name in self._tensors:
+            raise duplicate_name("tensor", name)
+        plain = not isinstance(values, TensorSpec | UninitializedTensor)
+        entry = tensor_entry(name, TensorSpec(values, dtype, quant=quant) if plain else values)
+        if entry.data is not None:
+            entry = TensorEntry(entry.name, entry.dtype, entry.shape, self._spooled(entry), entry.quant)
+        self._tensors[name] = entry
+
+    def _spooled(self, entry: TensorEntry) -> "FileSlice":
+        if self._spool is None:
+            message = "tensors can be added only inside the writer's 'with' block"
+            raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
+        assert entry.data is not None
+        start = os.lseek(self._spool.fileno(), 0, os.SEEK_END)
+        try:
+            for chunk in entry.data.chunks():
+                rest = memoryview(chunk).cast("B")
+                while rest:
+                    rest = rest[os.write(self._spool.fileno(), rest[: 1 << 30]) :]
+        except OSError as error:
+            raise write_failed(self._path, error) from error
+        return FileSlice(self._spool.fileno(), self._path, start, entry.data.nbytes)
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """A payload that lies in an open file."""
+
+    descriptor: int
+    path: str
+    offset: int
+    nbytes: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes, a few megabytes at a time, without mapping them."""
+        done = 0
+        while done < self.nbytes:
+            chunk = os.pread(self.descriptor, min(_CHUNK, self.nbytes - done), self.offset + done)
+            if not chunk:
+                message = f"{self.path!r} was cut off while it was being read"
+                raise OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, message))
+            done += len(chunk)
+            yield chunk

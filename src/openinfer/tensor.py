@@ -1,0 +1,273 @@
+"""``Tensor``: a dtype, a shape, strides and storage. Packed types stay packed in storage."""
+
+from math import prod
+from types import EllipsisType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype, pack, unpack
+from openinfer.errors import Code, Diagnostic, TensorError
+
+Array = npt.NDArray[Any]
+Index = int | slice | EllipsisType
+MAX_DIMS = 16
+
+
+class Tensor:
+    """A typed view of raw bytes.
+
+    ``strides`` and ``offset`` count elements, so that they mean the same for packed types, where an element need not
+    start on a byte.
+
+    >>> tensor = Tensor.from_numpy(np.arange(-3, 3).reshape(2, 3), "i4")
+    >>> tensor
+    Tensor(i4[2, 3], [-3, -2, -1, 0, 1, 2])
+    >>> tensor.nbytes, tensor.strides
+    (3, (3, 1))
+    >>> tensor[1].to_numpy()
+    array([0, 1, 2], dtype=int4)
+    """
+
+    __slots__ = ("_strides", "dtype", "offset", "shape", "storage")
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        storage: npt.NDArray[np.uint8],
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.storage = storage
+        self.offset = offset
+        self._strides = strides
+
+    @classmethod
+    def from_numpy(cls, values: npt.ArrayLike, dtype: str | DType | None = None) -> Self:
+        """A tensor of these values.
+
+        Without a dtype, the array's own type decides (floats in plain Python lists become f32). With one, floats are
+        rounded to nearest even and integers must fit. An array that already has the right type and layout is not
+        copied.
+        """
+        array = as_array(values)
+        wanted = dtype_of(dtype) if dtype is not None else from_numpy_dtype(array.dtype)
+        if wanted is None:
+            raise TensorError(
+                Diagnostic(
+                    Code.UNSUPPORTED_ARRAY,
+                    f"no dtype stands for NumPy type {array.dtype}",
+                    help="use booleans, integers or real floating-point numbers",
+                )
+            )
+        if array.ndim > MAX_DIMS:
+            raise TensorError(
+                Diagnostic(Code.BAD_SHAPE, f"{array.ndim} dimensions are more than the {MAX_DIMS} a tensor may have")
+            )
+        elements = convert(array, wanted)
+        storage = pack(elements, wanted) if wanted.is_packed else elements.reshape(-1).view(np.uint8)
+        return cls(wanted, array.shape, storage)
+
+    @classmethod
+    def zeros(cls, dtype: str | DType, shape: tuple[int, ...]) -> Self:
+        """A tensor whose stored bits are all zero (so t1, which has no zero, holds -1).
+
+        >>> Tensor.zeros("u2", (3,))
+        Tensor(u2[3], [0, 0, 0])
+        """
+        wanted = dtype_of(dtype)
+        return cls(wanted, shape, np.zeros(wanted.nbytes(prod(shape)), np.uint8))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes the elements occupy when stored without gaps."""
+        return self.dtype.nbytes(self.size)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """For each axis, how many elements lie between neighbours."""
+        return row_major(self.shape) if self._strides is None else self._strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements follow one another in row-major order."""
+        return (
+            self._strides is None
+            or self.size == 0
+            or all(
+                stride == dense or extent == 1
+                for stride, dense, extent in zip(self._strides, row_major(self.shape), self.shape, strict=True)
+            )
+        )
+
+    def to_numpy(self) -> Array:
+        """The elements as an array of ``dtype.array``: a view of storage, or unpacked when the type is packed."""
+        if self.dtype.is_packed:
+            return self._unpacked()
+        itemsize = self.dtype.array.itemsize
+        if self._strides is None:
+            return np.ndarray(self.shape, self.dtype.array, self.storage, self.offset * itemsize)
+        steps = tuple(stride * itemsize for stride in self._strides)
+        return np.ndarray(self.shape, self.dtype.array, self.storage, self.offset * itemsize, steps)
+
+    def _unpacked(self) -> Array:
+        if self.is_contiguous:
+            return unpack(self.storage, self.dtype, self.offset, self.size).reshape(self.shape)
+        reach = [stride * (extent - 1) for stride, extent in zip(self.strides, self.shape, strict=True)]
+        first = self.offset + sum(step for step in reach if step < 0)
+        count = sum(abs(step) for step in reach) + 1
+        elements = unpack(self.storage, self.dtype, first, count)
+        steps = tuple(stride * elements.itemsize for stride in self.strides)
+        return np.ndarray(self.shape, elements.dtype, elements, (self.offset - first) * elements.itemsize, steps)
+
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The stored bytes of the elements in row-major order, as they appear in a file."""
+        if self.is_contiguous and self.offset * self.dtype.bits % 8 == 0:
+            start = self.offset * self.dtype.bits // 8
+            stored = self.storage[start : start + self.nbytes]
+            if (
+                not self.dtype.is_packed
+                or self.size * self.dtype.bits % 8 == 0
+                or start + self.nbytes == len(self.storage)
+            ):
+                return stored
+        elements = np.ascontiguousarray(self.to_numpy())
+        return pack(elements, self.dtype) if self.dtype.is_packed else elements.reshape(-1).view(np.uint8)
+
+    def __getitem__(self, key: Index | tuple[Index, ...]) -> "Tensor":
+        """A view that shares storage: integers, slices and ``...`` as in NumPy."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) > self.ndim:
+            raise TensorError(Diagnostic(Code.BAD_SHAPE, f"{len(keys)} indices for {self.type_text()}"))
+        offset, shape, strides = self.offset, [], []
+        for axis, extent in enumerate(self.shape):
+            index = keys[axis] if axis < len(keys) else slice(None)
+            if isinstance(index, slice):
+                start, stop, step = index.indices(extent)
+                count = len(range(start, stop, step))
+                shape.append(count)
+                strides.append(self.strides[axis] * step)
+                offset += start * self.strides[axis] if count else 0
+            elif isinstance(index, int) and -extent <= index < extent:
+                offset += (index % extent) * self.strides[axis]
+            else:
+                raise TensorError(
+                    Diagnostic(Code.BAD_SHAPE, f"index {index!r} is outside axis {axis} of {self.type_text()}")
+                )
+        return Tensor(self.dtype, tuple(shape), self.storage, tuple(strides), offset)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TensorError(Diagnostic(Code.BAD_SHAPE, "a scalar has no length"))
+        return self.shape[0]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:  # noqa: FBT001  (NumPy's protocol)
+        if copy is False and self.dtype.is_packed:
+            raise TensorError(
+                Diagnostic(
+                    Code.NO_EXCHANGE,
+                    f"{self.type_text()} is packed and cannot become an array without a copy",
+                )
+            )
+        return np.array(self.to_numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Share the elements with another library; packed types, bf16 and f8 have no DLPack form in NumPy."""
+        if self.dtype.is_packed:
+            raise self._no_dlpack("its elements have no bytes of their own")
+        try:
+            return self.to_numpy().__dlpack__(**options)
+        except (BufferError, TypeError) as error:
+            raise self._no_dlpack(str(error)) from error
+
+    def _no_dlpack(self, reason: str) -> TensorError:
+        return TensorError(
+            Diagnostic(
+                Code.NO_EXCHANGE,
+                f"{self.type_text()} cannot be shared through DLPack: {reason}",
+                help="to_numpy() gives an array that can be converted first",
+            )
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def type_text(self) -> str:
+        """The type as the language writes it.
+
+        >>> Tensor.zeros("f32", (2, 3)).type_text()
+        'f32[2, 3]'
+        """
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        flat = self.to_numpy().reshape(-1) if self.size <= 64 else self.to_numpy().flat[:6]
+        shown = [str(value) for value in flat[:6]] + (["..."] if self.size > 6 else [])
+        return f"Tensor({self.type_text()}, [{', '.join(shown)}])"
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of an array stored row by row.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    if len(shape) < 2:
+        return (1,) * len(shape)
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def as_array(values: npt.ArrayLike) -> Array:
+    """Anything array-like as an array; floats in plain Python data become f32.
+
+    >>> as_array([1.5, 2]).dtype
+    dtype('float32')
+    """
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TensorError(Diagnostic(Code.BAD_SHAPE, f"these values do not form an array: {error}")) from error
+    if array.dtype == np.float64 and not isinstance(values, np.generic) and not hasattr(values, "__array__"):
+        return _python_floats(values, array)
+    return array
+
+
+def _python_floats(values: npt.ArrayLike, array: Array) -> npt.NDArray[np.float32]:
+    """Plain Python numbers that NumPy made f64, as f32, refusing what would change beyond rounding."""
+    with np.errstate(over="ignore"):
+        single = array.astype(np.float32)
+    large = np.abs(array) >= 2.0**63
+    if np.any(large) and all(isinstance(leaf, int) for leaf in np.asarray(values, dtype=object).reshape(-1)):
+        raise TensorError(Diagnostic(Code.VALUE_OUT_OF_RANGE, "no integer dtype holds all of these integers"))
+    lost = np.isinf(single) & np.isfinite(array)
+    if np.any(lost):
+        raise TensorError(
+            Diagnostic(
+                Code.VALUE_OUT_OF_RANGE,
+                f"the value {array[lost][0]} is too large for f32",
+                help='give dtype="f64", or a NumPy array of the type you want',
+            )
+        )
+    return single

@@ -1,0 +1,1 @@
+src/verify_oinf.py
