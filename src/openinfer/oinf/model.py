@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, nearest
 from openinfer.oinf.file import CopiedFile, byte_span, open_model_file
+from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.parse import MetadataInfo, TensorInfo, parse
 from openinfer.oinf.payloads import Value, decode_metadata, first_bad_element
 from openinfer.tensor import Tensor
@@ -110,6 +111,13 @@ class ModelLoader:
             raise OinfError(Diagnostic(Code.MODEL_CLOSED, f"the model {self.path!r} is closed", FileSpan(self.path)))
         self._file.require_unchanged()
         return self._file.view(offset, nbytes)
+
+    def stored_metadata(self) -> dict[str, MetadataValue]:
+        """Metadata in stored form, ready to be written again."""
+        return {
+            info.name: MetadataValue(info.tag, info.type_name, self.payload(info.offset, info.nbytes).tobytes())
+            for info in self.metadata_info.values()
+        }
 
     def _unknown(self, what: str, name: str, known: Mapping[str, Any]) -> OinfError:
         return OinfError(

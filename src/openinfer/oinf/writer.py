@@ -49,10 +49,6 @@ def rewrite(model: ModelLoader, path: str | os.PathLike[str], version: int = 2) 
 
 def package_of(model: ModelLoader, version: int = 2) -> Package:
     """The entries of an open model, payloads included, ready to be written."""
-    metadata = {
-        info.name: MetadataValue(info.tag, info.type_name, model.payload(info.offset, info.nbytes).tobytes())
-        for info in model.metadata_info.values()
-    }
     tensors = [
         TensorEntry(
             info.name,
@@ -63,7 +59,7 @@ def package_of(model: ModelLoader, version: int = 2) -> Package:
         )
         for info in model.tensors.values()
     ]
-    return Package.of(model.sizevars, metadata, tensors, version)
+    return Package.of(model.sizevars, model.stored_metadata(), tensors, version)
 
 
 class Writer:

@@ -1,0 +1,65 @@
+"""The ``openinfer`` command: one small function per subcommand.
+
+Exit status: 0 good, 1 the input is wrong, 2 wrong usage.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from openinfer import __version__
+from openinfer.cli.explain import explain
+from openinfer.cli.model import demo, inspect, verify
+from openinfer.cli.pack import pack
+from openinfer.errors import OpenInferError
+
+app = typer.Typer(
+    name="openinfer",
+    help="Explicit inference graphs: check, simulate and step them, then synthesize plain source code.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (inspect, verify, pack, explain, demo):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"openinfer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> int:
+    """Run the command line and return its exit status."""
+    try:
+        app()
+    except OpenInferError as error:
+        print_error(error)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has seen enough; let the interpreter's own flush find nothing to complain about.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def print_error(error: OpenInferError) -> None:
+    """Show diagnostics on standard error, coloured where that is a terminal."""
+    for diagnostic in error.diagnostics:
+        first, _, rest = diagnostic.render().partition("\n")
+        kind, _, message = first.partition(": ")
+        color = typer.colors.YELLOW if diagnostic.code.is_warning else typer.colors.RED
+        typer.secho(kind, fg=color, bold=True, nl=False, err=True)
+        typer.echo(f": {message}" + (f"\n{rest}" if rest else ""), err=True)

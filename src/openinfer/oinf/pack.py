@@ -1,0 +1,336 @@
+"""Weights files into one model file: choose, rename, cast, quantize, one chunk at a time.
+
+Filters look at the names in the source; renames come next; casts and quantizations look at the final names. Where
+several rules match, the last one counts. A rule with wildcards passes over tensors that it cannot sensibly apply to
+(an integer tensor under ``*=bf16``); a rule with a plain name must apply.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from openinfer.dtypes import DTYPES, DType, convert, dtype_of
+from openinfer.errors import Code, Diagnostic, OinfError, nearest
+from openinfer.oinf.metadata import MetadataValue, ScalarValue, metadata_value
+from openinfer.oinf.package import Blob, Held, Package, Progress, TensorEntry, duplicate_name
+from openinfer.oinf.quantize import CHUNK, Loss, QuantizedData, QuantPayload, QuantSpec, packed_chunks
+from openinfer.oinf.sources import Source, SourceTensor, open_source
+from openinfer.oinf.writer import write_package
+from openinfer.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class PackOptions:
+    """What to do on the way; each rule is written as on the command line."""
+
+    rename: Sequence[str] = ()
+    cast: Sequence[str] = ()
+    quantize: Sequence[str] = ()
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    metadata: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PackedTensor:
+    """What became of one tensor, and what it lost."""
+
+    name: str
+    source_type: str
+    dtype: DType
+    shape: tuple[int, ...]
+    nbytes: int
+    quantization: str | None
+    loss: Loss | None
+
+    def facts(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        loss = self.loss
+        return {
+            "name": self.name,
+            "from": self.source_type,
+            "dtype": self.dtype.name,
+            "shape": list(self.shape),
+            "nbytes": self.nbytes,
+            "quantization": self.quantization,
+            "max_error": None if loss is None else loss.largest,
+            "rms_error": None if loss is None else loss.rms,
+            "snr_db": None if loss is None or loss.squares == 0 else loss.snr_db,
+        }
+
+
+@dataclass(frozen=True)
+class PackReport:
+    """What was written."""
+
+    path: str
+    file_size: int
+    tensors: tuple[PackedTensor, ...]
+    skipped: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "path": self.path,
+            "file_size": self.file_size,
+            "tensors": [tensor.facts() for tensor in self.tensors],
+            "skipped": list(self.skipped),
+        }
+
+
+class PackJob:
+    """A packing whose every decision has been made and whose bytes have not been touched."""
+
+    def __init__(self, sources: Sequence[Source], options: PackOptions) -> None:
+        self._rules = _Rules(options)
+        chosen = self._rules.choose([tensor for source in sources for tensor in source.tensors])
+        self._planned = [self._plan(name, tensor) for name, tensor in chosen]
+        self._rules.require_all_used([name for name, _ in chosen])
+        sizevars = {name: value for source in sources for name, value in source.sizevars.items()} | dict(options.sizes)
+        metadata = {name: value for source in sources for name, value in source.metadata.items()}
+        self.package = Package.of(
+            sizevars,
+            metadata | dict(_metadata_option(text) for text in options.metadata),
+            [entry for entry, _ in self._planned],
+        )
+        self.skipped = tuple(name for source in sources for name in source.skipped)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of tensor data that will be written."""
+        return sum(entry.data.nbytes for entry, _ in self._planned if entry.data is not None)
+
+    def write(self, path: str, progress: Progress | None = None) -> PackReport:
+        """Write the model file."""
+        write_package(path, self.package, progress)
+        packed = tuple(sorted((result for _, result in self._planned), key=lambda result: result.name))
+        return PackReport(path, os.stat(path).st_size, packed, self.skipped)
+
+    def _plan(self, name: str, tensor: SourceTensor) -> tuple[TensorEntry, PackedTensor]:
+        quantization = self._rules.quantization(name, tensor)
+        target = self._rules.cast(name, tensor)
+        loss: Loss | None = None
+        data: Blob | None = None
+        quant: Blob | None = None if tensor.quant is None else Held(tensor.quant.encode())
+        dtype = target or tensor.dtype
+        if quantization is not None:
+            loss = Loss()
+            data = QuantizedData(name, tensor.shape, tensor.values, quantization, loss)
+            quant = QuantPayload.of(data, quantization, tensor.shape)
+            dtype = quantization.dtype
+        elif dtype is None or (tensor.dtype is None and tensor.read is None):
+            raise _unsupported(name, tensor)
+        elif tensor.read is not None:
+            loss = Loss() if dtype is not tensor.dtype else None
+            data = tensor.stored if loss is None and tensor.stored is not None else _CastData(tensor, dtype, loss)
+        entry = TensorEntry(name, dtype, tensor.shape, data, quant)
+        text = str(quantization) if quantization is not None else None
+        size = data.nbytes if data is not None else 0
+        return entry, PackedTensor(name, tensor.type_name, dtype, tensor.shape, size, text, loss)
+
+
+def pack(
+    weights: Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
+    options: PackOptions | None = None,
+    progress: Progress | None = None,
+) -> PackReport:
+    """Pack weights files into one model file.
+
+    >>> import tempfile, numpy as np
+    >>> folder = tempfile.mkdtemp()
+    >>> np.savez(f"{folder}/w.npz", w=np.linspace(-1, 1, 8, dtype=np.float32))
+    >>> report = pack([f"{folder}/w.npz"], f"{folder}/w.oinf", PackOptions(quantize=["w=i8"]))
+    >>> report.tensors[0].dtype, round(report.tensors[0].loss.snr_db)
+    (<dtype i8>, 50)
+    """
+    resources = ExitStack()
+    try:
+        sources = [open_source(os.fspath(source), resources) for source in weights]
+        return PackJob(sources, options or PackOptions()).write(os.fspath(path), progress)
+    finally:
+        resources.close()
+
+
+@dataclass(frozen=True)
+class _CastData:
+    """The elements of a source tensor in another dtype (or in their own, where they cannot be copied as they are)."""
+
+    tensor: SourceTensor
+    dtype: DType
+    loss: Loss | None
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.nbytes(self.tensor.size)
+
+    def chunks(self) -> Iterator[Any]:
+        return packed_chunks(self._converted(), self.dtype)
+
+    def _converted(self) -> Iterator[Any]:
+        for start in range(0, self.tensor.size, CHUNK):
+            values = self.tensor.values(start, min(CHUNK, self.tensor.size - start))
+            if self.tensor.dtype is None:
+                values = values.astype("float32")
+            stored = convert(values, self.dtype)
+            if self.loss is not None:
+                self.loss.add(values, stored)
+            yield stored
+
+
+class _Rules:
+    """The options, parsed, and a record of which patterns have matched something."""
+
+    def __init__(self, options: PackOptions) -> None:
+        self.include, self.exclude = options.include, options.exclude
+        self.renames = [_rename_option(text) for text in options.rename]
+        self.casts = [(pattern, dtype_of(value)) for pattern, value in map(_pattern_option, options.cast)]
+        self.quantizations = [
+            (pattern, QuantSpec.parse(value)) for pattern, value in map(_pattern_option, options.quantize)
+        ]
+        self.used: set[str] = set()
+
+    def choose(self, tensors: Sequence[SourceTensor]) -> list[tuple[str, SourceTensor]]:
+        """The tensors to be packed, with their final names."""
+        chosen: dict[str, SourceTensor] = {}
+        for tensor in tensors:
+            included = [pattern for pattern in self.include if fnmatchcase(tensor.name, pattern)]
+            excluded = [pattern for pattern in self.exclude if fnmatchcase(tensor.name, pattern)]
+            self.used.update(included, excluded)
+            if excluded or (self.include and not included):
+                continue
+            name = self._renamed(tensor.name)
+            if name in chosen:
+                raise duplicate_name("tensor", name)
+            chosen[name] = tensor
+        if not chosen and not tensors:
+            raise OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, "the weights hold no tensors"))
+        unmatched = [pattern for pattern in (*self.include, *self.exclude) if pattern not in self.used]
+        unmatched += [regex.pattern for regex, _ in self.renames if regex.pattern not in self.used]
+        if unmatched:
+            raise _matched_nothing(unmatched[0], [tensor.name for tensor in tensors])
+        return list(chosen.items())
+
+    def _renamed(self, name: str) -> str:
+        for regex, replacement in self.renames:
+            try:
+                name, count = regex.subn(replacement, name)
+            except (re.error, IndexError) as error:
+                message = f"cannot rename with {regex.pattern!r}: {error}"
+                raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message)) from error
+            if count:
+                self.used.add(regex.pattern)
+        return name
+
+    def cast(self, name: str, tensor: SourceTensor) -> DType | None:
+        """The dtype a tensor is to be cast to."""
+        target = None
+        for pattern, dtype in self.casts:
+            if not fnmatchcase(name, pattern):
+                continue
+            self.used.add(pattern)
+            exact = pattern == name
+            if tensor.quant is not None or tensor.read is None:
+                _refuse_exact(name, "is quantized or has no data and cannot be cast", is_exact=exact)
+            elif tensor.is_float or dtype.kind != "float" or exact:
+                target = dtype
+        return target
+
+    def quantization(self, name: str, tensor: SourceTensor) -> QuantSpec | None:
+        """How a tensor is to be quantized."""
+        target = None
+        for pattern, spec in self.quantizations:
+            if not fnmatchcase(name, pattern):
+                continue
+            self.used.add(pattern)
+            if tensor.is_float and tensor.read is not None:
+                target = spec
+            else:
+                reason = f"is {tensor.type_name}; only float tensors with data can be quantized"
+                _refuse_exact(name, reason, is_exact=pattern == name)
+        return target
+
+    def require_all_used(self, names: Sequence[str]) -> None:
+        """Refuse a cast or quantization that matched nothing: most likely a misspelling."""
+        for pattern in [pattern for pattern, _ in (*self.casts, *self.quantizations)]:
+            if pattern not in self.used:
+                raise _matched_nothing(pattern, names)
+
+
+def _unsupported(name: str, tensor: SourceTensor) -> OinfError:
+    advice = (
+        f"leave it out with --exclude '{tensor.name}'"
+        if tensor.read is None
+        else f"cast it, for example with --cast '{name}=bf16'"
+    )
+    message = f"tensor {name!r} has element type {tensor.type_name}, which .oinf does not have"
+    return OinfError(Diagnostic(Code.UNSUPPORTED_WEIGHTS_DTYPE, message, help=advice))
+
+
+def _refuse_exact(name: str, reason: str, *, is_exact: bool) -> None:
+    if is_exact:
+        raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"tensor {name!r} {reason}"))
+
+
+def _matched_nothing(pattern: str, names: Sequence[str]) -> OinfError:
+    return OinfError(
+        Diagnostic(
+            Code.PATTERN_MATCHED_NOTHING,
+            f"the pattern {pattern!r} matches no tensor",
+            help=nearest(pattern, names) or f"there are {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}",
+        )
+    )
+
+
+def _pattern_option(text: str) -> tuple[str, str]:
+    pattern, _, value = text.partition("=")
+    if not pattern or not value:
+        raise _bad_option(text, "GLOB=VALUE")
+    return pattern, value
+
+
+def _rename_option(text: str) -> tuple[re.Pattern[str], str]:
+    pattern, equals, replacement = text.rpartition("=")
+    if not equals or not pattern:
+        raise _bad_option(text, "REGEX=REPLACEMENT")
+    try:
+        return re.compile(pattern), replacement
+    except (re.error, RecursionError, OverflowError) as error:
+        raise _bad_option(text, f"REGEX=REPLACEMENT, and this is no regular expression: {error}") from error
+
+
+def _metadata_option(text: str) -> tuple[str, MetadataValue]:
+    """Read ``KEY=VALUE[:DTYPE]``; without a dtype the value says what it is."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise _bad_option(text, "KEY=VALUE[:DTYPE]")
+    body, colon, type_name = value.rpartition(":")
+    if not colon or (type_name not in DTYPES and type_name != "str"):
+        return key, metadata_value(_plain_value(value))
+    if type_name == "str":
+        return key, metadata_value(body)
+    plain = _plain_value(body)
+    if isinstance(plain, str):
+        raise _bad_option(text, f"KEY=VALUE[:DTYPE], and {body!r} is not a {type_name}")
+    if isinstance(plain, list):
+        return key, metadata_value(Tensor.from_numpy(plain, type_name))
+    return key, metadata_value(ScalarValue(plain, type_name))
+
+
+def _plain_value(text: str) -> Any:
+    """A JSON number, boolean or list of them; anything else is the text itself."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, bool | int | float | list) else text
+
+
+def _bad_option(text: str, form: str) -> OinfError:
+    return OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"cannot understand {text!r}", help=f"write it as {form}"))

@@ -1,0 +1,206 @@
+"""Quantizing weights: real numbers to small integers with a scale, and how much is lost."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, log10, sqrt
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from openinfer.dtypes import DType, dtype_of, pack
+from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.oinf.channels import Block, blocks
+from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, Scheme, quant_nbytes
+
+Array = npt.NDArray[Any]
+Read = Callable[[int, int], Array]
+"""Elements ``start`` to ``start + count`` of a source tensor, flat, in row-major order."""
+
+CHUNK = 1 << 20
+"""Elements handled at a time."""
+
+QUANTIZED_DTYPES = ("i8", "u8", "i4", "u4", "i2")
+
+
+@dataclass(frozen=True)
+class QuantSpec:
+    """How to quantize: target dtype, scheme, and the axis of the channels (None for per tensor).
+
+    >>> QuantSpec.parse("i8:symmetric:per_channel:axis=0")
+    QuantSpec(dtype=<dtype i8>, scheme='symmetric', axis=0)
+    """
+
+    dtype: DType
+    scheme: Scheme = "symmetric"
+    axis: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "QuantSpec":
+        """Read ``DTYPE[:symmetric|asymmetric][:per_tensor|per_channel[:axis=N]]``."""
+        name, *words = text.split(":")
+        if name not in QUANTIZED_DTYPES:
+            raise _bad_spec(text, f"the dtype must be one of {', '.join(QUANTIZED_DTYPES)}")
+        scheme: Scheme = "asymmetric" if name.startswith("u") else "symmetric"
+        mode: Literal["per_tensor", "per_channel"] = "per_tensor"
+        axis = None
+        for word in words:
+            match word.partition("="):
+                case ("symmetric" | "asymmetric" as scheme, "", ""):
+                    pass
+                case ("per_tensor" | "per_channel" as mode, "", ""):
+                    pass
+                case ("axis", "=", number) if number.isdecimal() and len(number) < 3:
+                    axis = int(number)
+                case _:
+                    raise _bad_spec(text, f"{word!r} is not understood")
+        if axis is not None and mode == "per_tensor":
+            raise _bad_spec(text, "axis=N needs per_channel")
+        return cls(dtype_of(name), scheme, (axis or 0) if mode == "per_channel" else None)
+
+    def __str__(self) -> str:
+        mode = "per_tensor" if self.axis is None else f"per_channel:axis={self.axis}"
+        return f"{self.dtype.name}:{self.scheme}:{mode}"
+
+
+@dataclass
+class Loss:
+    """How far stored values are from the originals."""
+
+    count: int = 0
+    largest: float = 0.0
+    squares: float = 0.0
+    signal: float = 0.0
+
+    def add(self, original: Array, stored: Array) -> None:
+        """Compare one piece; values that are not finite on either side do not count."""
+        exact, kept = original.astype(np.float64).reshape(-1), stored.astype(np.float64).reshape(-1)
+        difference = exact - kept
+        finite = np.isfinite(difference)
+        if not finite.all():
+            difference, exact = difference[finite], exact[finite]
+        self.count += difference.size
+        self.largest = max(self.largest, float(np.abs(difference).max(initial=0.0)))
+        self.squares += float(difference @ difference)
+        self.signal += float(exact @ exact)
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of the differences."""
+        return sqrt(self.squares / self.count) if self.count else 0.0
+
+    @property
+    def snr_db(self) -> float:
+        """Signal to noise ratio in decibels; infinite where nothing was lost."""
+        if self.squares == 0:
+            return inf
+        return 10 * log10(self.signal / self.squares) if self.signal else -inf
+
+
+class QuantizedData:
+    """The stored integers of a tensor being quantized, produced a chunk at a time in two passes over the source."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], read: Read, spec: QuantSpec, loss: Loss) -> None:
+        if spec.axis is not None and spec.axis >= len(shape):
+            message = f"tensor {name!r} has {len(shape)} dimensions, so no axis {spec.axis} to quantize along"
+            raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+        self._name, self._shape, self._read, self._spec, self._loss = name, shape, read, spec, loss
+        self.nbytes = spec.dtype.nbytes(int(np.prod(shape, dtype=object)))
+
+    @cached_property
+    def parameters(self) -> QuantParams:
+        """Scales and zero points from the range of each channel: the first pass."""
+        count = 1 if self._spec.axis is None else self._shape[self._spec.axis]
+        low, high = np.zeros(count), np.zeros(count)
+        for block, values in self._blocks():
+            if not np.isfinite(values).all():
+                message = f"tensor {self._name!r} holds NaN or infinity and cannot be quantized"
+                raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+            where = slice(block.first_channel, block.first_channel + block.channels)
+            low[where] = np.minimum(low[where], values.min(axis=(0, 2)))
+            high[where] = np.maximum(high[where], values.max(axis=(0, 2)))
+        return self._from_ranges(low, high)
+
+    def _from_ranges(self, low: Array, high: Array) -> QuantParams:
+        spec, axis = self._spec, self._spec.axis
+        least, most = spec.dtype.minimum, spec.dtype.maximum
+        if spec.scheme == "symmetric":
+            if spec.dtype.kind == "uint" and low.min() < 0:
+                message = f"tensor {self._name!r} has negative values, which {spec} cannot hold"
+                raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message, help="use asymmetric or a signed dtype"))
+            return QuantParams("symmetric", QuantScale(axis, self._scales(np.maximum(-low, high) / most)))
+        scales = self._scales(high / (most - least) - low / (most - least))
+        zero_points = np.clip(np.rint(least - low / scales), least, most).astype(np.int32)
+        return QuantParams("asymmetric", QuantScale(axis, scales), QuantZeroPoint(axis, zero_points))
+
+    def _scales(self, steps: Array) -> npt.NDArray[np.float32]:
+        """Scales as f32, never zero: a channel of zeros gets 1, a vanishing one the smallest normal number."""
+        limits = np.finfo(np.float32)
+        if steps.max(initial=0.0) > limits.max:
+            message = f"tensor {self._name!r} holds values too large for an f32 scale"
+            raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+        scales: Array = np.where(steps > 0, np.maximum(steps, limits.tiny), 1.0)
+        return scales.astype(np.float32)
+
+    def _blocks(self) -> Iterator[tuple[Block, Array]]:
+        for block in blocks(self._shape, self._spec.axis, CHUNK):
+            values = self._read(block.start, block.size)
+            wide = values if values.dtype == np.float64 else values.astype(np.float32)
+            yield block, wide.reshape(block.outer, block.channels, block.inner)
+
+    def chunks(self) -> Iterator[Any]:
+        """The stored bytes: the second pass."""
+        return packed_chunks((self._quantized(block, values) for block, values in self._blocks()), self._spec.dtype)
+
+    def _quantized(self, block: Block, values: Array) -> Array:
+        dtype, parameters = self._spec.dtype, self.parameters
+        where = slice(block.first_channel, block.first_channel + block.channels)
+        scales = parameters.scale.values[where, None]
+        points = 0 if parameters.zero_point is None else parameters.zero_point.values[where, None]
+        steps = np.rint(values / scales)
+        # A symmetric range leaves out the most negative integer, so that it is the same on both sides.
+        least = -dtype.maximum if parameters.zero_point is None and dtype.kind == "int" else dtype.minimum
+        stored = np.clip(steps + points, least, dtype.maximum)
+        self._loss.add(values, (stored - points) * scales.astype(np.float64))
+        return stored.astype(np.int16).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class QuantPayload:
+    """The quantization payload that goes with ``QuantizedData``; its bytes are known once the data has been read."""
+
+    data: QuantizedData
+    nbytes: int
+
+    @classmethod
+    def of(cls, data: QuantizedData, spec: QuantSpec, shape: tuple[int, ...]) -> "QuantPayload":
+        """The payload of a tensor of this shape."""
+        count = 1 if spec.axis is None else shape[spec.axis]
+        return cls(data, quant_nbytes(count, count if spec.scheme == "asymmetric" else 0))
+
+    def chunks(self) -> Iterator[bytes]:
+        """The payload."""
+        yield self.data.parameters.encode()
+
+
+def packed_chunks(pieces: Iterator[Array], dtype: DType) -> Iterator[Any]:
+    """Pieces of byte-sized codes as stored bytes; elements that do not fill a byte wait for the next piece."""
+    if not dtype.is_packed:
+        yield from (np.ascontiguousarray(piece).reshape(-1).view(np.uint8) for piece in pieces)
+        return
+    rest = np.empty(0, np.uint8)
+    for piece in pieces:
+        codes = np.concatenate([rest, piece.reshape(-1).view(np.uint8)])
+        whole = codes.size - codes.size % 8
+        yield pack(codes[:whole], dtype)
+        rest = codes[whole:]
+    if rest.size:
+        yield pack(rest, dtype)
+
+
+def _bad_spec(text: str, reason: str) -> OinfError:
+    advice = (
+        "write DTYPE[:symmetric|asymmetric][:per_tensor|per_channel[:axis=N]], e.g. i8:symmetric:per_channel:axis=0"
+    )
+    return OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"cannot quantize as {text!r}: {reason}", help=advice))

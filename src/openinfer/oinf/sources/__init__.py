@@ -1,0 +1,10 @@
+"""Where weights come from: safetensors, npz, torch state dicts, other ``.oinf`` files.
+
+A source lists its tensors without reading them and reads any run of elements when asked. Nothing here executes code
+from a file.
+"""
+
+from openinfer.oinf.sources.opening import open_source
+from openinfer.oinf.sources.tensor import Source, SourceTensor
+
+__all__ = ["Source", "SourceTensor", "open_source"]

@@ -1,0 +1,40 @@
+"""Which reader a weights file needs, by its name."""
+
+from contextlib import ExitStack
+
+from openinfer.errors import Code, Diagnostic, FileSpan, OinfError
+from openinfer.oinf.sources.tensor import Source
+
+FORMATS = (".safetensors", ".safetensors.index.json", ".npz", ".oinf", ".pt", ".pth", ".bin", ".ckpt")
+
+
+def open_source(path: str, resources: ExitStack) -> Source:
+    """Open a weights file and list its tensors; the file is closed with the resources."""
+    if path.endswith(".safetensors"):
+        from openinfer.oinf.sources.safetensors import open_safetensors
+
+        return open_safetensors(path, resources)
+    if path.endswith(".safetensors.index.json"):
+        from openinfer.oinf.sources.safetensors import open_index
+
+        return open_index(path, resources)
+    if path.endswith(".npz"):
+        from openinfer.oinf.sources.npz import open_npz
+
+        return open_npz(path, resources)
+    if path.endswith(".oinf"):
+        from openinfer.oinf.sources.model import open_model
+
+        return open_model(path, resources)
+    if path.endswith((".pt", ".pth", ".bin", ".ckpt")):
+        from openinfer.oinf.sources.torch import open_torch
+
+        return open_torch(path)
+    raise OinfError(
+        Diagnostic(
+            Code.UNKNOWN_WEIGHTS_FORMAT,
+            f"nothing here reads weights from {path!r}",
+            FileSpan(path),
+            help=f"weights come from files that end in {', '.join(FORMATS)}",
+        )
+    )

@@ -1,0 +1,121 @@
+"""What every source offers: named tensors whose elements can be read piece by piece."""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openinfer.dtypes import DType
+from openinfer.errors import Code, Diagnostic, FileSpan, OinfError
+from openinfer.oinf.metadata import MetadataValue
+from openinfer.oinf.package import Blob
+from openinfer.oinf.quant import QuantParams
+from openinfer.oinf.quantize import Read
+
+
+@dataclass(frozen=True)
+class SourceTensor:
+    """A tensor of a weights file.
+
+    ``dtype`` is None when the source's element type has no counterpart here: then the values must be cast, or, where
+    ``read`` is None as well, left out. ``read`` is None too for a tensor without data. ``stored`` holds the bytes where
+    they can be copied unchanged.
+    """
+
+    name: str
+    type_name: str
+    dtype: DType | None
+    shape: tuple[int, ...]
+    read: Read | None
+    stored: Blob | None = None
+    quant: QuantParams | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    def values(self, start: int, count: int) -> npt.NDArray[Any]:
+        """A run of elements, flat, in row-major order."""
+        assert self.read is not None, self.name
+        elements = self.read(start, count)
+        if elements.dtype == np.bool_ and elements.view(np.uint8).max(initial=0) > 1:
+            message = f"tensor {self.name!r} is bool but holds bytes other than 0 and 1"
+            raise OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, message))
+        return elements
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the values are real numbers (all foreign element types that can be read are)."""
+        return self.dtype is None or self.dtype.kind == "float"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A weights file: its tensors, and what else a model file takes over from it."""
+
+    path: str
+    tensors: list[SourceTensor]
+    sizevars: Mapping[str, int] = field(default_factory=dict)
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    """Things in the file that are not tensors."""
+
+
+def read_elements(descriptor: int, path: str, offset: int, dtype: "np.dtype[Any]") -> Read:
+    """A reader of elements that lie in an open file from ``offset`` on."""
+
+    def read(start: int, count: int) -> npt.NDArray[Any]:
+        values = np.empty(count, dtype)
+        buffer = memoryview(values.view(np.uint8).data)
+        done = 0
+        while done < len(buffer):
+            size = os.preadv(descriptor, [buffer[done:]], offset + start * dtype.itemsize + done)
+            if size == 0:
+                raise bad_weights(path, "it was cut off while it was being read")
+            done += size
+        return values
+
+    return read
+
+
+def read_whole(load: Callable[[], npt.NDArray[Any]]) -> Read:
+    """A reader of a tensor that can only be loaded as a whole; it is let go after its last element."""
+    held: npt.NDArray[Any] | None = None
+
+    def read(start: int, count: int) -> npt.NDArray[Any]:
+        nonlocal held
+        if held is None:
+            held = np.ascontiguousarray(load()).reshape(-1)
+        piece = held[start : start + count]
+        if start + count == held.size:
+            held = None
+        return piece
+
+    return read
+
+
+def open_weights(path: str, resources: ExitStack) -> int:
+    """Open a weights file; the descriptor is closed with the resources."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        raise cannot_open(path, error) from error
+    resources.callback(os.close, descriptor)
+    return descriptor
+
+
+def cannot_open(path: str, error: Exception) -> OinfError:
+    """The typed form of a failure to open a weights file."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return OinfError(Diagnostic(Code.NOT_A_MODEL_FILE, f"cannot open {path!r}: {reason}", FileSpan(path)))
+
+
+def bad_weights(path: str, reason: str) -> OinfError:
+    """The error for a weights file that breaks the rules of its own format."""
+    return OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, f"{path!r} cannot be read: {reason}", FileSpan(path)))
