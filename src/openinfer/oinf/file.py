@@ -39,6 +39,12 @@ class ModelFile(Protocol):
 
 def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
     """Open a regular file (symbolic links are followed) for mapping or for copying."""
+    descriptor, size = open_regular(path)
+    return CopiedFile(path, descriptor, size) if copy else MappedFile(path, descriptor, size)
+
+
+def open_regular(path: str) -> tuple[int, int]:
+    """The descriptor and the size of a regular file; anything else is a typed error."""
     try:
         # O_NONBLOCK: opening a pipe must not wait for a writer before we can refuse it.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -49,7 +55,7 @@ def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise _not_a_model(path, f"{path!r} is not a regular file")
-    return CopiedFile(path, descriptor, status.st_size) if copy else MappedFile(path, descriptor, status.st_size)
+    return descriptor, status.st_size
 
 
 class CopiedFile:

@@ -86,8 +86,8 @@ def statistics(tensor: Tensor, advance: Advance | None = None) -> Statistics:
         moments.mean,
         median / scale,
         sqrt(moments.squares / moments.count),
-        _value_bars(tensor, int(low), int(high))
-        if tensor.dtype.kind != "float" and high - low < _HISTOGRAM_BARS
+        _value_bars(tensor, int(moments.low), int(moments.high))
+        if tensor.dtype.kind != "float" and moments.high - moments.low < _HISTOGRAM_BARS
         else _range_bars(scaled, low * scale, high * scale, scale),
     )
 
@@ -169,7 +169,9 @@ def _value_bars(tensor: Tensor, low: int, high: int) -> tuple[Bar, ...]:
     """One bar for each of a few integers."""
     counts = np.zeros(high - low + 1, np.int64)
     for piece in pieces(tensor):
-        counts += np.bincount(piece.astype(np.int64) - low, minlength=counts.size)
+        integers = piece.view(np.int8) if piece.dtype == np.bool_ else piece
+        # In its own type the subtraction may wrap, but the difference is small and comes out right.
+        counts += np.bincount((integers - integers.dtype.type(low)).astype(np.int64), minlength=counts.size)
     return tuple(Bar(low + index, low + index, int(count)) for index, count in enumerate(counts))
 
 

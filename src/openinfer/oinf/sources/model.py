@@ -15,7 +15,7 @@ from openinfer.oinf.writer import FileSlice
 def open_model(path: str, resources: ExitStack) -> Source:
     """The tensors, size variables and metadata of a model file."""
     model = resources.enter_context(ModelLoader.open(path))
-    descriptor = open_weights(path, resources)
+    descriptor, _ = open_weights(path, resources)
     tensors = [_tensor(path, model, descriptor, info) for info in model.tensors.values()]
     return Source(path, tensors, model.sizevars, model.stored_metadata())
 

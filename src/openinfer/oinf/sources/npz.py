@@ -21,7 +21,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedE
 
 def open_npz(path: str, resources: ExitStack) -> Source:
     """The arrays of an archive."""
-    descriptor = open_weights(path, resources)
+    descriptor, _ = open_weights(path, resources)
     try:
         file = resources.enter_context(os.fdopen(os.dup(descriptor), "rb"))
         archive = resources.enter_context(zipfile.ZipFile(file))

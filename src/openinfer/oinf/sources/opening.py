@@ -29,7 +29,7 @@ def open_source(path: str, resources: ExitStack) -> Source:
     if path.endswith((".pt", ".pth", ".bin", ".ckpt")):
         from openinfer.oinf.sources.torch import open_torch
 
-        return open_torch(path)
+        return open_torch(path, resources)
     raise OinfError(
         Diagnostic(
             Code.UNKNOWN_WEIGHTS_FORMAT,

@@ -59,8 +59,7 @@ _HEADER = TypeAdapter(dict[str, _Entry])
 
 def open_safetensors(path: str, resources: ExitStack) -> Source:
     """The tensors of one safetensors file."""
-    descriptor = open_weights(path, resources)
-    size = os.fstat(descriptor).st_size
+    descriptor, size = open_weights(path, resources)
     start, header = _read_header(path, descriptor, size)
     entries = _parse_header(path, header)
     _require_tiling(path, entries, size - start)
@@ -69,14 +68,16 @@ def open_safetensors(path: str, resources: ExitStack) -> Source:
 
 def open_index(path: str, resources: ExitStack) -> Source:
     """The tensors of a model that is spread over several safetensors files by an index."""
-    descriptor = open_weights(path, resources)
+    descriptor, size = open_weights(path, resources)
+    if size > MAX_HEADER_BYTES:
+        raise bad_weights(path, f"an index of {size} bytes is too long")
     try:
-        index = _Index.model_validate(_json(path, os.pread(descriptor, MAX_HEADER_BYTES, 0), 0))
+        index = _Index.model_validate(_json(path, os.pread(descriptor, size, 0), 0))
     except ValidationError as error:
         raise bad_weights(path, _first_problem(error)) from error
     found: dict[str, SourceTensor] = {}
     for shard in sorted(set(index.weight_map.values())):
-        if PurePath(shard).name != shard or shard == "..":
+        if PurePath(shard).name != shard or shard in ("", ".."):
             raise bad_weights(path, f"the shard {shard!r} is not a plain file name")
         source = open_safetensors(os.path.join(os.path.dirname(path), shard), resources)
         found |= {tensor.name: tensor for tensor in source.tensors if index.weight_map.get(tensor.name) == shard}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError
+from openinfer.oinf.file import open_regular
 from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.package import Blob
 from openinfer.oinf.quant import QuantParams
@@ -100,20 +101,11 @@ def read_whole(load: Callable[[], npt.NDArray[Any]]) -> Read:
     return read
 
 
-def open_weights(path: str, resources: ExitStack) -> int:
-    """Open a weights file; the descriptor is closed with the resources."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        raise cannot_open(path, error) from error
+def open_weights(path: str, resources: ExitStack) -> tuple[int, int]:
+    """The descriptor and the size of a weights file; it is closed with the resources."""
+    descriptor, size = open_regular(path)
     resources.callback(os.close, descriptor)
-    return descriptor
-
-
-def cannot_open(path: str, error: Exception) -> OinfError:
-    """The typed form of a failure to open a weights file."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return OinfError(Diagnostic(Code.NOT_A_MODEL_FILE, f"cannot open {path!r}: {reason}", FileSpan(path)))
+    return descriptor, size
 
 
 def bad_weights(path: str, reason: str) -> OinfError:

@@ -1,8 +1,12 @@
 """Torch state dicts, loaded with ``weights_only``: a file that wants to run code is refused by torch itself."""
 
+import os
 import pickle
+import struct
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import ml_dtypes
@@ -11,11 +15,12 @@ import numpy.typing as npt
 
 from openinfer.dtypes import from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, MissingExtraError
-from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, cannot_open, read_whole
+from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_whole
 
 _BROKEN = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
+    struct.error,
     RuntimeError,
     ValueError,
     TypeError,
@@ -48,17 +53,16 @@ _ARRAY_TYPES: dict[str, type[np.generic]] = {
 }
 
 
-def open_torch(path: str) -> Source:
+def open_torch(path: str, resources: ExitStack) -> Source:
     """The tensors of a state dict; nested dicts give dotted names, other values are skipped and named."""
     torch = _torch()
-    try:
-        with open(path, "rb") as file:
-            is_zip = zipfile.is_zipfile(file)
-    except (OSError, ValueError) as error:
-        raise cannot_open(path, error) from error
+    descriptor, _ = open_weights(path, resources)
     try:
         # Only the zip form of a checkpoint can be mapped; the legacy form is read whole.
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        is_zip = os.pread(descriptor, 4, 0) == b"PK\3\4"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except _BROKEN as error:
         raise bad_weights(path, str(error).partition("\n")[0] or type(error).__name__) from error
     tensors, skipped = [], []

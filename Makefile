@@ -1,0 +1,67 @@
+# Everything installs what it needs into .venv; nothing is taken from the system but Python, gcc and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The judges of the tests. Installed by exact version first, so that no dependency pulls in a GPU build.
+TORCH ?= torch==2.13.0
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check lint format types tests fuzz planted bench bench-oinf docs clean
+
+demo: $(VENV)/.installed
+	$(BIN)/openinfer demo
+	@echo
+	$(BIN)/openinfer inspect --summary build/demo/mlp.oinf
+
+test: lint types tests planted
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/lint-imports --no-logo
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+tests: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist worksteal
+
+planted: $(VENV)/.dev
+	$(BIN)/python -m tests.planted_bugs
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+FUZZ_COUNT ?= 200000
+FUZZ_SEED ?= 1
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.oinf.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
+	$(BIN)/python -m tests.planted_bugs
+
+bench: bench-oinf
+
+bench-oinf: $(VENV)/.dev
+	$(BIN)/python -m bench.oinf
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/build_errors.py
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "the site is in build/site/index.html"
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PIP) $(TORCH)
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	touch $@

@@ -1,0 +1,183 @@
+"""``openinfer inspect``, ``verify``, ``explain``, ``demo`` as a user and as a CI step see them."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openinfer import __version__
+from openinfer.oinf import QuantParams, QuantScale, TensorSpec, UninitializedTensor, save_file
+
+
+def openinfer(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "openinfer", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "m.oinf"
+    quant = QuantParams("symmetric", QuantScale.per_tensor(0.5))
+    tensors = {
+        "w": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "q": TensorSpec([1, -2, 3], "i4", quant=quant),
+        "later": UninitializedTensor("f16", (2,)),
+    }
+    save_file(path, tensors, {"D": 4}, {"mode": "fast", "rate": 0.5})
+    return str(path)
+
+
+def test_inspect_prints_sizes_metadata_and_tensors_in_the_documented_form(model: str) -> None:
+    output = openinfer("inspect", model).stdout
+    assert "D := 4\n" in output
+    assert 'mode: str = "fast"\nrate: f32 = 0.5\n' in output
+    assert "w: f32[3, 4] = { 0, 1, 2, 3, 4, ..., 7, 8, 9, 10, 11 }\n" in output
+    assert "- [nbytes: 48, min: 0, max: 11, mean: 5.5, median: 5.5, std: 3.45205]\n- hist:\n" in output
+    assert "q: i4[3] = { 1, -2, 3 }\n- quant: symmetric per_tensor scale=0.5\n" in output
+    assert "later: f16[2] -- uninitialized" in output
+
+
+def test_inspect_shows_one_tensor(model: str) -> None:
+    output = openinfer("inspect", model, "--tensor", "q").stdout
+    assert "q: i4[3]" in output
+    assert "w: f32" not in output
+
+
+def test_inspect_without_statistics_reads_no_histogram(model: str) -> None:
+    assert "hist" not in openinfer("inspect", model, "--no-stats").stdout
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_json_has_the_same_facts(model: str, command: str) -> None:
+    facts = json.loads(openinfer(command, model, "--json").stdout)
+    assert facts["ok"] is True
+    assert facts["sizevars"] == {"D": 4}
+    assert facts["metadata"]["rate"] == {"type": "f32", "value": 0.5}
+    tensors = {tensor["name"]: tensor for tensor in facts["tensors"]}
+    assert tensors["w"]["shape"] == [3, 4]
+    assert tensors["w"]["statistics"]["median"] == 5.5
+    assert tensors["q"]["quantization"] == {"scheme": "symmetric", "axis": None, "scale": [0.5], "zero_point": None}
+    assert tensors["later"]["initialized"] is False
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_summary_is_short_and_names_the_hash(model: str, command: str) -> None:
+    lines = openinfer(command, model, "--summary").stdout.splitlines()
+    assert len(lines) <= 6
+    assert lines[-1].startswith("sha256:")
+    assert "17 elements" in "".join(lines)
+
+
+def test_a_bad_file_exits_1_with_a_located_error(model: str) -> None:
+    data = bytearray(Path(model).read_bytes())
+    data[5] = 9
+    Path(model).write_bytes(data)
+    done = openinfer("verify", model)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "error[E704]: version 9 is unknown" in done.stderr
+    assert "byte 5 (0x5), field version" in done.stderr
+
+
+def test_a_bad_file_in_json_names_field_and_offset(model: str) -> None:
+    Path(model).write_bytes(Path(model).read_bytes()[:-1])
+    done = openinfer("verify", "--json", model)
+    assert done.returncode == 1
+    facts = json.loads(done.stdout)
+    assert facts["ok"] is False
+    (found,) = facts["diagnostics"]
+    assert (found["code"], found["field"], found["offset"]) == ("E708", "file_size", 61)
+
+
+def test_wrong_usage_exits_2() -> None:
+    assert openinfer("inspect").returncode == 2
+    assert openinfer("nonsense").returncode == 2
+    assert openinfer("explain", "E999").returncode == 2
+
+
+def test_a_misspelt_tensor_suggests_the_nearest(model: str) -> None:
+    done = openinfer("inspect", model, "--tensor", "latre")
+    assert done.returncode == 1
+    assert "did you mean 'later'?" in done.stderr
+
+
+def test_own_checks_are_run_by_name(model: str, tmp_path: Path) -> None:
+    (tmp_path / "house_rules.py").write_text(
+        "def no_f32(model):\n"
+        "    for info in model.tensors.values():\n"
+        "        if info.dtype.name == 'f32':\n"
+        "            yield f'{info.name} is f32'\n"
+    )
+    done = openinfer("verify", model, "--check", "house_rules:no_f32", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error[E750]: w is f32" in done.stderr
+    assert openinfer("verify", model, "--check", "house_rules:missing", cwd=tmp_path).returncode == 1
+
+
+def test_diff_says_what_differs_and_by_how_much(model: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.oinf"
+    changed = np.arange(12, dtype=np.float32).reshape(3, 4)
+    changed[1, 1] += 0.25
+    save_file(other, {"w": changed, "new": np.zeros(2, np.int8)}, {"D": 5}, {"mode": "slow", "rate": 0.5})
+    done = openinfer("inspect", model, "--diff", str(other))
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "~ size D: 4 -> 5",
+        "~ metadata mode: str 'fast' -> str 'slow'",
+        "- tensor later: f16[2] uninitialized",
+        "+ tensor new: i8[2]",
+        "- tensor q: i4[3] symmetric per_tensor scale=0.5",
+        "~ tensor w: f32[3, 4] (1 of 12 values differ, by at most 0.25, rms 0.0721688)",
+    ]
+    facts = json.loads(openinfer("inspect", model, "--diff", str(other), "--json").stdout)
+    assert facts[-1]["max_error"] == 0.25
+
+
+def test_diff_of_equal_files_is_empty_and_exits_0(model: str) -> None:
+    done = openinfer("inspect", model, "--diff", model)
+    assert (done.returncode, done.stdout) == (0, "no differences\n")
+
+
+def test_explain_prints_one_code_and_lists_all(model: str) -> None:
+    assert openinfer("explain", "e703").stdout.startswith("# E703: ")
+    assert "E703  " in openinfer("explain").stdout
+    assert json.loads(openinfer("explain", "E703", "--json").stdout)["code"] == "E703"
+
+
+def test_version_is_printed() -> None:
+    assert openinfer("--version").stdout == f"openinfer {__version__}\n"
+
+
+def test_demo_authors_verifies_and_prints_the_documented_model(tmp_path: Path) -> None:
+    done = openinfer("demo", "--out", str(tmp_path))
+    assert done.returncode == 0
+    assert "O := 8" in done.stdout
+    assert "w1: f32[16, 32] = {" in done.stdout
+
+
+def test_a_reader_that_stops_early_is_no_error(model: str) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m openinfer inspect {model} | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("D := 4\n", "")
+
+
+def test_a_progress_bar_shows_on_a_terminal_only(model: str) -> None:
+    primary, secondary = pty.openpty()
+    command = [sys.executable, "-m", "openinfer", "verify", model]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=secondary) as process:
+        output, _ = process.communicate()
+    os.close(secondary)
+    assert b"reading" in os.read(primary, 65536)
+    assert b"D := 4" in output
+    os.close(primary)
+    assert openinfer("verify", model).stderr == ""
