@@ -1,8 +1,9 @@
 """``Tensor``: a dtype, a shape, strides and storage. Packed types stay packed in storage."""
 
+from collections.abc import Iterator
 from math import prod
 from types import EllipsisType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,10 @@ from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype, pack, u
 from openinfer.errors import Code, Diagnostic, TensorError
 
 Array = npt.NDArray[Any]
-Index = int | slice | EllipsisType
+Index = int | np.integer[Any] | slice | EllipsisType
 MAX_DIMS = 16
+MAX_BYTES = 1 << 47
+"""More than a process on any 64-bit machine of today can address."""
 
 
 class Tensor:
@@ -54,8 +57,8 @@ class Tensor:
         rounded to nearest even and integers must fit. An array that already has the right type and layout is not
         copied.
         """
-        array = as_array(values)
-        wanted = dtype_of(dtype) if dtype is not None else from_numpy_dtype(array.dtype)
+        array = as_array(values) if dtype is None else _any_array(values)
+        wanted = from_numpy_dtype(array.dtype) if dtype is None else dtype_of(dtype)
         if wanted is None:
             raise TensorError(
                 Diagnostic(
@@ -80,6 +83,7 @@ class Tensor:
         Tensor(u2[3], [0, 0, 0])
         """
         wanted = dtype_of(dtype)
+        _require_shape(wanted, shape)
         return cls(wanted, shape, np.zeros(wanted.nbytes(prod(shape)), np.uint8))
 
     @property
@@ -121,6 +125,8 @@ class Tensor:
         itemsize = self.dtype.array.itemsize
         if self._strides is None:
             return np.ndarray(self.shape, self.dtype.array, self.storage, self.offset * itemsize)
+        if self.size == 0:  # an empty view may start past the end of its storage
+            return np.empty(self.shape, self.dtype.array)
         steps = tuple(stride * itemsize for stride in self._strides)
         return np.ndarray(self.shape, self.dtype.array, self.storage, self.offset * itemsize, steps)
 
@@ -139,11 +145,8 @@ class Tensor:
         if self.is_contiguous and self.offset * self.dtype.bits % 8 == 0:
             start = self.offset * self.dtype.bits // 8
             stored = self.storage[start : start + self.nbytes]
-            if (
-                not self.dtype.is_packed
-                or self.size * self.dtype.bits % 8 == 0
-                or start + self.nbytes == len(self.storage)
-            ):
+            used = self.size * self.dtype.bits % 8
+            if not used or not int(stored[-1]) >> used:  # else a neighbour's bits share the last byte
                 return stored
         elements = np.ascontiguousarray(self.to_numpy())
         return pack(elements, self.dtype) if self.dtype.is_packed else elements.reshape(-1).view(np.uint8)
@@ -151,8 +154,8 @@ class Tensor:
     def __getitem__(self, key: Index | tuple[Index, ...]) -> "Tensor":
         """A view that shares storage: integers, slices and ``...`` as in NumPy."""
         keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
+        at = next((at for at, index in enumerate(keys) if index is Ellipsis), None)
+        if at is not None:
             keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
         if len(keys) > self.ndim:
             raise TensorError(Diagnostic(Code.BAD_SHAPE, f"{len(keys)} indices for {self.type_text()}"))
@@ -160,18 +163,29 @@ class Tensor:
         for axis, extent in enumerate(self.shape):
             index = keys[axis] if axis < len(keys) else slice(None)
             if isinstance(index, slice):
-                start, stop, step = index.indices(extent)
+                start, stop, step = self._slice(index, axis)
                 count = len(range(start, stop, step))
                 shape.append(count)
                 strides.append(self.strides[axis] * step)
                 offset += start * self.strides[axis] if count else 0
-            elif isinstance(index, int) and -extent <= index < extent:
-                offset += (index % extent) * self.strides[axis]
+            elif _is_integer(index) and -extent <= int(index) < extent:
+                offset += (int(index) % extent) * self.strides[axis]
             else:
+                problem = "is outside" if _is_integer(index) else "cannot index"
                 raise TensorError(
-                    Diagnostic(Code.BAD_SHAPE, f"index {index!r} is outside axis {axis} of {self.type_text()}")
+                    Diagnostic(Code.BAD_SHAPE, f"{index!r:.100} {problem} axis {axis} of {self.type_text()}")
                 )
         return Tensor(self.dtype, tuple(shape), self.storage, tuple(strides), offset)
+
+    def _slice(self, index: slice, axis: int) -> tuple[int, int, int]:
+        try:
+            return index.indices(self.shape[axis])
+        except (TypeError, ValueError) as error:
+            message = f"{index!r:.100} cannot index axis {axis} of {self.type_text()}: {error}"
+            raise TensorError(Diagnostic(Code.BAD_SHAPE, message)) from error
+
+    def __iter__(self) -> "Iterator[Tensor]":
+        return (self[row] for row in range(len(self)))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -192,6 +206,9 @@ class Tensor:
         """Share the elements with another library; packed types, bf16 and f8 have no DLPack form in NumPy."""
         if self.dtype.is_packed:
             raise self._no_dlpack("its elements have no bytes of their own")
+        if any(stride < 0 and extent > 1 for stride, extent in zip(self.strides, self.shape, strict=True)):
+            # PyTorch ends the process when it meets one.
+            raise self._no_dlpack("its strides are negative")
         try:
             return self.to_numpy().__dlpack__(**options)
         except (BufferError, TypeError) as error:
@@ -217,10 +234,43 @@ class Tensor:
         """
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
 
+    def _head(self, count: int) -> Array:
+        """The first elements in row-major order; the rest stays packed."""
+        needed = [
+            min(extent, -(-count // max(1, prod(self.shape[axis + 1 :])))) for axis, extent in enumerate(self.shape)
+        ]
+        return self[tuple(slice(extent) for extent in needed)].to_numpy().reshape(-1)[:count]
+
     def __repr__(self) -> str:
-        flat = self.to_numpy().reshape(-1) if self.size <= 64 else self.to_numpy().flat[:6]
-        shown = [str(value) for value in flat[:6]] + (["..."] if self.size > 6 else [])
+        shown = [str(value) for value in self._head(6)] + (["..."] if self.size > 6 else [])
         return f"Tensor({self.type_text()}, [{', '.join(shown)}])"
+
+
+def _is_integer(index: object) -> TypeGuard[int | np.integer[Any]]:
+    return isinstance(index, int | np.integer) and not isinstance(index, bool)
+
+
+def _require_shape(dtype: DType, shape: tuple[int, ...]) -> None:
+    if len(shape) > MAX_DIMS or any(extent < 0 for extent in shape):
+        message = f"a tensor has up to {MAX_DIMS} extents, none of them negative, not {list(shape)}"
+        raise TensorError(Diagnostic(Code.BAD_SHAPE, message))
+    if storage_bytes(dtype, shape) is None:
+        message = f"{dtype.name}{list(shape)} is larger than any machine can hold"
+        raise TensorError(Diagnostic(Code.BAD_SHAPE, message))
+
+
+def storage_bytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
+    """The bytes of a tensor, or None when the shape is beyond what any machine can hold.
+
+    A zero extent does not hide the others: ``[2**40, 2**40, 0]`` is refused too.
+
+    >>> storage_bytes(dtype_of("i4"), (3, 5))
+    8
+    """
+    count = prod(shape)
+    if (count or prod(extent or 1 for extent in shape)) * dtype.bits > 8 * MAX_BYTES:
+        return None
+    return count * dtype.bits + 7 >> 3
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -243,15 +293,27 @@ def as_array(values: npt.ArrayLike) -> Array:
     >>> as_array([1.5, 2]).dtype
     dtype('float32')
     """
-    if isinstance(values, np.ndarray):
-        return values
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise TensorError(Diagnostic(Code.BAD_SHAPE, f"these values do not form an array: {error}")) from error
+    array = _any_array(values)
+    if array is values:
+        return array
     if array.dtype == np.float64 and not isinstance(values, np.generic) and not hasattr(values, "__array__"):
         return _python_floats(values, array)
     return array
+
+
+def _any_array(values: npt.ArrayLike) -> Array:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TensorError(
+            Diagnostic(
+                Code.UNSUPPORTED_ARRAY, "a masked array has no tensor form", help="fill it first: array.filled(0)"
+            )
+        )
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TensorError(Diagnostic(Code.BAD_SHAPE, f"these values do not form an array: {error}")) from error
 
 
 def _python_floats(values: npt.ArrayLike, array: Array) -> npt.NDArray[np.float32]:

@@ -71,8 +71,10 @@ def _to_odd_f32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 def _require_exact(values: Array, source: DType, dtype: DType) -> None:
     """Refuse values that the integer or bool type does not have."""
-    if values.size == 0 or (source is dtype and dtype.values is None):
+    if values.size == 0 or (source is dtype and dtype.values is None and dtype.kind != "bool"):
         return
+    if source.kind == "bool":
+        values = values.view(np.uint8)
     if source.bits < 32 and source.kind == "float":
         values = values.astype(np.float32)
     elif source.is_packed:

@@ -140,4 +140,5 @@ def from_numpy_dtype(array_dtype: "np.dtype[np.generic]") -> DType | None:
     >>> from_numpy_dtype(np.dtype(">f4"))
     <dtype f32>
     """
-    return _BY_ARRAY.get(array_dtype.newbyteorder("="))
+    # NumPy's variable-length strings (kind "T") have no byte order to change.
+    return None if array_dtype.kind == "T" else _BY_ARRAY.get(array_dtype.newbyteorder("="))

@@ -34,10 +34,10 @@ def atomic_file(path: str) -> Iterator[Sink]:
     flushed, so that after a crash the name holds the old file or the new one. A symbolic link keeps pointing where it
     did; its target is replaced.
     """
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:200]}.{uuid4().hex}.tmp")
     try:
+        target = os.path.realpath(path)
+        folder, name = os.path.split(target)
+        temporary = os.path.join(folder, f".{name[:200]}.{uuid4().hex}.tmp")
         mode = _require_replaceable(target)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except (OSError, ValueError) as error:

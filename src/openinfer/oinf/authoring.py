@@ -1,6 +1,7 @@
 """Models from Python objects: dataclasses, dicts, arrays."""
 
 import dataclasses
+import operator
 import os
 import typing
 from collections.abc import Iterable, Mapping
@@ -11,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import DType, dtype_of
-from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.errors import Code, Diagnostic, OinfError, TensorError
 from openinfer.oinf.metadata import MetadataValue, metadata_value
-from openinfer.oinf.package import Held, Package, TensorEntry, duplicate_name
+from openinfer.oinf.package import Held, Package, TensorEntry, duplicate_name, size_value
 from openinfer.oinf.quant import QuantParams
 from openinfer.tensor import Tensor
 
@@ -69,7 +70,7 @@ class _Tables:
     def add_sizevar(self, name: str, value: object) -> None:
         if name in self.sizevars:
             raise duplicate_name("size variable", name)
-        self.sizevars[name] = _size(name, value)
+        self.sizevars[name] = size_value(name, value.value if isinstance(value, SizeVar) else value)
 
     def add_metadata(self, name: str, value: object) -> None:
         if name in self.metadata:
@@ -157,24 +158,19 @@ def _names_a_size(annotation: object) -> bool:
     return annotation in (int, SizeVar, "int", "SizeVar")
 
 
-def _size(name: str, value: object) -> int:
-    plain = value.value if isinstance(value, SizeVar) else value
-    if isinstance(plain, np.integer):
-        plain = int(plain)
-    if isinstance(plain, bool) or not isinstance(plain, int) or not 0 <= plain < 1 << 64:
-        raise OinfError(
-            Diagnostic(
-                Code.BAD_AUTHORING_VALUE,
-                f"size variable {name!r} must be an integer from 0 to 2**64 - 1, not {plain!r}",
-            )
-        )
-    return plain
+def _shape(name: str, shape: object) -> tuple[int, ...]:
+    """The extents as plain integers, so that no fixed-width arithmetic can overflow later."""
+    try:
+        return tuple(operator.index(extent) for extent in typing.cast("Iterable[Any]", shape))
+    except TypeError as error:
+        message = f"tensor {name!r} needs a tuple of integers as its shape, not {shape!r:.100}"
+        raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message)) from error
 
 
 def tensor_entry(name: str, value: object) -> TensorEntry:
     """A tensor table entry from an array, ``Tensor``, ``TensorSpec`` or ``UninitializedTensor``."""
     if isinstance(value, UninitializedTensor):
-        dtype, shape, data = dtype_of(value.dtype), tuple(value.shape), None
+        dtype, shape, data = dtype_of(value.dtype), _shape(name, value.shape), None
         name, quant = value.name or name, value.quant
     else:
         spec = value if isinstance(value, TensorSpec) else TensorSpec(typing.cast("npt.ArrayLike", value))
@@ -190,8 +186,6 @@ def tensor_entry(name: str, value: object) -> TensorEntry:
 
 
 def _tensor(name: str, spec: TensorSpec) -> Tensor:
-    from openinfer.errors import TensorError
-
     if isinstance(spec.values, Tensor) and (spec.dtype is None or dtype_of(spec.dtype) is spec.values.dtype):
         return spec.values
     values = spec.values.to_numpy() if isinstance(spec.values, Tensor) else spec.values

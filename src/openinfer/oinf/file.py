@@ -16,6 +16,7 @@ from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError
 
 Bytes = npt.NDArray[np.uint8]
 _CONTEXT_ROW = 16
+_QUICK_REGION = 16 << 20
 
 
 class ModelFile(Protocol):
@@ -127,9 +128,8 @@ class MappedFile(CopiedFile):
         self._array: Bytes = np.frombuffer(self._map, np.uint8)
 
     def region(self, end: int) -> Any:
-        """The mapping itself."""
-        del end
-        return self._map
+        """A copy where that is cheap (slices of bytes are quicker than slices of a mapping), else the mapping."""
+        return super().region(end) if end <= _QUICK_REGION else self._map
 
     def view(self, offset: int, count: int) -> Bytes:
         """The mapped bytes themselves."""

@@ -5,15 +5,13 @@ import struct
 from enum import IntEnum, IntFlag
 
 from openinfer.dtypes import DTYPES, DType
+from openinfer.tensor import MAX_DIMS
 
 MAGIC = b"OINF\0"
 VERSIONS = (1, 2)
 ALIGNMENT = 8
 TENSOR_ALIGNMENT = 64
 MAX_NAME_BYTES = 255
-MAX_DIMS = 16
-MAX_TENSOR_BYTES = 1 << 47
-"""More than a process on any 64-bit machine of today can address: a larger claim is an attack or an accident."""
 MAX_PADDING = 1 << 21
 """The largest gap that is still padding (a huge page); checking it costs no time worth mentioning."""
 

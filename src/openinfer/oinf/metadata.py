@@ -181,6 +181,9 @@ def smallest_integer(low: int, high: int) -> DType:
 
 def _scalar(value: Any, dtype: DType) -> MetadataValue:
     tensor = Tensor.from_numpy(np.asarray(value), dtype)
+    if tensor.shape:
+        message = f"a scalar is one number, not {tensor.type_text()}"
+        raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message, help="give a list or an array as it is"))
     return MetadataValue(TAG_OF_DTYPE[dtype], dtype.name, tensor.raw().tobytes())
 
 

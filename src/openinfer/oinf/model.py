@@ -125,7 +125,7 @@ class ModelLoader:
                 Code.NO_SUCH_ENTRY,
                 f"the model has no {what} {name!r}",
                 FileSpan(self.path),
-                help=nearest(name, known),
+                help=nearest(str(name), known),
             )
         )
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
+import numpy as np
+
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, OinfError
 from openinfer.oinf.layout import (
     HEADER,
     HEADER_BYTES,
     MAGIC,
-    MAX_DIMS,
     METADATA_FIELDS,
     NAME,
     TAG_OF_DTYPE,
@@ -29,7 +30,7 @@ from openinfer.oinf.layout import (
     tensor_fields,
 )
 from openinfer.oinf.metadata import MetadataValue
-from openinfer.oinf.payloads import shape_bytes
+from openinfer.tensor import MAX_DIMS, storage_bytes
 
 Progress = Callable[[str, int], None]
 """Called with a tensor's name and the bytes of it just written."""
@@ -93,20 +94,18 @@ class Package:
         version: int = 2,
     ) -> "Package":
         """Check the entries and put them in order."""
-        ordered = tuple(sorted(tensors, key=lambda tensor: tensor.name))
-        _require_version(version, ordered)
-        for name in (*sizevars, *metadata, *(tensor.name for tensor in ordered)):
+        entries = list(tensors)
+        for name in (*sizevars, *metadata, *(tensor.name for tensor in entries)):
             require_name(name)
-        for name, size in sizevars.items():
-            if type(size) is not int or not 0 <= size < 1 << 64:
-                message = f"size variable {name!r} must be an integer from 0 to 2**64 - 1, not {size!r}"
-                raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
+        ordered = tuple(sorted(entries, key=lambda tensor: tensor.name))
+        _require_version(version, ordered)
+        sizes = {name: size_value(name, value) for name, value in sizevars.items()}
         for first, second in pairwise(ordered):
             if first.name == second.name:
                 raise duplicate_name("tensor", first.name)
         for tensor in ordered:
             _require_shape(tensor)
-        return cls(dict(sorted(sizevars.items())), dict(sorted(metadata.items())), ordered, version)
+        return cls(dict(sorted(sizes.items())), dict(sorted(metadata.items())), ordered, version)
 
     def write(self, write: Callable[[Any], None], progress: Progress | None = None) -> None:
         """Hand the bytes of the file to ``write``, in order."""
@@ -215,13 +214,21 @@ def require_name(name: object) -> None:
         )
 
 
+def size_value(name: str, value: object) -> int:
+    """The value of a size variable, or a refusal."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < 1 << 64:
+        return int(value)
+    message = f"size variable {name!r} must be an integer from 0 to 2**64 - 1, not {value!r:.100}"
+    raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
+
+
 def duplicate_name(what: str, name: str) -> OinfError:
     """The error for a name that is given twice."""
     return OinfError(Diagnostic(Code.DUPLICATE_NAME, f"the {what} name {name!r} is given twice"))
 
 
 def _require_version(version: int, tensors: tuple[TensorEntry, ...]) -> None:
-    if version not in VERSIONS:
+    if type(version) is not int or version not in VERSIONS:
         message = f"cannot write version {version!r}"
         raise OinfError(Diagnostic(Code.VERSION_CANNOT_HOLD, message, help="write version 2, or version 1"))
     quantized = [tensor.name for tensor in tensors if tensor.quant is not None]
@@ -237,7 +244,7 @@ def _require_shape(tensor: TensorEntry) -> None:
     if any(extent < 0 for extent in tensor.shape):
         message = f"tensor {tensor.name!r} has a negative extent in {list(tensor.shape)}"
         raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
-    nbytes = shape_bytes(tensor.dtype, tensor.shape)
+    nbytes = storage_bytes(tensor.dtype, tensor.shape)
     if nbytes is None:
         message = f"tensor {tensor.name!r} with shape {list(tensor.shape)} is larger than any machine can hold"
         raise OinfError(Diagnostic(Code.SHAPE_OVERFLOW, message))

@@ -17,7 +17,6 @@ from openinfer.oinf.layout import (
     HEADER_BYTES,
     HEADER_FIELDS,
     MAGIC,
-    MAX_DIMS,
     MAX_NAME_BYTES,
     MAX_PADDING,
     METADATA_FIELDS,
@@ -30,8 +29,9 @@ from openinfer.oinf.layout import (
     string_bytes,
     tensor_fields,
 )
-from openinfer.oinf.payloads import Flaw, check_metadata, decode_quant, first_non_zero, shape_bytes
+from openinfer.oinf.payloads import Flaw, check_metadata, decode_quant, first_non_zero
 from openinfer.oinf.quant import QuantParams
+from openinfer.tensor import MAX_DIMS, storage_bytes
 
 _SECTIONS = ("offset_sizevars", "offset_metadata", "offset_tensors", "offset_data")
 _CONTAINER_TAGS = frozenset(ValueType)
@@ -80,8 +80,8 @@ class ModelIndex:
     tensors: dict[str, TensorInfo]
 
 
-_Blob = tuple[int, int, int, str, str]
-"""A claimed range of the data section: start, end, where the claim stands, its field, the entry's name."""
+_Blob = tuple[int, int, int, str, int, str, str]
+"""A claimed range of the data section: start, end, where the claim stands; table, index, field, name of the entry."""
 
 
 def parse(file: ModelFile) -> ModelIndex:
@@ -229,7 +229,7 @@ class _Parser:
             if flags:
                 message = f"flags must be 0, not {flags:#x}"
                 self.refuse(Code.RESERVED_BITS, message, f"{label}.flags", (fields + 4, 4), name)
-            self._claim(offset, nbytes, fields + 16, f"{label}.offset", name)
+            self._claim(offset, nbytes, fields + 16, "metadata", index, "offset", name)
             type_name = self._metadata_type(tag, offset, nbytes, label, name)
             infos[name] = MetadataInfo(name, tag, type_name, nbytes, offset)
         self._padding(position, limit, "metadata.padding")
@@ -278,7 +278,7 @@ class _Parser:
         if flags >> self.version:
             message = f"flags {flags:#x} has bits that version {self.version} does not define"
             self.refuse(Code.RESERVED_BITS, message, f"tensors[{index}].flags", (fields + 8, 4), name)
-        needed = shape_bytes(dtype, shape)
+        needed = storage_bytes(dtype, shape)
         if needed is None:
             message = f"tensor {name!r} claims the shape {list(shape)}, larger than any machine can hold"
             self.refuse(Code.SHAPE_OVERFLOW, message, f"tensors[{index}].dims", (fields + 12, 8 * ndim), name)
@@ -287,31 +287,31 @@ class _Parser:
             if nbytes != needed:
                 message = f"tensor {name!r} needs {needed} bytes for {dtype.name}{list(shape)}, but has {nbytes}"
                 self.refuse(Code.SIZE_MISMATCH, message, f"tensors[{index}].data_nbytes", (sizes, 8), name)
-            self._claim(offset, nbytes, sizes + 8, f"tensors[{index}].data_offset", name)
+            self._claim(offset, nbytes, sizes + 8, "tensors", index, "data_offset", name)
         elif nbytes or offset:
             field, at = ("data_nbytes", sizes) if nbytes else ("data_offset", sizes + 8)
             message = f"tensor {name!r} is declared without data, so {field} must be 0"
             self.refuse(Code.SIZE_MISMATCH, message, f"tensors[{index}].{field}", (at, 8), name)
         quant = None
         if self.version > 1 and (flags & _HAS_QUANT or row[5 + ndim] or row[6 + ndim]):
-            quant = self._quant(f"tensors[{index}]", name, flags, shape, sizes + 16)
+            quant = self._quant(index, name, flags, shape, sizes + 16)
         return TensorInfo(name, dtype, shape, needed, offset if flags & _HAS_DATA else None, quant)
 
-    def _quant(self, label: str, name: str, flags: int, shape: tuple[int, ...], fields: int) -> QuantParams:
+    def _quant(self, index: int, name: str, flags: int, shape: tuple[int, ...], fields: int) -> QuantParams:
         nbytes = U64.unpack_from(self.bytes, fields)[0]
         offset = U64.unpack_from(self.bytes, fields + 8)[0]
         if not flags & _HAS_QUANT:
             field, at = ("quant_nbytes", fields) if nbytes else ("quant_offset", fields + 8)
             message = f"tensor {name!r} has no quantization, so {field} must be 0"
-            self.refuse(Code.BAD_QUANTIZATION, message, f"{label}.{field}", (at, 8), name)
-        self._claim(offset, nbytes, fields + 8, f"{label}.quant_offset", name)
+            self.refuse(Code.BAD_QUANTIZATION, message, f"tensors[{index}].{field}", (at, 8), name)
+        self._claim(offset, nbytes, fields + 8, "tensors", index, "quant_offset", name)
         try:
             return decode_quant(self.file.read(offset, nbytes), shape)
         except Flaw as flaw:
             self.refuse(
                 flaw.code,
                 f"tensor {name!r}: {flaw.message}",
-                f"{label}.quant.{flaw.field}",
+                f"tensors[{index}].quant.{flaw.field}",
                 (offset + flaw.at, flaw.length),
                 name,
             )
@@ -328,7 +328,7 @@ class _Parser:
 
     # --- blobs ----------------------------------------------------------------------------------------------------
 
-    def _claim(self, offset: int, nbytes: int, claim: int, field: str, entry: str) -> None:
+    def _claim(self, offset: int, nbytes: int, claim: int, table: str, index: int, field: str, entry: str) -> None:
         """Note that an entry owns a range of the data section, after checking that the range lies in it."""
         end = offset + nbytes
         if offset & 7 or offset < self.offsets[3] or end > self.file.size:
@@ -338,18 +338,18 @@ class _Parser:
                 message = f"{offset} lies before the data section ({self.offsets[3]})"
             else:
                 message = f"{nbytes} bytes from {offset} run past the end of the file ({self.file.size})"
-            self.refuse(Code.BAD_BLOB_OFFSET, message, field, (claim, 8), entry)
-        self.blobs.append((offset, end, claim, field, entry))
+            self.refuse(Code.BAD_BLOB_OFFSET, message, f"{table}[{index}].{field}", (claim, 8), entry)
+        self.blobs.append((offset, end, claim, table, index, field, entry))
 
     def _blob_layout(self) -> None:
         """Blobs must not overlap, and what lies between them must be zero."""
         end, owner = self.offsets[3], "the data section"
-        for start, blob_end, claim, field, entry in sorted(self.blobs):
+        for start, blob_end, claim, table, index, field, entry in sorted(self.blobs):
             if start == blob_end:
                 continue
             if start < end:
                 message = f"the bytes of {entry!r} overlap those of {owner!r}"
-                self.refuse(Code.OVERLAPPING_BLOBS, message, field, (claim, 8), entry)
+                self.refuse(Code.OVERLAPPING_BLOBS, message, f"{table}[{index}].{field}", (claim, 8), entry)
             if start > end:
                 self._padding(end, start, "data.padding")
             end, owner = blob_end, entry

@@ -16,8 +16,6 @@ from openinfer.errors import Code
 from openinfer.oinf.layout import (
     BITSET_HEADER,
     DTYPE_BY_TAG,
-    MAX_DIMS,
-    MAX_TENSOR_BYTES,
     NDARRAY_HEADER,
     QUANT_HEADER,
     TEXT,
@@ -35,6 +33,7 @@ from openinfer.oinf.quant import (
     QuantZeroPoint,
     quant_nbytes,
 )
+from openinfer.tensor import MAX_DIMS, storage_bytes
 
 Bytes = npt.NDArray[np.uint8]
 Value = bool | int | float | str | npt.NDArray[Any]
@@ -50,17 +49,6 @@ class Flaw(Exception):  # noqa: N818  (caught by the parser, never seen by a use
     field: str
     at: int
     length: int
-
-
-def shape_bytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
-    """The bytes of a tensor, or None when the shape is beyond what any machine can hold.
-
-    A zero extent does not hide the others: ``[2**40, 2**40, 0]`` is refused too.
-    """
-    count = prod(shape)
-    if (count or prod(extent or 1 for extent in shape)) * dtype.bits > 8 * MAX_TENSOR_BYTES:
-        return None
-    return count * dtype.bits + 7 >> 3
 
 
 def first_bad_element(elements: Bytes, dtype: DType, count: int) -> int | None:
@@ -163,7 +151,7 @@ def _check_ndarray(payload: Bytes) -> str:
         raise Flaw(Code.TOO_MANY_DIMS, f"{ndim} dimensions are more than {MAX_DIMS}", "ndim", 4, 4)
     _require_at_least(payload, NDARRAY_HEADER.size + 8 * ndim, f"an array of {ndim} dimensions")
     dtype, shape, start = _ndarray_header(payload)
-    nbytes = shape_bytes(dtype, shape)
+    nbytes = storage_bytes(dtype, shape)
     text = f"{dtype.name}[{', '.join(map(str, shape))}]"
     if nbytes is None:
         raise Flaw(Code.SHAPE_OVERFLOW, f"{text} is larger than any machine can hold", "dims", 8, 8 * ndim)

@@ -1,7 +1,7 @@
 """Quantization parameters: ``real = (stored - zero_point) * scale``, per tensor or per channel."""
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +88,7 @@ class QuantParams:
     zero_point: QuantZeroPoint | None = None
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEME_TAGS:
+        if not isinstance(self.scheme, str) or self.scheme not in SCHEME_TAGS:
             raise _refusal(f"unknown quantization scheme {self.scheme!r}", "use 'symmetric' or 'asymmetric'")
         if self.zero_point is None:
             return
@@ -173,25 +173,37 @@ def _brief(values: npt.NDArray[np.float32] | npt.NDArray[np.int32]) -> str:
 
 
 def _axis(axis: int) -> int:
-    if axis < 0:
-        raise _refusal(f"quantization axis {axis} is negative", "count axes from 0")
-    return axis
+    if not isinstance(axis, int | np.integer) or axis < 0:
+        raise _refusal(f"the quantization axis must be an integer from 0 on, not {axis!r}", None)
+    return int(axis)
 
 
 def _scales(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
     with np.errstate(all="ignore"):
-        scales = np.array(values, np.float32).reshape(-1)
+        scales = _numbers(values).astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise _refusal("scales must be finite and greater than zero in f32", None)
     return scales
 
 
 def _zero_points(values: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    wide = np.asarray(values).reshape(-1)
-    points = wide.astype(np.int32)
+    wide = _numbers(values)
+    with np.errstate(all="ignore"):
+        points = wide.astype(np.int32)
     if not np.array_equal(points, wide):
         raise _refusal("zero points must be integers that fit i32", None)
     return points
+
+
+def _numbers(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """A flat array of real numbers."""
+    try:
+        numbers = np.asarray(values).reshape(-1)
+    except ValueError as error:
+        raise _refusal(f"scales and zero points are numbers or flat lists of them: {error}", None) from error
+    if numbers.dtype.kind not in "iuf" and numbers.size:
+        raise _refusal("scales and zero points are numbers or flat lists of them", None)
+    return numbers
 
 
 def _refusal(message: str, advice: str | None) -> OinfError:

@@ -1,0 +1,115 @@
+"""Every code is explained, and the explanation's examples prove it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import openinfer
+from openinfer.errors import Code, OpenInferError, explanation
+
+SOURCE = Path(openinfer.__file__).parent
+PAGES = SOURCE / "errors" / "explanations"
+TITLE = re.compile(r"# [EW]\d{3}: [a-z].*[^.\s]")
+PROVES_CODE = """
+import sys
+from openinfer.errors import OpenInferError
+try:
+    exec(compile(sys.stdin.read(), "example", "exec"), {"__name__": "example"})
+except OpenInferError as error:
+    print(f"raised {error.code}")
+else:
+    print("raised nothing")
+"""
+OWN_PROCESS = (Code.MISSING_EXTRA,)
+"""Codes whose examples change the interpreter they run in."""
+
+every_code = pytest.mark.parametrize("code", list(Code), ids=str)
+in_process = pytest.mark.parametrize("code", [code for code in Code if code not in OWN_PROCESS], ids=str)
+in_own_process = pytest.mark.parametrize("code", OWN_PROCESS, ids=str)
+
+
+def run(example: str) -> None:
+    exec(compile(example, "example", "exec"), {"__name__": "example"})
+
+
+def last_line_of_own_process(example: str, folder: Path) -> str:
+    command = [sys.executable, "-W", "error", "-c", PROVES_CODE]
+    ended = subprocess.run(command, input=example, cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()[-1]
+
+
+def test_every_code_has_a_page_and_every_page_a_code() -> None:
+    assert sorted(page.name for page in PAGES.iterdir()) == sorted(f"{code}.md" for code in Code)
+
+
+def test_codes_are_unique_and_have_a_letter_and_three_digits() -> None:
+    assert len(Code.__members__) == len(set(Code))
+    assert [code for code in Code if not re.fullmatch(r"[EW]\d{3}", code)] == []
+
+
+@every_code
+def test_a_code_is_used_in_the_source(code: Code) -> None:
+    use = re.compile(rf"\bCode\.{code.name}\b")
+    modules = [path for path in SOURCE.rglob("*.py") if path.name != "codes.py"]
+    assert any(use.search(path.read_text(encoding="utf-8")) for path in modules)
+
+
+@every_code
+def test_a_page_starts_with_its_code_and_a_lower_case_title(code: Code) -> None:
+    first = explanation(code).markdown.splitlines()[0]
+    assert TITLE.fullmatch(first)
+    assert first == f"# {code}: {explanation(code).title}"
+
+
+@every_code
+def test_a_page_is_short_plain_ascii(code: Code) -> None:
+    markdown = explanation(code).markdown
+    assert set(markdown) <= {"\n", *map(chr, range(0x20, 0x7F))}
+    assert markdown.endswith("\n")
+    assert [line for line in markdown.splitlines() if len(line) > 100 or line != line.rstrip()] == []
+
+
+@every_code
+def test_a_page_is_one_or_two_paragraphs_then_a_wrong_and_a_right_example(code: Code) -> None:
+    shape = re.compile(
+        r"# [^\n]+\n\n(?:[^\n`#][^\n]*\n(?:[^\n]+\n)*\n){1,2}"
+        r"Wrong:\n\n```python\n(?P<wrong>(?:(?!```).*\n)+)```\n\nRight:\n\n```python\n(?P<right>(?:(?!```).*\n)+)```\n"
+    )
+    found = shape.fullmatch(explanation(code).markdown)
+    assert found is not None
+    assert (found["wrong"], found["right"]) == (explanation(code).wrong, explanation(code).right)
+    assert explanation(code).markdown.count("```") == 4
+
+
+@every_code
+def test_the_examples_are_short(code: Code) -> None:
+    for example in (explanation(code).wrong, explanation(code).right):
+        assert len(example.splitlines()) <= 12
+
+
+@in_process
+def test_the_wrong_example_raises_exactly_its_code(code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OpenInferError) as caught:
+        run(explanation(code).wrong)
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == [code]
+
+
+@in_process
+def test_the_right_example_raises_nothing(code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(explanation(code).right)
+
+
+@in_own_process
+def test_in_a_process_of_its_own_the_wrong_example_raises_exactly_its_code(code: Code, tmp_path: Path) -> None:
+    assert last_line_of_own_process(explanation(code).wrong, tmp_path) == f"raised {code}"
+
+
+@in_own_process
+def test_in_a_process_of_its_own_the_right_example_raises_nothing(code: Code, tmp_path: Path) -> None:
+    assert last_line_of_own_process(explanation(code).right, tmp_path) == "raised nothing"
