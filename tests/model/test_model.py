@@ -220,6 +220,15 @@ def test_every_kind_of_field_goes_to_its_table(tmp_path: Path) -> None:
         ({"w": TensorSpec([1], name="raw")}, Code.DUPLICATE_NAME),
         ({"later": UninitializedTensor("f32", (2**40, 2**40))}, Code.SHAPE_OVERFLOW),
         ({"later": UninitializedTensor("f32", (-1,))}, Code.BAD_AUTHORING_VALUE),
+        ({"later": UninitializedTensor("f32", (2.5,))}, Code.BAD_AUTHORING_VALUE),  # type: ignore[arg-type]
+        ({"later": UninitializedTensor("f32", 3)}, Code.BAD_AUTHORING_VALUE),  # type: ignore[arg-type]
+        ({"later": UninitializedTensor("f32", tuple(np.full(2, 2**40)))}, Code.SHAPE_OVERFLOW),
+        ({"small": ScalarValue([1, 2], "f32")}, Code.BAD_AUTHORING_VALUE),  # type: ignore[arg-type]
+        ({"w": TensorSpec(np.array([2], np.uint8).view(np.bool_))}, Code.VALUE_OUT_OF_RANGE),
+        ({"w": TensorSpec(np.ma.array([1, 2], mask=[False, True]))}, Code.UNSUPPORTED_ARRAY),
+        ({"sizevars": {"a": True}}, Code.BAD_AUTHORING_VALUE),
+        ({"sizevars": {3: 1}}, Code.BAD_NAME),
+        ({"tensors": {3: [1.0]}}, Code.BAD_NAME),
         ({"sizevars": {"B": 1}}, Code.DUPLICATE_NAME),
         ({"metadata": {"mode": 1}}, Code.DUPLICATE_NAME),
         ({"tensors": {"raw": [1]}}, Code.DUPLICATE_NAME),
@@ -257,6 +266,13 @@ def test_what_the_format_cannot_hold_is_refused_and_leaves_nothing(
         lambda: QuantScale.per_channel(-1, [1.0]),
         lambda: QuantZeroPoint.per_tensor(2**31),
         lambda: QuantZeroPoint.per_channel(0, [0.5]),
+        lambda: QuantZeroPoint.per_tensor(float("nan")),  # type: ignore[arg-type]
+        lambda: QuantZeroPoint.per_tensor(2**70),
+        lambda: QuantZeroPoint.per_tensor("a"),  # type: ignore[arg-type]
+        lambda: QuantScale.per_tensor("a"),  # type: ignore[arg-type]
+        lambda: QuantScale.per_channel(0.5, [1.0]),  # type: ignore[arg-type]
+        lambda: QuantScale.per_channel(0, [[1.0], [1.0, 2.0]]),
+        lambda: QuantParams(["x"], QuantScale.per_tensor(1)),  # type: ignore[arg-type]
         lambda: QuantParams("sideways", QuantScale.per_tensor(1)),  # type: ignore[arg-type]
         lambda: QuantParams("symmetric", QuantScale.per_tensor(1), QuantZeroPoint.per_tensor(0)),
         lambda: QuantParams("asymmetric", QuantScale.per_tensor(1), QuantZeroPoint.per_channel(0, [0])),
@@ -273,10 +289,25 @@ def test_version_1_is_written_on_request_and_refused_with_quantization(tmp_path:
     with ModelLoader.open(tmp_path / "m.oinf") as model:
         assert model.version == 1
     quantized = TensorSpec([1], "i8", quant=QuantParams("symmetric", QuantScale.per_tensor(1)))
-    for version in (1, 3):
+    versions: list[Any] = [1, 3, True, 2.0]
+    for version in versions:
         with pytest.raises(OpenInferError) as caught:
             save_file(tmp_path / "n.oinf", {"w": quantized}, version=version)
         assert caught.value.code == Code.VERSION_CANNOT_HOLD
+
+
+def test_numpy_integers_are_sizes(tmp_path: Path) -> None:
+    save_file(tmp_path / "m.oinf", {}, {"D": np.int64(4)})  # type: ignore[dict-item]
+    with ModelLoader.open(tmp_path / "m.oinf") as model:
+        assert model.size_of("D") == 4
+
+
+@pytest.mark.parametrize("path", ["a\0b", "missing/folder/m.oinf", ""])
+def test_a_path_that_cannot_be_written_is_a_typed_error(path: str) -> None:
+    for write in (lambda: save_file(path, {}), lambda: Writer(path).__enter__()):
+        with pytest.raises(OpenInferError) as caught:
+            write()
+        assert caught.value.code == Code.WRITE_FAILED
 
 
 def test_a_class_or_a_plain_object_is_no_model() -> None:

@@ -38,7 +38,7 @@ def atomic_file(path: str) -> Iterator[Sink]:
         target = os.path.realpath(path)
         folder, name = os.path.split(target)
         temporary = os.path.join(folder, f".{name[:200]}.{uuid4().hex}.tmp")
-        mode = _require_replaceable(target)
+        mode = require_replaceable(target)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except (OSError, ValueError) as error:
         raise write_failed(path, error) from error
@@ -58,7 +58,7 @@ def atomic_file(path: str) -> Iterator[Sink]:
     _sync_folder(path, folder)
 
 
-def _require_replaceable(target: str) -> int:
+def require_replaceable(target: str) -> int:
     """The permissions for the new file: those of the file it replaces, which must be a regular one."""
     try:
         status = os.stat(target)

@@ -295,7 +295,7 @@ class _Parser:
         quant = None
         if self.version > 1 and (flags & _HAS_QUANT or row[5 + ndim] or row[6 + ndim]):
             quant = self._quant(index, name, flags, shape, sizes + 16)
-        return TensorInfo(name, dtype, shape, needed, offset if flags & _HAS_DATA else None, quant)
+        return TensorInfo._make((name, dtype, shape, needed, offset if flags & _HAS_DATA else None, quant))
 
     def _quant(self, index: int, name: str, flags: int, shape: tuple[int, ...], fields: int) -> QuantParams:
         nbytes = U64.unpack_from(self.bytes, fields)[0]

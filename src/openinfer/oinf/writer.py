@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Self
 
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, OinfError
-from openinfer.oinf.atomic import atomic_file, write_failed
+from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
 from openinfer.oinf.authoring import TensorSpec, UninitializedTensor, tensor_entry
 from openinfer.oinf.metadata import MetadataValue, metadata_value
 from openinfer.oinf.model import ModelLoader
@@ -90,8 +90,10 @@ class Writer:
 
     def __enter__(self) -> Self:
         try:
-            folder = os.path.dirname(os.path.realpath(self._path))
-            self._spool = self._resources.enter_context(TemporaryFile(dir=folder, buffering=0))
+            target = os.path.realpath(self._path)
+            require_replaceable(target)
+            spool = TemporaryFile(dir=os.path.dirname(target), buffering=0)
+            self._spool = self._resources.enter_context(spool)
         except (OSError, ValueError) as error:
             raise write_failed(self._path, error) from error
         return self

@@ -1,0 +1,51 @@
+"""What the documentation shows happens: Python blocks run, console blocks print what they say, links lead somewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/models.md"]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def run_console(block: str) -> None:
+    """Run each command after a ``$`` and compare what it prints with what stands below it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, expected in COMMAND.findall(block):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            env=os.environ | {"PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == expected, command
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_run_in_the_order_of_the_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    blocks = BLOCK.findall((ROOT / page).read_text())
+    assert blocks
+    for language, block in blocks:
+        if language == "python":
+            exec(compile(block, page, "exec"), names)
+        else:
+            run_console(block)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "docs/implementation.md", "docs/oinf.md"])
+def test_relative_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
+    assert not missing
