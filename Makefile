@@ -45,7 +45,7 @@ bench-oinf: $(VENV)/.dev
 	$(BIN)/python -m bench.oinf
 
 docs: $(VENV)/.docs
-	$(BIN)/python docs/build_errors.py
+	$(BIN)/python docs/build_pages.py
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "the site is in build/site/index.html"
 
