@@ -1,4 +1,4 @@
-"""Write the pages of the site that are made from other files: the overview, the error codes, the project's own notes."""
+"""Write the pages of the site that are made from other files: the overview, the error codes, the notes."""
 
 import re
 from pathlib import Path

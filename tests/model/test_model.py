@@ -28,9 +28,9 @@ from openinfer.oinf import (
     metadata_value,
     rewrite,
     save_file,
+    verify_oinf,
     write_oinf,
 )
-from openinfer.oinf.verify import verify_oinf
 
 ALL = pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 

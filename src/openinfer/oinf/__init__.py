@@ -1,11 +1,16 @@
 """The ``.oinf`` model file: reading, writing, authoring, verifying, importing weights. Knows nothing of graphs."""
 
+from typing import TYPE_CHECKING, Any
+
 from openinfer.oinf.authoring import SizeVar, TensorSpec, UninitializedTensor, dataclass_to_oinf, write_oinf
 from openinfer.oinf.metadata import Bitset, MetadataValue, ScalarValue, metadata_value
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import MetadataInfo, TensorInfo
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.oinf.writer import Writer, rewrite, save_file
+
+if TYPE_CHECKING:
+    from openinfer.oinf.verify import verify_oinf
 
 __all__ = [
     "Bitset",
@@ -25,5 +30,16 @@ __all__ = [
     "metadata_value",
     "rewrite",
     "save_file",
+    "verify_oinf",
     "write_oinf",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``verify_oinf`` is imported when it is asked for, so that ``python -m openinfer.oinf.verify`` runs it once."""
+    if name != "verify_oinf":
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    from openinfer.oinf.verify import verify_oinf
+
+    return verify_oinf
