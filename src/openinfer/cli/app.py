@@ -3,8 +3,6 @@
 Exit status: 0 good, 1 the input is wrong, 2 wrong usage.
 """
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -14,6 +12,7 @@ from openinfer.cli.explain import explain
 from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.pack import pack
 from openinfer.errors import OpenInferError
+from openinfer.oinf.terminal import close_quietly
 
 app = typer.Typer(
     name="openinfer",
@@ -49,8 +48,7 @@ def main() -> int:
         print_error(error)
         return 1
     except BrokenPipeError:
-        # The reader of our output has seen enough; let the interpreter's own flush find nothing to complain about.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        close_quietly()
         return 0
     return 0
 

@@ -1,8 +1,14 @@
-"""Progress bars: on a terminal they show, in a pipe there is nothing."""
+"""What depends on where output goes: progress bars show on a terminal only; a pipe may be closed early."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+
+def close_quietly() -> None:
+    """After the reader of our output has gone away: let the interpreter's own flush find nothing to complain about."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from openinfer.errors import Code, Diagnostic, FileSpan, OpenInferError
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.report import Report, describe, summary
-from openinfer.oinf.terminal import progress_bar
+from openinfer.oinf.terminal import close_quietly, progress_bar
 
 Check = Callable[[ModelLoader], Iterable[str | Diagnostic]]
 
@@ -82,7 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tensor", action="append", metavar="NAME", help="describe only this tensor (repeatable)")
     parser.add_argument("--check", action="append", default=[], metavar="MODULE:FUNCTION", help="also run this check")
     options = parser.parse_args(arguments)
-    return run(options.file, options.tensor, options.check, as_json=options.json, as_summary=options.summary)
+    try:
+        return run(options.file, options.tensor, options.check, as_json=options.json, as_summary=options.summary)
+    except BrokenPipeError:
+        close_quietly()
+        return 0
 
 
 def run(path: str, names: Sequence[str] | None, checks: Sequence[str], *, as_json: bool, as_summary: bool) -> int:
