@@ -12,7 +12,7 @@ def test_every_public_name_can_be_imported() -> None:
     for name in openinfer.__all__:
         assert getattr(openinfer, name) is not None
     assert set(openinfer.__all__) - {"__version__"} == set(openinfer._HOMES)
-    assert dir(openinfer) == openinfer.__all__
+    assert dir(openinfer) == sorted(openinfer.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
