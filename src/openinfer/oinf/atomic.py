@@ -36,14 +36,17 @@ def atomic_file(path: str) -> Iterator[Sink]:
     """
     try:
         target = os.path.realpath(path)
-        folder, name = os.path.split(target)
-        temporary = os.path.join(folder, f".{name[:200]}.{uuid4().hex}.tmp")
+        folder = os.path.dirname(target)
+        # Not made of the target's name: that may already be as long as the file system allows.
+        temporary = os.path.join(folder, f".oinf-{uuid4().hex}.tmp")
         mode = require_replaceable(target)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except (OSError, ValueError) as error:
         raise write_failed(path, error) from error
     try:
         try:
+            if mode is not None:  # not given to open, which would take away what the umask forbids
+                os.fchmod(descriptor, mode)
             yield Sink(descriptor)
             os.fsync(descriptor)
         finally:
@@ -58,12 +61,12 @@ def atomic_file(path: str) -> Iterator[Sink]:
     _sync_folder(path, folder)
 
 
-def require_replaceable(target: str) -> int:
-    """The permissions for the new file: those of the file it replaces, which must be a regular one."""
+def require_replaceable(target: str) -> int | None:
+    """The permissions of the file that is replaced, which must be a regular one; None where there is no file."""
     try:
         status = os.stat(target)
     except FileNotFoundError:
-        return 0o666
+        return None
     if not stat.S_ISREG(status.st_mode):
         message = "exists and is not a regular file"
         raise OSError(0, message)

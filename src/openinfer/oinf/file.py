@@ -41,7 +41,11 @@ class ModelFile(Protocol):
 def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
     """Open a regular file (symbolic links are followed) for mapping or for copying."""
     descriptor, size = open_regular(path)
-    return CopiedFile(path, descriptor, size) if copy else MappedFile(path, descriptor, size)
+    try:
+        return CopiedFile(path, descriptor, size) if copy else MappedFile(path, descriptor, size)
+    except (OSError, ValueError) as error:  # ValueError: the file has become shorter since its size was asked for
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _not_a_model(path, f"cannot map {path!r}: {reason}") from error
 
 
 def open_regular(path: str) -> tuple[int, int]:
@@ -73,14 +77,20 @@ class CopiedFile:
 
     def view(self, offset: int, count: int) -> Bytes:
         """A copy of the bytes, as a read-only array."""
-        copied = np.empty(count, np.uint8)
+        try:
+            copied = np.empty(count, np.uint8)
+        except MemoryError as error:
+            raise self._too_large(offset, count) from error
         self._fill(memoryview(copied.data), offset)
         copied.flags.writeable = False
         return copied
 
     def read(self, offset: int, count: int) -> bytes:
         """A copy of a few bytes."""
-        buffer = bytearray(count)
+        try:
+            buffer = bytearray(count)
+        except MemoryError as error:
+            raise self._too_large(offset, count) from error
         self._fill(memoryview(buffer), offset)
         return bytes(buffer)
 
@@ -97,6 +107,9 @@ class CopiedFile:
         size = os.fstat(self._descriptor).st_size
         if size < self.size:
             raise self._shrunk(size)
+
+    def _too_large(self, offset: int, count: int) -> OinfError:
+        return _not_a_model(self.path, f"there is no memory for a copy of {count} bytes from byte {offset} on")
 
     def _shrunk(self, offset: int) -> OinfError:
         return OinfError(

@@ -36,6 +36,7 @@ from openinfer.tensor import MAX_DIMS, storage_bytes
 _SECTIONS = ("offset_sizevars", "offset_metadata", "offset_tensors", "offset_data")
 _CONTAINER_TAGS = frozenset(ValueType)
 _HAS_DATA, _HAS_QUANT = int(TensorFlags.HAS_DATA), int(TensorFlags.HAS_QUANT)
+_LARGEST_ENTRY = string_bytes(MAX_NAME_BYTES) + tensor_fields(MAX_DIMS, 2).size
 _is_name = NAME.fullmatch
 
 
@@ -170,6 +171,10 @@ class _Parser:
             if count * smallest[section] > room:
                 message = f"{count} entries need at least {count * smallest[section]} bytes, but the table has {room}"
                 self._refuse_header(Code.IMPOSSIBLE_COUNT, message, f"n_{table}")
+            # The tables are copied as one piece, so a table must not be a place to hide a terabyte of nothing.
+            if room > count * _LARGEST_ENTRY + MAX_PADDING:
+                message = f"the table of {count} {table} before it cannot fill {room} bytes"
+                self._refuse_header(Code.BAD_SECTION_OFFSET, message, _SECTIONS[section + 1])
 
     def _refuse_header(self, code: Code, message: str, field: str, advice: str | None = None) -> NoReturn:
         self.refuse(code, message, field, HEADER_FIELDS[field], advice=advice)
@@ -230,12 +235,12 @@ class _Parser:
                 message = f"flags must be 0, not {flags:#x}"
                 self.refuse(Code.RESERVED_BITS, message, f"{label}.flags", (fields + 4, 4), name)
             self._claim(offset, nbytes, fields + 16, "metadata", index, "offset", name)
-            type_name = self._metadata_type(tag, offset, nbytes, label, name)
+            type_name = self._metadata_type(tag, offset, nbytes, label, name, fields + 8)
             infos[name] = MetadataInfo(name, tag, type_name, nbytes, offset)
         self._padding(position, limit, "metadata.padding")
         return infos
 
-    def _metadata_type(self, tag: int, offset: int, nbytes: int, label: str, name: str) -> str:
+    def _metadata_type(self, tag: int, offset: int, nbytes: int, label: str, name: str, claim: int) -> str:
         try:
             return check_metadata(tag, self.file.view(offset, nbytes))
         except Flaw as flaw:
@@ -243,7 +248,7 @@ class _Parser:
                 flaw.code,
                 f"metadata {name!r}: {flaw.message}",
                 f"{label}.{flaw.field}",
-                (offset + flaw.at, flaw.length),
+                (claim if flaw.at is None else offset + flaw.at, flaw.length),
                 name,
             )
 
@@ -306,13 +311,13 @@ class _Parser:
             self.refuse(Code.BAD_QUANTIZATION, message, f"tensors[{index}].{field}", (at, 8), name)
         self._claim(offset, nbytes, fields + 8, "tensors", index, "quant_offset", name)
         try:
-            return decode_quant(self.file.read(offset, nbytes), shape)
+            return decode_quant(lambda start, count: self.file.read(offset + start, count), nbytes, shape)
         except Flaw as flaw:
             self.refuse(
                 flaw.code,
                 f"tensor {name!r}: {flaw.message}",
-                f"tensors[{index}].quant.{flaw.field}",
-                (offset + flaw.at, flaw.length),
+                f"tensors[{index}].{flaw.field}" if flaw.at is None else f"tensors[{index}].quant.{flaw.field}",
+                (fields if flaw.at is None else offset + flaw.at, flaw.length),
                 name,
             )
 

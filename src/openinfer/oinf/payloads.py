@@ -4,6 +4,7 @@ Each check takes the bytes a table claims, and answers with a ``Flaw`` (what is 
 with the value. Sizes are compared before anything of that size is allocated.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -18,7 +19,6 @@ from openinfer.oinf.layout import (
     DTYPE_BY_TAG,
     NDARRAY_HEADER,
     QUANT_HEADER,
-    TEXT,
     U32,
     ValueType,
     align,
@@ -42,12 +42,15 @@ _PIECE = 1 << 20
 
 @dataclass(eq=False)
 class Flaw(Exception):  # noqa: N818  (caught by the parser, never seen by a user)
-    """What is wrong with a payload: a field name, and where in the payload it stands."""
+    """What is wrong with a payload: a field name, and where in the payload it stands.
+
+    ``at`` is None where the size that the table states is wrong, which does not stand in the payload.
+    """
 
     code: Code
     message: str
     field: str
-    at: int
+    at: int | None
     length: int
 
 
@@ -112,11 +115,13 @@ def _check_string(payload: Bytes) -> str:
     _require_at_least(payload, U32.size, "a string")
     (length,) = U32.unpack_from(payload.data)
     _require_size(payload, string_bytes(length), f"a string of {length} characters")
-    text = payload[U32.size : U32.size + length].tobytes().decode("latin-1")
-    if not TEXT.fullmatch(text):
-        at = next(i for i, character in enumerate(text) if not TEXT.fullmatch(character))
-        message = f"the text contains {text[at]!r}; only printable ASCII is allowed"
-        raise Flaw(Code.BAD_METADATA, message, "text", U32.size + at, 1)
+    for start in range(U32.size, U32.size + length, _PIECE):
+        piece = payload[start : min(start + _PIECE, U32.size + length)]
+        bad = (piece < 0x20) | (piece > 0x7E)
+        if bad.any():
+            at = start + int(np.argmax(bad))
+            message = f"the text contains {chr(payload[at])!r}; only printable ASCII is allowed"
+            raise Flaw(Code.BAD_METADATA, message, "text", at, 1)
     _require_zero_tail(payload, U32.size + length)
     return "str"
 
@@ -164,13 +169,13 @@ def _check_ndarray(payload: Bytes) -> str:
 def _require_at_least(payload: Bytes, needed: int, what: str) -> None:
     if payload.size < needed:
         message = f"{what} needs at least {needed} bytes, but nbytes is {payload.size}"
-        raise Flaw(Code.SIZE_MISMATCH, message, "nbytes", 0, payload.size)
+        raise Flaw(Code.SIZE_MISMATCH, message, "nbytes", None, 8)
 
 
 def _require_size(payload: Bytes, needed: int, what: str) -> None:
     if payload.size != needed:
         message = f"{what} takes {needed} bytes, but nbytes is {payload.size}"
-        raise Flaw(Code.SIZE_MISMATCH, message, "nbytes", 0, payload.size)
+        raise Flaw(Code.SIZE_MISMATCH, message, "nbytes", None, 8)
 
 
 def _require_elements(elements: Bytes, dtype: DType, count: int, start: int) -> None:
@@ -200,14 +205,16 @@ _QUANT_FIELDS = {
 }
 
 
-def decode_quant(payload: bytes, shape: tuple[int, ...]) -> QuantParams:
-    """The quantization parameters of a tensor of this shape, or a ``Flaw``."""
-    if len(payload) < QUANT_HEADER.size:
-        message = f"a quantization needs at least {QUANT_HEADER.size} bytes, but quant_nbytes is {len(payload)}"
-        raise Flaw(Code.BAD_QUANTIZATION, message, "quant_nbytes", 0, len(payload))
-    scheme, scale_mode, zp_mode, reserved, scale_axis, scale_count, zp_axis, zp_count = QUANT_HEADER.unpack_from(
-        payload
-    )
+def decode_quant(read: Callable[[int, int], bytes], nbytes: int, shape: tuple[int, ...]) -> QuantParams:
+    """The quantization parameters of a tensor of this shape, or a ``Flaw``.
+
+    ``read(start, count)`` gives bytes of the payload; sizes are compared before more than the header is read.
+    """
+    if nbytes < QUANT_HEADER.size:
+        message = f"a quantization needs at least {QUANT_HEADER.size} bytes, but quant_nbytes is {nbytes}"
+        raise Flaw(Code.BAD_QUANTIZATION, message, "quant_nbytes", None, 8)
+    header = QUANT_HEADER.unpack(read(0, QUANT_HEADER.size))
+    scheme, scale_mode, zp_mode, reserved, scale_axis, scale_count, zp_axis, zp_count = header
     if scheme not in SCHEMES:
         raise _quant_flaw("scheme", f"unknown scheme {scheme}; 1 is symmetric, 2 asymmetric")
     if scale_mode not in (PER_TENSOR, PER_CHANNEL):
@@ -227,16 +234,10 @@ def decode_quant(payload: bytes, shape: tuple[int, ...]) -> QuantParams:
             raise _quant_flaw("zp_axis", f"a zero point has the scale's axis ({scale_axis}), not {zp_axis}")
     elif zp_axis or zp_count:
         raise _quant_flaw("zp_axis" if zp_axis else "zp_count", "must be 0 where there is no zero point")
-    if len(payload) != quant_nbytes(scale_count, zp_count):
+    if nbytes != quant_nbytes(scale_count, zp_count):
         message = f"{scale_count} scales and {zp_count} zero points take {quant_nbytes(scale_count, zp_count)} bytes"
-        raise Flaw(
-            Code.BAD_QUANTIZATION,
-            f"{message}, but quant_nbytes is {len(payload)}",
-            "quant_nbytes",
-            0,
-            len(payload),
-        )
-    scales, zero_points = _quant_values(payload, scale_count, zp_count)
+        raise Flaw(Code.BAD_QUANTIZATION, f"{message}, but quant_nbytes is {nbytes}", "quant_nbytes", None, 8)
+    scales, zero_points = _quant_values(read(0, nbytes), scale_count, zp_count)
     axis = scale_axis if scale_mode == PER_CHANNEL else None
     zero_point = QuantZeroPoint(axis, zero_points) if zp_mode else None
     return QuantParams(SCHEMES[scheme], QuantScale(axis, scales), zero_point)

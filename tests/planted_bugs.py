@@ -1,0 +1,319 @@
+"""The tests are tested: known bugs are planted one at a time, and each must make the tests meant for it fail.
+
+``python -m tests.planted_bugs`` copies ``src``, patches the copy, and runs a narrow selection of tests against it. A
+patch whose text no longer occurs exactly once is an error too: the bug must move with the code.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "openinfer"
+RUN_TESTS = """
+import sys
+try:
+    import openinfer, pytest
+except BaseException as error:
+    sys.exit(f"NOT RUN: {error!r}")
+if not openinfer.__file__.startswith(sys.argv[1]):
+    sys.exit(f"NOT RUN: {openinfer.__file__} is not the copy")
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+OPTIONS = ("-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist")
+TESTS_FAILED = 1
+CAUGHT = "caught"
+
+REFUSALS = "tests/oinf/test_refusals.py"
+READING = "tests/oinf/test_reading.py"
+WRITES = "tests/oinf/test_writes.py"
+MODEL = "tests/oinf/test_against_layout_model.py"
+MUTANTS = "tests/oinf/test_mutants.py"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One text replaced in one file, and the tests (a file and a ``-k`` expression) that must notice it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+    expression: str
+
+
+READER_BUGS = (
+    Bug(
+        "overflow limit dropped",
+        "tensor.py",
+        "if (count or prod(extent or 1 for extent in shape)) * dtype.bits > 8 * MAX_BYTES:",
+        "if count < 0:",
+        REFUSALS,
+        "dims and product",
+    ),
+    Bug(
+        "a zero dim hides an overflow",
+        "tensor.py",
+        "(count or prod(extent or 1 for extent in shape))",
+        "count",
+        REFUSALS,
+        "dims and product",
+    ),
+    Bug("file_size unchecked", "oinf/parse.py", "if size != self.file.size:", "if size < 0:", REFUSALS, "file_size"),
+    Bug("overlap unchecked", "oinf/parse.py", "if start < end:", "if start < 0:", REFUSALS, "overlap"),
+    Bug(
+        "blob may end one byte past the file",
+        "oinf/parse.py",
+        "or end > self.file.size:",
+        "or end > self.file.size + 1:",
+        REFUSALS,
+        "blobs and past",
+    ),
+    Bug(
+        "padding unchecked",
+        "oinf/parse.py",
+        "bad = first_non_zero(self.file.read(start, end - start)) if end > start else None",
+        "bad = None",
+        REFUSALS,
+        "padding and gap",
+    ),
+    Bug(
+        "name padding unchecked",
+        "oinf/parse.py",
+        'if stored[length:].strip(b"\\0"):',
+        "if not stored:",
+        REFUSALS,
+        "padding and name",
+    ),
+    Bug(
+        "duplicate name accepted",
+        "oinf/parse.py",
+        'if name in infos:\n                self._duplicate("tensors"',
+        'if not name:\n                self._duplicate("tensors"',
+        REFUSALS,
+        "duplicate",
+    ),
+    Bug(
+        "ndim limit dropped",
+        "oinf/parse.py",
+        "if ndim > MAX_DIMS:",
+        "if ndim < 0:",
+        REFUSALS,
+        "ndim",
+    ),
+    Bug(
+        "metadata type tag unchecked",
+        "oinf/parse.py",
+        "if tag not in DTYPE_BY_TAG and tag not in _CONTAINER_TAGS:",
+        "if tag < 0:",
+        REFUSALS,
+        "unknown and dtype and metadata",
+    ),
+    Bug(
+        "counts unchecked", "oinf/parse.py", "if count * smallest[section] > room:", "if count < 0:", REFUSALS, "counts"
+    ),
+    Bug(
+        "version 1 takes the flags of version 2",
+        "oinf/parse.py",
+        "if flags >> self.version:",
+        "if flags >> 2:",
+        REFUSALS,
+        "HAS_QUANT",
+    ),
+    Bug("quant axis unchecked", "oinf/payloads.py", "if axis >= len(shape):", "if axis < 0:", REFUSALS, "scale_axis"),
+    Bug(
+        "NaN scale accepted",
+        "oinf/payloads.py",
+        "good = np.isfinite(scales) & (scales > 0)",
+        "good = ~(scales <= 0)",
+        REFUSALS,
+        "finite and scales",
+    ),
+    Bug(
+        "bool bytes unchecked",
+        "oinf/payloads.py",
+        "if piece.max(initial=0) > 1:",
+        "if piece.max(initial=0) > 255:",
+        REFUSALS,
+        "bool",
+    ),
+    Bug(
+        "spare bits accepted",
+        "dtypes/packing.py",
+        "if used and int(stream[-1]) >> used:",
+        "if used and int(stream[-1]) >> 8:",
+        REFUSALS,
+        "spare and load",
+    ),
+    Bug(
+        "t2 code for -2 accepted",
+        "dtypes/packing.py",
+        "bad = piece & ~(piece << 1) & 0xAA",
+        "bad = piece & 0",
+        REFUSALS,
+        "t2 and codes",
+    ),
+    Bug(
+        "tensor flags unchecked (left to the mutants)",
+        "oinf/parse.py",
+        "if flags >> self.version:",
+        "if flags < 0:",
+        MUTANTS,
+        "located_error and 0",
+    ),
+    Bug(
+        "name padding unchecked (left to the mutants)",
+        "oinf/parse.py",
+        'if stored[length:].strip(b"\\0"):',
+        "if not stored:",
+        MUTANTS,
+        "located_error and 0",
+    ),
+    Bug("a closed model reads on", "oinf/model.py", "if self._closed:", "if not self.path:", READING, "after_close"),
+)
+
+WRITER_BUGS = (
+    Bug(
+        "fsync dropped",
+        "oinf/atomic.py",
+        "os.fsync(descriptor)\n        finally:\n            os.close(descriptor)\n        os.rename",
+        "pass\n        finally:\n            os.close(descriptor)\n        os.rename",
+        WRITES,
+        "on_disk_before",
+    ),
+    Bug(
+        "fsync of the folder dropped",
+        "oinf/atomic.py",
+        "    _sync_folder(path, folder)\n",
+        "",
+        WRITES,
+        "on_disk_before",
+    ),
+    Bug(
+        "rename before fsync",
+        "oinf/atomic.py",
+        "os.fsync(descriptor)\n        finally:\n            os.close(descriptor)\n        "
+        "os.rename(temporary, target)",
+        "os.rename(temporary, target)\n            os.fsync(descriptor)\n        finally:\n            "
+        "os.close(descriptor)",
+        WRITES,
+        "on_disk_before",
+    ),
+    Bug("no cleanup", "oinf/atomic.py", "os.unlink(temporary)", "pass", WRITES, "failure_of_any"),
+    Bug(
+        "short writes not continued",
+        "oinf/atomic.py",
+        "rest = rest[count:]",
+        "rest = rest[1 << 30 :]",
+        WRITES,
+        "short_writes",
+    ),
+    Bug(
+        "permissions not kept",
+        "oinf/atomic.py",
+        "return stat.S_IMODE(status.st_mode)",
+        "return 0o666",
+        WRITES,
+        "permissions and replaced and 384",
+    ),
+    Bug(
+        "scales and zero points swapped",
+        "oinf/quant.py",
+        "header + self.scale.values.tobytes() + zero_points.tobytes()",
+        "header + zero_points.tobytes() + self.scale.values.tobytes()",
+        MODEL,
+        "quantization",
+    ),
+    Bug(
+        "tensors not sorted",
+        "oinf/package.py",
+        "ordered = tuple(sorted(entries, key=lambda tensor: tensor.name))",
+        "ordered = tuple(entries)",
+        MUTANTS,
+        "rewriting and unsorted",
+    ),
+    Bug("wrong alignment", "oinf/layout.py", "TENSOR_ALIGNMENT = 64", "TENSOR_ALIGNMENT = 32", MUTANTS, "rewriting"),
+    Bug(
+        "packing forgets the last element of a tail",
+        "dtypes/packing.py",
+        "tail[: flat.size - whole] = flat[whole:].view(np.uint8)",
+        "tail[: flat.size - whole - 1] = flat[whole:-1].view(np.uint8)",
+        MODEL,
+        "packed",
+    ),
+    Bug(
+        "nibbles swapped",
+        "dtypes/packing.py",
+        "packed = piece & 0x0F\n            packed |= (piece >> 4) & 0xF0",
+        "packed = (piece & 0x0F) << 4\n            packed |= (piece >> 8) & 0x0F",
+        MODEL,
+        "packed",
+    ),
+)
+BUGS = READER_BUGS + WRITER_BUGS
+
+
+def main() -> int:
+    """Plant every bug, print what became of it, and return 1 if one survived."""
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        survivors = 0
+        if not _sound(source):
+            return 1
+        for bug in BUGS:
+            start = perf_counter()
+            verdict, witness = _verdict(bug, source)
+            survivors += verdict != CAUGHT
+            print(f"{verdict:9}{perf_counter() - start:5.1f} s  {bug.name:45} {witness}", flush=True)
+    print(f"{len(BUGS) - survivors} of {len(BUGS)} planted bugs were caught")
+    return 1 if survivors else 0
+
+
+def _sound(source: Path) -> bool:
+    """Whether the selected tests pass where no bug is planted; otherwise catching one would prove nothing."""
+    expressions: dict[str, list[str]] = {}
+    for bug in BUGS:
+        expressions.setdefault(bug.tests, []).append(f"({bug.expression})")
+    for tests, selected in expressions.items():
+        done = _run(source, tests, " or ".join(selected))
+        if done.returncode != 0:
+            print(f"{tests} fails without any planted bug:\n{done.stdout}{done.stderr}")
+            return False
+        print(f"sound     {tests}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+    return True
+
+
+def _verdict(bug: Bug, source: Path) -> tuple[str, str]:
+    """Plant the bug, run its tests, take it out again; what became of it, and the test that noticed."""
+    path = source / PACKAGE / bug.file
+    original = path.read_text()
+    if original.count(bug.old) != 1:
+        return "DRIFTED", f"{bug.old!r} occurs {original.count(bug.old)} times in {bug.file}"
+    path.write_text(original.replace(bug.old, bug.new))
+    try:
+        done = _run(source, bug.tests, bug.expression)
+    finally:
+        path.write_text(original)
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    if done.returncode == TESTS_FAILED and failed:
+        return CAUGHT, failed[0].removeprefix("FAILED ").partition(" - ")[0].rpartition("::")[2]
+    print(done.stdout + done.stderr)
+    return ("SURVIVED" if done.returncode == 0 else "NOT RUN"), ""
+
+
+def _run(source: Path, tests: str, expression: str) -> "subprocess.CompletedProcess[str]":
+    """Run tests against the copy; the interpreter itself makes sure that it is the copy."""
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", RUN_TESTS, str(source), *OPTIONS, tests, "-k", expression]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
