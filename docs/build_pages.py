@@ -21,7 +21,7 @@ def index_page() -> str:
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("(docs/", "(")
     for name, page in COPIED.items():
         text = text.replace(f"({name})", f"({page})")
-    return re.sub(r"\[LICENSE\]\(LICENSE\)", "license", text)
+    return re.sub(r"\[([^]]+)\]\((?:LICENSE|examples/[^)]*)\)", r"\1", text)
 
 
 if __name__ == "__main__":
