@@ -38,6 +38,7 @@ _CONTAINER_TAGS = frozenset(ValueType)
 _HAS_DATA, _HAS_QUANT = int(TensorFlags.HAS_DATA), int(TensorFlags.HAS_QUANT)
 _LARGEST_ENTRY = string_bytes(MAX_NAME_BYTES) + tensor_fields(MAX_DIMS, 2).size
 _is_name = NAME.fullmatch
+_read_u32 = U32.unpack_from
 
 
 class MetadataInfo(NamedTuple):
@@ -185,22 +186,26 @@ class _Parser:
         """The name at the start of an entry, and where the entry's fields begin."""
         if position + 8 > limit:
             self._overrun(table, index, position, limit)
-        length = U32.unpack_from(self.bytes, position)[0]
+        length = _read_u32(self.bytes, position)[0]
         if not 0 < length <= MAX_NAME_BYTES:
             message = f"a name has 1 to {MAX_NAME_BYTES} characters, not {length}"
             self.refuse(Code.BAD_NAME, message, f"{table}[{index}].name", (position, 4))
-        start, fields = position + 4, position + (length + 11 & ~7)
+        fields: int = position + (length + 11 & ~7)
         if fields > limit:
             self._overrun(table, index, position, limit)
-        stored = self.bytes[start:fields]
-        name: str = stored[:length].decode("latin-1")
+        stored = self.bytes[position + 4 : fields]
+        name: str = stored.rstrip(b"\0").decode("latin-1")
+        if len(name) != length or not _is_name(name):
+            self._refuse_name(table, index, position + 4, stored, length)
+        return name, fields
+
+    def _refuse_name(self, table: str, index: int, start: int, stored: bytes, length: int) -> NoReturn:
+        name = stored[:length].decode("latin-1")
         if not _is_name(name):
             message = f"the name {name!r} uses characters other than A-Z a-z 0-9 . _ -"
             self.refuse(Code.BAD_NAME, message, f"{table}[{index}].name", (start, length))
-        if stored[length:].strip(b"\0"):
-            at = (start + length, len(stored) - length)
-            self.refuse(Code.NON_ZERO_PADDING, "padding bytes must be zero", f"{table}[{index}].name", at, name)
-        return name, fields
+        at = (start + length, len(stored) - length)
+        self.refuse(Code.NON_ZERO_PADDING, "padding bytes must be zero", f"{table}[{index}].name", at, name)
 
     def _sizevars(self) -> dict[str, int]:
         values: dict[str, int] = {}
@@ -259,7 +264,7 @@ class _Parser:
             name, fields = self._name("tensors", index, position, limit)
             if fields + 12 > limit:
                 self._overrun("tensors", index, fields, limit, name)
-            ndim = U32.unpack_from(self.bytes, fields + 4)[0]
+            ndim = _read_u32(self.bytes, fields + 4)[0]
             if ndim > MAX_DIMS:
                 message = f"tensor {name!r} has {ndim} dimensions, more than {MAX_DIMS}"
                 self.refuse(Code.TOO_MANY_DIMS, message, f"tensors[{index}].ndim", (fields + 4, 4), name)
