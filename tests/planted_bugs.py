@@ -86,8 +86,8 @@ READER_BUGS = (
     Bug(
         "name padding unchecked",
         "oinf/parse.py",
-        'if stored[length:].strip(b"\\0"):',
-        "if not stored:",
+        'name: str = stored.rstrip(b"\\0").decode("latin-1")',
+        'name: str = stored[:length].decode("latin-1")',
         REFUSALS,
         "padding and name",
     ),
@@ -170,8 +170,8 @@ READER_BUGS = (
     Bug(
         "name padding unchecked (left to the mutants)",
         "oinf/parse.py",
-        'if stored[length:].strip(b"\\0"):',
-        "if not stored:",
+        'name: str = stored.rstrip(b"\\0").decode("latin-1")',
+        'name: str = stored[:length].decode("latin-1")',
         MUTANTS,
         "located_error and 0",
     ),
