@@ -3,6 +3,7 @@
 from openinfer.errors.codes import Code
 from openinfer.errors.diagnostic import (
     Diagnostic,
+    GraphError,
     MissingExtraError,
     OinfError,
     OpenInferError,
@@ -19,6 +20,7 @@ __all__ = [
     "Diagnostic",
     "Explanation",
     "FileSpan",
+    "GraphError",
     "MissingExtraError",
     "OinfError",
     "OpenInferError",

@@ -14,12 +14,52 @@ class Code(StrEnum):
     <Code.BAD_MAGIC: 'E703'>
     """
 
+    # E1xx: syntax
+    SYNTAX = "E101"
+    UNTERMINATED = "E102"
+    BAD_NUMBER = "E103"
+    TOO_DEEP = "E104"
+    RESERVED_WORD = "E105"
+    REPEATED = "E106"
+    POSITIONAL_AFTER_NAMED = "E107"
+    BAD_ATTRIBUTE = "E108"
+    BAD_STRING = "E109"
+    BAD_JSON = "E110"
+    BAD_DOCUMENT = "E111"
+    BAD_SOURCE_FILE = "E112"
+
+    # E2xx: names
+    UNKNOWN_VARIABLE = "E201"
+    DUPLICATE_DECLARATION = "E202"
+    UNKNOWN_BLOCK = "E203"
+    UNKNOWN_ATTRIBUTE = "E204"
+    UNKNOWN_INDEX = "E205"
+
     # E3xx: types and shapes
     UNKNOWN_DTYPE = "E301"
     VALUE_OUT_OF_RANGE = "E302"
     BAD_SHAPE = "E303"
     UNSUPPORTED_ARRAY = "E304"
     NO_EXCHANGE = "E305"
+
+    # E4xx: control flow
+    NO_ENTRY = "E401"
+    NO_TERMINATOR = "E402"
+    AFTER_TERMINATOR = "E403"
+    RETURN_IN_LOOP = "E404"
+    ASSIGN_OUTSIDE_ENTRY = "E405"
+    BRANCH_CYCLE = "E406"
+    BAD_BRANCH_TARGET = "E407"
+    BAD_YIELD = "E408"
+    UNMATCHED_DEP = "E409"
+
+    # E5xx: memory and tables
+    WRONG_SECTION = "E501"
+    BAD_INDEXING = "E502"
+    CONSTANT_WRITTEN = "E503"
+    BAD_CACHE_TARGET = "E504"
+    NEGATIVE_INDEX = "E505"
+    UNKNOWN_AXIS = "E506"
 
     # E70x-E72x: reading a model file
     NOT_A_MODEL_FILE = "E701"
@@ -62,6 +102,10 @@ class Code(StrEnum):
     # E75x: around model files
     CHECK_FAILED = "E750"
     MISSING_EXTRA = "E751"
+
+    # W9xx: warnings
+    OLD_SPELLING = "W901"
+    UNCONSUMED_YIELD = "W902"
 
     @property
     def is_warning(self) -> bool:

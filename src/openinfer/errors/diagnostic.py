@@ -95,6 +95,10 @@ class OinfError(OpenInferError):
         return self._byte_span.entry if self._byte_span else None
 
 
+class GraphError(OpenInferError):
+    """Graph source or JSON that is not a graph, or not a sensible one."""
+
+
 class MissingExtraError(OpenInferError):
     """An optional dependency is needed and not installed."""
 

@@ -1,0 +1,544 @@
+"""Graphs from JSON: our own documents, and those of other OpenInfer tools without our extra keys.
+
+Documents come from anywhere. Unknown keys, duplicate keys, wrong types and numbers that JSON does not have are errors
+that say where.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+from uuid import UUID
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.errors import Code, Diagnostic, GraphError, nearest
+from openinfer.ir.expr import Expr, Num, Ref
+from openinfer.ir.graph import (
+    NO_CONSTRAINTS,
+    Assign,
+    Attribute,
+    Await,
+    Barrier,
+    Block,
+    Branch,
+    CacheDecrement,
+    CacheIncrement,
+    CacheRead,
+    CacheReset,
+    CacheWrite,
+    Constraints,
+    Dep,
+    Graph,
+    Loop,
+    MemoryKind,
+    Node,
+    NodeKind,
+    Op,
+    Return,
+    Scope,
+    SizeDecl,
+    Transfer,
+    VarDecl,
+    Yield,
+)
+from openinfer.ir.operand import Access, Index, Single, Slice
+from openinfer.ir.operand_text import parse_access, parse_expr, parse_input, parse_operand
+from openinfer.ir.to_json import VERSION, dtype_tag
+from openinfer.ir.validate import validate
+from openinfer.ir.values import (
+    AttrValue,
+    BoolValue,
+    DTypeList,
+    DTypeValue,
+    ExprList,
+    ExprValue,
+    FloatList,
+    FloatValue,
+    InitValue,
+    IntValue,
+    StrValue,
+    VarValue,
+    init_value,
+)
+from openinfer.ir.words import RESERVED
+
+MAX_DEPTH = 200
+T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|cache\.(?:read|write|increment|decrement|reset)")
+_KINDS = {kind.value.capitalize(): kind for kind in MemoryKind}
+_DTYPES = {dtype_tag(dtype): dtype for dtype in DTYPES.values()}
+_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+
+
+def read_graph(document: "dict[str, Any] | str | bytes") -> Graph:
+    """The graph of a document; its structure errors are raised together."""
+    graph = _graph(Cursor(_loaded(document) if isinstance(document, str | bytes) else document))
+    errors = [problem for problem in validate(graph) if not problem.code.is_warning]
+    if errors:
+        raise GraphError(*errors)
+    return graph
+
+
+def _loaded(text: str | bytes) -> Any:
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise _bad_json("it is nested too deeply") from error
+    except ValueError as error:
+        raise _bad_json(str(error)) from error
+
+
+def _bad_json(reason: str) -> GraphError:
+    return GraphError(Diagnostic(Code.BAD_JSON, f"this is not JSON we can read: {reason}"))
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            message = f"the key {key!r:.80} occurs twice"
+            raise ValueError(message)
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    message = f'{name} is not JSON; write "{name.lower().replace("infinity", "inf")}"'
+    raise ValueError(message)
+
+
+class Cursor:
+    """A value inside a document and the way to it."""
+
+    def __init__(self, value: Any, path: str = "", depth: int = 0) -> None:
+        self.value = value
+        self.path = path
+        self.depth = depth
+
+    def fail(self, message: str, advice: str | None = None) -> NoReturn:
+        """Refuse the document because of this value."""
+        where = self.path or "/"
+        raise GraphError(Diagnostic(Code.BAD_DOCUMENT, f"at {where:.300}: {message}", help=advice))
+
+    def step(self, key: str | int, value: Any) -> "Cursor":
+        """A value inside this one."""
+        return Cursor(value, f"{self.path}/{key}", self.depth + 1)
+
+    def object(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, "Cursor"]:
+        """An object with these keys and no others."""
+        if not isinstance(self.value, dict):
+            self.fail(f"expected an object, found {_shown(self.value)}")
+        for key in self.value:
+            if key not in required and key not in optional:
+                self.fail(f"the key {key!r:.80} is unknown", nearest(str(key), [*required, *optional]))
+        for key in required:
+            if key not in self.value:
+                self.fail(f"the key {key!r} is missing")
+        return {key: self.step(key, value) for key, value in self.value.items()}
+
+    def items(self) -> list["Cursor"]:
+        """The elements of a list."""
+        if not isinstance(self.value, list):
+            self.fail(f"expected a list, found {_shown(self.value)}")
+        return [self.step(index, value) for index, value in enumerate(self.value)]
+
+    def text(self, pattern: "re.Pattern[str] | None" = None) -> str:
+        """A string, of a certain form where one is given."""
+        if not isinstance(self.value, str):
+            self.fail(f"expected a string, found {_shown(self.value)}")
+        if pattern is not None and not pattern.fullmatch(self.value):
+            self.fail(f"{self.value!r:.80} cannot be a name")
+        if not self.value.isascii():
+            try:
+                self.value.encode("utf-8")
+            except UnicodeEncodeError:
+                self.fail("half of a surrogate pair is not text")
+        return self.value
+
+    def name(self) -> str:
+        """An identifier."""
+        name = self.text(_NAME)
+        if name in RESERVED:
+            self.fail(f"{name!r} is a reserved word and cannot be a name")
+        return name
+
+    def names(self) -> tuple[str, ...]:
+        """A list of identifiers."""
+        return tuple(item.name() for item in self.items())
+
+    def integer(self) -> int:
+        """An integer of up to 64 bits."""
+        if type(self.value) is not int or not -(1 << 63) <= self.value < 1 << 64:
+            self.fail(f"expected an integer of up to 64 bits, found {_shown(self.value)}")
+        return self.value
+
+    def boolean(self) -> bool:
+        """``true`` or ``false``."""
+        if not isinstance(self.value, bool):
+            self.fail(f"expected true or false, found {_shown(self.value)}")
+        return self.value
+
+    def number(self) -> float:
+        """A float, or the name of one that JSON lacks."""
+        if isinstance(self.value, str) and self.value in _SPECIAL:
+            return _SPECIAL[self.value]
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
+            self.fail(f"expected a number, found {_shown(self.value)}")
+        try:
+            return float(self.value)
+        except OverflowError:
+            self.fail("this number is too large")
+
+    def tagged(self) -> tuple[str, "Cursor"]:
+        """An object with one key, which says what the value is; or a plain string that says it all."""
+        if isinstance(self.value, str):
+            return self.value, self.step("", None)
+        if not isinstance(self.value, dict) or len(self.value) != 1:
+            self.fail(f"expected an object with one key, found {_shown(self.value)}")
+        ((tag, value),) = self.value.items()
+        return str(tag), self.step(tag, value)
+
+    def parsed(self, parser: Callable[[str], T]) -> T:
+        """What a parser makes of a string."""
+        try:
+            return parser(self.text())
+        except ValueError as error:
+            self.fail(str(error))
+
+
+def _shown(value: Any) -> str:
+    return f"{json.dumps(value, default=str)[:40]}" if not isinstance(value, dict | list) else type(value).__name__
+
+
+def _graph(root: Cursor) -> Graph:
+    keys = root.object(("vars", "blocks"), ("version", "sizes", "next_index"))
+    if "version" in keys and keys["version"].integer() != VERSION:
+        keys["version"].fail(f"version {keys['version'].value} is unknown; {VERSION} can be read")
+    sizes = [_size(name, cursor) for name, cursor in _members(keys["sizes"])] if "sizes" in keys else []
+    variables = [_variable(name, cursor) for name, cursor in _members(keys["vars"])]
+    blocks = [_block(name, cursor) for name, cursor in _members(keys["blocks"])]
+    # A mapping has no order; the indices of the nodes tell the order of the blocks in the source.
+    blocks.sort(key=lambda item: (item[1], item[0].name))
+    return Graph.of(sizes, variables, [block for block, _ in blocks])
+
+
+def _members(cursor: Cursor) -> list[tuple[str, Cursor]]:
+    if not isinstance(cursor.value, dict):
+        cursor.fail(f"expected an object, found {_shown(cursor.value)}")
+    return [
+        (Cursor(key, f"{cursor.path}/{key}").name(), cursor.step(key, value)) for key, value in cursor.value.items()
+    ]
+
+
+def _size(name: str, cursor: Cursor) -> SizeDecl:
+    tag, value = cursor.tagged()
+    if tag not in ("Fixed", "Bound"):
+        cursor.fail(f"a size is Fixed or a Bound, not {tag!r:.40}")
+    return SizeDecl(name, ":=" if tag == "Fixed" else "<=", _bound(value))
+
+
+def _bound(cursor: Cursor) -> Expr:
+    return cursor.parsed(parse_expr) if isinstance(cursor.value, str) else Num(cursor.integer())
+
+
+_VARIABLE_KEYS = ("init", "ref_name", "pattern", "table_indices", "table", "auto_dim", "fixed", "attrs", "span")
+
+
+def _variable(name: str, cursor: Cursor) -> VarDecl:
+    keys = cursor.object(("name", "kind", "dtype", "dims"), _VARIABLE_KEYS)
+    if keys["name"].name() != name:
+        keys["name"].fail(f"the name differs from the key {name!r}")
+    if keys["kind"].text() not in _KINDS:
+        keys["kind"].fail(f"{keys['kind'].value!r:.40} is no memory kind", nearest(keys["kind"].value, _KINDS))
+    dtype = _dtype(keys["dtype"])
+
+    def optional(key: str) -> Cursor | None:
+        return keys[key] if key in keys and keys[key].value is not None else None
+
+    init, ref_name, pattern = optional("init"), optional("ref_name"), optional("pattern")
+    indices, auto_dim, fixed, attrs = (
+        optional("table_indices"),
+        optional("auto_dim"),
+        optional("fixed"),
+        optional("attrs"),
+    )
+    table = optional("table")
+    return VarDecl(
+        name,
+        _KINDS[keys["kind"].value],
+        dtype,
+        tuple(dim.parsed(parse_expr) for dim in keys["dims"].items()),
+        None if init is None else _init(init, dtype),
+        None if ref_name is None else ref_name.text(),
+        None if pattern is None else pattern.text(),
+        () if indices is None else indices.names(),
+        table is not None and table.boolean(),
+        () if auto_dim is None else auto_dim.names(),
+        () if fixed is None else tuple(_fixed(item) for item in fixed.items()),
+        () if attrs is None else tuple(_attribute(item) for item in attrs.items()),
+    )
+
+
+def _dtype(cursor: Cursor) -> DType:
+    found = _DTYPES.get(cursor.text())
+    if found is None:
+        cursor.fail(f"{cursor.value!r:.40} is no dtype", nearest(cursor.value, _DTYPES))
+    return found
+
+
+def _init(cursor: Cursor, dtype: DType) -> InitValue:
+    tag, value = cursor.tagged()
+    if tag != dtype_tag(dtype):
+        cursor.fail(f"the initial value is tagged {tag!r:.40}, but the variable is {dtype_tag(dtype)}")
+    given: AttrValue
+    if isinstance(value.value, bool):
+        given = BoolValue(value.value)
+    elif dtype.kind == "float":
+        given = FloatValue(value.number())
+    else:
+        given = IntValue(value.integer())
+    found = init_value(given, dtype)
+    if found is None:
+        value.fail(f"{_shown(value.value)} is not a value of {dtype.name}")
+    return found
+
+
+def _fixed(cursor: Cursor) -> tuple[str, Expr]:
+    items = cursor.items()
+    if len(items) != 2:
+        cursor.fail("expected a name and a bound")
+    return items[0].name(), _bound(items[1])
+
+
+def _attribute(cursor: Cursor) -> Attribute:
+    keys = cursor.object(("name",), ("arguments",))
+    arguments = []
+    for item in keys["arguments"].items() if "arguments" in keys else ():
+        parts = item.object(("value",), ("name",))
+        name = parts["name"].name() if "name" in parts and parts["name"].value is not None else None
+        arguments.append((name, _value(parts["value"])))
+    return Attribute(keys["name"].name(), tuple(arguments))
+
+
+def _value(cursor: Cursor) -> AttrValue:
+    tag, value = cursor.tagged()
+    match tag:
+        case "Float" | "Double":
+            return FloatValue(value.number(), None if tag == "Float" else tag)
+        case "Int" | "UInt":
+            number = value.integer()
+            return IntValue(number, None if tag == ("Int" if number < 1 << 63 else "UInt") else tag)
+        case "Bool":
+            return BoolValue(value.boolean())
+        case "Str":
+            return StrValue(value.text())
+        case "Var":
+            return VarValue(value.name())
+        case "Expr":
+            expr = value.parsed(parse_expr)
+            return (
+                IntValue(expr.value)
+                if isinstance(expr, Num)
+                else VarValue(expr.name)
+                if isinstance(expr, Ref)
+                else ExprValue(expr)
+            )
+        case "DType":
+            return DTypeValue(_dtype(value))
+        case "IntList":
+            return ExprList(tuple(Num(item.integer()) for item in value.items()))
+        case "ExprList":
+            return ExprList(tuple(item.parsed(parse_expr) for item in value.items()))
+        case "FloatList":
+            items = tuple(FloatValue(item.number()) for item in value.items())
+            return FloatList(items) if items else ExprList(())
+        case "DTypeList":
+            dtypes = tuple(_dtype(item) for item in value.items())
+            return DTypeList(dtypes) if dtypes else ExprList(())
+        case _:
+            known = ("Float", "Int", "Bool", "Str", "Var", "DType", "IntList", "FloatList")
+            cursor.fail(f"{tag!r:.40} is no kind of value", nearest(tag, known))
+
+
+def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
+    keys = cursor.object(("name", "nodes"), ("constraints", "span"))
+    if keys["name"].name() != name:
+        keys["name"].fail(f"the name differs from the key {name!r}")
+    items = keys["nodes"].items()
+    nodes = tuple(_node(item) for item in items)
+    first = items[0].object(("index", "uuid", "kind"), _NODE_KEYS)["index"].integer() if items else float("inf")
+    constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
+    return Block(name, nodes, constraints), first
+
+
+_NODE_KEYS = ("scope", "constraints", "span")
+
+
+def _node(cursor: Cursor) -> Node:
+    if cursor.depth > 4 * MAX_DEPTH:
+        cursor.fail(f"nodes are nested more than {MAX_DEPTH} deep")
+    keys = cursor.object(("index", "uuid", "kind"), _NODE_KEYS)
+    keys["index"].integer()
+    uuid = keys["uuid"].parsed(UUID)
+    kind = _kind(keys["kind"])
+    constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
+    return Node(kind, constraints, None, uuid)
+
+
+def _constraints(cursor: Cursor) -> Constraints:
+    found: dict[str, AttrValue] = {}
+    for item in cursor.items():
+        keys = item.object(("name", "value"))
+        if keys["name"].name() in found:
+            item.fail(f"the constraint {keys['name'].value!r} is given twice")
+        found[keys["name"].name()] = _value(keys["value"])
+    return MappingProxyType(found) if found else NO_CONSTRAINTS
+
+
+def _kind(cursor: Cursor) -> NodeKind:
+    tag, value = cursor.tagged()
+    if tag == "Return":
+        return Return(value.object(("vars",))["vars"].names() if value.value is not None else ())
+    if tag == "Barrier":
+        return Barrier()
+    reader = _READERS.get(tag)
+    if reader is None:
+        cursor.fail(f"{tag!r:.40} is no kind of node", nearest(tag, [*_READERS, "Return", "Barrier"]))
+    return reader(value)
+
+
+def _assign(cursor: Cursor) -> Assign:
+    keys = cursor.object(("name", "dtype", "dims"))
+    if keys["dtype"].value is None and keys["dims"].value is None:
+        return Assign(keys["name"].name(), None, None)
+    dims = tuple(dim.parsed(parse_expr) for dim in keys["dims"].items())
+    return Assign(keys["name"].name(), _dtype(keys["dtype"]), dims)
+
+
+def _op(cursor: Cursor) -> Op:
+    keys = cursor.object(("op", "inputs", "attrs", "output"))
+    attrs: dict[str, AttrValue] = {}
+    for item in keys["attrs"].object(("items",))["items"].items():
+        parts = item.object(("name", "value"))
+        if parts["name"].name() in attrs:
+            item.fail(f"the parameter {parts['name'].value!r} is given twice")
+        attrs[parts["name"].name()] = _value(parts["value"])
+    output = keys["output"]
+    outputs = output.items() if isinstance(output.value, list) else [output]
+    if not outputs:
+        output.fail("an op needs an output")
+    return Op(
+        keys["op"].name(),
+        tuple(item.parsed(parse_input) for item in keys["inputs"].items()),
+        tuple(attrs.items()),
+        tuple(item.parsed(parse_access) for item in outputs),
+    )
+
+
+def _transfer(cursor: Cursor) -> Transfer:
+    keys = cursor.object(("src", "dst"))
+    return Transfer(keys["src"].parsed(parse_operand), keys["dst"].parsed(parse_access))
+
+
+def _loop(cursor: Cursor) -> Loop:
+    keys = cursor.object(("name", "index", "start", "end", "body"))
+    body = tuple(_node(item) for item in keys["body"].items())
+    bounds = (keys["start"].parsed(parse_expr), keys["end"].parsed(parse_expr))
+    return Loop(keys["name"].name(), keys["index"].name(), *bounds, body)
+
+
+def _scope(cursor: Cursor) -> Scope:
+    keys = cursor.object(("name", "body"))
+    return Scope(keys["name"].text(), tuple(_node(item) for item in keys["body"].items()))
+
+
+def _branch(cursor: Cursor) -> Branch:
+    keys = cursor.object(("cond", "then_block", "else_block"))
+    cond, other = keys["cond"], keys["else_block"]
+    if (cond.value is None) != (other.value is None):
+        cursor.fail("a branch has a condition and two blocks, or only a block")
+    if cond.value is None:
+        return Branch(None, keys["then_block"].name())
+    return Branch(cond.name(), keys["then_block"].name(), other.name())
+
+
+def _dep(cursor: Cursor) -> Dep:
+    keys = cursor.object(("after", "before"))
+    return Dep(keys["after"].text(_NODE_NAME), keys["before"].text(_NODE_NAME))
+
+
+def _cache_read(cursor: Cursor) -> CacheRead:
+    keys = cursor.object(("src", "dst"))
+    return CacheRead(_access(keys["src"]), keys["dst"].parsed(parse_access))
+
+
+def _cache_write(cursor: Cursor) -> CacheWrite:
+    keys = cursor.object(("src", "dst"))
+    return CacheWrite(keys["src"].parsed(parse_operand), _access(keys["dst"]))
+
+
+def _amount(cursor: Cursor) -> tuple[str, int]:
+    keys = cursor.object(("target", "amount"))
+    if keys["amount"].integer() < 0:
+        keys["amount"].fail("an amount is not negative; use the opposite node")
+    return keys["target"].name(), keys["amount"].integer()
+
+
+_READERS: dict[str, Callable[[Cursor], NodeKind]] = {
+    "Assign": _assign,
+    "Op": _op,
+    "Transfer": _transfer,
+    "Loop": _loop,
+    "Scope": _scope,
+    "Branch": _branch,
+    "Dep": _dep,
+    "CacheRead": _cache_read,
+    "CacheWrite": _cache_write,
+    "CacheIncrement": lambda cursor: CacheIncrement(*_amount(cursor)),
+    "CacheDecrement": lambda cursor: CacheDecrement(*_amount(cursor)),
+    "CacheReset": lambda cursor: CacheReset(_access(cursor.object(("target",))["target"])),
+    "Yield": lambda cursor: Yield(_some_names(cursor)),
+    "Await": lambda cursor: Await(_some_names(cursor)),
+}
+
+
+def _some_names(cursor: Cursor) -> tuple[str, ...]:
+    names = cursor.object(("vars",))["vars"].names()
+    if not names:
+        cursor.fail("at least one variable is needed")
+    return names
+
+
+def _access(cursor: Cursor) -> Access:
+    keys = cursor.object(("base", "indices", "bracketed"))
+    indices = tuple(_index(item) for item in keys["indices"].items())
+    if indices and not keys["bracketed"].boolean():
+        cursor.fail("an access with indices is bracketed")
+    return Access(keys["base"].name(), indices, keys["bracketed"].boolean())
+
+
+def _index(cursor: Cursor) -> Index:
+    tag, value = cursor.tagged()
+    if tag == "Single":
+        return Single(_index_value(value))
+    if tag != "Slice":
+        cursor.fail(f"an index is a Single or a Slice, not {tag!r:.40}")
+    keys = value.object(("start", "end"))
+    ends = [None if keys[key].value is None else _index_value(keys[key]) for key in ("start", "end")]
+    return Slice(*ends)
+
+
+def _index_value(cursor: Cursor) -> Expr:
+    tag, value = cursor.tagged()
+    match tag:
+        case "Ident":
+            return Ref(value.name())
+        case "Lit":
+            return Num(value.integer())
+        case "Expr":
+            return value.parsed(parse_expr)
+        case _:
+            cursor.fail(f"an index is an Ident, a Lit or an Expr, not {tag!r:.40}")

@@ -1,0 +1,341 @@
+"""The graph: variables, sizes, and blocks of nodes.
+
+Declarations, accesses and values compare by value. Nodes compare by what they say; where they stand in the source,
+their index and their uuid do not count.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from itertools import count
+from types import MappingProxyType
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from openinfer.dtypes import DType
+from openinfer.errors import Span
+from openinfer.ir.expr import Expr
+from openinfer.ir.operand import Access, Operand
+from openinfer.ir.values import AttrValue, InitValue
+
+UUID_SPACE = UUID("6f1c2d0e-3b7a-5c7e-9d43-0a4f0c9b8e21")
+"""The namespace of derived node uuids."""
+
+Constraints = Mapping[str, AttrValue]
+NO_CONSTRAINTS: Constraints = MappingProxyType({})
+
+
+class MemoryKind(StrEnum):
+    """Who fills a variable, who may write it, and how long it lives."""
+
+    DYNAMIC = "dynamic"
+    VOLATILE = "volatile"
+    CONSTANT = "constant"
+    PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True)
+class SizeDecl:
+    """A size that the graph itself declares: fixed (``:=``) or dynamic up to a bound (``<=``)."""
+
+    name: str
+    relation: Literal[":=", "<="]
+    value: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An ``@attribute`` that means nothing to us but is kept."""
+
+    name: str
+    arguments: tuple[tuple[str | None, AttrValue], ...] = ()
+
+
+@dataclass(frozen=True)
+class VarDecl:
+    """A declared variable."""
+
+    name: str
+    kind: MemoryKind
+    dtype: DType
+    dims: tuple[Expr, ...] = ()
+    init: InitValue | None = None
+    ref_name: str | None = None
+    pattern: str | None = None
+    table_indices: tuple[str, ...] = ()
+    table: bool = False
+    auto_dim: tuple[str, ...] = ()
+    fixed: tuple[tuple[str, Expr], ...] = ()
+    attrs: tuple[Attribute, ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the variable is declared with indices: a prefix table, a cache table or an auto-dim matrix."""
+        return bool(self.table_indices)
+
+
+# --- node kinds -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Declares a temporary. A classic ``t = op`` has no type until a model is bound: dtype and dims are None."""
+
+    name: str
+    dtype: DType | None
+    dims: tuple[Expr, ...] | None
+
+
+@dataclass(frozen=True)
+class Input:
+    """An operand of an op, by position or by the name of the op's input."""
+
+    operand: Operand
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.operand) if self.name is None else f"{self.name}={self.operand}"
+
+
+@dataclass(frozen=True)
+class Op:
+    """A computation."""
+
+    op: str
+    inputs: tuple[Input, ...]
+    attrs: tuple[tuple[str, AttrValue], ...]
+    outputs: tuple[Access, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies a value."""
+
+    src: Operand
+    dst: Access
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Repeats its body for each index from start up to end."""
+
+    name: str
+    index: str
+    start: Expr
+    end: Expr
+    body: tuple["Node", ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Names a region."""
+
+    name: str
+    body: tuple["Node", ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Runs another block, then goes on; with a condition, one of two."""
+
+    cond: str | None
+    then_block: str
+    else_block: str | None = None
+
+
+@dataclass(frozen=True)
+class Return:
+    """Ends a block; in entry it names the graph's outputs."""
+
+    vars: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Nothing moves across."""
+
+
+@dataclass(frozen=True)
+class Dep:
+    """The nearest earlier node called ``after`` stays before the nearest later one called ``before``."""
+
+    after: str
+    before: str
+
+
+@dataclass(frozen=True)
+class CacheRead:
+    """Reads persistent memory."""
+
+    src: Access
+    dst: Access
+
+
+@dataclass(frozen=True)
+class CacheWrite:
+    """Writes persistent memory."""
+
+    src: Operand
+    dst: Access
+
+
+@dataclass(frozen=True)
+class CacheIncrement:
+    """Adds to a persistent integer."""
+
+    target: str
+    amount: int = 1
+
+
+@dataclass(frozen=True)
+class CacheDecrement:
+    """Subtracts from a persistent integer."""
+
+    target: str
+    amount: int = 1
+
+
+@dataclass(frozen=True)
+class CacheReset:
+    """Puts persistent memory back to its initial value."""
+
+    target: Access
+
+
+@dataclass(frozen=True)
+class Yield:
+    """Hands variables over to the blocks that await them."""
+
+    vars: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Await:
+    """Waits for variables."""
+
+    vars: tuple[str, ...]
+
+
+NodeKind = (
+    Assign
+    | Op
+    | Transfer
+    | Loop
+    | Scope
+    | Branch
+    | Return
+    | Barrier
+    | Dep
+    | CacheRead
+    | CacheWrite
+    | CacheIncrement
+    | CacheDecrement
+    | CacheReset
+    | Yield
+    | Await
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One line of a block. ``index`` counts nodes in the order of the source, bodies after their heads."""
+
+    kind: NodeKind
+    constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
+    given_uuid: UUID | None = field(default=None, compare=False, repr=False)
+    index: int = field(default=-1, compare=False)
+
+    @cached_property
+    def uuid(self) -> UUID:
+        """The uuid another tool gave the node, or one derived from its content and position."""
+        if self.given_uuid is not None:
+            return self.given_uuid
+        from openinfer.ir.text import node_head
+
+        return uuid5(UUID_SPACE, f"{self.index} {node_head(self)}")
+
+    @property
+    def body(self) -> tuple["Node", ...]:
+        """The nodes inside a loop or scope."""
+        return self.kind.body if isinstance(self.kind, Loop | Scope) else ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A named sequence of nodes."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A complete graph. Made by ``graph(text)``, ``Graph.from_json`` or ``GraphBuilder``, which number its nodes."""
+
+    sizes: Mapping[str, SizeDecl]
+    vars: Mapping[str, VarDecl]
+    blocks: Mapping[str, Block]
+
+    @classmethod
+    def of(cls, sizes: Iterable[SizeDecl], variables: Iterable[VarDecl], blocks: Iterable[Block]) -> "Graph":
+        """Put declarations and blocks together and number the nodes, in the order given."""
+        counter = count()
+        return cls(
+            {size.name: size for size in sizes},
+            {variable.name: variable for variable in variables},
+            {block.name: replace(block, nodes=_numbered(block.nodes, counter)) for block in blocks},
+        )
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are, bodies included."""
+        return sum(1 for _ in self.walk())
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes in the order of their indices."""
+        for block in self.blocks.values():
+            yield from walk(block.nodes)
+
+    def to_text(self) -> str:
+        """The graph in canonical source text."""
+        from openinfer.ir.text import graph_text
+
+        return graph_text(self)
+
+    def to_json(self, *, spans: bool = False) -> dict[str, Any]:
+        """The graph as plain JSON values; ``json.dumps(..., sort_keys=True)`` of it is byte-stable."""
+        from openinfer.ir.to_json import graph_json
+
+        return graph_json(self, spans=spans)
+
+    @classmethod
+    def from_json(cls, document: "dict[str, Any] | str | bytes") -> "Graph":
+        """The graph of a JSON document, ours or another tool's."""
+        from openinfer.ir.from_json import read_graph
+
+        return read_graph(document)
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes and the nodes inside them, heads before bodies."""
+    for node in nodes:
+        yield node
+        if node.body:
+            yield from walk(node.body)
+
+
+def _numbered(nodes: tuple[Node, ...], counter: Iterator[int]) -> tuple[Node, ...]:
+    found = []
+    for node in nodes:
+        index = next(counter)
+        kind = node.kind
+        if isinstance(kind, Loop | Scope):
+            kind = replace(kind, body=_numbered(kind.body, counter))
+        found.append(Node(kind, node.constraints, node.span, node.given_uuid, index))
+    return tuple(found)

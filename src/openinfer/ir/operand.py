@@ -1,0 +1,86 @@
+"""What ops and cache nodes name: variables, entries and slices of tables, tensors of the model."""
+
+import json
+from dataclasses import dataclass, field
+
+from openinfer.errors import Span
+from openinfer.ir.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One index."""
+
+    value: Expr
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A half-open range of indices; a missing end is the edge."""
+
+    start: Expr | None = None
+    end: Expr | None = None
+
+    def __str__(self) -> str:
+        if self.start is None and self.end is None:
+            return ""
+        return f"{'' if self.start is None else self.start}..{'' if self.end is None else self.end}"
+
+
+Index = Single | Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A variable, or what brackets choose from it.
+
+    >>> from openinfer.ir.expr import Num, Ref
+    >>> str(Access("K", (Single(Ref("l")), Slice(None, Num(3))), bracketed=True))
+    'K[l, ..3]'
+    >>> str(Access("A", (Slice(), Single(Ref("j"))), bracketed=True))
+    'A[, j]'
+    """
+
+    base: str
+    indices: tuple[Index, ...] = ()
+    bracketed: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        if not self.bracketed:
+            return self.base
+        if len(self.indices) == 1 and self.indices[0] == Slice():
+            return f"{self.base}[..]"
+        return f"{self.base}[{', '.join(map(str, self.indices))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A tensor of the model by its own name, which may contain loop indices: ``model[fmt("W.{l}")]``.
+
+    >>> str(ModelRef("scale")), str(ModelRef("W.{l}", formatted=True))
+    ('model["scale"]', 'model[fmt("W.{l}")]')
+    """
+
+    name: str
+    formatted: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        text = quote(self.name)
+        return f"model[fmt({text})]" if self.formatted else f"model[{text}]"
+
+
+Operand = Access | ModelRef
+
+
+def quote(text: str) -> str:
+    r"""A string literal, with the escapes of JSON where a character would not print.
+
+    >>> quote('say "hi"')
+    '"say \\"hi\\""'
+    """
+    return json.dumps(text, ensure_ascii=not text.isprintable())

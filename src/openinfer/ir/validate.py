@@ -1,0 +1,434 @@
+"""What can be wrong with a graph before any model is known: declarations, names, control flow, tables.
+
+Every check adds to one list, so that all problems are reported together. Types and shapes need a model's sizes and are
+checked when the graph is bound.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from openinfer.errors import Code, Diagnostic, Span, nearest
+from openinfer.ir.expr import Expr, constant, names
+from openinfer.ir.graph import (
+    Assign,
+    Await,
+    Block,
+    Branch,
+    CacheDecrement,
+    CacheIncrement,
+    CacheRead,
+    CacheReset,
+    CacheWrite,
+    Dep,
+    Graph,
+    Loop,
+    MemoryKind,
+    Node,
+    Op,
+    Return,
+    Scope,
+    Transfer,
+    VarDecl,
+    Yield,
+    walk,
+)
+from openinfer.ir.operand import Access, ModelRef, Operand, Single, Slice
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+def validate(graph: Graph, *, strict: bool = False) -> list[Diagnostic]:
+    """All structural problems of a graph; in strict mode, attributes we do not know are problems too."""
+    return _Validation(graph, strict=strict).run()
+
+
+def node_name(node: Node) -> str | None:
+    """What ``dep`` calls a node."""
+    match node.kind:
+        case Op(op):
+            return op
+        case CacheRead():
+            return "cache.read"
+        case CacheWrite():
+            return "cache.write"
+        case CacheIncrement():
+            return "cache.increment"
+        case CacheDecrement():
+            return "cache.decrement"
+        case CacheReset():
+            return "cache.reset"
+        case Transfer():
+            return "transfer"
+        case _:
+            return None
+
+
+def is_consumer(block: Block) -> bool:
+    """Whether a block is parked until what it awaits is yielded."""
+    return block.name != "entry" and bool(block.nodes) and isinstance(block.nodes[0].kind, Await)
+
+
+class _Validation:
+    def __init__(self, graph: Graph, *, strict: bool) -> None:
+        self.graph = graph
+        self.strict = strict
+        self.found: list[Diagnostic] = []
+        self.temporaries = {node.kind.name: node for node in graph.walk() if isinstance(node.kind, Assign)}
+
+    def run(self) -> list[Diagnostic]:
+        for variable in self.graph.vars.values():
+            self._declaration(variable)
+        if "entry" not in self.graph.blocks:
+            advice = nearest("entry", self.graph.blocks) or "execution starts at 'block entry { ... }'"
+            self._report(Code.NO_ENTRY, "there is no block 'entry'", None, advice)
+        assigned: set[str] = set()
+        for block in self.graph.blocks.values():
+            self._block(block)
+            self._body(block, block.nodes, (), assigned)
+        self._branch_cycles()
+        self._unconsumed()
+        return self.found
+
+    def _report(self, code: Code, message: str, span: Span | None, advice: str | None = None) -> None:
+        self.found.append(Diagnostic(code, message, span, advice))
+
+    # --- declarations ---------------------------------------------------------------------------------------------
+
+    def _declaration(self, variable: VarDecl) -> None:
+        name, kind = variable.name, variable.kind
+        if self.strict:
+            for attribute in variable.attrs:
+                known = ("init", "ref", "pattern", "table", "auto_dim", "fixed")
+                advice = nearest(attribute.name, known)
+                message = f"the attribute '@{attribute.name}' of {name!r} is unknown"
+                self._report(Code.UNKNOWN_ATTRIBUTE, message, variable.span, advice)
+        for used, attribute_name, allowed in (
+            (variable.table, "@table", (MemoryKind.PERSISTENT,)),
+            (variable.auto_dim, "@auto_dim", (MemoryKind.PERSISTENT,)),
+            (variable.pattern is not None, "@pattern", (MemoryKind.VOLATILE, MemoryKind.CONSTANT)),
+            (variable.init is not None, "@init", tuple(MemoryKind)[1:]),
+            (variable.ref_name is not None, "@ref", tuple(MemoryKind)[1:]),
+        ):
+            if used and kind not in allowed:
+                message = f"{attribute_name} belongs to {' and '.join(allowed)} memory, and {name!r} is {kind}"
+                self._report(Code.WRONG_SECTION, message, variable.span)
+        self._table_shape(variable)
+
+    def _table_shape(self, variable: VarDecl) -> None:
+        name, indices = variable.name, variable.table_indices
+        marks = variable.table or bool(variable.auto_dim) or variable.pattern is not None
+        if indices and not marks:
+            message = f"{name!r} has indices, but nothing says what they choose"
+            advice = "add @table or @auto_dim(...) in persistent memory, @pattern(...) in volatile or constant"
+            self._report(Code.WRONG_SECTION, message, variable.span, advice)
+        if (marks or variable.fixed) and not indices:
+            message = f"{name!r} is declared as a table, but without indices"
+            self._report(Code.WRONG_SECTION, message, variable.span, f"write {name}(i): ...")
+        elif variable.fixed and not (variable.table or variable.auto_dim):
+            message = "@fixed bounds the indices of @table and @auto_dim"
+            self._report(Code.WRONG_SECTION, message, variable.span)
+        named = [("@auto_dim", index) for index in variable.auto_dim] + [
+            ("@fixed", index) for index, _ in variable.fixed
+        ]
+        if variable.pattern is not None:
+            used = _PLACEHOLDER.findall(variable.pattern)
+            named += [("@pattern", index) for index in used]
+            for index in indices:
+                if index not in used:
+                    message = f"the pattern of {name!r} does not use the index {index!r}"
+                    self._report(Code.UNKNOWN_INDEX, message, variable.span, f"put {{{index}}} into it")
+        for attribute, index in named:
+            if indices and index not in indices:
+                message = f"{attribute} names {index!r}, which is no index of {name!r}"
+                self._report(Code.UNKNOWN_INDEX, message, variable.span, nearest(index, indices))
+        if variable.auto_dim:
+            self._auto_dim_shape(variable)
+
+    def _auto_dim_shape(self, variable: VarDecl) -> None:
+        if len(variable.auto_dim) > len(variable.dims):
+            message = (
+                f"{variable.name!r} has {len(variable.dims)} dimensions, too few for {len(variable.auto_dim)} indices"
+            )
+            self._report(Code.WRONG_SECTION, message, variable.span)
+        rest = [index for index in variable.table_indices if index not in variable.auto_dim]
+        if rest and not variable.table:
+            message = (
+                f"the index {rest[0]!r} of {variable.name!r} is no dimension, so the variable must be a @table too"
+            )
+            self._report(Code.WRONG_SECTION, message, variable.span)
+
+    # --- blocks ---------------------------------------------------------------------------------------------------
+
+    def _block(self, block: Block) -> None:
+        consumer = is_consumer(block)
+        terminators = (Return, Yield) if consumer else (Return,)
+        last = block.nodes[-1] if block.nodes else None
+        if last is None or not isinstance(last.kind, terminators):
+            words = "'return;' or 'yield ...;'" if consumer else "'return;'"
+            span = last.span if last is not None else block.span
+            self._report(Code.NO_TERMINATOR, f"the block {block.name!r} does not end with {words}", span)
+        for node in block.nodes[:-1]:
+            if isinstance(node.kind, terminators):
+                message = f"the block {block.name!r} ends here, but there are nodes after this one"
+                self._report(Code.AFTER_TERMINATOR, message, node.span)
+        for position, node in enumerate(walk(block.nodes)):
+            if isinstance(node.kind, Dep):
+                self._dep(block, node, position)
+            if isinstance(node.kind, Yield | Await) and block.name != "entry":
+                self._hand_over(block, node)
+
+    def _hand_over(self, block: Block, node: Node) -> None:
+        word = "yield" if isinstance(node.kind, Yield) else "await"
+        if not is_consumer(block):
+            message = f"'{word}' stands in {block.name!r}, which is neither entry nor a block that begins with 'await'"
+            self._report(Code.BAD_YIELD, message, node.span)
+        elif word == "await" and node is not block.nodes[0]:
+            self._report(Code.BAD_YIELD, "a consumer awaits once, at its beginning", node.span)
+
+    def _dep(self, block: Block, node: Node, position: int) -> None:
+        assert isinstance(node.kind, Dep)
+        nodes = list(walk(block.nodes))
+        earlier = {node_name(other) for other in nodes[:position]} - {None}
+        later = {node_name(other) for other in nodes[position + 1 :]} - {None}
+        for name, present, where in ((node.kind.after, earlier, "before"), (node.kind.before, later, "after")):
+            if name not in present:
+                advice = nearest(name, [other for other in present if other is not None])
+                message = f"there is no {name!r} {where} this dep in the block {block.name!r}"
+                self._report(Code.UNMATCHED_DEP, message, node.span, advice)
+
+    def _body(self, block: Block, nodes: Iterable[Node], indices: tuple[str, ...], assigned: set[str]) -> None:
+        top = nodes is block.nodes
+        for node in nodes:
+            kind = node.kind
+            self._operands(node, indices)
+            match kind:
+                case Assign():
+                    self._assign(block, node, kind, assigned)
+                case Loop():
+                    if kind.index in indices:
+                        message = f"an outer loop already uses the index {kind.index!r}"
+                        self._report(Code.DUPLICATE_DECLARATION, message, node.span)
+                    self._body(block, kind.body, (*indices, kind.index), assigned)
+                case Scope():
+                    self._body(block, kind.body, indices, assigned)
+                case Return() if not top:
+                    self._report(Code.RETURN_IN_LOOP, "'return' cannot stand inside a loop or scope", node.span)
+                case Yield() | Await() if not top:
+                    message = "'yield' and 'await' cannot stand inside a loop or scope"
+                    self._report(Code.BAD_YIELD, message, node.span)
+                case Branch():
+                    self._branch(node, kind)
+
+    def _assign(self, block: Block, node: Node, kind: Assign, assigned: set[str]) -> None:
+        if block.name != "entry":
+            message = f"'assign' belongs to entry, not to {block.name!r}"
+            self._report(Code.ASSIGN_OUTSIDE_ENTRY, message, node.span, "declare the variable in entry: all are global")
+        if kind.name in self.graph.vars or kind.name in assigned:
+            self._report(Code.DUPLICATE_DECLARATION, f"the variable {kind.name!r} is declared twice", node.span)
+        assigned.add(kind.name)
+
+    # --- control flow between blocks ------------------------------------------------------------------------------
+
+    def _branch(self, node: Node, kind: Branch) -> None:
+        if kind.cond is not None:
+            self._variable(kind.cond, node.span)
+        for name in (kind.then_block, kind.else_block):
+            if name is None:
+                continue
+            target = self.graph.blocks.get(name)
+            if target is None:
+                advice = nearest(name, self.graph.blocks)
+                self._report(Code.UNKNOWN_BLOCK, f"there is no block {name!r}", node.span, advice)
+            elif name == "entry" or is_consumer(target):
+                reason = (
+                    "where execution starts" if name == "entry" else "a consumer, which runs when its input is yielded"
+                )
+                message = f"{name!r} is {reason}, and cannot be the target of a branch"
+                self._report(Code.BAD_BRANCH_TARGET, message, node.span)
+
+    def _branch_cycles(self) -> None:
+        """Report each block that can reach itself, once per cycle."""
+        targets: dict[str, list[tuple[str, Node]]] = {}
+        for block in self.graph.blocks.values():
+            branches = [node for node in walk(block.nodes) if isinstance(node.kind, Branch)]
+            targets[block.name] = [
+                (name, node) for node in branches for name in _targets(node) if name in self.graph.blocks
+            ]
+        done: set[str] = set()
+        for start, jumps in targets.items():
+            stack: list[tuple[str, Iterator[tuple[str, Node]]]] = [(start, iter(jumps))] if start not in done else []
+            path = [start]
+            while stack:
+                name, rest = stack[-1]
+                following = next(rest, None)
+                if following is None:
+                    done.add(name)
+                    stack.pop()
+                    path.pop()
+                elif following[0] in path:
+                    cycle = " -> ".join([*path[path.index(following[0]) :], following[0]])
+                    self._report(Code.BRANCH_CYCLE, f"blocks call each other in a cycle: {cycle}", following[1].span)
+                elif following[0] not in done:
+                    stack.append((following[0], iter(targets[following[0]])))
+                    path.append(following[0])
+
+    def _unconsumed(self) -> None:
+        entry = self.graph.blocks.get("entry")
+        if entry is None:
+            return
+        consumers = [block for block in self.graph.blocks.values() if is_consumer(block)]
+        awaited = {name for block in consumers for name in _hand_over_names(block.nodes[0])}
+        for node in walk(entry.nodes):
+            if isinstance(node.kind, Yield):
+                for name in node.kind.vars:
+                    if name not in awaited:
+                        self._report(Code.UNCONSUMED_YIELD, f"no block awaits {name!r}", node.span)
+
+    # --- operands -------------------------------------------------------------------------------------------------
+
+    def _operands(self, node: Node, indices: tuple[str, ...]) -> None:
+        match node.kind:
+            case Op(_, inputs, _, outputs):
+                for given in inputs:
+                    self._read(given.operand, node, indices)
+                for output in outputs:
+                    self._write(output, node, indices)
+            case Transfer(src, dst):
+                self._read(src, node, indices)
+                self._write(dst, node, indices)
+            case CacheRead(src, dst):
+                self._cache(src, node, indices)
+                self._write(dst, node, indices)
+            case CacheWrite(source, dst):
+                self._read(source, node, indices)
+                self._cache(dst, node, indices)
+            case CacheReset(target):
+                self._cache(target, node, indices, whole=True)
+            case CacheIncrement(name) | CacheDecrement(name):
+                self._counter(name, node)
+            case Yield(variables) | Await(variables) | Return(variables):
+                for name in variables:
+                    self._variable(name, node.span)
+            case Loop(_, _, start, end):
+                for bound in (start, end):
+                    self._index_expr(bound, node.span, indices)
+
+    def _variable(self, name: str, span: Span | None) -> VarDecl | None:
+        """The declaration of a variable; None for a temporary, and for an unknown name, which is reported."""
+        if name in self.graph.vars:
+            return self.graph.vars[name]
+        if name not in self.temporaries:
+            advice = nearest(name, [*self.graph.vars, *self.temporaries])
+            self._report(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", span, advice)
+        return None
+
+    def _read(self, operand: Operand, node: Node, indices: tuple[str, ...]) -> None:
+        if isinstance(operand, ModelRef):
+            self._model_ref(operand, node, indices)
+            return
+        span = operand.span or node.span
+        self._indexing(operand, self._variable(operand.base, span), span, indices)
+
+    def _model_ref(self, operand: ModelRef, node: Node, indices: tuple[str, ...]) -> None:
+        for index in _PLACEHOLDER.findall(operand.name) if operand.formatted else ():
+            if index not in indices:
+                message = f"{index!r} is not the index of a loop around this node"
+                self._report(Code.UNKNOWN_INDEX, message, operand.span or node.span, nearest(index, indices))
+
+    def _write(self, access: Access, node: Node, indices: tuple[str, ...]) -> None:
+        span = access.span or node.span
+        variable = self._variable(access.base, span)
+        if variable is not None and variable.kind is MemoryKind.CONSTANT:
+            self._report(Code.CONSTANT_WRITTEN, f"{access.base!r} is constant and cannot be written", span)
+        self._indexing(access, variable, span, indices)
+
+    def _cache(self, access: Access, node: Node, indices: tuple[str, ...], *, whole: bool = False) -> None:
+        span = access.span or node.span
+        variable = self._variable(access.base, span)
+        if access.base in self.temporaries or (variable is not None and variable.kind is not MemoryKind.PERSISTENT):
+            kind = variable.kind.value if variable is not None else "temporary"
+            message = f"{access.base!r} is {kind}; cache operations work on persistent memory"
+            self._report(Code.BAD_CACHE_TARGET, message, span)
+            return
+        self._indexing(access, variable, span, indices, prefix=whole)
+
+    def _counter(self, name: str, node: Node) -> None:
+        variable = self._variable(name, node.span)
+        is_temporary = name in self.temporaries
+        if variable is None and not is_temporary:
+            return
+        if (
+            variable is None
+            or variable.kind is not MemoryKind.PERSISTENT
+            or variable.dims
+            or variable.is_indexed
+            or variable.dtype.kind not in ("int", "uint")
+        ):
+            message = f"{name!r} is not a persistent integer scalar, which is what can be counted"
+            self._report(Code.BAD_CACHE_TARGET, message, node.span)
+
+    def _indexing(
+        self,
+        access: Access,
+        variable: VarDecl | None,
+        span: Span | None,
+        indices: tuple[str, ...],
+        *,
+        prefix: bool = False,
+    ) -> None:
+        for index in access.indices:
+            for expr in (index.value,) if isinstance(index, Single) else (index.start, index.end):
+                if expr is not None:
+                    self._index_expr(expr, span, indices)
+            if isinstance(index, Single) and (constant(index.value) or 0) < 0:
+                message = f"the index {index} is negative"
+                self._report(Code.NEGATIVE_INDEX, message, span, "only the ends of slices count from the end")
+        problem = _indexing_problem(access, variable, access.base in self.temporaries, prefix=prefix)
+        if problem is not None:
+            self._report(Code.BAD_INDEXING, problem, span)
+
+    def _index_expr(self, expr: Expr, span: Span | None, indices: tuple[str, ...]) -> None:
+        """Names in an index are loop indices, scalar integers or sizes; only what is declared can be judged."""
+        for name in names(expr):
+            variable = self.graph.vars.get(name)
+            if name in indices or variable is None:
+                continue
+            if variable.dims or variable.is_indexed or variable.dtype.kind not in ("int", "uint"):
+                message = f"{name!r} is used in an index, but is not an integer scalar"
+                self._report(Code.BAD_INDEXING, message, span)
+
+
+def _targets(node: Node) -> Iterator[str]:
+    assert isinstance(node.kind, Branch)
+    yield node.kind.then_block
+    if node.kind.else_block is not None:
+        yield node.kind.else_block
+
+
+def _hand_over_names(node: Node) -> tuple[str, ...]:
+    assert isinstance(node.kind, Await)
+    return node.kind.vars
+
+
+def _indexing_problem(access: Access, variable: VarDecl | None, is_temporary: bool, *, prefix: bool) -> str | None:  # noqa: FBT001
+    """What is wrong with the brackets of an access, if anything."""
+    name, count = access.base, len(access.indices)
+    if variable is None:
+        return f"{name!r} is a temporary, not a table" if is_temporary and access.bracketed else None
+    wanted = len(variable.table_indices)
+    if not variable.is_indexed:
+        if not access.bracketed:
+            return None
+        if variable.kind is not MemoryKind.PERSISTENT:
+            return f"{name!r} is not a table"
+        if count not in (0, len(variable.dims)):
+            return f"{name!r} has {len(variable.dims)} dimensions, but {count} indices are given"
+        return None
+    example = f"{name}[{', '.join(variable.table_indices)}]"
+    if not access.bracketed:
+        return None if prefix else f"{name!r} is a table; choose from it, as in {example}"
+    if variable.pattern is not None and (count != wanted or any(isinstance(index, Slice) for index in access.indices)):
+        return f"{name!r} names one tensor at a time, as in {example}"
+    if count in (0, wanted) or (prefix and count < wanted):
+        return None
+    return f"{name!r} has {wanted} indices, but {count} are given"

@@ -1,0 +1,246 @@
+"""From source text to a syntax tree, or to all the syntax errors in it.
+
+The grammar is in ``grammar.lark``. After an error the parser goes on: with a missing token put in where that helps,
+otherwise behind the statement that went wrong.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lark import Lark, Token, Tree, UnexpectedToken
+from lark.lexer import Lexer
+
+from openinfer.errors import Code, Diagnostic, Source, Span, nearest
+from openinfer.lang.tokens import CONTEXTUAL, SYMBOLS, WORDS, SourceToken, tokens
+
+MAX_DEPTH = 200
+MAX_ERRORS = 20
+_MISSING = ("_SEMICOLON", "_RPAR", "_RSQB", "_COLON", "_COMMA", "_INTO", "_EQUALS", "_LBRACE")
+_OPENING = {"_LBRACE": "_RBRACE", "_LPAR": "_RPAR", "_LSQB": "_RSQB"}
+_STATEMENT = {"OP", "ASSIGN", "RETURN"}
+_VALUE = {"INT", "IDENT", "MINUS"}
+
+_ALL_WORDS = WORDS | CONTEXTUAL
+_SHOWN = {name: f"'{symbol}'" for symbol, name in SYMBOLS.items()}
+_SHOWN |= {name: f"'{word}'" for word, name in _ALL_WORDS.items()}
+_SHOWN |= {
+    "IDENT": "a name",
+    "INT": "an integer",
+    "FLOAT": "a number",
+    "STRING": "a string",
+    "BOOL": "'true' or 'false'",
+    "SPECIAL": "'inf' or 'nan'",
+    "DTYPE": "a dtype",
+    "MEMORY": "a memory section",
+    "OPERATOR": "an operator",
+    "SIZE_RELATION": "':=' or '<='",
+    "$END": "the end of the text",
+}
+
+
+class _NoLexer(Lexer):
+    """The grammar declares its terminals; their tokens come from ``tokens``."""
+
+    __future_interface__ = 2
+
+    def __init__(self, lexer_conf: Any) -> None:
+        del lexer_conf
+
+    def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Token]:
+        """Nothing: tokens are fed one by one."""
+        del lexer_state, parser_state
+        return iter(())
+
+
+@cache
+def _grammar() -> Lark:
+    text = (files("openinfer.lang") / "grammar.lark").read_text(encoding="utf-8")
+    return Lark(text, parser="lalr", lexer=_NoLexer, maybe_placeholders=False)
+
+
+def parse_tree(source: Source) -> tuple[Tree[SourceToken] | None, list[Diagnostic]]:
+    """The syntax tree of a text and the errors found; the tree is None where there are any."""
+    return _Parse(source).run()
+
+
+class _Parse:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.problems: list[Diagnostic] = []
+        self.state: Any = _grammar().parse_interactive("").parser_state
+        self.open: list[SourceToken] = []
+        self.previous: SourceToken | None = None
+        self.skipping = False
+        self.skipped_braces = 0
+
+    def run(self) -> tuple[Tree[SourceToken] | None, list[Diagnostic]]:
+        for token in tokens(self.source.text, self._accepted):
+            if not self._track_depth(token):
+                return None, self.problems
+            if self.skipping:
+                self._resume(token)
+            else:
+                self._feed(token)
+            self.previous = token
+            if len(self.problems) >= MAX_ERRORS:
+                return None, self.problems
+        tree = self._finish()
+        return (None if self.problems else tree), self.problems
+
+    def _accepted(self) -> Any:
+        return self.state.parse_conf.states[self.state.position]
+
+    def _track_depth(self, token: SourceToken) -> bool:
+        """Keep the open brackets; False when there are too many to go on."""
+        if token.type in _OPENING:
+            self.open.append(token)
+            if len(self.open) > MAX_DEPTH:
+                self._report(Code.TOO_DEEP, f"brackets are nested more than {MAX_DEPTH} deep", token)
+                return False
+        elif self.open and token.type == _OPENING[self.open[-1].type]:
+            self.open.pop()
+        return True
+
+    def _feed(self, token: SourceToken) -> None:
+        try:
+            self.state.feed_token(token)
+        except UnexpectedToken:
+            missing = self._missing(token)
+            if missing is None:
+                self._unexpected(token)
+                self.skipping = True
+                self._resume(token)
+                return
+            if missing == "_SEMICOLON" and self.previous is not None:
+                end = self.previous.end_pos
+                self._report(Code.SYNTAX, "missing ';' here", SourceToken("_SEMICOLON", "", end, end))
+            else:
+                self._unexpected(token)
+            self.state.feed_token(SourceToken(missing, "", token.start_pos, token.start_pos))
+            self.state.feed_token(token)
+
+    def _finish(self) -> Tree[SourceToken] | None:
+        end = SourceToken("$END", "", len(self.source.text), len(self.source.text))
+        try:
+            tree: Tree[SourceToken] = self.state.feed_token(end, is_end=True)
+        except UnexpectedToken:
+            if not self.skipping:
+                self._unexpected(end)
+            return None
+        return tree
+
+    # --- recovery -------------------------------------------------------------------------------------------------
+
+    def _missing(self, token: SourceToken) -> str | None:
+        """A token that, put in here, makes sense of what follows."""
+        return next((name for name in _MISSING if self._takes(name, token.type)), None)
+
+    def _takes(self, *names: str) -> bool:
+        """Whether the parser would take these tokens next."""
+        if names[0] not in self._accepted():
+            return False
+        trial = self.state.copy(deepcopy_values=False)
+        try:
+            for name in names:
+                trial.feed_token(SourceToken(name, "", 0, 0), is_end=name == "$END")
+        except UnexpectedToken:
+            return False
+        return True
+
+    def _resume(self, token: SourceToken) -> None:
+        """Go on behind a ``;`` or at a ``}`` or a new section, in the body that is being read."""
+        if token.type == "_LBRACE":
+            self.skipped_braces += 1
+        elif self.skipped_braces:
+            self.skipped_braces -= token.type == "_RBRACE"
+            if not self.skipped_braces:
+                self.skipping = not self._unwind("_RBRACE")
+        elif token.type == "_SEMICOLON":
+            self.skipping = not self._unwind("_RBRACE")
+        elif token.type in ("_RBRACE", "BLOCK", "MEMORY", "SIZES") and self._unwind(token.type):
+            self.skipping = False
+            self.state.feed_token(token)
+
+    def _unwind(self, name: str) -> bool:
+        """Drop what has been read of the broken statement, back to where ``name`` may follow."""
+        states = self.state.parse_conf.states
+        for depth in range(len(self.state.state_stack) - 1, -1, -1):
+            accepted = states[self.state.state_stack[depth]]
+            if name in accepted and (name != "_RBRACE" or _is_body(accepted)):
+                del self.state.state_stack[depth + 1 :]
+                del self.state.value_stack[depth:]
+                return True
+        return False
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def _unexpected(self, token: SourceToken) -> None:
+        # The table also lists tokens that merely end a phrase in some other context, so each one is tried.
+        expected = {name for name in self._accepted() if (name.isupper() or name == "$END") and self._takes(name)}
+        if token.type in ("BAD_STRING", "BAD_COMMENT"):
+            what = "string" if token.type == "BAD_STRING" else "comment"
+            return self._report(Code.UNTERMINATED, f"this {what} is never closed", token)
+        if "IDENT" in expected and token.value in WORDS and not _STATEMENT & expected:
+            message = f"'{token.value}' is a reserved word and cannot be a name"
+            return self._report(Code.RESERVED_WORD, message, token)
+        message = f"expected {_describe(expected)}, found {_found(token)}"
+        return self._report(Code.SYNTAX, message, token, self._advice(token, expected), self._unclosed(token))
+
+    def _advice(self, token: SourceToken, expected: set[str]) -> str | None:
+        words = [word for word, name in _ALL_WORDS.items() if word not in ("in", "fmt") and name != "DTYPE"]
+        if self.previous is not None and self.previous.type == "IDENT" and expected == {"_EQUALS"}:
+            return nearest(self.previous.value, words)
+        if token.type == "IDENT" and "IDENT" not in expected:
+            return nearest(token.value, [word for word in words if _ALL_WORDS[word] in expected])
+        if "DTYPE" in expected and token.type == "IDENT":
+            return nearest(token.value, [word for word, name in WORDS.items() if name == "DTYPE"])
+        return None
+
+    def _unclosed(self, token: SourceToken) -> tuple[str, ...]:
+        if token.type != "$END" or not self.open:
+            return ()
+        opening = self.open[-1]
+        line, column = self.source.position(opening.start_pos)
+        return (f"the '{opening.value}' at {line}:{column} is never closed",)
+
+    def _report(
+        self, code: Code, message: str, token: SourceToken, advice: str | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
+        span = Span(self.source, token.start_pos, token.end_pos)
+        self.problems.append(Diagnostic(code, message, span, advice, notes))
+
+
+def _is_body(accepted: Any) -> bool:
+    """Whether a state stands between the statements or declarations of a body."""
+    return set(accepted) >= _STATEMENT or ("IDENT" in accepted and len([n for n in accepted if n.isupper()]) <= 2)
+
+
+def _describe(expected: set[str]) -> str:
+    """The tokens that could have come, in words."""
+    parts = []
+    rest = set(expected)
+    if rest >= _STATEMENT:
+        parts.append("a statement")
+        rest &= {"_RBRACE"}
+    elif {"MEMORY", "BLOCK"} <= rest:
+        parts.append("a section or a block")
+        rest &= {"$END", "_RBRACE"}
+    elif rest >= _VALUE:
+        parts.append("a value" if "STRING" in rest else "an expression")
+        rest -= {"INT", "IDENT", "MINUS", "_LPAR", "STRING", "BOOL", "DTYPE", "FLOAT", "SPECIAL", "MODEL", "_LSQB"}
+    if {"OPERATOR", "MINUS"} <= rest:
+        rest -= {"OPERATOR", "MINUS"}
+    parts += sorted(_SHOWN.get(name, name) for name in rest)
+    if len(parts) > 6:
+        parts = [*parts[:6], "..."]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
+
+
+def _found(token: SourceToken) -> str:
+    if token.type == "$END":
+        return "the end of the text"
+    if token.type == "UNKNOWN":
+        return f"the character {token.value!r}"
+    return f"'{token.value if len(token.value) <= 40 else token.value[:37] + '...'}'"
