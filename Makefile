@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check lint format types tests fuzz planted bench bench-oinf docs clean
+.PHONY: demo test lint format types tests tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/openinfer demo
@@ -23,7 +23,11 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-tests: $(VENV)/.dev
+# Graphviz draws graphs; the tests look at real pictures.
+tools:
+	@command -v dot >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends graphviz >/dev/null)
+
+tests: $(VENV)/.dev tools
 	$(BIN)/pytest -n 2 --dist worksteal
 
 planted: $(VENV)/.dev
@@ -35,14 +39,22 @@ format: $(VENV)/.dev
 
 FUZZ_COUNT ?= 200000
 FUZZ_SEED ?= 1
-fuzz: $(VENV)/.dev
-	$(BIN)/python -m tests.oinf.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
-	$(BIN)/python -m tests.planted_bugs
+fuzz: fuzz-oinf fuzz-lang planted
 
-bench: bench-oinf
+fuzz-oinf: $(VENV)/.dev
+	$(BIN)/python -m tests.oinf.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
+
+FUZZ_LANG_COUNT ?= 500000
+fuzz-lang: $(VENV)/.dev
+	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
+
+bench: bench-oinf bench-lang
 
 bench-oinf: $(VENV)/.dev
 	$(BIN)/python -m bench.oinf
+
+bench-lang: $(VENV)/.dev
+	$(BIN)/python -m bench.lang
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py

@@ -10,7 +10,18 @@ from openinfer._version import VERSION
 
 if TYPE_CHECKING:
     from openinfer.dtypes import DTYPES, DType, dtype_of
-    from openinfer.errors import Code, Diagnostic, MissingExtraError, OinfError, OpenInferError, TensorError
+    from openinfer.errors import (
+        Code,
+        Diagnostic,
+        GraphError,
+        MissingExtraError,
+        OinfError,
+        OpenInferError,
+        TensorError,
+    )
+    from openinfer.ir import Graph
+    from openinfer.ir.builder import GraphBuilder
+    from openinfer.lang import graph, load_graph
     from openinfer.oinf import ModelLoader
     from openinfer.tensor import Tensor
 
@@ -21,6 +32,9 @@ _HOMES = {
     "Code": "errors",
     "DType": "dtypes",
     "Diagnostic": "errors",
+    "Graph": "ir",
+    "GraphBuilder": "ir.builder",
+    "GraphError": "errors",
     "MissingExtraError": "errors",
     "ModelLoader": "oinf",
     "OinfError": "errors",
@@ -28,6 +42,8 @@ _HOMES = {
     "Tensor": "tensor",
     "TensorError": "errors",
     "dtype_of": "dtypes",
+    "graph": "lang",
+    "load_graph": "lang",
 }
 
 __all__ = [
@@ -35,6 +51,9 @@ __all__ = [
     "Code",
     "DType",
     "Diagnostic",
+    "Graph",
+    "GraphBuilder",
+    "GraphError",
     "MissingExtraError",
     "ModelLoader",
     "OinfError",
@@ -43,6 +62,8 @@ __all__ = [
     "TensorError",
     "__version__",
     "dtype_of",
+    "graph",
+    "load_graph",
 ]
 
 

@@ -3,15 +3,17 @@
 Exit status: 0 good, 1 the input is wrong, 2 wrong usage.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from openinfer import __version__
 from openinfer.cli.explain import explain
+from openinfer.cli.graph import check, convert, fmt
 from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.pack import pack
-from openinfer.errors import OpenInferError
+from openinfer.errors import Diagnostic, OpenInferError
 from openinfer.oinf.terminal import close_quietly
 
 app = typer.Typer(
@@ -21,8 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (inspect, verify, pack, explain, demo):
+for command in (check, fmt, inspect, verify, pack, explain, demo):
     app.command()(command)
+app.add_typer(convert)
 
 
 def _print_version(wanted: bool) -> None:
@@ -45,7 +48,7 @@ def main() -> int:
     try:
         app()
     except OpenInferError as error:
-        print_error(error)
+        print_diagnostics(error.diagnostics)
         return 1
     except BrokenPipeError:
         close_quietly()
@@ -53,9 +56,9 @@ def main() -> int:
     return 0
 
 
-def print_error(error: OpenInferError) -> None:
+def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
     """Show diagnostics on standard error, coloured where that is a terminal."""
-    for diagnostic in error.diagnostics:
+    for diagnostic in diagnostics:
         first, _, rest = diagnostic.render().partition("\n")
         kind, _, message = first.partition(": ")
         color = typer.colors.YELLOW if diagnostic.code.is_warning else typer.colors.RED

@@ -58,10 +58,19 @@ class Comments:
         yield "  ".join([first, *self.trailing.get(key, ())])
         yield from lines
 
+    def closing(self, key: Key, line: str) -> str:
+        """The line that closes an element's body, with the comments behind it."""
+        return "  ".join([line, *self.trailing.get(end_of(key), ())])
+
     def at_end(self, key: Key, indent: str) -> Iterator[str]:
         """The comments that stand alone at the end of a body."""
         for comment in self.dangling.get(key, ()):
             yield indent + comment if comment else ""
+
+
+def end_of(key: Key) -> Key:
+    """The closing brace of an element."""
+    return (f"end of {key[0]}", key[1])
 
 
 def graph_text(graph: Graph, comments: Comments | None = None) -> str:
@@ -94,7 +103,7 @@ def _size_lines(graph: Graph, comments: Comments) -> Iterator[str]:
     for size in graph.sizes.values():
         yield from comments.around(("size", size.name), iter([INDENT + size_text(size)]), INDENT)
     yield from comments.at_end(("section", "sizes"), INDENT)
-    yield "}"
+    yield comments.closing(("section", "sizes"), "}")
 
 
 def size_text(size: SizeDecl) -> str:
@@ -113,7 +122,7 @@ def _section_lines(kind: MemoryKind, declared: Sequence[VarDecl], comments: Comm
     for variable in declared:
         yield from comments.around(("var", variable.name), iter([INDENT + var_text(variable)]), INDENT)
     yield from comments.at_end(("section", kind.value), INDENT)
-    yield "}"
+    yield comments.closing(("section", kind.value), "}")
 
 
 def var_text(variable: VarDecl) -> str:
@@ -157,7 +166,7 @@ def _block(block: Block, comments: Comments) -> Iterator[str]:
     yield f"block {block.name}{_with(block.constraints)} {{"
     yield from _body(block.nodes, INDENT, comments)
     yield from comments.at_end(("block", block.name), INDENT)
-    yield "}"
+    yield comments.closing(("block", block.name), "}")
 
 
 def _body(nodes: Sequence[Node], indent: str, comments: Comments) -> Iterator[str]:
@@ -179,7 +188,7 @@ def _node_lines(node: Node, untyped: Node | None, indent: str, comments: Comment
     yield f"{indent}{node_head(node)} {{"
     yield from _body(node.body, indent + INDENT, comments)
     yield from comments.at_end(("node", node.index), indent + INDENT)
-    yield f"{indent}}}"
+    yield comments.closing(("node", node.index), f"{indent}}}")
 
 
 def _classic(node: Node) -> str:

@@ -163,7 +163,7 @@ class _Validation:
         consumer = is_consumer(block)
         terminators = (Return, Yield) if consumer else (Return,)
         last = block.nodes[-1] if block.nodes else None
-        if last is None or not isinstance(last.kind, terminators):
+        if not any(isinstance(node.kind, terminators) for node in block.nodes):
             words = "'return;' or 'yield ...;'" if consumer else "'return;'"
             span = last.span if last is not None else block.span
             self._report(Code.NO_TERMINATOR, f"the block {block.name!r} does not end with {words}", span)

@@ -108,8 +108,8 @@ def tokens(text: str, accepted: Callable[[], Container[str]]) -> Iterator[Source
             yield SourceToken(kind.upper(), match.group(), match.start(), match.end())
 
 
-def comments(text: str) -> Iterator[tuple[int, int]]:
-    """Where the comments of a text are."""
+def trivia(text: str) -> Iterator[tuple[str, str, int]]:
+    """Everything in a text: spaces and comments as they are, all else as ``token``, each with its place."""
     for match in _TOKEN.finditer(text):
-        if match.lastgroup == "comment":
-            yield match.span()
+        kind = match.lastgroup if match.lastgroup in ("space", "comment") else "token"
+        yield kind or "token", match.group(), match.start()

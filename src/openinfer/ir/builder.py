@@ -1,0 +1,362 @@
+"""``GraphBuilder``: graphs made by programs. What it builds equals what the same text would give.
+
+Operands, dimensions and indices are written as in the language (``"W[l]"``, ``"3*D"``) or given as IR values.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeVar
+
+from openinfer.dtypes import DType, dtype_of
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.ir.expr import Expr, Num
+from openinfer.ir.graph import (
+    NO_CONSTRAINTS,
+    Assign,
+    Await,
+    Barrier,
+    Block,
+    Branch,
+    CacheDecrement,
+    CacheIncrement,
+    CacheRead,
+    CacheReset,
+    CacheWrite,
+    Constraints,
+    Dep,
+    Graph,
+    Input,
+    Loop,
+    MemoryKind,
+    Node,
+    NodeKind,
+    Op,
+    Return,
+    Scope,
+    SizeDecl,
+    Transfer,
+    VarDecl,
+    Yield,
+)
+from openinfer.ir.operand import Access, Operand
+from openinfer.ir.operand_text import parse_access, parse_expr, parse_operand
+from openinfer.ir.validate import validate
+from openinfer.ir.values import (
+    AttrValue,
+    BoolValue,
+    DTypeList,
+    DTypeValue,
+    ExprList,
+    ExprValue,
+    FloatList,
+    FloatValue,
+    IntValue,
+    StrValue,
+    VarValue,
+    init_value,
+)
+
+Size = int | str | Expr
+Place = str | Operand
+Target = str | Access
+Number = bool | int | float
+Param = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Var:
+    """The name of a constant, given as the value of a parameter."""
+
+    name: str
+
+
+class GraphBuilder:
+    """Builds a graph step by step.
+
+    >>> build = GraphBuilder()
+    >>> _ = build.variable("dynamic", "x", "f32", ["B"])
+    >>> _ = build.variable("volatile", "y", "f32", ["B"], init=5.0)
+    >>> with build.block("entry"):
+    ...     build.op("add", "x", "x", out="y")
+    ...     with build.loop("layers", "l", 0, 3):
+    ...         build.op("relu", "y", out="y", params={"negative_slope": 0.1})
+    ...     build.return_()
+    >>> print(build.build().to_text())
+    dynamic {
+        x: f32[B];
+    }
+    <BLANKLINE>
+    volatile {
+        y: f32[B] @init(5.0);
+    }
+    <BLANKLINE>
+    block entry {
+        op add(x, x) >> y;
+        loop layers (l in 0..3) {
+            op relu(y, negative_slope=0.1) >> y;
+        }
+        return;
+    }
+    <BLANKLINE>
+    """
+
+    def __init__(self) -> None:
+        self._sizes: list[SizeDecl] = []
+        self._vars: dict[str, VarDecl] = {}
+        self._blocks: list[tuple[str, list[Node], Constraints]] = []
+        self._bodies: list[list[Node]] = []
+
+    def build(self, *, strict: bool = False) -> Graph:
+        """The finished graph; all its structural problems are raised together."""
+        graph = Graph.of(
+            self._sizes,
+            self._vars.values(),
+            [Block(name, tuple(map(self._settled, nodes)), constraints) for name, nodes, constraints in self._blocks],
+        )
+        errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
+        if errors:
+            raise GraphError(*errors)
+        return graph
+
+    # --- declarations ---------------------------------------------------------------------------------------------
+
+    def size(self, name: str, value: Size, relation: Literal[":=", "<="] = ":=") -> str:
+        """Declare a fixed size (``:=``) or a dynamic one up to a bound (``<=``)."""
+        self._sizes.append(SizeDecl(name, relation, _expr(value)))
+        return name
+
+    def variable(  # noqa: PLR0913  (as many as a declaration has parts)
+        self,
+        kind: Literal["dynamic", "volatile", "constant", "persistent"] | MemoryKind,
+        name: str,
+        dtype: str | DType,
+        dims: Sequence[Size] = (),
+        *,
+        init: Number | None = None,
+        ref: str | None = None,
+        indices: Sequence[str] = (),
+        pattern: str | None = None,
+        table: bool = False,
+        auto_dim: Sequence[str] = (),
+        fixed: Mapping[str, Size] | None = None,
+    ) -> str:
+        """Declare a variable and return its name."""
+        if name in self._vars:
+            raise _refusal(Code.DUPLICATE_DECLARATION, f"the variable {name!r} is declared twice")
+        element = dtype_of(dtype)
+        initial = None if init is None else init_value(_number(init), element)
+        if init is not None and initial is None:
+            raise _refusal(Code.BAD_ATTRIBUTE, f"{init!r} is not a value of {element.name}")
+        self._vars[name] = VarDecl(
+            name,
+            MemoryKind(kind),
+            element,
+            tuple(map(_expr, dims)),
+            initial,
+            ref,
+            pattern,
+            tuple(indices),
+            table,
+            tuple(auto_dim),
+            tuple((index, _expr(bound)) for index, bound in (fixed or {}).items()),
+        )
+        return name
+
+    # --- regions --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def block(self, name: str, constraints: Mapping[str, Param] | None = None) -> Iterator[None]:
+        """The nodes added inside the ``with`` are the block's."""
+        if any(name == other for other, _, _ in self._blocks):
+            raise _refusal(Code.DUPLICATE_DECLARATION, f"the block {name!r} is defined twice")
+        nodes: list[Node] = []
+        self._blocks.append((name, nodes, _constraints(constraints)))
+        yield from self._inside(nodes)
+
+    @contextmanager
+    def loop(self, name: str, index: str, start: Size, end: Size) -> Iterator[None]:
+        """The nodes added inside the ``with`` are repeated."""
+        nodes: list[Node] = []
+        yield from self._inside(nodes)
+        self._add(Loop(name, index, _expr(start), _expr(end), tuple(nodes)))
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """The nodes added inside the ``with`` form a named region."""
+        nodes: list[Node] = []
+        yield from self._inside(nodes)
+        self._add(Scope(name, tuple(nodes)))
+
+    def _inside(self, nodes: list[Node]) -> Iterator[None]:
+        self._bodies.append(nodes)
+        try:
+            yield
+        finally:
+            self._bodies.pop()
+
+    def _add(self, kind: NodeKind, constraints: Mapping[str, Param] | None = None) -> None:
+        if not self._bodies:
+            raise _refusal(Code.NO_ENTRY, "nodes can be added only inside 'with build.block(...)'")
+        self._bodies[-1].append(Node(kind, _constraints(constraints)))
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    def assign(self, name: str, dtype: str | DType, dims: Sequence[Size] = ()) -> str:
+        """Declare a temporary and return its name."""
+        self._add(Assign(name, dtype_of(dtype), tuple(map(_expr, dims))))
+        return name
+
+    def op(
+        self,
+        name: str,
+        *inputs: Place,
+        out: Target | Sequence[Target],
+        named: Mapping[str, Place] | None = None,
+        params: Mapping[str, "Param | Var"] | None = None,
+        constraints: Mapping[str, Param] | None = None,
+    ) -> None:
+        """Add a computation; ``named`` holds inputs by the op's own names for them."""
+        outputs = [out] if isinstance(out, str | Access) else out
+        given = [Input(_operand(place)) for place in inputs]
+        given += [Input(_operand(place), label) for label, place in (named or {}).items()]
+        attrs = tuple((label, _value(value)) for label, value in (params or {}).items())
+        self._add(Op(name, tuple(given), attrs, tuple(map(_access, outputs))), constraints)
+
+    def transfer(self, src: Place, dst: Target) -> None:
+        """Copy a value."""
+        self._add(Transfer(_operand(src), _access(dst)))
+
+    def branch(self, then_block: str, cond: str | None = None, else_block: str | None = None) -> None:
+        """Run a block, or one of two."""
+        self._add(Branch(cond, then_block, else_block))
+
+    def return_(self, *names: str) -> None:
+        """End the block."""
+        self._add(Return(names))
+
+    def barrier(self) -> None:
+        """Let nothing move across."""
+        self._add(Barrier())
+
+    def dep(self, after: str, before: str) -> None:
+        """Keep the nearest earlier ``after`` before the nearest later ``before``."""
+        self._add(Dep(after, before))
+
+    def cache_read(self, src: Target, dst: Target) -> None:
+        """Read persistent memory."""
+        self._add(CacheRead(_access(src), _access(dst)))
+
+    def cache_write(self, src: Place, dst: Target) -> None:
+        """Write persistent memory."""
+        self._add(CacheWrite(_operand(src), _access(dst)))
+
+    def cache_increment(self, target: str, amount: int = 1) -> None:
+        """Add to a persistent integer."""
+        self._add(CacheIncrement(target, amount))
+
+    def cache_decrement(self, target: str, amount: int = 1) -> None:
+        """Subtract from a persistent integer."""
+        self._add(CacheDecrement(target, amount))
+
+    def cache_reset(self, target: Target) -> None:
+        """Put persistent memory back to its initial value."""
+        self._add(CacheReset(_access(target)))
+
+    def yield_(self, *names: str) -> None:
+        """Hand variables over."""
+        self._add(Yield(names))
+
+    def await_(self, *names: str) -> None:
+        """Wait for variables."""
+        self._add(Await(names))
+
+    # --- settling -------------------------------------------------------------------------------------------------
+
+    def _settled(self, node: Node) -> Node:
+        """A node as the text would give it: a named scalar constant is a parameter, whoever called it an input."""
+        kind = node.kind
+        if isinstance(kind, Loop):
+            body = tuple(map(self._settled, kind.body))
+            return Node(Loop(kind.name, kind.index, kind.start, kind.end, body), node.constraints)
+        if isinstance(kind, Scope):
+            return Node(Scope(kind.name, tuple(map(self._settled, kind.body))), node.constraints)
+        if not isinstance(kind, Op):
+            return node
+        inputs = tuple(given for given in kind.inputs if not self._is_parameter(given))
+        moved = tuple(
+            (given.name or "", VarValue(str(given.operand))) for given in kind.inputs if self._is_parameter(given)
+        )
+        return Node(Op(kind.op, inputs, (*moved, *kind.attrs), kind.outputs), node.constraints)
+
+    def _is_parameter(self, given: Input) -> bool:
+        if given.name is None or not isinstance(given.operand, Access) or given.operand.bracketed:
+            return False
+        declared = self._vars.get(given.operand.base)
+        return declared is not None and declared.kind is MemoryKind.CONSTANT and not declared.dims
+
+
+def _refusal(code: Code, message: str) -> GraphError:
+    return GraphError(Diagnostic(code, message))
+
+
+def _parsed(parser: Callable[[str], T], text: str) -> T:
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise _refusal(Code.SYNTAX, f"{text!r:.80}: {error}") from error
+
+
+def _expr(value: Size) -> Expr:
+    if isinstance(value, str):
+        return _parsed(parse_expr, value)
+    return Num(value) if isinstance(value, int) else value
+
+
+def _operand(place: Place) -> Operand:
+    return _parsed(parse_operand, place) if isinstance(place, str) else place
+
+
+def _access(target: Target) -> Access:
+    return _parsed(parse_access, target) if isinstance(target, str) else target
+
+
+def _number(value: Number) -> BoolValue | IntValue | FloatValue:
+    if isinstance(value, bool):
+        return BoolValue(value)
+    return IntValue(value) if isinstance(value, int) else FloatValue(value)
+
+
+def _value(value: "Param | Var") -> AttrValue:
+    match value:
+        case bool() | int() | float():
+            return _number(value)
+        case str():
+            return StrValue(value)
+        case Var():
+            return VarValue(value.name)
+        case DType():
+            return DTypeValue(value)
+        case list() | tuple():
+            return _list(value)
+        case Num():
+            return IntValue(value.value)
+        case _ if isinstance(value, Expr):
+            return ExprValue(value)
+        case _:
+            return value  # type: ignore[return-value]
+
+
+def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
+    dtypes = tuple(value for value in values if isinstance(value, DType))
+    if dtypes and len(dtypes) == len(values):
+        return DTypeList(dtypes)
+    if any(isinstance(value, float) for value in values):
+        return FloatList(tuple(FloatValue(float(value)) for value in values if isinstance(value, int | float)))
+    return ExprList(tuple(_expr(value) for value in values if isinstance(value, int | str | Expr)))
+
+
+def _constraints(values: Mapping[str, Param] | None) -> Constraints:
+    return MappingProxyType({key: _value(value) for key, value in values.items()}) if values else NO_CONSTRAINTS

@@ -1,0 +1,168 @@
+"""The formatter: canonical text with the comments and blank lines of the source.
+
+A comment belongs to the statement it stands above, or behind which it stands on the same line; a comment inside a
+statement moves above it; one at the end of a body stays there.
+"""
+
+from collections.abc import Iterator
+
+from openinfer.errors import GraphError, Source
+from openinfer.ir.graph import Graph, Loop, Scope
+from openinfer.ir.text import Comments, Key, end_of, graph_text
+from openinfer.lang.lower import lower
+from openinfer.lang.parser import parse_tree
+from openinfer.lang.tokens import MEMORY_WORDS, trivia
+
+_SECTION_OF = {"inputs": "dynamic", "outputs": "volatile", "state": "persistent", "constants": "constant"}
+_FILE: Key = ("file", "")
+
+
+def format_source(text: str, name: str = "<graph>") -> str:
+    r"""The text in canonical form; errors of syntax are raised, other problems do not matter here.
+
+    >>> print(format_source("block entry{return;// done\n}"), end="")
+    block entry {
+        return;  // done
+    }
+    """
+    source = Source(name, text)
+    tree, problems = parse_tree(source)
+    if tree is None:
+        raise GraphError(*problems)
+    parsed = lower(source, tree)
+    errors = [problem for problem in parsed.problems if not problem.code.is_warning]
+    if errors:
+        raise GraphError(*errors)
+    return graph_text(parsed.graph, _attached(text, parsed.graph))
+
+
+def _element_starts(graph: Graph) -> dict[int, Key]:
+    """Where each element that can carry comments begins."""
+    starts: dict[int, Key] = {}
+    for size in graph.sizes.values():
+        if size.span is not None:
+            starts[size.span.start] = ("size", size.name)
+    for variable in graph.vars.values():
+        if variable.span is not None:
+            starts[variable.span.start] = ("var", variable.name)
+    for block in graph.blocks.values():
+        if block.span is not None:
+            starts[block.span.start] = ("block", block.name)
+    for node in graph.walk():
+        if node.span is not None:
+            starts.setdefault(node.span.start, ("node", node.index))
+    return starts
+
+
+class _Attachment:
+    """Walks over a text once and gives every comment to an element."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.starts = _element_starts(graph)
+        self.found = Comments()
+        self.pending: list[str] = []
+        self.current: Key | None = None
+        self.owners: list[Key | None] = []
+        self.fresh_line = True
+        self.first_in_body = True
+        self.previous = ""
+
+    def space(self, text: str) -> None:
+        self.fresh_line |= "\n" in text
+        if text.count("\n") > 1 and not self.first_in_body and self.pending[-1:] != [""]:
+            self.pending.append("")
+
+    def comment(self, text: str) -> None:
+        line_ends = self.previous in (";", "{", "}") and not self.fresh_line
+        behind = self.found.trailing.setdefault(self.current, []) if line_ends and self.current is not None else None
+        if behind is None or any(other.startswith("//") for other in behind):
+            self.pending.append(text)
+            self.first_in_body = False
+        else:
+            behind.append(text)
+
+    def token(self, text: str, start: int) -> None:
+        self.fresh_line = False
+        key = self.starts.get(start)
+        if key is None and not any(self.owners) and (text in MEMORY_WORDS or text in ("sizes", "state")):
+            key = ("section", _SECTION_OF.get(text, text))
+        if text == "}" and self.owners:
+            self._close(self.owners.pop())
+        elif key is not None:
+            self._begin(key)
+        elif self.pending and self.current is not None:
+            self._inside()
+        if text == "{":
+            self._open()
+        self.previous = text
+
+    def _begin(self, key: Key) -> None:
+        self.found.leading.setdefault(key, []).extend(self.pending)
+        self.pending = []
+        self.current = key
+        self.first_in_body = False
+
+    def _inside(self) -> None:
+        """Comments in the middle of a statement go above it."""
+        assert self.current is not None
+        self.found.leading.setdefault(self.current, []).extend(line for line in self.pending if line)
+        self.pending = []
+
+    def _open(self) -> None:
+        self.owners.append(None if self.previous == "with" else self.current)
+        self.first_in_body = True
+
+    def _close(self, owner: Key | None) -> None:
+        lines = self.pending
+        self.pending = []
+        while lines and not lines[-1]:
+            lines.pop()
+        if owner is not None:
+            self.found.dangling.setdefault(owner, []).extend(lines)
+            self.current = end_of(owner)
+        elif lines:
+            self.pending = lines
+        self.first_in_body = False
+
+
+def _attached(text: str, graph: Graph) -> Comments:
+    attachment = _Attachment(graph)
+    for kind, piece, start in trivia(text):
+        if kind == "space":
+            attachment.space(piece)
+        elif kind == "comment":
+            attachment.comment(piece.replace("\r\n", "\n").rstrip())
+        else:
+            attachment.token(piece, start)
+    rest = attachment.pending
+    while rest and not rest[-1]:
+        rest.pop()
+    attachment.found.dangling.setdefault(_FILE, []).extend(rest)
+    return _rescued(attachment.found, graph)
+
+
+def _rescued(comments: Comments, graph: Graph) -> Comments:
+    """Comments of what is not printed (an empty section) go to the end of the file, where they are not lost."""
+    printed = set(_printed(graph))
+    bodies = {key for key in printed if key[0] in ("section", "block", "file")}
+    bodies |= {("node", node.index) for node in graph.walk() if isinstance(node.kind, Loop | Scope)}
+    printed |= {end_of(key) for key in bodies}
+    for table, allowed in ((comments.leading, printed), (comments.trailing, printed), (comments.dangling, bodies)):
+        for key in [key for key in table if key not in allowed]:
+            comments.dangling.setdefault(_FILE, []).extend(line for line in table.pop(key) if line)
+    return comments
+
+
+def _printed(graph: Graph) -> Iterator[Key]:
+    yield _FILE
+    if graph.sizes:
+        yield ("section", "sizes")
+    for size in graph.sizes:
+        yield ("size", size)
+    for variable in graph.vars.values():
+        yield ("section", variable.kind.value)
+        yield ("var", variable.name)
+    for block in graph.blocks:
+        yield ("block", block)
+    for node in graph.walk():
+        yield ("node", node.index)

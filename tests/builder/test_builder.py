@@ -1,0 +1,147 @@
+"""``GraphBuilder`` gives the graph that the same text gives."""
+
+from typing import Any
+
+import pytest
+
+from openinfer import Graph, GraphBuilder, GraphError, dtype_of, graph
+from openinfer.errors import Code
+from openinfer.ir.builder import Var
+from openinfer.ir.expr import Num, Ref
+
+TEXT = """
+sizes { T <= 2048; S := 2*T; }
+dynamic { x: f32[B, 3*D]; }
+volatile { W(l): f32[D, D] @pattern("W.{l}"); c: bool; }
+constant { alpha: f32 @ref("a"); table: f32[D]; }
+persistent { step: i32 @init(0); K(l, t): f16[H] @table @fixed(l=24, t=T); M(r): f32[D, H] @auto_dim(r); }
+block entry with { group = "g" } {
+    assign h: f32[B, D];
+    assign k: f16[H];
+    transfer x >> h;
+    loop layers (l in 0..num_layers) {
+        scope "attention" {
+            cache.read K[l, step] >> k;
+            op matmul(h, W[l], acc=f32) >> h with { fuse = true };
+        }
+        cache.write k >> K[l, step+1];
+    }
+    op relu(x=h, negative_slope=alpha, clamp_max=6.0, axes=[1, 2], shape=[B, 3*D], to=f16, s="q") >> h;
+    op topk(h, k=3, scales=[1.0, 2.5], acc=[f32, f32], flag=true) >> h, k;
+    branch c good bad;
+    branch good;
+    barrier;
+    dep after(relu) before(cache.increment);
+    cache.increment 5 step;
+    cache.decrement step;
+    cache.reset K[l];
+    yield h;
+    await h;
+    return h;
+}
+block good { op mul(model["s"], h) >> h; return; }
+block bad { return; }
+block consumer { await h; op neg(h) >> h; yield h; }
+"""
+
+
+def declarations(build: GraphBuilder) -> None:
+    build.size("T", 2048, "<=")
+    build.size("S", "2*T")
+    build.variable("dynamic", "x", "f32", ["B", "3*D"])
+    build.variable("volatile", "W", "f32", ["D", "D"], indices=["l"], pattern="W.{l}")
+    build.variable("volatile", "c", "bool")
+    build.variable("constant", "alpha", "f32", ref="a")
+    build.variable("constant", "table", "f32", [Ref("D")])
+    build.variable("persistent", "step", "i32", init=0)
+    build.variable("persistent", "K", "f16", ["H"], indices=["l", "t"], table=True, fixed={"l": 24, "t": "T"})
+    build.variable("persistent", "M", "f32", ["D", "H"], indices=["r"], auto_dim=["r"])
+
+
+def entry(build: GraphBuilder) -> None:
+    build.assign("h", "f32", ["B", "D"])
+    build.assign("k", dtype_of("f16"), ["H"])
+    build.transfer("x", "h")
+    with build.loop("layers", "l", 0, "num_layers"):
+        with build.scope("attention"):
+            build.cache_read("K[l, step]", "k")
+            build.op("matmul", "h", "W[l]", out="h", params={"acc": dtype_of("f32")}, constraints={"fuse": True})
+        build.cache_write("k", "K[l, step+1]")
+    params: dict[str, Any] = {"clamp_max": 6.0, "axes": [1, 2], "shape": ["B", "3*D"], "to": dtype_of("f16"), "s": "q"}
+    build.op("relu", out="h", named={"x": "h", "negative_slope": "alpha"}, params=params)
+    more: dict[str, Any] = {"k": 3, "scales": [1.0, 2.5], "acc": [dtype_of("f32")] * 2, "flag": True}
+    build.op("topk", "h", out=["h", "k"], params=more)
+    build.branch("good", "c", "bad")
+    build.branch("good")
+    build.barrier()
+    build.dep("relu", "cache.increment")
+    build.cache_increment("step", 5)
+    build.cache_decrement("step")
+    build.cache_reset("K[l]")
+    build.yield_("h")
+    build.await_("h")
+    build.return_("h")
+
+
+def built() -> Graph:
+    build = GraphBuilder()
+    declarations(build)
+    with build.block("entry", {"group": "g"}):
+        entry(build)
+    with build.block("good"):
+        build.op("mul", 'model["s"]', "h", out="h")
+        build.return_()
+    with build.block("bad"):
+        build.return_()
+    with build.block("consumer"):
+        build.await_("h")
+        build.op("neg", "h", out="h")
+        build.yield_("h")
+    return build.build()
+
+
+def test_everything_the_language_has_can_be_built_and_equals_the_text() -> None:
+    assert built() == graph(TEXT)
+    assert built().to_text() == graph(TEXT).to_text()
+    assert built().to_json() == graph(TEXT).to_json()
+
+
+def test_a_constant_can_be_the_value_of_a_parameter() -> None:
+    build = GraphBuilder()
+    build.variable("constant", "alpha", "f32")
+    build.variable("volatile", "y", "f32")
+    with build.block("entry"):
+        build.op("relu", "y", out="y", params={"negative_slope": Var("alpha"), "k": Num(3)})
+        build.return_()
+    text = "constant { alpha: f32; } volatile { y: f32; } "
+    text += "block entry { op relu(y, negative_slope=alpha, k=3) >> y; return; }"
+    assert build.build() == graph(text)
+
+
+def test_structural_problems_are_raised_together() -> None:
+    build = GraphBuilder()
+    with build.block("entry"):
+        build.op("add", "nobody", "noone", out="nothing")
+    with pytest.raises(GraphError) as caught:
+        build.build()
+    codes = [problem.code for problem in caught.value.diagnostics]
+    assert codes == [Code.NO_TERMINATOR, *[Code.UNKNOWN_VARIABLE] * 3]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "code"),
+    [
+        (lambda build: build.op("add", "x", out="y"), Code.NO_ENTRY),
+        (lambda build: build.variable("volatile", "a", "f32", ["B+"]), Code.SYNTAX),
+        (lambda build: build.variable("volatile", "a", "f33"), Code.UNKNOWN_DTYPE),
+        (lambda build: build.variable("volatile", "a", "i4", init=9), Code.BAD_ATTRIBUTE),
+        (lambda build: [build.variable("volatile", "a", "i4") for _ in range(2)], Code.DUPLICATE_DECLARATION),
+        (lambda build: [build.block("b").__enter__() for _ in range(2)], Code.DUPLICATE_DECLARATION),
+    ],
+)
+def test_mistakes_are_coded_errors(mistake: Any, code: Code) -> None:
+    from openinfer import OpenInferError
+
+    with pytest.raises(OpenInferError) as caught:
+        mistake(GraphBuilder())
+    assert caught.value.code == code
