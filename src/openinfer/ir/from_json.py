@@ -42,6 +42,7 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
+from openinfer.ir.memory import collection_paused
 from openinfer.ir.operand import Access, Index, Single, Slice
 from openinfer.ir.operand_text import parse_access, parse_expr, parse_input, parse_operand
 from openinfer.ir.to_json import VERSION, dtype_tag
@@ -74,7 +75,8 @@ _SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 def read_graph(document: "dict[str, Any] | str | bytes") -> Graph:
     """The graph of a document; its structure errors are raised together."""
-    graph = _graph(Cursor(_loaded(document) if isinstance(document, str | bytes) else document))
+    with collection_paused():
+        graph = _graph(Cursor(_loaded(document) if isinstance(document, str | bytes) else document))
     errors = [problem for problem in validate(graph) if not problem.code.is_warning]
     if errors:
         raise GraphError(*errors)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from openinfer.errors import GraphError, Source
 from openinfer.ir.graph import Graph, Loop, Scope
+from openinfer.ir.memory import collection_paused
 from openinfer.ir.text import Comments, Key, end_of, graph_text
 from openinfer.lang.lower import lower
 from openinfer.lang.parser import parse_tree
@@ -26,14 +27,15 @@ def format_source(text: str, name: str = "<graph>") -> str:
     }
     """
     source = Source(name, text)
-    tree, problems = parse_tree(source)
-    if tree is None:
-        raise GraphError(*problems)
-    parsed = lower(source, tree)
-    errors = [problem for problem in parsed.problems if not problem.code.is_warning]
-    if errors:
-        raise GraphError(*errors)
-    return graph_text(parsed.graph, _attached(text, parsed.graph))
+    with collection_paused():
+        tree, problems = parse_tree(source)
+        if tree is None:
+            raise GraphError(*problems)
+        parsed = lower(source, tree)
+        errors = [problem for problem in parsed.problems if not problem.code.is_warning]
+        if errors:
+            raise GraphError(*errors)
+        return graph_text(parsed.graph, _attached(text, parsed.graph))
 
 
 def _element_starts(graph: Graph) -> dict[int, Key]:

@@ -1,12 +1,10 @@
 """``graph(text)`` and ``load_graph(path)``: source text into checked graphs."""
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, Source
 from openinfer.ir.graph import Graph
+from openinfer.ir.memory import collection_paused
 from openinfer.ir.validate import validate
 from openinfer.lang.lower import Parsed, lower
 from openinfer.lang.parser import parse_tree
@@ -17,7 +15,7 @@ MAX_SOURCE_BYTES = 1 << 28
 def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
     """The graph of a text with all that is wrong with it or old-fashioned about it; never raises for bad text."""
     source = Source(name, text)
-    with _collection_paused():
+    with collection_paused():
         tree, problems = parse_tree(source)
         if tree is None:
             return Parsed(Graph.of((), (), ()), problems)
@@ -25,18 +23,6 @@ def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
     if any(not problem.code.is_warning for problem in parsed.problems):
         return parsed
     return Parsed(parsed.graph, [*parsed.problems, *validate(parsed.graph, strict=strict)])
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Nothing that parsing makes is garbage until it ends; looking for it all the time takes most of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
