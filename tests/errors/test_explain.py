@@ -9,6 +9,8 @@ import pytest
 
 import openinfer
 from openinfer.errors import Code, OpenInferError, explanation
+from openinfer.ir import Graph
+from openinfer.lang import parse
 
 SOURCE = Path(openinfer.__file__).parent
 PAGES = SOURCE / "errors" / "explanations"
@@ -23,16 +25,40 @@ except OpenInferError as error:
 else:
     print("raised nothing")
 """
-OWN_PROCESS = (Code.MISSING_EXTRA,)
+OWN_PROCESS = (Code.MISSING_EXTRA, Code.MISSING_TOOL)
 """Codes whose examples change the interpreter they run in."""
+STRICT_ONLY = (Code.UNKNOWN_ATTRIBUTE,)
+"""Codes that graph source yields in strict mode only."""
+
+
+def language(code: Code) -> str:
+    """How the examples of a code are run; a page without examples counts as Python, and its own test fails."""
+    fences = re.findall(r"^```(\w+)$", explanation(code).markdown, re.MULTILINE)
+    return str(fences[0]) if fences else "python"
+
+
+def written_in(*languages: str) -> list[Code]:
+    pages = {path.stem for path in PAGES.iterdir()}
+    return [code for code in Code if code in pages and language(code) in languages]
+
 
 every_code = pytest.mark.parametrize("code", list(Code), ids=str)
-in_process = pytest.mark.parametrize("code", [code for code in Code if code not in OWN_PROCESS], ids=str)
+in_process = pytest.mark.parametrize(
+    "code", [code for code in written_in("python", "json") if code not in OWN_PROCESS], ids=str
+)
 in_own_process = pytest.mark.parametrize("code", OWN_PROCESS, ids=str)
+in_graph_source = pytest.mark.parametrize("code", written_in("oig"), ids=str)
 
 
-def run(example: str) -> None:
-    exec(compile(example, "example", "exec"), {"__name__": "example"})
+def run(code: Code, example: str) -> None:
+    if language(code) == "json":
+        Graph.from_json(example)
+    else:
+        exec(compile(example, "example", "exec"), {"__name__": "example"})
+
+
+def codes_of(source: str, *, strict: bool) -> list[Code]:
+    return [problem.code for problem in parse(source, strict=strict).problems]
 
 
 def last_line_of_own_process(example: str, folder: Path) -> str:
@@ -77,7 +103,8 @@ def test_a_page_is_short_plain_ascii(code: Code) -> None:
 def test_a_page_is_one_or_two_paragraphs_then_a_wrong_and_a_right_example(code: Code) -> None:
     shape = re.compile(
         r"# [^\n]+\n\n(?:[^\n`#][^\n]*\n(?:[^\n]+\n)*\n){1,2}"
-        r"Wrong:\n\n```python\n(?P<wrong>(?:(?!```).*\n)+)```\n\nRight:\n\n```python\n(?P<right>(?:(?!```).*\n)+)```\n"
+        r"Wrong:\n\n```(python|oig|json)\n(?P<wrong>(?:(?!```).*\n)+)```\n\n"
+        r"Right:\n\n```\1\n(?P<right>(?:(?!```).*\n)+)```\n"
     )
     found = shape.fullmatch(explanation(code).markdown)
     assert found is not None
@@ -95,14 +122,14 @@ def test_the_examples_are_short(code: Code) -> None:
 def test_the_wrong_example_raises_exactly_its_code(code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OpenInferError) as caught:
-        run(explanation(code).wrong)
+        run(code, explanation(code).wrong)
     assert [diagnostic.code for diagnostic in caught.value.diagnostics] == [code]
 
 
 @in_process
 def test_the_right_example_raises_nothing(code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run(explanation(code).right)
+    run(code, explanation(code).right)
 
 
 @in_own_process
@@ -113,3 +140,34 @@ def test_in_a_process_of_its_own_the_wrong_example_raises_exactly_its_code(code:
 @in_own_process
 def test_in_a_process_of_its_own_the_right_example_raises_nothing(code: Code, tmp_path: Path) -> None:
     assert last_line_of_own_process(explanation(code).right, tmp_path) == "raised nothing"
+
+
+@in_graph_source
+def test_the_wrong_graph_yields_exactly_its_code(code: Code) -> None:
+    wrong = explanation(code).wrong
+    assert codes_of(wrong, strict=True) == [code]
+    assert codes_of(wrong, strict=False) == ([] if code in STRICT_ONLY else [code])
+
+
+@in_graph_source
+def test_the_problem_of_the_wrong_graph_points_into_it(code: Code) -> None:
+    (problem,) = parse(explanation(code).wrong, strict=True).problems
+    # What is missing altogether is nowhere.
+    assert (problem.span is None) == (code is Code.NO_ENTRY)
+
+
+@in_graph_source
+def test_the_right_graph_yields_nothing_even_in_strict_mode(code: Code) -> None:
+    assert codes_of(explanation(code).right, strict=True) == []
+
+
+@in_graph_source
+def test_the_two_graphs_of_a_page_differ(code: Code) -> None:
+    assert explanation(code).wrong != explanation(code).right
+
+
+def test_syntax_names_control_flow_memory_and_warnings_are_explained_with_graphs() -> None:
+    from_elsewhere = {Code.BAD_JSON, Code.BAD_DOCUMENT, Code.BAD_SOURCE_FILE}
+    assert (
+        set(written_in("oig")) == {code for code in Code if code[:2] in ("E1", "E2", "E4", "E5", "W9")} - from_elsewhere
+    )

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from openinfer import __version__
+from openinfer.cli.draw import draw
 from openinfer.cli.explain import explain
 from openinfer.cli.graph import check, convert, fmt
 from openinfer.cli.model import demo, inspect, verify
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, fmt, inspect, verify, pack, explain, demo):
+for command in (check, fmt, draw, inspect, verify, pack, explain, demo):
     app.command()(command)
 app.add_typer(convert)
 

@@ -102,6 +102,7 @@ class Code(StrEnum):
     # E75x: around model files
     CHECK_FAILED = "E750"
     MISSING_EXTRA = "E751"
+    MISSING_TOOL = "E752"
 
     # W9xx: warnings
     OLD_SPELLING = "W901"

@@ -4,15 +4,15 @@ Documents come from anywhere. Unknown keys, duplicate keys, wrong types and numb
 that say where.
 """
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 from uuid import UUID
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.errors import Code, Diagnostic, GraphError, nearest
+from openinfer.errors import GraphError, nearest
+from openinfer.ir.document import Cursor, load_document, shown
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
@@ -62,157 +62,22 @@ from openinfer.ir.values import (
     VarValue,
     init_value,
 )
-from openinfer.ir.words import RESERVED
 
 MAX_DEPTH = 200
-T = TypeVar("T")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|cache\.(?:read|write|increment|decrement|reset)")
 _KINDS = {kind.value.capitalize(): kind for kind in MemoryKind}
 _DTYPES = {dtype_tag(dtype): dtype for dtype in DTYPES.values()}
-_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 
 def read_graph(document: "dict[str, Any] | str | bytes") -> Graph:
     """The graph of a document; its structure errors are raised together."""
     with collection_paused():
-        graph = _graph(Cursor(_loaded(document) if isinstance(document, str | bytes) else document))
+        graph = _graph(Cursor(load_document(document) if isinstance(document, str | bytes) else document))
     errors = [problem for problem in validate(graph) if not problem.code.is_warning]
     if errors:
         raise GraphError(*errors)
     return graph
-
-
-def _loaded(text: str | bytes) -> Any:
-    try:
-        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-        return json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise _bad_json("it is nested too deeply") from error
-    except ValueError as error:
-        raise _bad_json(str(error)) from error
-
-
-def _bad_json(reason: str) -> GraphError:
-    return GraphError(Diagnostic(Code.BAD_JSON, f"this is not JSON we can read: {reason}"))
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            message = f"the key {key!r:.80} occurs twice"
-            raise ValueError(message)
-        found[key] = value
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    message = f'{name} is not JSON; write "{name.lower().replace("infinity", "inf")}"'
-    raise ValueError(message)
-
-
-class Cursor:
-    """A value inside a document and the way to it."""
-
-    def __init__(self, value: Any, path: str = "", depth: int = 0) -> None:
-        self.value = value
-        self.path = path
-        self.depth = depth
-
-    def fail(self, message: str, advice: str | None = None) -> NoReturn:
-        """Refuse the document because of this value."""
-        where = self.path or "/"
-        raise GraphError(Diagnostic(Code.BAD_DOCUMENT, f"at {where:.300}: {message}", help=advice))
-
-    def step(self, key: str | int, value: Any) -> "Cursor":
-        """A value inside this one."""
-        return Cursor(value, f"{self.path}/{key}", self.depth + 1)
-
-    def object(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, "Cursor"]:
-        """An object with these keys and no others."""
-        if not isinstance(self.value, dict):
-            self.fail(f"expected an object, found {_shown(self.value)}")
-        for key in self.value:
-            if key not in required and key not in optional:
-                self.fail(f"the key {key!r:.80} is unknown", nearest(str(key), [*required, *optional]))
-        for key in required:
-            if key not in self.value:
-                self.fail(f"the key {key!r} is missing")
-        return {key: self.step(key, value) for key, value in self.value.items()}
-
-    def items(self) -> list["Cursor"]:
-        """The elements of a list."""
-        if not isinstance(self.value, list):
-            self.fail(f"expected a list, found {_shown(self.value)}")
-        return [self.step(index, value) for index, value in enumerate(self.value)]
-
-    def text(self, pattern: "re.Pattern[str] | None" = None) -> str:
-        """A string, of a certain form where one is given."""
-        if not isinstance(self.value, str):
-            self.fail(f"expected a string, found {_shown(self.value)}")
-        if pattern is not None and not pattern.fullmatch(self.value):
-            self.fail(f"{self.value!r:.80} cannot be a name")
-        if not self.value.isascii():
-            try:
-                self.value.encode("utf-8")
-            except UnicodeEncodeError:
-                self.fail("half of a surrogate pair is not text")
-        return self.value
-
-    def name(self) -> str:
-        """An identifier."""
-        name = self.text(_NAME)
-        if name in RESERVED:
-            self.fail(f"{name!r} is a reserved word and cannot be a name")
-        return name
-
-    def names(self) -> tuple[str, ...]:
-        """A list of identifiers."""
-        return tuple(item.name() for item in self.items())
-
-    def integer(self) -> int:
-        """An integer of up to 64 bits."""
-        if type(self.value) is not int or not -(1 << 63) <= self.value < 1 << 64:
-            self.fail(f"expected an integer of up to 64 bits, found {_shown(self.value)}")
-        return self.value
-
-    def boolean(self) -> bool:
-        """``true`` or ``false``."""
-        if not isinstance(self.value, bool):
-            self.fail(f"expected true or false, found {_shown(self.value)}")
-        return self.value
-
-    def number(self) -> float:
-        """A float, or the name of one that JSON lacks."""
-        if isinstance(self.value, str) and self.value in _SPECIAL:
-            return _SPECIAL[self.value]
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            self.fail(f"expected a number, found {_shown(self.value)}")
-        try:
-            return float(self.value)
-        except OverflowError:
-            self.fail("this number is too large")
-
-    def tagged(self) -> tuple[str, "Cursor"]:
-        """An object with one key, which says what the value is; or a plain string that says it all."""
-        if isinstance(self.value, str):
-            return self.value, self.step("", None)
-        if not isinstance(self.value, dict) or len(self.value) != 1:
-            self.fail(f"expected an object with one key, found {_shown(self.value)}")
-        ((tag, value),) = self.value.items()
-        return str(tag), self.step(tag, value)
-
-    def parsed(self, parser: Callable[[str], T]) -> T:
-        """What a parser makes of a string."""
-        try:
-            return parser(self.text())
-        except ValueError as error:
-            self.fail(str(error))
-
-
-def _shown(value: Any) -> str:
-    return f"{json.dumps(value, default=str)[:40]}" if not isinstance(value, dict | list) else type(value).__name__
 
 
 def _graph(root: Cursor) -> Graph:
@@ -229,7 +94,7 @@ def _graph(root: Cursor) -> Graph:
 
 def _members(cursor: Cursor) -> list[tuple[str, Cursor]]:
     if not isinstance(cursor.value, dict):
-        cursor.fail(f"expected an object, found {_shown(cursor.value)}")
+        cursor.fail(f"expected an object, found {shown(cursor.value)}")
     return [
         (Cursor(key, f"{cursor.path}/{key}").name(), cursor.step(key, value)) for key, value in cursor.value.items()
     ]
@@ -304,7 +169,7 @@ def _init(cursor: Cursor, dtype: DType) -> InitValue:
         given = IntValue(value.integer())
     found = init_value(given, dtype)
     if found is None:
-        value.fail(f"{_shown(value.value)} is not a value of {dtype.name}")
+        value.fail(f"{shown(value.value)} is not a value of {dtype.name}")
     return found
 
 
@@ -370,13 +235,23 @@ def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
     if keys["name"].name() != name:
         keys["name"].fail(f"the name differs from the key {name!r}")
     items = keys["nodes"].items()
-    nodes = tuple(_node(item) for item in items)
+    nodes = _nodes(items)
     first = items[0].object(("index", "uuid", "kind"), _NODE_KEYS)["index"].integer() if items else float("inf")
     constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
     return Block(name, nodes, constraints), first
 
 
 _NODE_KEYS = ("scope", "constraints", "span")
+
+
+def _nodes(cursors: list[Cursor]) -> tuple[Node, ...]:
+    nodes = tuple(_node(cursor) for cursor in cursors)
+    for position, node in enumerate(nodes):
+        if isinstance(node.kind, Assign) and node.kind.dtype is None:
+            following = nodes[position + 1].kind if position + 1 < len(nodes) else None
+            if not isinstance(following, Op) or following.outputs != (Access(node.kind.name),):
+                cursors[position].fail("an Assign without a type comes right before the Op that gives it one")
+    return nodes
 
 
 def _node(cursor: Cursor) -> Node:
@@ -425,9 +300,10 @@ def _op(cursor: Cursor) -> Op:
     attrs: dict[str, AttrValue] = {}
     for item in keys["attrs"].object(("items",))["items"].items():
         parts = item.object(("name", "value"))
-        if parts["name"].name() in attrs:
-            item.fail(f"the parameter {parts['name'].value!r} is given twice")
-        attrs[parts["name"].name()] = _value(parts["value"])
+        name = parts["name"].text(_PARAMETER)
+        if name in attrs:
+            item.fail(f"the parameter {name!r} is given twice")
+        attrs[name] = _value(parts["value"])
     output = keys["output"]
     outputs = output.items() if isinstance(output.value, list) else [output]
     if not outputs:
@@ -447,14 +323,14 @@ def _transfer(cursor: Cursor) -> Transfer:
 
 def _loop(cursor: Cursor) -> Loop:
     keys = cursor.object(("name", "index", "start", "end", "body"))
-    body = tuple(_node(item) for item in keys["body"].items())
+    body = _nodes(keys["body"].items())
     bounds = (keys["start"].parsed(parse_expr), keys["end"].parsed(parse_expr))
     return Loop(keys["name"].name(), keys["index"].name(), *bounds, body)
 
 
 def _scope(cursor: Cursor) -> Scope:
     keys = cursor.object(("name", "body"))
-    return Scope(keys["name"].text(), tuple(_node(item) for item in keys["body"].items()))
+    return Scope(keys["name"].text(), _nodes(keys["body"].items()))
 
 
 def _branch(cursor: Cursor) -> Branch:

@@ -390,12 +390,19 @@ class _Validation:
     def _index_expr(self, expr: Expr, span: Span | None, indices: tuple[str, ...]) -> None:
         """Names in an index are loop indices, scalar integers or sizes; only what is declared can be judged."""
         for name in names(expr):
-            variable = self.graph.vars.get(name)
-            if name in indices or variable is None:
-                continue
-            if variable.dims or variable.is_indexed or variable.dtype.kind not in ("int", "uint"):
+            if name not in indices and not self._may_be_index(name):
                 message = f"{name!r} is used in an index, but is not an integer scalar"
                 self._report(Code.BAD_INDEXING, message, span)
+
+    def _may_be_index(self, name: str) -> bool:
+        """Whether a name can be an integer scalar; that of a classic ``t = op`` is not known yet, a size always is."""
+        if name in self.graph.vars:
+            variable = self.graph.vars[name]
+            return not variable.dims and not variable.is_indexed and variable.dtype.kind in ("int", "uint")
+        temporary = self.temporaries[name].kind if name in self.temporaries else None
+        if not isinstance(temporary, Assign) or temporary.dtype is None:
+            return True
+        return not temporary.dims and temporary.dtype.kind in ("int", "uint")
 
 
 def _targets(node: Node) -> Iterator[str]:

@@ -8,7 +8,7 @@ from lark import Tree
 
 from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, Diagnostic, Source
-from openinfer.ir.expr import Expr, Num
+from openinfer.ir.expr import Expr
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
     Assign,
@@ -321,7 +321,10 @@ class _Lowering(Declarations):
             message = f"which axis of {buffer.name!r} the index chooses from cannot be told from the shapes"
             self.report(Code.UNKNOWN_AXIS, message, self.span(tree), f"name it: axis=0 to axis={max(rank - 1, 0)}")
             return None
-        index = as_expr(self.value(arguments["index"])) or Num(0)
+        index = as_expr(self.value(arguments["index"]))
+        if index is None:
+            self.report(Code.BAD_INDEXING, "the index of an effect is an integer expression", arguments["index"])
+            return None
         indices = tuple(Single(index) if axis == axes[0] else Slice() for axis in range(rank))
         return Access(buffer.name, indices, bracketed=True, span=self.span(tree)), axes[0]
 

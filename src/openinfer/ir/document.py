@@ -1,0 +1,150 @@
+"""JSON documents from anywhere: loading them, and finding one's way in them with errors that say where.
+
+Duplicate keys, numbers that JSON does not have, runaway nesting and values of the wrong type are refused.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from openinfer.errors import Code, Diagnostic, GraphError, nearest
+from openinfer.ir.words import RESERVED
+
+T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+
+
+def load_document(text: str | bytes) -> Any:
+    """The values of a JSON text."""
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise _bad_json("it is nested too deeply") from error
+    except ValueError as error:
+        raise _bad_json(str(error)) from error
+
+
+def _bad_json(reason: str) -> GraphError:
+    return GraphError(Diagnostic(Code.BAD_JSON, f"this is not JSON we can read: {reason}"))
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            message = f"the key {key!r:.80} occurs twice"
+            raise ValueError(message)
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    message = f'{name} is not JSON; write "{name.lower().replace("infinity", "inf")}"'
+    raise ValueError(message)
+
+
+class Cursor:
+    """A value inside a document and the way to it."""
+
+    def __init__(self, value: Any, path: str = "", depth: int = 0) -> None:
+        self.value = value
+        self.path = path
+        self.depth = depth
+
+    def fail(self, message: str, advice: str | None = None) -> NoReturn:
+        """Refuse the document because of this value."""
+        where = self.path or "/"
+        raise GraphError(Diagnostic(Code.BAD_DOCUMENT, f"at {where:.300}: {message}", help=advice))
+
+    def step(self, key: str | int, value: Any) -> "Cursor":
+        """A value inside this one."""
+        return Cursor(value, f"{self.path}/{key}", self.depth + 1)
+
+    def object(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, "Cursor"]:
+        """An object with these keys and no others."""
+        if not isinstance(self.value, dict):
+            self.fail(f"expected an object, found {shown(self.value)}")
+        for key in self.value:
+            if key not in required and key not in optional:
+                self.fail(f"the key {key!r:.80} is unknown", nearest(str(key), [*required, *optional]))
+        for key in required:
+            if key not in self.value:
+                self.fail(f"the key {key!r} is missing")
+        return {key: self.step(key, value) for key, value in self.value.items()}
+
+    def items(self) -> list["Cursor"]:
+        """The elements of a list."""
+        if not isinstance(self.value, list):
+            self.fail(f"expected a list, found {shown(self.value)}")
+        return [self.step(index, value) for index, value in enumerate(self.value)]
+
+    def text(self, pattern: "re.Pattern[str] | None" = None) -> str:
+        """A string, of a certain form where one is given."""
+        if not isinstance(self.value, str):
+            self.fail(f"expected a string, found {shown(self.value)}")
+        if pattern is not None and not pattern.fullmatch(self.value):
+            self.fail(f"{self.value!r:.80} cannot be a name")
+        if not self.value.isascii():
+            try:
+                self.value.encode("utf-8")
+            except UnicodeEncodeError:
+                self.fail("half of a surrogate pair is not text")
+        return self.value
+
+    def name(self) -> str:
+        """An identifier."""
+        name = self.text(_NAME)
+        if name in RESERVED:
+            self.fail(f"{name!r} is a reserved word and cannot be a name")
+        return name
+
+    def names(self) -> tuple[str, ...]:
+        """A list of identifiers."""
+        return tuple(item.name() for item in self.items())
+
+    def integer(self) -> int:
+        """An integer of up to 64 bits."""
+        if type(self.value) is not int or not -(1 << 63) <= self.value < 1 << 64:
+            self.fail(f"expected an integer of up to 64 bits, found {shown(self.value)}")
+        return self.value
+
+    def boolean(self) -> bool:
+        """``true`` or ``false``."""
+        if not isinstance(self.value, bool):
+            self.fail(f"expected true or false, found {shown(self.value)}")
+        return self.value
+
+    def number(self) -> float:
+        """A float, or the name of one that JSON lacks."""
+        if isinstance(self.value, str) and self.value in _SPECIAL:
+            return _SPECIAL[self.value]
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
+            self.fail(f"expected a number, found {shown(self.value)}")
+        try:
+            return float(self.value)
+        except OverflowError:
+            self.fail("this number is too large")
+
+    def tagged(self) -> tuple[str, "Cursor"]:
+        """An object with one key, which says what the value is; or a plain string that says it all."""
+        if isinstance(self.value, str):
+            return self.value, self.step("", None)
+        if not isinstance(self.value, dict) or len(self.value) != 1:
+            self.fail(f"expected an object with one key, found {shown(self.value)}")
+        ((tag, value),) = self.value.items()
+        return str(tag), self.step(tag, value)
+
+    def parsed(self, parser: Callable[[str], T]) -> T:
+        """What a parser makes of a string."""
+        try:
+            return parser(self.text())
+        except ValueError as error:
+            self.fail(str(error))
+
+
+def shown(value: Any) -> str:
+    """A value as an error message shows it."""
+    return f"{json.dumps(value, default=str)[:40]}" if not isinstance(value, dict | list) else type(value).__name__

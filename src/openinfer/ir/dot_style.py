@@ -1,0 +1,274 @@
+"""The words of a picture: DOT strings and labels, colours and shapes. Knows how things look, not where they stand.
+
+Names never become identifiers of the DOT text: they only stand in labels and tooltips, escaped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from openinfer.errors import printable
+from openinfer.ir.graph import (
+    Assign,
+    Await,
+    Barrier,
+    Branch,
+    CacheDecrement,
+    CacheIncrement,
+    Constraints,
+    Dep,
+    Node,
+    Op,
+    Return,
+    VarDecl,
+    Yield,
+)
+from openinfer.ir.text import node_head, type_text, var_text
+from openinfer.ir.validate import node_name
+
+Look = dict[str, str]
+"""Attributes of a node or edge, written as DOT wants them."""
+
+LINE_WIDTH = 40
+MAX_LINES = 3
+MAX_TOOLTIP = 400
+
+# Tints of the Okabe-Ito palette, which people with any kind of colour vision can tell apart; shapes differ as well.
+KINDS = {
+    "dynamic": ("#d6ecfa", "#0a6aa1", {"shape": "note", "style": '"filled"'}),
+    "volatile": ("#fdecc8", "#a86f00", {"shape": "box", "style": '"rounded,filled"'}),
+    "constant": ("#d3eee5", "#00734f", {"shape": "box", "style": '"filled"'}),
+    "persistent": ("#f5e0ec", "#a14a7a", {"shape": "cylinder", "style": '"filled"'}),
+    "temporary": ("#ffffff", "#767676", {"shape": "ellipse", "style": '"filled"', "margin": '"0.02,0.01"'}),
+}
+_FONT = "Helvetica,Arial,sans-serif"
+_DARK = "#3c4654"
+_GREY = "#8a8a8a"
+_FLOW = "#b4511f"
+_DEP = "#a01c3c"
+
+ORDER: Look = {"color": f'"{_GREY}"', "penwidth": "0.7", "arrowsize": "0.45"}
+INDEX: Look = {"penwidth": "0.6", "arrowhead": "odot", "arrowsize": "0.5"}
+BRANCH: Look = {"style": "dashed", "color": f'"{_FLOW}"', "fontcolor": f'"{_FLOW}"'}
+HAND_OVER: Look = {
+    "style": "dotted",
+    "color": f'"{_FLOW}"',
+    "fontcolor": f'"{_FLOW}"',
+    "penwidth": "1.6",
+}
+DEP: Look = {"style": "bold", "color": f'"{_DEP}"', "fontcolor": f'"{_DEP}"', "weight": "0"}
+START: Look = {
+    "shape": "circle",
+    "label": '""',
+    "style": '"filled"',
+    "fillcolor": f'"{_DARK}"',
+    "width": "0.12",
+    "height": "0.12",
+}
+EMPTY: Look = {"shape": "plaintext", "label": f'<<FONT COLOR="{_GREY}"><I>empty</I></FONT>>'}
+_COMPUTE: Look = {
+    "shape": "box",
+    "style": '"rounded,filled"',
+    "fillcolor": '"#ffffff"',
+    "color": f'"{_DARK}"',
+    "penwidth": "1.6",
+}
+_CONTROL: Look = {"shape": "box", "style": '"rounded,filled"', "fillcolor": '"#e6e9ee"', "color": f'"{_DARK}"'}
+_BARRIER: Look = {
+    "shape": "box",
+    "style": '"filled"',
+    "fillcolor": f'"{_DARK}"',
+    "color": f'"{_DARK}"',
+    "width": "3",
+    "height": "0.2",
+}
+
+BLOCK_BOX = 'style="rounded", color="#5b6470", penwidth=1.4, margin=14, fontsize=13'
+CONSUMER_BOX = f"{BLOCK_BOX}, labeljust=r"
+LOOP_BOX = 'style="rounded,filled", color="#7b8794", fillcolor="#f3f5f7", penwidth=1, margin=12, fontsize=11'
+SCOPE_BOX = 'style="rounded,dashed", color="#7b8794", penwidth=1, margin=12, fontsize=11'
+
+_LEGEND = "".join(
+    f'<TD BGCOLOR="{fill}" COLOR="{line}" BORDER="1">&#160;{name}&#160;</TD>' for name, (fill, line, _) in KINDS.items()
+)
+HEADER = (
+    "graph [compound=true, newrank=true, nodesep=0.22, ranksep=0.24, pad=0.2, labelloc=t, labeljust=l];",
+    f'graph [fontname="{_FONT}", fontsize=10];',
+    f'graph [label=<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="4" CELLPADDING="2"><TR>{_LEGEND}</TR></TABLE>>];',
+    f'node [fontname="{_FONT}", fontsize=11, margin="0.12,0.06", height=0.3, width=0.5, penwidth=1];',
+    f'edge [fontname="{_FONT}", fontsize=9, color="{_DARK}", fontcolor="{_DARK}", arrowsize=0.6, penwidth=1];',
+)
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+_BACKSLASH, _LOOKALIKE = "\\", "\u29f5"
+
+
+def markup(text: str) -> str:
+    r"""Text for a label, which Graphviz reads as HTML; in ASCII, and without anything that means something there.
+
+    Graphviz looks for escapes such as ``\N`` after it has read entities, some versions twice; a backslash that is
+    followed by a space of no width is no escape to any of them.
+
+    >>> markup("a<b"), markup("\\N")
+    ('a&#60;b', '&#92;&#8203;N')
+    """
+    return "".join(map(_entity, printable(text)))
+
+
+def _entity(character: str) -> str:
+    if character == _BACKSLASH:
+        return "&#92;&#8203;"
+    return character if character.isascii() and character not in "&<>\"'" else f"&#{ord(character)};"
+
+
+def string(text: str) -> str:
+    r"""A quoted string, for tooltips. How often Graphviz takes backslashes away there depends on its version.
+
+    So they are written as U+29F5, which looks the same. Entities work, but not those beyond U+FFFF.
+
+    >>> string('a"b'), string("\\N")
+    ('"a&#34;b"', '"&#10741;N"')
+    """
+    short = "".join(c if ord(c) <= 0xFFFF else c.encode("unicode_escape").decode("ascii") for c in printable(text))
+    return f'"{markup(short.replace(_BACKSLASH, _LOOKALIKE))}"'
+
+
+def cropped(text: str, width: int = LINE_WIDTH) -> str:
+    """A text that is no wider than it may be.
+
+    >>> cropped("a name that is much too long", 12)
+    'a name th...'
+    """
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def wrapped(items: Sequence[str], separator: str = ",") -> list[str]:
+    """Items in a few short lines; those that do not fit are counted."""
+    lines = [""]
+    for position, item in enumerate(items):
+        word = cropped(item) + (separator if position + 1 < len(items) else "")
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > LINE_WIDTH:
+            if len(lines) == MAX_LINES:
+                return [*lines, f"... and {len(items) - position} more"]
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return [line for line in lines if line]
+
+
+def label(title: str, *small: str) -> str:
+    """A bold line, and small ones below it."""
+    rows = [f"<TR><TD><B>{markup(cropped(title))}</B></TD></TR>"]
+    rows += [f'<TR><TD><FONT POINT-SIZE="9" COLOR="#444444">{markup(line)}</FONT></TD></TR>' for line in small]
+    return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0">{"".join(rows)}</TABLE>>'
+
+
+def attributes(look: Look) -> str:
+    """An attribute list."""
+    return f"[{', '.join(f'{name}={value}' for name, value in look.items())}]"
+
+
+@dataclass
+class Cluster:
+    """A box with a title, and the statements and boxes in it."""
+
+    id: str
+    title: str
+    style: str
+    depth: int = 0
+    members: list["str | Cluster"] = field(default_factory=list)
+
+    def add(self, name: str, look: Look) -> None:
+        """Put a node into the box."""
+        self.members.append(f"{name} {attributes(look)};")
+
+    def inside(self, name: str, title: str, style: str) -> "Cluster":
+        """Put a box into the box."""
+        inner = Cluster(name, title, style, self.depth + 1)
+        self.members.append(inner)
+        return inner
+
+    def lines(self, indent: str) -> Iterator[str]:
+        """The box as DOT text."""
+        yield f"{indent}subgraph {self.id} {{"
+        inner = indent + "    "
+        yield f"{inner}graph [label=<{self.title}>, {self.style}];"
+        for member in self.members:
+            if isinstance(member, Cluster):
+                yield from member.lines(inner)
+            else:
+                yield inner + member
+        yield f"{indent}}}"
+
+
+# --- looks ----------------------------------------------------------------------------------------------------------
+
+
+def variable_look(name: str, declared: VarDecl | None, temporary: Assign | None) -> Look:
+    """How a variable is drawn; a classic temporary has no type yet."""
+    if declared is not None:
+        indices = f"({', '.join(declared.table_indices)})" if declared.table_indices else ""
+        shown = cropped(type_text(declared.dtype.name, declared.dims))
+        more = wrapped(_extras(declared), "")
+        return _shape(declared.kind.value, label(declared.name + indices, shown, *more), var_text(declared))
+    if temporary is None or temporary.dtype is None:
+        return _shape("temporary", label(name), name)
+    shown = type_text(temporary.dtype.name, temporary.dims or ())
+    return _shape("temporary", label(name, cropped(shown)), f"assign {name}: {shown};")
+
+
+def _extras(declared: VarDecl) -> list[str]:
+    """The attributes of a declaration: what its text has behind the type."""
+    plain = VarDecl(declared.name, declared.kind, declared.dtype, declared.dims, table_indices=declared.table_indices)
+    rest = var_text(declared)[len(var_text(plain)) - 1 :].removesuffix(";").strip()
+    return [f"@{part}" for part in rest.removeprefix("@").split(" @")] if rest else []
+
+
+def model_tensor_look(text: str) -> Look:
+    """How a tensor is drawn that is named by what the model calls it."""
+    return _shape("constant", label(text), text)
+
+
+def _shape(kind: str, text: str, tooltip: str) -> Look:
+    fill, line, shape = KINDS[kind]
+    colors = {"fillcolor": f'"{fill}"', "color": f'"{line}"'}
+    return {"label": text, **shape, **colors, "tooltip": string(cropped(tooltip, MAX_TOOLTIP))}
+
+
+def node_look(node: Node) -> Look:
+    """How a node is drawn that is neither a box nor a variable."""
+    small: Sequence[str] = ()
+    look = _COMPUTE
+    match node.kind:
+        case Op(_, _, attrs):
+            small = [f"{name}={value}" for name, value in attrs]
+        case CacheIncrement(_, amount) | CacheDecrement(_, amount):
+            small = [] if amount == 1 else [str(amount)]
+        case Branch(cond):
+            small, look = (
+                [] if cond is None else [cond],
+                {**_CONTROL, "shape": "hexagon", "style": '"filled"', "margin": '"0.02,0.03"'},
+            )
+        case Return(variables) | Yield(variables) | Await(variables):
+            small, look = variables, _CONTROL
+        case Dep(after, before):
+            small, look = [f"after({after})", f"before({before})"], _CONTROL
+        case Barrier():
+            tooltip = string(node_head(node))
+            return {"label": '<<FONT COLOR="#ffffff">barrier</FONT>>', **_BARRIER, "tooltip": tooltip}
+    title = node_name(node) or type(node.kind).__name__.lower()
+    lines = [*wrapped(small), *_constraints(node.constraints)]
+    return {"label": label(title, *lines), **look, "tooltip": string(cropped(node_head(node), MAX_TOOLTIP))}
+
+
+def block_title(name: str, constraints: Constraints) -> str:
+    """The title of a block's box."""
+    lines = [f"<B>block {markup(cropped(name))}</B>"]
+    lines += [f'<FONT POINT-SIZE="9">{markup(line)}</FONT>' for line in _constraints(constraints)]
+    return lines[0] if len(lines) == 1 else "".join(f'{line}<BR ALIGN="LEFT"/>' for line in lines)
+
+
+def _constraints(constraints: Constraints) -> list[str]:
+    lines = wrapped([f"{key} = {value}" for key, value in constraints.items()])
+    return [f"with {lines[0]}", *lines[1:]] if lines else []
