@@ -176,7 +176,6 @@ class Cluster:
     id: str
     title: str
     style: str
-    depth: int = 0
     members: list["str | Cluster"] = field(default_factory=list)
 
     def add(self, name: str, look: Look) -> None:
@@ -185,7 +184,7 @@ class Cluster:
 
     def inside(self, name: str, title: str, style: str) -> "Cluster":
         """Put a box into the box."""
-        inner = Cluster(name, title, style, self.depth + 1)
+        inner = Cluster(name, title, style)
         self.members.append(inner)
         return inner
 
