@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from openinfer.errors.codes import Code
 from openinfer.errors.spans import ByteSpan, Place
 
+_LONGEST_MISSPELT = 200
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -109,6 +111,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     >>> nearest("wieght", ["weight", "bias"])
     "did you mean 'weight'?"
     """
+    if len(name) > _LONGEST_MISSPELT:
+        return None
     matches = get_close_matches(name, candidates, n=3, cutoff=0.6)
     if not matches:
         return None

@@ -9,6 +9,7 @@ from openinfer.errors.diagnostic import Diagnostic
 from openinfer.errors.spans import ByteSpan, FileSpan, Span
 
 LINE_WIDTH = 120
+MESSAGE_WIDTH = 1000
 BYTES_PER_ROW = 16
 
 
@@ -27,7 +28,7 @@ def printable(text: str) -> str:
 def render(diagnostic: Diagnostic) -> str:
     """One diagnostic as the lines a person reads."""
     kind = "warning" if diagnostic.code.is_warning else "error"
-    lines = [f"{kind}[{diagnostic.code}]: {printable(diagnostic.message)}"]
+    lines = [f"{kind}[{diagnostic.code}]: {printable(_shortened(diagnostic.message))}"]
     match diagnostic.span:
         case Span():
             lines += _source_lines(diagnostic.span)
@@ -41,6 +42,11 @@ def render(diagnostic: Diagnostic) -> str:
         lines.append(f"  = help: {printable(diagnostic.help)}")
     lines += [f"  = note: {printable(note)}" for note in diagnostic.notes]
     return "\n".join(lines)
+
+
+def _shortened(message: str) -> str:
+    """A message without the middle of the very long name in it."""
+    return message if len(message) <= MESSAGE_WIDTH else f"{message[: MESSAGE_WIDTH - 60]}...{message[-57:]}"
 
 
 def _source_lines(span: Span) -> list[str]:

@@ -5,7 +5,9 @@ Duplicate keys, numbers that JSON does not have, runaway nesting and values of t
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
 from openinfer.errors import Code, Diagnostic, GraphError, nearest
@@ -20,30 +22,55 @@ def load_document(text: str | bytes) -> Any:
     """The values of a JSON text."""
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-        return json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        found = json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError as error:
         raise _bad_json("it is nested too deeply") from error
     except ValueError as error:
         raise _bad_json(str(error)) from error
+    for path, mistake in _mistakes(found):
+        raise _bad_json(f"at {path or '/':.300}: {mistake.message}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Mistake:
+    """What stands in for a value that JSON does not have, until its place is known."""
+
+    message: str
+
+
+def _mistakes(document: Any) -> Iterator[tuple[str, _Mistake]]:
+    stack = [("", document)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, _Mistake):
+            yield path, value
+        elif isinstance(value, dict):
+            stack.extend((f"{path}/{key}", item) for key, item in reversed(value.items()))
+        elif isinstance(value, list):
+            stack.extend((f"{path}/{index}", item) for index, item in reversed([*enumerate(value)]))
 
 
 def _bad_json(reason: str) -> GraphError:
     return GraphError(Diagnostic(Code.BAD_JSON, f"this is not JSON we can read: {reason}"))
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            message = f"the key {key!r:.80} occurs twice"
-            raise ValueError(message)
-        found[key] = value
-    return found
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Mistake:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    keys = [key for key, _ in pairs]
+    twice = next(key for position, key in enumerate(keys) if key in keys[:position])
+    return _Mistake(f"the key {twice!r:.80} occurs twice")
 
 
-def _no_constant(name: str) -> NoReturn:
-    message = f'{name} is not JSON; write "{name.lower().replace("infinity", "inf")}"'
-    raise ValueError(message)
+def _no_constant(name: str) -> _Mistake:
+    return _Mistake(f'{name} is not JSON; write "{name.lower().replace("infinity", "inf")}"')
+
+
+def _finite(text: str) -> float | _Mistake:
+    number = float(text)
+    return number if isfinite(number) else _Mistake('this number is too large; write "inf" if you mean infinity')
 
 
 class Cursor:
@@ -124,9 +151,12 @@ class Cursor:
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
             self.fail(f"expected a number, found {shown(self.value)}")
         try:
-            return float(self.value)
+            number = float(self.value)
         except OverflowError:
             self.fail("this number is too large")
+        if not isfinite(number):
+            self.fail('JSON has no such number; write "inf", "-inf" or "nan"')
+        return number
 
     def tagged(self) -> tuple[str, "Cursor"]:
         """An object with one key, which says what the value is; or a plain string that says it all."""
@@ -147,4 +177,6 @@ class Cursor:
 
 def shown(value: Any) -> str:
     """A value as an error message shows it."""
+    if type(value) is int and value.bit_length() > 128:
+        return "a larger one"
     return f"{json.dumps(value, default=str)[:40]}" if not isinstance(value, dict | list) else type(value).__name__

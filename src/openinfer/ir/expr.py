@@ -50,7 +50,7 @@ class Neg:
         object.__setattr__(self, "depth", _deeper(self.operand.depth))
 
     def __str__(self) -> str:
-        return f"-{_wrapped(self.operand, _UNARY_RANK)}"
+        return _text(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ class Binary:
         object.__setattr__(self, "depth", _deeper(max(self.left.depth, self.right.depth)))
 
     def __str__(self) -> str:
-        rank = _RANK[self.op]
-        return f"{_wrapped(self.left, rank)}{self.op}{_wrapped(self.right, rank + 1)}"
+        return _text(self)
 
 
 Expr = Num | Ref | Neg | Binary
@@ -84,15 +83,38 @@ def _deeper(depth: int) -> int:
     return depth + 1
 
 
-def _wrapped(expr: Expr, rank: int) -> str:
+def _text(expr: Expr) -> str:
+    """An expression with as few parentheses as possible. No recursion: it is printed deep inside nested bodies."""
+    parts: list[str] = []
+    stack: list[str | tuple[Expr, int]] = [(expr, 0)]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        inner, rank = item
+        pieces: list[str | tuple[Expr, int]]
+        match inner:
+            case Binary():
+                own = _RANK[inner.op]
+                pieces = [(inner.left, own), inner.op, (inner.right, own + 1)]
+            case Neg():
+                pieces = ["-", (inner.operand, _UNARY_RANK)]
+            case _:
+                pieces = [str(inner)]
+        stack.extend(reversed(["(", *pieces, ")"] if _needs_parentheses(inner, rank) else pieces))
+    return "".join(parts)
+
+
+def _needs_parentheses(expr: Expr, rank: int) -> bool:
     match expr:
-        case Binary() if _RANK[expr.op] < rank:
-            return f"({expr})"
-        case Num() if expr.value < 0 and rank > 1:
-            return f"({expr})"
-        case Neg() if rank > 1:
-            return f"({expr})"
-    return str(expr)
+        case Binary():
+            return _RANK[expr.op] < rank
+        case Num():
+            return expr.value < 0 and rank > 1
+        case Neg():
+            return rank > 1
+    return False
 
 
 def negate(expr: Expr) -> Expr:

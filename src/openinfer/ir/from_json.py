@@ -6,12 +6,14 @@ that say where.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import GraphError, nearest
+from openinfer.ir.arguments import as_written
 from openinfer.ir.document import Cursor, load_document, shown
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
@@ -62,8 +64,10 @@ from openinfer.ir.values import (
     VarValue,
     init_value,
 )
+from openinfer.ir.words import RESERVED
 
 MAX_DEPTH = 200
+_OWN_ATTRIBUTES = ("init", "ref", "pattern", "table", "auto_dim", "fixed")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|cache\.(?:read|write|increment|decrement|reset)")
 _KINDS = {kind.value.capitalize(): kind for kind in MemoryKind}
@@ -87,9 +91,11 @@ def _graph(root: Cursor) -> Graph:
     sizes = [_size(name, cursor) for name, cursor in _members(keys["sizes"])] if "sizes" in keys else []
     variables = [_variable(name, cursor) for name, cursor in _members(keys["vars"])]
     blocks = [_block(name, cursor) for name, cursor in _members(keys["blocks"])]
+    if "next_index" in keys:
+        keys["next_index"].integer()
     # A mapping has no order; the indices of the nodes tell the order of the blocks in the source.
     blocks.sort(key=lambda item: (item[1], item[0].name))
-    return Graph.of(sizes, variables, [block for block, _ in blocks])
+    return as_written(Graph.of(sizes, variables, [block for block, _ in blocks]))
 
 
 def _members(cursor: Cursor) -> list[tuple[str, Cursor]]:
@@ -141,12 +147,32 @@ def _variable(name: str, cursor: Cursor) -> VarDecl:
         None if init is None else _init(init, dtype),
         None if ref_name is None else ref_name.text(),
         None if pattern is None else pattern.text(),
-        () if indices is None else indices.names(),
+        () if indices is None else _distinct(indices.items(), [item.name() for item in indices.items()]),
         table is not None and table.boolean(),
         () if auto_dim is None else auto_dim.names(),
-        () if fixed is None else tuple(_fixed(item) for item in fixed.items()),
-        () if attrs is None else tuple(_attribute(item) for item in attrs.items()),
+        () if fixed is None else _bounds(fixed.items()),
+        () if attrs is None else _attributes(attrs.items()),
     )
+
+
+def _distinct(cursors: list[Cursor], names: list[str]) -> tuple[str, ...]:
+    """Names, none of them twice."""
+    for position, cursor in enumerate(cursors):
+        if names[position] in names[:position]:
+            cursor.fail(f"{names[position]!r:.80} is given twice")
+    return tuple(names)
+
+
+def _bounds(cursors: list[Cursor]) -> tuple[tuple[str, Expr], ...]:
+    found = [_fixed(cursor) for cursor in cursors]
+    _distinct(cursors, [name for name, _ in found])
+    return tuple(found)
+
+
+def _attributes(cursors: list[Cursor]) -> tuple[Attribute, ...]:
+    found = [_attribute(cursor) for cursor in cursors]
+    _distinct(cursors, [attribute.name for attribute in found])
+    return tuple(found)
 
 
 def _dtype(cursor: Cursor) -> DType:
@@ -182,11 +208,17 @@ def _fixed(cursor: Cursor) -> tuple[str, Expr]:
 
 def _attribute(cursor: Cursor) -> Attribute:
     keys = cursor.object(("name",), ("arguments",))
-    arguments = []
+    arguments: list[tuple[str | None, AttrValue]] = []
     for item in keys["arguments"].items() if "arguments" in keys else ():
         parts = item.object(("value",), ("name",))
         name = parts["name"].name() if "name" in parts and parts["name"].value is not None else None
+        if name is not None and any(name == other for other, _ in arguments):
+            item.fail(f"the argument {name!r} is given twice")
+        if name is None and any(other is not None for other, _ in arguments):
+            item.fail("arguments by position come before those with a name")
         arguments.append((name, _value(parts["value"])))
+    if keys["name"].name() in _OWN_ATTRIBUTES:
+        keys["name"].fail(f"'@{keys['name'].value}' has a key of its own")
     return Attribute(keys["name"].name(), tuple(arguments))
 
 
@@ -244,24 +276,60 @@ def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
 _NODE_KEYS = ("scope", "constraints", "span")
 
 
+@dataclass
+class _Body:
+    """The nodes of a block, loop or scope as far as they are read."""
+
+    cursors: list[Cursor]
+    nodes: list[Node]
+
+
 def _nodes(cursors: list[Cursor]) -> tuple[Node, ...]:
-    nodes = tuple(_node(cursor) for cursor in cursors)
+    """The nodes of a block and all that is inside them. A stack of our own: Python's is too small for the depth."""
+    stack = [_Body(cursors, [])]
+    while True:
+        body = stack[-1]
+        if len(body.nodes) < len(body.cursors):
+            cursor = body.cursors[len(body.nodes)]
+            node = _node(cursor)
+            body.nodes.append(node)
+            if isinstance(node.kind, Loop | Scope):
+                if len(stack) >= MAX_DEPTH:
+                    cursor.fail(f"nodes are nested more than {MAX_DEPTH} deep")
+                stack.append(_Body(_inside(cursor), []))
+            continue
+        _check_untyped(body.cursors, body.nodes)
+        stack.pop()
+        if not stack:
+            return tuple(body.nodes)
+        head = stack[-1].nodes[-1]
+        assert isinstance(head.kind, Loop | Scope)
+        stack[-1].nodes[-1] = replace(head, kind=replace(head.kind, body=tuple(body.nodes)))
+
+
+def _inside(cursor: Cursor) -> list[Cursor]:
+    _, kind = cursor.step("kind", cursor.value["kind"]).tagged()
+    return kind.step("body", kind.value["body"]).items()
+
+
+def _check_untyped(cursors: list[Cursor], nodes: list[Node]) -> None:
     for position, node in enumerate(nodes):
         if isinstance(node.kind, Assign) and node.kind.dtype is None:
             following = nodes[position + 1].kind if position + 1 < len(nodes) else None
             if not isinstance(following, Op) or following.outputs != (Access(node.kind.name),):
                 cursors[position].fail("an Assign without a type comes right before the Op that gives it one")
-    return nodes
 
 
 def _node(cursor: Cursor) -> Node:
-    if cursor.depth > 4 * MAX_DEPTH:
-        cursor.fail(f"nodes are nested more than {MAX_DEPTH} deep")
     keys = cursor.object(("index", "uuid", "kind"), _NODE_KEYS)
     keys["index"].integer()
     uuid = keys["uuid"].parsed(UUID)
     kind = _kind(keys["kind"])
+    if "scope" in keys:
+        keys["scope"].text()
     constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
+    if constraints and not isinstance(kind, Op):
+        keys["constraints"].fail("constraints belong to ops and blocks")
     return Node(kind, constraints, None, uuid)
 
 
@@ -280,6 +348,8 @@ def _kind(cursor: Cursor) -> NodeKind:
     if tag == "Return":
         return Return(value.object(("vars",))["vars"].names() if value.value is not None else ())
     if tag == "Barrier":
+        if value.value is not None:
+            value.fail("a Barrier holds nothing")
         return Barrier()
     reader = _READERS.get(tag)
     if reader is None:
@@ -301,16 +371,25 @@ def _op(cursor: Cursor) -> Op:
     for item in keys["attrs"].object(("items",))["items"].items():
         parts = item.object(("name", "value"))
         name = parts["name"].text(_PARAMETER)
+        if name in RESERVED - {"block"}:
+            parts["name"].fail(f"{name!r} is a reserved word and cannot be a name")
         if name in attrs:
             item.fail(f"the parameter {name!r} is given twice")
         attrs[name] = _value(parts["value"])
+    inputs = [item.parsed(parse_input) for item in keys["inputs"].items()]
+    for position, given in enumerate(inputs):
+        others = [*attrs, *(other.name for other in inputs[:position])]
+        if given.name is not None and given.name in others:
+            keys["inputs"].items()[position].fail(f"the argument {given.name!r:.80} is given twice")
+        if given.name is None and any(other.name is not None for other in inputs[:position]):
+            keys["inputs"].items()[position].fail("inputs by position come before those with a name")
     output = keys["output"]
     outputs = output.items() if isinstance(output.value, list) else [output]
     if not outputs:
         output.fail("an op needs an output")
     return Op(
         keys["op"].name(),
-        tuple(item.parsed(parse_input) for item in keys["inputs"].items()),
+        tuple(inputs),
         tuple(attrs.items()),
         tuple(item.parsed(parse_access) for item in outputs),
     )
@@ -323,14 +402,13 @@ def _transfer(cursor: Cursor) -> Transfer:
 
 def _loop(cursor: Cursor) -> Loop:
     keys = cursor.object(("name", "index", "start", "end", "body"))
-    body = _nodes(keys["body"].items())
     bounds = (keys["start"].parsed(parse_expr), keys["end"].parsed(parse_expr))
-    return Loop(keys["name"].name(), keys["index"].name(), *bounds, body)
+    return Loop(keys["name"].name(), keys["index"].name(), *bounds, ())
 
 
 def _scope(cursor: Cursor) -> Scope:
     keys = cursor.object(("name", "body"))
-    return Scope(keys["name"].text(), _nodes(keys["body"].items()))
+    return Scope(keys["name"].text(), ())
 
 
 def _branch(cursor: Cursor) -> Branch:

@@ -249,6 +249,12 @@ class Node:
     given_uuid: UUID | None = field(default=None, compare=False, repr=False)
     index: int = field(default=-1, compare=False)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and _say_the_same(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
     @cached_property
     def uuid(self) -> UUID:
         """The uuid another tool gave the node, or one derived from its content and position."""
@@ -328,6 +334,20 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
         yield node
         if node.body:
             yield from walk(node.body)
+
+
+def _say_the_same(first: Node, second: Node) -> bool:
+    """Whether two nodes and all inside them are equal. A stack of our own: Python's is too small for the depth."""
+    stack = [(first, second)]
+    while stack:
+        one, other = stack.pop()
+        if one.constraints != other.constraints or len(one.body) != len(other.body):
+            return False
+        heads = [replace(kind, body=()) if isinstance(kind, Loop | Scope) else kind for kind in (one.kind, other.kind)]
+        if heads[0] != heads[1]:
+            return False
+        stack.extend(zip(one.body, other.body, strict=True))
+    return True
 
 
 def _numbered(nodes: tuple[Node, ...], counter: Iterator[int]) -> tuple[Node, ...]:

@@ -5,7 +5,8 @@ A small recursive reader: JSON must be readable without the language's parser, w
 
 import json
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from typing import TypeVar
 
 from openinfer.ir.expr import MAX_DEPTH, Binary, Expr, Num, Ref, TooDeepError, negate
@@ -13,8 +14,11 @@ from openinfer.ir.graph import Input
 from openinfer.ir.operand import Access, Index, ModelRef, Operand, Single, Slice
 from openinfer.ir.words import RESERVED
 
-_TOKEN = re.compile(r"\s*(?:(\.\.|[-+*/%()\[\],=])|([A-Za-z_][A-Za-z0-9_]*)|([0-9]+)|(\"(?:[^\"\\\n]|\\[^\n])*\"))")
-_MAX_TEXT = 10_000
+_TOKEN = re.compile(
+    r"\s*(?:(\.\.|[-+*/%()\[\],=])|([A-Za-z_][A-Za-z0-9_]*)|([0-9]+)|(\"[^\"\\\n]*+(?:\\[^\n][^\"\\\n]*+)*+\"))"
+)
+_LARGEST, _SMALLEST = 2**64 - 1, -(2**63)
+_MAX_REMEMBERED = 200
 T = TypeVar("T")
 
 
@@ -22,7 +26,13 @@ class OperandError(ValueError):
     """A text that is no expression or operand."""
 
 
-@lru_cache(maxsize=4096)
+def _remembered(parser: Callable[[str], T]) -> Callable[[str], T]:
+    """A parser that remembers what it made of short texts: documents repeat them, and long ones would fill memory."""
+    cached = lru_cache(maxsize=4096)(parser)
+    return wraps(parser)(lambda text: cached(text) if len(text) <= _MAX_REMEMBERED else parser(text))
+
+
+@_remembered
 def parse_expr(text: str) -> Expr:
     """An integer expression.
 
@@ -33,20 +43,20 @@ def parse_expr(text: str) -> Expr:
     return reader.finished(reader.expr())
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def parse_operand(text: str) -> Operand:
     """A variable, an entry of a table, or a tensor of the model."""
     reader = _Reader(text)
     return reader.finished(reader.operand())
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def parse_input(text: str) -> Input:
     """An operand of an op, with the name of the input in front where it has one: ``x`` or ``a=x``."""
     reader = _Reader(text)
     if len(reader.tokens) > 1 and reader.tokens[1] == "=":
-        name = reader.name()
-        reader.position += 1
+        name = "block" if reader.peek() == "block" else reader.name()
+        reader.position = 2
         return reader.finished(Input(reader.operand(), name))
     return reader.finished(Input(reader.operand()))
 
@@ -62,9 +72,6 @@ def parse_access(text: str) -> Access:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        if len(text) > _MAX_TEXT:
-            message = f"{len(text)} characters are too many for an operand"
-            raise OperandError(message)
         self.tokens: list[str] = []
         self.position = 0
         self.depth = 0
@@ -137,13 +144,12 @@ class _Reader:
             inner = self.expr()
             self.expect(")")
         elif self.peek().isdecimal():
-            if len(self.peek()) > 20:
-                message = "an integer of more than 20 digits"
-                raise OperandError(message)
-            inner = Num(int(self.peek()))
+            inner = Num(_sixty_four_bits(int(self.peek()) if len(self.peek()) <= 20 else _LARGEST + 1))
             self.position += 1
         else:
             inner = Ref(self.name())
+        if isinstance(inner, Num) and negative:
+            return Num(_sixty_four_bits(-inner.value))
         return negate(inner) if negative else inner
 
     def operand(self) -> Operand:
@@ -183,3 +189,10 @@ class _Reader:
             assert start is not None
             return Single(start)
         return Slice(start, None if self.peek() in (",", "]") else self.expr())
+
+
+def _sixty_four_bits(value: int) -> int:
+    if not _SMALLEST <= value <= _LARGEST:
+        message = "an integer that does not fit in 64 bits"
+        raise OperandError(message)
+    return value

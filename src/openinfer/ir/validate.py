@@ -34,6 +34,7 @@ from openinfer.ir.graph import (
 )
 from openinfer.ir.operand import Access, ModelRef, Operand, Single, Slice
 
+_MOST_ADVISED = 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -91,6 +92,10 @@ class _Validation:
 
     def _report(self, code: Code, message: str, span: Span | None, advice: str | None = None) -> None:
         self.found.append(Diagnostic(code, message, span, advice))
+
+    def _nearest(self, name: str, candidates: Iterable[str]) -> str | None:
+        """Advice for the first errors; comparing thousands of names with thousands takes minutes."""
+        return nearest(name, candidates) if len(self.found) < _MOST_ADVISED else None
 
     # --- declarations ---------------------------------------------------------------------------------------------
 
@@ -171,9 +176,12 @@ class _Validation:
             if isinstance(node.kind, terminators):
                 message = f"the block {block.name!r} ends here, but there are nodes after this one"
                 self._report(Code.AFTER_TERMINATOR, message, node.span)
+        earliest, latest = _occurrences(block)
         for position, node in enumerate(walk(block.nodes)):
             if isinstance(node.kind, Dep):
-                self._dep(block, node, position)
+                earlier = [name for name, at in earliest.items() if at < position]
+                later = [name for name, at in latest.items() if at > position]
+                self._dep(block, node, earlier, later)
             if isinstance(node.kind, Yield | Await) and block.name != "entry":
                 self._hand_over(block, node)
 
@@ -185,14 +193,11 @@ class _Validation:
         elif word == "await" and node is not block.nodes[0]:
             self._report(Code.BAD_YIELD, "a consumer awaits once, at its beginning", node.span)
 
-    def _dep(self, block: Block, node: Node, position: int) -> None:
+    def _dep(self, block: Block, node: Node, earlier: list[str], later: list[str]) -> None:
         assert isinstance(node.kind, Dep)
-        nodes = list(walk(block.nodes))
-        earlier = {node_name(other) for other in nodes[:position]} - {None}
-        later = {node_name(other) for other in nodes[position + 1 :]} - {None}
         for name, present, where in ((node.kind.after, earlier, "before"), (node.kind.before, later, "after")):
             if name not in present:
-                advice = nearest(name, [other for other in present if other is not None])
+                advice = self._nearest(name, present)
                 message = f"there is no {name!r} {where} this dep in the block {block.name!r}"
                 self._report(Code.UNMATCHED_DEP, message, node.span, advice)
 
@@ -257,20 +262,20 @@ class _Validation:
         done: set[str] = set()
         for start, jumps in targets.items():
             stack: list[tuple[str, Iterator[tuple[str, Node]]]] = [(start, iter(jumps))] if start not in done else []
-            path = [start]
+            path = {start: None}  # in order, and quick to search
             while stack:
                 name, rest = stack[-1]
                 following = next(rest, None)
                 if following is None:
                     done.add(name)
                     stack.pop()
-                    path.pop()
+                    del path[name]
                 elif following[0] in path:
-                    cycle = " -> ".join([*path[path.index(following[0]) :], following[0]])
+                    cycle = _shortened([*path][[*path].index(following[0]) :], following[0])
                     self._report(Code.BRANCH_CYCLE, f"blocks call each other in a cycle: {cycle}", following[1].span)
                 elif following[0] not in done:
                     stack.append((following[0], iter(targets[following[0]])))
-                    path.append(following[0])
+                    path[following[0]] = None
 
     def _unconsumed(self) -> None:
         entry = self.graph.blocks.get("entry")
@@ -318,7 +323,7 @@ class _Validation:
         if name in self.graph.vars:
             return self.graph.vars[name]
         if name not in self.temporaries:
-            advice = nearest(name, [*self.graph.vars, *self.temporaries])
+            advice = self._nearest(name, [*self.graph.vars, *self.temporaries])
             self._report(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", span, advice)
         return None
 
@@ -403,6 +408,24 @@ class _Validation:
         if not isinstance(temporary, Assign) or temporary.dtype is None:
             return True
         return not temporary.dims and temporary.dtype.kind in ("int", "uint")
+
+
+def _occurrences(block: Block) -> tuple[dict[str, int], dict[str, int]]:
+    """Where each name that ``dep`` can mention occurs first and last."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for position, node in enumerate(walk(block.nodes)):
+        name = node_name(node)
+        if name is not None:
+            first.setdefault(name, position)
+            last[name] = position
+    return first, last
+
+
+def _shortened(cycle: list[str], end: str) -> str:
+    """A cycle in words; the middle of a long one is left out."""
+    shown = cycle if len(cycle) <= 8 else [*cycle[:4], "...", *cycle[-3:]]
+    return " -> ".join([*shown, end])
 
 
 def _targets(node: Node) -> Iterator[str]:

@@ -133,6 +133,9 @@ class Declarations(Literals):
             if label is not None and any(label == other for other, _, _ in found):
                 self.report(Code.REPEATED, f"the argument {label!r} is given twice", argument)
                 continue
+            if label is None and any(other is not None for other, _, _ in found):
+                message = "arguments by position come before those with a name"
+                self.report(Code.POSITIONAL_AFTER_NAMED, message, argument)
             found.append((label, self.value(value), argument))
         return found
 

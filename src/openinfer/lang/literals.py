@@ -27,7 +27,9 @@ from openinfer.lang.tokens import SourceToken
 
 Syntax = Tree[SourceToken] | SourceToken
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
+_BRACKETS = ("_LSQB", "_COMMA", "_RSQB")
 _LARGEST = 2**64 - 1
+_SMALLEST = -(2**63)
 
 
 class Literals:
@@ -61,7 +63,7 @@ class Literals:
 
     def floating(self, token: SourceToken) -> float:
         """A float literal, ``inf`` or ``nan``."""
-        value = float(token.value.replace("_", "")) if len(token.value) <= 400 else float("inf")
+        value = float(token.value.replace("_", ""))
         if token.type == "FLOAT" and value == float("inf"):
             self.report(Code.BAD_NUMBER, "this number is too large for f64", token, "write inf if you mean infinity")
         return value
@@ -105,11 +107,17 @@ class Literals:
                 expects_operand = True
             else:
                 operand = self.expr(item)
-                operands.append(negate(operand) if negative else operand)
+                operands.append(self._negated(operand, item) if negative else operand)
                 negative, expects_operand = False, False
         while operators:
             _apply(operands, operators.pop())
         return operands[0]
+
+    def _negated(self, operand: Expr, where: Syntax) -> Expr:
+        found = negate(operand)
+        if isinstance(found, Num) and found.value < _SMALLEST:
+            self.report(Code.BAD_NUMBER, "this negative integer does not fit in 64 bits", where)
+        return found
 
     # --- operands -------------------------------------------------------------------------------------------------
 
@@ -188,16 +196,16 @@ class Literals:
         return FloatValue(-value if len(syntax.children) == 2 else value)
 
     def _list(self, syntax: Tree[SourceToken]) -> AttrValue:
-        items = syntax.children
+        items = [item for item in syntax.children if isinstance(item, Tree) or item.type not in _BRACKETS]
         if any(isinstance(item, SourceToken) and item.type == "DTYPE" for item in items):
-            return self._dtypes(syntax)
+            return self._dtypes(items)
         if any(isinstance(item, Tree) and item.data == "number" for item in items):
             return FloatList(tuple(self._as_float(item) for item in items))
         return ExprList(tuple(self.expr(item) for item in items))
 
-    def _dtypes(self, syntax: Tree[SourceToken]) -> DTypeList:
+    def _dtypes(self, items: list[Syntax]) -> DTypeList:
         found = []
-        for item in syntax.children:
+        for item in items:
             if isinstance(item, SourceToken) and item.type == "DTYPE":
                 found.append(dtype_of(item.value))
             else:
@@ -221,19 +229,21 @@ def _apply(operands: list[Expr], operator: Any) -> None:
 
 
 def _start(syntax: Syntax) -> int:
-    while isinstance(syntax, Tree):
-        if not syntax.children:
-            return 0
-        syntax = syntax.children[0]
-    return syntax.start_pos
+    token = _edge(syntax, 1)
+    return 0 if token is None else token.start_pos
 
 
 def _end(syntax: Syntax) -> int:
-    while isinstance(syntax, Tree):
-        if not syntax.children:
-            return 0
-        syntax = syntax.children[-1]
-    return syntax.end_pos
+    token = _edge(syntax, -1)
+    return 0 if token is None else token.end_pos
+
+
+def _edge(syntax: Syntax, step: int) -> SourceToken | None:
+    """The first or last token of a piece of syntax; empty brackets have none."""
+    if not isinstance(syntax, Tree):
+        return syntax
+    found = (_edge(child, step) for child in syntax.children[::step])
+    return next((token for token in found if token is not None), None)
 
 
 def _is_empty(index: Syntax) -> bool:

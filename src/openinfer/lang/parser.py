@@ -96,7 +96,10 @@ class _Parse:
         """Keep the open brackets; False when there are too many to go on."""
         if token.type in _OPENING:
             self.open.append(token)
-            if len(self.open) > MAX_DEPTH:
+            # Bodies count by themselves, and the deepest expression may stand in the index of an operand of an op:
+            # so every graph that can be built can be printed and read.
+            braces = sum(other.type == "_LBRACE" for other in self.open)
+            if braces > MAX_DEPTH or len(self.open) - braces > MAX_DEPTH + 2:
                 self._report(Code.TOO_DEEP, f"brackets are nested more than {MAX_DEPTH} deep", token)
                 return False
         elif self.open and token.type == _OPENING[self.open[-1].type]:
@@ -192,11 +195,11 @@ class _Parse:
         words = [word for word, name in _ALL_WORDS.items() if word not in ("in", "fmt") and name != "DTYPE"]
         if self.previous is not None and self.previous.type == "IDENT" and expected == {"_EQUALS"}:
             return nearest(self.previous.value, words)
-        if token.type == "IDENT" and "IDENT" not in expected:
-            return nearest(token.value, [word for word in words if _ALL_WORDS[word] in expected])
-        if "DTYPE" in expected and token.type == "IDENT":
-            return nearest(token.value, [word for word, name in WORDS.items() if name == "DTYPE"])
-        return None
+        if token.type != "IDENT" or "IDENT" in expected:
+            return None
+        if "DTYPE" in expected:
+            words += [word for word, name in WORDS.items() if name == "DTYPE"]
+        return nearest(token.value, [word for word in words if _ALL_WORDS[word] in expected])
 
     def _unclosed(self, token: SourceToken) -> tuple[str, ...]:
         if token.type != "$END" or not self.open:

@@ -11,7 +11,7 @@ from openinfer.dtypes import ALIASES, DTYPES
 from openinfer.ir.words import RESERVED
 
 _TYPES = {"in": "_IN", "with": "_WITH", "true": "BOOL", "false": "BOOL", "inf": "SPECIAL", "nan": "SPECIAL"}
-WORDS = {word: _TYPES.get(word, "DTYPE" if word in DTYPES else word.upper()) for word in RESERVED}
+WORDS = {word: _TYPES.get(word, "DTYPE" if word in DTYPES or word in ALIASES else word.upper()) for word in RESERVED}
 """The reserved words and their token types."""
 
 CONTEXTUAL = {
@@ -24,7 +24,6 @@ CONTEXTUAL = {
     "after": "_AFTER",
     "before": "_BEFORE",
 }
-CONTEXTUAL |= dict.fromkeys(ALIASES, "DTYPE")
 MEMORY_WORDS = ("dynamic", "volatile", "constant", "constants", "persistent", "inputs", "outputs")
 CONTEXTUAL |= dict.fromkeys(MEMORY_WORDS, "MEMORY")
 
@@ -55,14 +54,14 @@ SYMBOLS = {
 _TOKEN = re.compile(
     r"""
     (?P<space>[ \t\r\n\f]+)
-  | (?P<comment>//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)
+  | (?P<comment>//[^\n]*|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/)
+  | (?P<bad_comment>/\*.*)
   | (?P<cache>cache\s*\.\s*(?:read|write|increment|decrement|reset)(?![A-Za-z0-9_]))
   | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
   | (?P<float>[0-9][0-9_]*\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?|[0-9][0-9_]*[eE][+-]?[0-9]+)
   | (?P<int>0[xX][0-9A-Fa-f_]+|0[bB][01_]+|[0-9][0-9_]*)
-  | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
+  | (?P<string>"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+")
   | (?P<symbol>>>|\.\.|:=|<=|[{}()\[\],;:=!@+\-*/%])
-  | (?P<bad_comment>/\*.*)
   | (?P<bad_string>"[^\n]*)
   | (?P<unknown>.)
     """,

@@ -1,0 +1,59 @@
+"""Named arguments of ops where the language puts them.
+
+In text, ``b=eps`` is a parameter where ``eps`` is a scalar constant or unknown, and an input where it is any other
+variable. Documents of other tools may say otherwise; brought into this form they can be printed and read.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from openinfer.ir.graph import Assign, Graph, Input, Loop, MemoryKind, Node, NodeKind, Op, Scope
+from openinfer.ir.operand import Access
+from openinfer.ir.values import AttrValue, VarValue
+
+
+def as_written(graph: Graph) -> Graph:
+    """The graph with named arguments where the language puts them: scalar constants are parameters, the rest inputs."""
+    variables = graph.vars.values()
+    scalars = {var.name for var in variables if var.kind is MemoryKind.CONSTANT and not var.dims}
+    operands = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
+    operands |= {var.name for var in variables} - scalars
+
+    def settled(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(replace(node, kind=_settled(node.kind, scalars, operands, settled)) for node in nodes)
+
+    if not any(_is_misplaced(node.kind, scalars, operands) for node in graph.walk()):
+        return graph
+    blocks = [replace(block, nodes=settled(block.nodes)) for block in graph.blocks.values()]
+    return Graph.of(graph.sizes.values(), variables, blocks)
+
+
+def _is_parameter(given: Input, scalars: set[str]) -> bool:
+    operand = given.operand
+    return given.name is not None and isinstance(operand, Access) and not operand.bracketed and operand.base in scalars
+
+
+def _is_misplaced(kind: NodeKind, scalars: set[str], operands: set[str]) -> bool:
+    return isinstance(kind, Op) and (
+        any(_is_parameter(given, scalars) for given in kind.inputs)
+        or any(isinstance(value, VarValue) and value.name in operands for _, value in kind.attrs)
+    )
+
+
+def _settled(
+    kind: NodeKind, scalars: set[str], operands: set[str], settled: Callable[[tuple[Node, ...]], tuple[Node, ...]]
+) -> NodeKind:
+    if isinstance(kind, Loop | Scope):
+        return replace(kind, body=settled(kind.body))
+    if not isinstance(kind, Op):
+        return kind
+    inputs = [given for given in kind.inputs if not _is_parameter(given, scalars)]
+    attrs: list[tuple[str, AttrValue]] = [
+        (str(given.name), VarValue(str(given.operand))) for given in kind.inputs if _is_parameter(given, scalars)
+    ]
+    for name, value in kind.attrs:
+        if isinstance(value, VarValue) and value.name in operands:
+            inputs.append(Input(Access(value.name), name))
+        else:
+            attrs.append((name, value))
+    return replace(kind, inputs=tuple(inputs), attrs=tuple(attrs))
