@@ -34,6 +34,12 @@ READING = "tests/oinf/test_reading.py"
 WRITES = "tests/oinf/test_writes.py"
 MODEL = "tests/oinf/test_against_layout_model.py"
 MUTANTS = "tests/oinf/test_mutants.py"
+SYNTAX = "tests/lang/test_syntax.py"
+DIAGNOSTICS = "tests/lang/test_diagnostics.py"
+ROUNDTRIP = "tests/ir/test_roundtrip.py"
+BAD_JSON = "tests/ir/test_bad_json.py"
+FORMAT = "tests/fmt/test_format.py"
+BUILDER = "tests/builder/test_builder.py"
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,92 @@ WRITER_BUGS = (
         "packed",
     ),
 )
-BUGS = READER_BUGS + WRITER_BUGS
+
+
+LANGUAGE_BUGS = (
+    Bug(
+        "operators of one rank apply from the right",
+        "lang/literals.py",
+        "while operators and _RANK[operators[-1]] >= _RANK[item.value]:",
+        "while operators and _RANK[operators[-1]] > _RANK[item.value]:",
+        ROUNDTRIP,
+        "text_of_a_graph",
+    ),
+    Bug(
+        "parentheses dropped on the right",
+        "ir/expr.py",
+        "(inner.right, own + 1)]",
+        "(inner.right, own)]",
+        ROUNDTRIP,
+        "text_of_a_graph",
+    ),
+    Bug(
+        "unknown keys of documents accepted",
+        "ir/document.py",
+        "if key not in required and key not in optional:",
+        "if not key:",
+        BAD_JSON,
+        "unknown or key",
+    ),
+    Bug(
+        "uuids ignore the position",
+        "ir/graph.py",
+        'f"{self.index} {node_head(self)}"',
+        "node_head(self)",
+        BUILDER,
+        "uuids",
+    ),
+    Bug(
+        "branch cycles go unnoticed",
+        "ir/validate.py",
+        "        self._branch_cycles()\n",
+        "",
+        DIAGNOSTICS,
+        "E406",
+    ),
+    Bug(
+        "constants can be written",
+        "ir/validate.py",
+        "if variable is not None and variable.kind is MemoryKind.CONSTANT:",
+        "if variable is None and access.base == '':",
+        DIAGNOSTICS,
+        "E503",
+    ),
+    Bug(
+        "comments at the end of a body are dropped",
+        "lang/format.py",
+        "self.found.dangling.setdefault(owner, []).extend(lines)",
+        "pass",
+        FORMAT,
+        "stay or survive",
+    ),
+    Bug(
+        "a comment inside a statement is dropped",
+        "lang/format.py",
+        "self.found.leading.setdefault(self.current, []).extend(line for line in self.pending if line)",
+        "pass",
+        FORMAT,
+        "survive",
+    ),
+    Bug(
+        "named inputs become parameters",
+        "lang/lower.py",
+        "return declared.kind is not MemoryKind.CONSTANT or bool(declared.dims)",
+        "return False",
+        BUILDER,
+        "equals_the_text or by_name",
+    ),
+    Bug(
+        "a missing semicolon ends the search for errors",
+        "lang/parser.py",
+        "            missing = self._missing(token)\n",
+        "            missing = None\n",
+        DIAGNOSTICS,
+        "semicolon or missing or cascade or recover",
+    ),
+)
+
+BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS
 
 
 def main() -> int:

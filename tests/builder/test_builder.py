@@ -106,6 +106,23 @@ def test_everything_the_language_has_can_be_built_and_equals_the_text() -> None:
     assert built().to_json() == graph(TEXT).to_json()
 
 
+def test_a_declared_variable_given_by_name_is_an_input() -> None:
+    text = "dynamic { x: f32; } volatile { y: f32; } block entry { op sub(b=x, a=y) >> y; return; }"
+    build = GraphBuilder()
+    build.variable("dynamic", "x", "f32")
+    build.variable("volatile", "y", "f32")
+    with build.block("entry"):
+        build.op("sub", named={"b": "x", "a": "y"}, out="y")
+        build.return_()
+    assert build.build() == graph(text)
+    assert graph(text).to_json()["blocks"]["entry"]["nodes"][0]["kind"]["Op"]["inputs"] == ["b=x", "a=y"]
+
+
+def test_equal_nodes_in_different_places_have_different_uuids() -> None:
+    nodes = graph("volatile { y: f32; } block entry { op neg(y) >> y; op neg(y) >> y; return; }").walk()
+    assert len({node.uuid for node in nodes}) == 3
+
+
 def test_a_constant_can_be_the_value_of_a_parameter() -> None:
     build = GraphBuilder()
     build.variable("constant", "alpha", "f32")

@@ -12,15 +12,17 @@ from openinfer.errors.diagnostic import (
 )
 from openinfer.errors.explain import Explanation, explanation
 from openinfer.errors.render import printable
-from openinfer.errors.spans import ByteSpan, FileSpan, Place, Source, Span
+from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, GraphPlace, Place, Source, Span
 
 __all__ = [
     "ByteSpan",
     "Code",
     "Diagnostic",
+    "DocumentSpan",
     "Explanation",
     "FileSpan",
     "GraphError",
+    "GraphPlace",
     "MissingExtraError",
     "OinfError",
     "OpenInferError",

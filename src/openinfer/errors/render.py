@@ -6,7 +6,7 @@ Names and paths come from files nobody has checked, so control characters are sh
 import unicodedata
 
 from openinfer.errors.diagnostic import Diagnostic
-from openinfer.errors.spans import ByteSpan, FileSpan, Span
+from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, Span
 
 LINE_WIDTH = 120
 MESSAGE_WIDTH = 1000
@@ -36,6 +36,8 @@ def render(diagnostic: Diagnostic) -> str:
             lines += _byte_lines(diagnostic.span)
         case FileSpan():
             lines.append(f"  --> {printable(diagnostic.span.path)}")
+        case DocumentSpan():
+            lines.append(f"  --> at {printable(diagnostic.span.path[:300] or '/')}")
         case None:
             pass
     if diagnostic.help:

@@ -90,4 +90,18 @@ class FileSpan:
         return {"file": self.path}
 
 
-Place = Span | ByteSpan | FileSpan
+@dataclass(frozen=True)
+class DocumentSpan:
+    """A value inside a JSON document, by the path of keys and positions that leads to it."""
+
+    path: str
+
+    def facts(self) -> dict[str, object]:
+        """The place as plain values, for ``--json``."""
+        return {"path": self.path}
+
+
+GraphPlace = Span | DocumentSpan
+"""Where an element of a graph stands: in source text or in a JSON document."""
+
+Place = Span | ByteSpan | FileSpan | DocumentSpan

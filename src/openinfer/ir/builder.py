@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.ir.arguments import as_written
 from openinfer.ir.expr import Expr, Num
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
@@ -111,11 +112,8 @@ class GraphBuilder:
 
     def build(self, *, strict: bool = False) -> Graph:
         """The finished graph; all its structural problems are raised together."""
-        graph = Graph.of(
-            self._sizes,
-            self._vars.values(),
-            [Block(name, tuple(map(self._settled, nodes)), constraints) for name, nodes, constraints in self._blocks],
-        )
+        blocks = [Block(name, tuple(nodes), constraints) for name, nodes, constraints in self._blocks]
+        graph = as_written(Graph.of(self._sizes, self._vars.values(), blocks))
         errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
         if errors:
             raise GraphError(*errors)
@@ -272,30 +270,6 @@ class GraphBuilder:
     def await_(self, *names: str) -> None:
         """Wait for variables."""
         self._add(Await(names))
-
-    # --- settling -------------------------------------------------------------------------------------------------
-
-    def _settled(self, node: Node) -> Node:
-        """A node as the text would give it: a named scalar constant is a parameter, whoever called it an input."""
-        kind = node.kind
-        if isinstance(kind, Loop):
-            body = tuple(map(self._settled, kind.body))
-            return Node(Loop(kind.name, kind.index, kind.start, kind.end, body), node.constraints)
-        if isinstance(kind, Scope):
-            return Node(Scope(kind.name, tuple(map(self._settled, kind.body))), node.constraints)
-        if not isinstance(kind, Op):
-            return node
-        inputs = tuple(given for given in kind.inputs if not self._is_parameter(given))
-        moved = tuple(
-            (given.name or "", VarValue(str(given.operand))) for given in kind.inputs if self._is_parameter(given)
-        )
-        return Node(Op(kind.op, inputs, (*moved, *kind.attrs), kind.outputs), node.constraints)
-
-    def _is_parameter(self, given: Input) -> bool:
-        if given.name is None or not isinstance(given.operand, Access) or given.operand.bracketed:
-            return False
-        declared = self._vars.get(given.operand.base)
-        return declared is not None and declared.kind is MemoryKind.CONSTANT and not declared.dims
 
 
 def _refusal(code: Code, message: str) -> GraphError:

@@ -5,12 +5,13 @@ Duplicate keys, numbers that JSON does not have, runaway nesting and values of t
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
-from openinfer.errors import Code, Diagnostic, GraphError, nearest
+from openinfer.errors import Code, Diagnostic, DocumentSpan, GraphError, nearest
 from openinfer.ir.words import RESERVED
 
 T = TypeVar("T")
@@ -59,8 +60,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Mistake:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    keys = [key for key, _ in pairs]
-    twice = next(key for position, key in enumerate(keys) if key in keys[:position])
+    twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
     return _Mistake(f"the key {twice!r:.80} occurs twice")
 
 
@@ -85,6 +85,11 @@ class Cursor:
         """Refuse the document because of this value."""
         where = self.path or "/"
         raise GraphError(Diagnostic(Code.BAD_DOCUMENT, f"at {where:.300}: {message}", help=advice))
+
+    @property
+    def place(self) -> DocumentSpan:
+        """Where this value stands."""
+        return DocumentSpan(self.path)
 
     def step(self, key: str | int, value: Any) -> "Cursor":
         """A value inside this one."""

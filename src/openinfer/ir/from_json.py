@@ -110,7 +110,7 @@ def _size(name: str, cursor: Cursor) -> SizeDecl:
     tag, value = cursor.tagged()
     if tag not in ("Fixed", "Bound"):
         cursor.fail(f"a size is Fixed or a Bound, not {tag!r:.40}")
-    return SizeDecl(name, ":=" if tag == "Fixed" else "<=", _bound(value))
+    return SizeDecl(name, ":=" if tag == "Fixed" else "<=", _bound(value), cursor.place)
 
 
 def _bound(cursor: Cursor) -> Expr:
@@ -152,6 +152,7 @@ def _variable(name: str, cursor: Cursor) -> VarDecl:
         () if auto_dim is None else auto_dim.names(),
         () if fixed is None else _bounds(fixed.items()),
         () if attrs is None else _attributes(attrs.items()),
+        cursor.place,
     )
 
 
@@ -270,7 +271,7 @@ def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
     nodes = _nodes(items)
     first = items[0].object(("index", "uuid", "kind"), _NODE_KEYS)["index"].integer() if items else float("inf")
     constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
-    return Block(name, nodes, constraints), first
+    return Block(name, nodes, constraints, cursor.place), first
 
 
 _NODE_KEYS = ("scope", "constraints", "span")
@@ -330,7 +331,7 @@ def _node(cursor: Cursor) -> Node:
     constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
     if constraints and not isinstance(kind, Op):
         keys["constraints"].fail("constraints belong to ops and blocks")
-    return Node(kind, constraints, None, uuid)
+    return Node(kind, constraints, cursor.place, uuid)
 
 
 def _constraints(cursor: Cursor) -> Constraints:

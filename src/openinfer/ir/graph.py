@@ -14,7 +14,7 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from openinfer.dtypes import DType
-from openinfer.errors import Span
+from openinfer.errors import GraphPlace
 from openinfer.ir.expr import Expr
 from openinfer.ir.operand import Access, Operand
 from openinfer.ir.values import AttrValue, InitValue
@@ -42,7 +42,7 @@ class SizeDecl:
     name: str
     relation: Literal[":=", "<="]
     value: Expr
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class VarDecl:
     auto_dim: tuple[str, ...] = ()
     fixed: tuple[tuple[str, Expr], ...] = ()
     attrs: tuple[Attribute, ...] = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_indexed(self) -> bool:
@@ -245,7 +245,7 @@ class Node:
 
     kind: NodeKind
     constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
     given_uuid: UUID | None = field(default=None, compare=False, repr=False)
     index: int = field(default=-1, compare=False)
 
@@ -277,7 +277,7 @@ class Block:
     name: str
     nodes: tuple[Node, ...]
     constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

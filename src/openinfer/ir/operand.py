@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from openinfer.errors import Span
+from openinfer.errors import GraphPlace
 from openinfer.ir.expr import Expr
 
 
@@ -47,7 +47,7 @@ class Access:
     base: str
     indices: tuple[Index, ...] = ()
     bracketed: bool = False
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         if not self.bracketed:
@@ -67,7 +67,7 @@ class ModelRef:
 
     name: str
     formatted: bool = False
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         text = quote(self.name)

@@ -90,7 +90,7 @@ def _variable(variable: VarDecl, *, spans: bool) -> Json:
         "fixed": [[name, _bound(value)] for name, value in variable.fixed],
         "attrs": [_attribute(attribute) for attribute in variable.attrs],
     }
-    if spans and variable.span is not None:
+    if spans and isinstance(variable.span, Span):
         found["span"] = _span(variable.span)
     return found
 
@@ -145,7 +145,7 @@ def _block(block: Block, *, spans: bool) -> Json:
     found: Json = {"name": block.name, "nodes": [_node(node, None, spans=spans) for node in block.nodes]}
     if block.constraints:
         found["constraints"] = _constraints(block.constraints)
-    if spans and block.span is not None:
+    if spans and isinstance(block.span, Span):
         found["span"] = _span(block.span)
     return found
 
@@ -160,7 +160,7 @@ def _node(node: Node, scope: str | None, *, spans: bool) -> Json:
         found["scope"] = scope
     if node.constraints:
         found["constraints"] = _constraints(node.constraints)
-    if spans and node.span is not None:
+    if spans and isinstance(node.span, Span):
         found["span"] = _span(node.span)
     return found
 

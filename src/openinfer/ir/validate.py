@@ -7,7 +7,7 @@ checked when the graph is bound.
 import re
 from collections.abc import Iterable, Iterator
 
-from openinfer.errors import Code, Diagnostic, Span, nearest
+from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
 from openinfer.ir.expr import Expr, constant, names
 from openinfer.ir.graph import (
     Assign,
@@ -90,7 +90,7 @@ class _Validation:
         self._unconsumed()
         return self.found
 
-    def _report(self, code: Code, message: str, span: Span | None, advice: str | None = None) -> None:
+    def _report(self, code: Code, message: str, span: GraphPlace | None, advice: str | None = None) -> None:
         self.found.append(Diagnostic(code, message, span, advice))
 
     def _nearest(self, name: str, candidates: Iterable[str]) -> str | None:
@@ -150,6 +150,8 @@ class _Validation:
             self._auto_dim_shape(variable)
 
     def _auto_dim_shape(self, variable: VarDecl) -> None:
+        if len(set(variable.auto_dim)) < len(variable.auto_dim):
+            self._report(Code.REPEATED, f"@auto_dim of {variable.name!r} names an index twice", variable.span)
         if len(variable.auto_dim) > len(variable.dims):
             message = (
                 f"{variable.name!r} has {len(variable.dims)} dimensions, too few for {len(variable.auto_dim)} indices"
@@ -257,7 +259,10 @@ class _Validation:
         for block in self.graph.blocks.values():
             branches = [node for node in walk(block.nodes) if isinstance(node.kind, Branch)]
             targets[block.name] = [
-                (name, node) for node in branches for name in _targets(node) if name in self.graph.blocks
+                (name, node)
+                for node in branches
+                for name in _targets(node)
+                if name in self.graph.blocks and name != "entry"
             ]
         done: set[str] = set()
         for start, jumps in targets.items():
@@ -318,7 +323,7 @@ class _Validation:
                 for bound in (start, end):
                     self._index_expr(bound, node.span, indices)
 
-    def _variable(self, name: str, span: Span | None) -> VarDecl | None:
+    def _variable(self, name: str, span: GraphPlace | None) -> VarDecl | None:
         """The declaration of a variable; None for a temporary, and for an unknown name, which is reported."""
         if name in self.graph.vars:
             return self.graph.vars[name]
@@ -376,7 +381,7 @@ class _Validation:
         self,
         access: Access,
         variable: VarDecl | None,
-        span: Span | None,
+        span: GraphPlace | None,
         indices: tuple[str, ...],
         *,
         prefix: bool = False,
@@ -392,7 +397,7 @@ class _Validation:
         if problem is not None:
             self._report(Code.BAD_INDEXING, problem, span)
 
-    def _index_expr(self, expr: Expr, span: Span | None, indices: tuple[str, ...]) -> None:
+    def _index_expr(self, expr: Expr, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
         """Names in an index are loop indices, scalar integers or sizes; only what is declared can be judged."""
         for name in names(expr):
             if name not in indices and not self._may_be_index(name):

@@ -5,7 +5,7 @@ their documents survive unchanged, and it does not count in comparisons.
 """
 
 from dataclasses import dataclass, field
-from math import isinf, isnan
+from math import isfinite, isinf, isnan
 
 from openinfer.dtypes import DType
 from openinfer.ir.expr import Expr, Num, Ref
@@ -158,9 +158,10 @@ def init_value(value: AttrValue, dtype: DType) -> InitValue | None:
     if dtype.kind == "bool":
         return value if isinstance(value, BoolValue) else None
     if dtype.kind == "float":
-        if isinstance(value, IntValue):
-            return FloatValue(float(value.value))
-        return value if isinstance(value, FloatValue) else None
+        number = FloatValue(float(value.value)) if isinstance(value, IntValue) else value
+        if not isinstance(number, FloatValue):
+            return None
+        return None if isfinite(number.value) and abs(number.value) > dtype.maximum else number
     if not isinstance(value, IntValue) or not dtype.minimum <= value.value <= dtype.maximum:
         return None
     return None if dtype.values and value.value not in dtype.values else value

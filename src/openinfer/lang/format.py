@@ -6,7 +6,7 @@ statement moves above it; one at the end of a body stays there.
 
 from collections.abc import Iterator
 
-from openinfer.errors import GraphError, Source
+from openinfer.errors import GraphError, Source, Span
 from openinfer.ir.graph import Graph, Loop, Scope
 from openinfer.ir.memory import collection_paused
 from openinfer.ir.text import Comments, Key, end_of, graph_text
@@ -42,16 +42,16 @@ def _element_starts(graph: Graph) -> dict[int, Key]:
     """Where each element that can carry comments begins."""
     starts: dict[int, Key] = {}
     for size in graph.sizes.values():
-        if size.span is not None:
+        if isinstance(size.span, Span):
             starts[size.span.start] = ("size", size.name)
     for variable in graph.vars.values():
-        if variable.span is not None:
+        if isinstance(variable.span, Span):
             starts[variable.span.start] = ("var", variable.name)
     for block in graph.blocks.values():
-        if block.span is not None:
+        if isinstance(block.span, Span):
             starts[block.span.start] = ("block", block.name)
     for node in graph.walk():
-        if node.span is not None:
+        if isinstance(node.span, Span):
             starts.setdefault(node.span.start, ("node", node.index))
     return starts
 
