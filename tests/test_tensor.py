@@ -447,3 +447,12 @@ def test_row_major_strides_are_those_of_numpy(shape: tuple[int, ...]) -> None:
     if all(shape):
         assert row_major(shape) == steps
     assert len(row_major(shape)) == len(shape)
+
+
+def test_lists_of_large_integers_keep_every_bit() -> None:
+    for dtype in (None, "u64"):
+        tensor = Tensor.from_numpy([2**64 - 1, 0], dtype)
+        assert (tensor.dtype.name, tensor.to_numpy().tolist()) == ("u64", [2**64 - 1, 0])
+    for values in ([2**64 - 1, -1], [2**64, 0]):
+        with pytest.raises(TensorError):
+            Tensor.from_numpy(values, "u64")

@@ -297,7 +297,7 @@ def as_array(values: npt.ArrayLike) -> Array:
     if array is values:
         return array
     if array.dtype == np.float64 and not isinstance(values, np.generic) and not hasattr(values, "__array__"):
-        return _python_floats(values, array)
+        return _python_floats(array)
     return array
 
 
@@ -311,18 +311,27 @@ def _any_array(values: npt.ArrayLike) -> Array:
     if isinstance(values, np.ndarray):
         return values
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
         raise TensorError(Diagnostic(Code.BAD_SHAPE, f"these values do not form an array: {error}")) from error
+    is_large = array.dtype == np.float64 and np.any(np.abs(array) >= 2.0**63)
+    return _large_integers(values, array) if is_large and not hasattr(values, "__array__") else array
 
 
-def _python_floats(values: npt.ArrayLike, array: Array) -> npt.NDArray[np.float32]:
+def _large_integers(values: npt.ArrayLike, array: Array) -> Array:
+    """Plain Python integers that NumPy made f64 because some need 64 bits without a sign, as u64."""
+    leaves = np.asarray(values, dtype=object)
+    if not all(isinstance(leaf, int) for leaf in leaves.reshape(-1)):
+        return array
+    if leaves.min() < 0 or leaves.max() >= 1 << 64:
+        raise TensorError(Diagnostic(Code.VALUE_OUT_OF_RANGE, "no integer dtype holds all of these integers"))
+    return leaves.astype(np.uint64)
+
+
+def _python_floats(array: Array) -> npt.NDArray[np.float32]:
     """Plain Python numbers that NumPy made f64, as f32, refusing what would change beyond rounding."""
     with np.errstate(over="ignore"):
         single = array.astype(np.float32)
-    large = np.abs(array) >= 2.0**63
-    if np.any(large) and all(isinstance(leaf, int) for leaf in np.asarray(values, dtype=object).reshape(-1)):
-        raise TensorError(Diagnostic(Code.VALUE_OUT_OF_RANGE, "no integer dtype holds all of these integers"))
     lost = np.isinf(single) & np.isfinite(array)
     if np.any(lost):
         raise TensorError(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openinfer import Graph, GraphBuilder, GraphError, dtype_of, graph
@@ -133,6 +134,66 @@ def test_a_constant_can_be_the_value_of_a_parameter() -> None:
     text = "constant { alpha: f32; } volatile { y: f32; } "
     text += "block entry { op relu(y, negative_slope=alpha, k=3) >> y; return; }"
     assert build.build() == graph(text)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    build = GraphBuilder()
+    build.variable("volatile", "y", "f32", [np.int64(3)], init=np.float32(1.5))
+    with build.block("entry"):
+        build.op("f", "y", out="y", params={"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True)})
+        build.return_()
+    text = "volatile { y: f32[3] @init(1.5); } block entry { op f(y, a=3, b=0.5, c=true) >> y; return; }"
+    assert build.build() == graph(text)
+
+
+IMPOSSIBLE: dict[str, Any] = {
+    "a variable with a space": lambda build: build.variable("volatile", "a b", "f32"),
+    "a reserved word": lambda build: build.variable("volatile", "loop", "f32"),
+    "an op with a space": lambda build: build.op("f g", "y", out="y"),
+    "a parameter with a space": lambda build: build.op("f", "y", out="y", params={"a b": 1}),
+    "no output": lambda build: build.op("f", "y", out=[]),
+    "nothing to yield": lambda build: build.yield_(),
+    "a negative amount": lambda build: build.cache_increment("n", -5),
+    "an amount that is no integer": lambda build: build.cache_increment("n", 1.5),
+    "a true amount": lambda build: build.cache_increment("n", True),
+    "a size too large": lambda build: build.assign("t", "f32", [2**70]),
+    "a size that is no integer": lambda build: build.assign("t", "f32", [1.5]),
+    "a bound that is nothing": lambda _: None,
+    "a mixed list": lambda build: build.op("f", "y", out="y", params={"p": [dtype_of("f32"), 1]}),
+    "a list with a float and a name": lambda build: build.op("f", "y", out="y", params={"p": [1.5, "D"]}),
+    "a list with nothing": lambda build: build.op("f", "y", out="y", params={"p": [1, None]}),
+    "a list of booleans": lambda build: build.op("f", "y", out="y", params={"p": [True, 2]}),
+    "a value that is nothing": lambda build: build.op("f", "y", out="y", params={"p": None}),
+    "half a surrogate pair": lambda build: build.op("f", "y", out="y", params={"p": "\ud800"}),
+    "an operand that is a number": lambda build: build.op("f", 3, out="y"),
+    "a scope that is a number": lambda _: None,
+    "a size twice": lambda build: [build.size("T", 1), build.size("T", 2)],
+    "a strange relation": lambda build: build.size("T", 1, "=="),
+    "a strange memory kind": lambda build: build.variable("static", "a", "f32"),
+    "a reference that is a number": lambda build: build.variable("constant", "a", "f32", ref=3),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_text_cannot_say_cannot_be_built(name: str) -> None:
+    build = GraphBuilder()
+    build.variable("volatile", "y", "f32")
+    build.variable("persistent", "n", "i32")
+
+    def attempt() -> None:
+        with build.block("entry"):
+            IMPOSSIBLE[name](build)
+            if name.startswith("a scope"):
+                with build.scope(3):  # type: ignore[arg-type]
+                    build.barrier()
+            if name.startswith("a bound"):
+                with build.loop("l", "i", None, 3):  # type: ignore[arg-type]
+                    build.barrier()
+            build.return_()
+        build.build()
+
+    with pytest.raises(GraphError):
+        attempt()
 
 
 def test_structural_problems_are_raised_together() -> None:

@@ -118,6 +118,38 @@ def test_fmt_leaves_a_broken_file_alone_and_goes_on_with_the_others(source: Path
     assert source.read_text() == GOOD
 
 
+def test_a_diff_shows_a_missing_line_end(source: Path) -> None:
+    source.write_text(GOOD.rstrip())
+    done = openinfer("fmt", "--diff", str(source))
+    assert done.returncode == 1
+    assert done.stdout.endswith("-}\n\\ No newline at end of file\n+}\n")
+
+
+def test_fmt_goes_on_behind_a_file_that_cannot_be_written(source: Path) -> None:
+    source.write_text(GOOD.replace("\n\n", "\n"))
+    done = openinfer("fmt", "missing.oig", str(source))
+    assert (done.returncode, "error[E112]" in done.stderr) == (1, True)
+    assert source.read_text() == GOOD
+
+
+def test_standard_input_is_read_like_a_file(source: Path) -> None:
+    command = [sys.executable, "-m", "openinfer", "fmt", "-"]
+    broken = subprocess.run(command, input=b"block entry { return; // \xff\n}", capture_output=True, check=False)
+    assert (broken.returncode, b"error[E112]" in broken.stderr) == (1, True)
+    text = "\ufeff" + GOOD.replace("block entry {", "block entry {  // caf\u00e9")
+    environment = {"PATH": "", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, input=text.encode(), capture_output=True, check=True, env=environment)
+    assert done.stdout.decode("utf-8") == text[1:]
+
+
+def test_json_on_standard_input_is_recognised() -> None:
+    document = json.dumps(graph(GOOD).to_json())
+    assert openinfer("check", "-", text=document).stdout == "<stdin>: no problems\n"
+    done = openinfer("check", "--json", "-", text='{"vars": {}, "blocks": {"a": 3}}')
+    assert json.loads(done.stdout)[0]["path"] == "/blocks/a"
+    assert openinfer("graph", "to-json", "-", text=document).returncode == 0
+
+
 def test_json_goes_there_and_back(source: Path, tmp_path: Path) -> None:
     document = openinfer("graph", "to-json", str(source)).stdout
     assert openinfer("graph", "from-json", "-", text=document).stdout == GOOD

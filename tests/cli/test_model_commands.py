@@ -138,6 +138,46 @@ def test_diff_says_what_differs_and_by_how_much(model: str, tmp_path: Path) -> N
     assert facts[-1]["max_error"] == 0.25
 
 
+@pytest.mark.parametrize("arguments", [[], ["--tensor", "missing"], ["--summary"], ["--diff", "missing.oinf"]])
+def test_inspect_prints_errors_as_json_where_json_is_asked_for(model: str, arguments: list[str]) -> None:
+    if "--tensor" not in arguments and "--diff" not in arguments:
+        Path(model).write_bytes(b"nonsense")
+    done = openinfer("inspect", model, "--json", *arguments)
+    assert (done.returncode, done.stderr) == (1, "")
+    facts = json.loads(done.stdout)
+    assert (facts["path"], facts["ok"], len(facts["diagnostics"])) == (model, False, 1)
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_a_summary_can_be_json(model: str, command: str) -> None:
+    facts = json.loads(openinfer(command, model, "--summary", "--json").stdout)
+    assert (facts["tensors"], facts["elements"], facts["without_data"]) == (3, 17, ["later"])
+    assert len(facts["sha256"]) == 64
+
+
+def test_a_check_that_fails_or_is_no_function_is_reported_as_json(model: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_text("number = 3\ndef broken(model):\n    raise KeyError('x')\n")
+    (tmp_path / "typo.py").write_text("def broken(:\n")
+    for check, reason in (
+        ("rules:broken", "the check broken raised KeyError: 'x'"),
+        ("rules:number", "cannot load the check 'rules:number': it is not a function"),
+        ("typo:broken", "cannot load the check 'typo:broken'"),
+    ):
+        done = openinfer("verify", model, "--json", "--check", check, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (1, "")
+        (found,) = json.loads(done.stdout)["diagnostics"]
+        assert found["code"] == "E750"
+        assert found["message"].startswith(reason)
+
+
+def test_diff_compares_only_the_tensors_named(model: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other.oinf")
+    save_file(other, {"w": np.zeros((3, 4), np.float32), "later": UninitializedTensor("f16", (2,))})
+    assert openinfer("inspect", model, "--diff", other, "--tensor", "later").stdout == "no differences\n"
+    lines = openinfer("inspect", model, "--diff", other, "--tensor", "w").stdout.splitlines()
+    assert [line[:11] for line in lines] == ["~ tensor w:"]
+
+
 def test_diff_of_equal_files_is_empty_and_exits_0(model: str) -> None:
     done = openinfer("inspect", model, "--diff", model)
     assert (done.returncode, done.stdout) == (0, "no differences\n")

@@ -121,6 +121,17 @@ def test_comments_stay_with_what_they_are_about() -> None:
     )
 
 
+@pytest.mark.parametrize("end", ["}", "};", "}\n// behind\n;", "} // behind"])
+def test_comments_at_the_end_of_a_wrapper_survive(end: str) -> None:
+    text = f"graph! {{\n  block entry {{ return; }}\n  // keep me\n{end}\n"
+    assert comments_of(format_source(text)) == comments_of(text)
+
+
+def test_an_empty_text_stays_empty() -> None:
+    assert format_source("") == format_source("\n\n") == ""
+    assert format_source("// only this") == "// only this\n"
+
+
 def test_blank_lines_between_statements_are_kept_one_at_a_time() -> None:
     formatted = format_source("block entry {\n\n\nbarrier;\n\n\n\nbarrier;\nreturn;\n\n}\n")
     assert formatted == "block entry {\n    barrier;\n\n    barrier;\n    return;\n}\n"

@@ -59,6 +59,7 @@ from openinfer.ir.values import (
     StrValue,
     VarValue,
 )
+from openinfer.ir.validate import dimension_problem
 from openinfer.ir.words import RESERVED
 
 T = TypeVar("T")
@@ -181,10 +182,16 @@ class Maker:
     # --- declarations ---------------------------------------------------------------------------------------------
 
     def size(self, name: str) -> SizeDecl:
-        return SizeDecl(name, self.rng.choice((":=", "<=")), self.expr(SIZES))
+        return SizeDecl(name, self.rng.choice((":=", "<=")), self.dimension(("M", "N")))
+
+    def dimension(self, names: Sequence[str]) -> Expr:
+        """An expression that can be a size."""
+        while dimension_problem(found := self.expr(names)) is not None:
+            pass
+        return found
 
     def dims(self) -> tuple[Expr, ...]:
-        return tuple(self.expr(SIZES) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 3))))
+        return tuple(self.dimension(SIZES) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 3))))
 
     def init(self, dtype: DType) -> InitValue | None:
         if self.chance(0.4):
@@ -230,7 +237,7 @@ class Maker:
             "table_indices": indices,
             "auto_dim": auto_dim,
             "table": plain or self.chance(0.5),
-            "fixed": tuple((index, self.expr(SIZES)) for index in fixed),
+            "fixed": tuple((index, self.dimension(SIZES)) for index in fixed),
         }
 
     # --- operands -------------------------------------------------------------------------------------------------
@@ -306,7 +313,7 @@ class Maker:
             else:
                 attrs.append((label, self.value()))
         written = outputs or tuple(self.writable(loops) for _ in range(self.rng.choice((1, 1, 1, 2, 3))))
-        return Op(self.rng.choice(OPS), tuple(inputs), tuple(attrs), written)
+        return Op(self.rng.choice(OPS), tuple(inputs), tuple(attrs), tuple(dict.fromkeys(written)))
 
     def is_parameter(self, operand: Operand) -> bool:
         return isinstance(operand, Access) and not operand.bracketed and operand.base in self.parameter_names()
@@ -375,16 +382,16 @@ class Maker:
         return Block(name, tuple(nodes), self.constraints(0.2))
 
     def consumer(self, name: str, awaited: Sequence[str], targets: Sequence[str]) -> Block:
-        end = Yield(tuple(self.some(self.names(), 2, 1))) if self.chance(0.7) else Return()
+        end = Yield(tuple(awaited))
         nodes = [Node(Await(tuple(awaited))), *self.body(targets, (), 1, entry=False), Node(end)]
         return Block(name, tuple(nodes), self.constraints(0.1))
 
     def entry(self, awaited: Sequence[str], targets: Sequence[str]) -> Block:
         nodes = self.body(targets, (), 3, entry=True)
         if awaited:
-            nodes.append(Node(Yield(tuple(self.some(awaited, 2, 1)))))
+            nodes.append(Node(Yield(tuple(awaited))))
             nodes += self.body(targets, (), 1, entry=True)
-            nodes.append(Node(Await(tuple(self.some(self.names(), 2, 1)))))
+            nodes.append(Node(Await(tuple(self.some(awaited, 2, 1)))))
         while self.unassigned:
             nodes.insert(0, self.assign())
         nodes.append(Node(Return(tuple(self.some(self.names(), 2)))))

@@ -113,14 +113,14 @@ def test_broken_json_says_where() -> None:
     with pytest.raises(GraphError) as caught:
         Graph.from_json('{"vars": {},\n "blocks": }')
     assert caught.value.code is Code.BAD_JSON
-    assert "line 2" in caught.value.message
+    assert "<json>:2:12" in str(caught.value)
 
 
 def test_a_wrong_document_says_where() -> None:
     with pytest.raises(GraphError) as caught:
         Graph.from_json({"vars": {"x": 3}, "blocks": {}})
     assert caught.value.code is Code.BAD_DOCUMENT
-    assert caught.value.message == "at /vars/x: expected an object, found 3"
+    assert str(caught.value) == "error[E111]: expected an object, found 3\n  --> <json>: /vars/x"
 
 
 # --- several mistakes -----------------------------------------------------------------------------------------------

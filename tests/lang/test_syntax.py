@@ -151,7 +151,6 @@ STATEMENTS: dict[str, Any] = {
     "cache.reset A;": {"CacheReset": {"target": {"base": "A", "indices": [], "bracketed": False}}},
     "cache.reset A[i];": {"CacheReset": {"target": single("A", at("i"))}},
     "cache.reset A[i, 3];": {"CacheReset": {"target": single("A", at("i"), at(3))}},
-    "await x;": {"Await": {"vars": ["x"]}},
     "loop l (k in 0..num_layers) { }": {
         "Loop": {"name": "l", "index": "k", "start": "0", "end": "num_layers", "body": []}
     },

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from openinfer import Code, ModelLoader, OpenInferError
 from openinfer.oinf.channels import blocks
+from openinfer.oinf.options import size_options
 from openinfer.oinf.pack import PackOptions, pack
 from openinfer.oinf.quantize import QUANTIZED_DTYPES, QuantSpec
 
@@ -118,6 +119,20 @@ def test_sizes_and_metadata_are_added(weights: Path) -> None:
         ({"metadata": ["novalue"]}, Code.BAD_PACK_OPTION),
         ({"metadata": ["a=x:f32"]}, Code.BAD_PACK_OPTION),
         ({"metadata": ["a=300:i8"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=1e400"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=1e400:f64"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=1e39"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=1e39:f32"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=70000:f16"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=[1, 1e6]:f8e5m2"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=nan:i8"]}, Code.VALUE_OUT_OF_RANGE),
+        ({"metadata": ["a=1", "a=2"]}, Code.BAD_PACK_OPTION),
+        ({"quantize": ["*.weight=i8:symmetric:symmetric"]}, Code.BAD_PACK_OPTION),
+        ({"quantize": ["*.weight=i8:symmetric:asymmetric"]}, Code.BAD_PACK_OPTION),
+        ({"quantize": ["*.weight=i8:per_channel:per_channel"]}, Code.BAD_PACK_OPTION),
+        ({"quantize": ["*.weight=i8:per_channel:axis=0:axis=1"]}, Code.BAD_PACK_OPTION),
+        ({"quantize": ["*.weight=i8:per_channel:axis=\u0661"]}, Code.BAD_PACK_OPTION),
+        ({"quantize": ["enc.0.bias=i8:per_channel:axis=1"]}, Code.BAD_PACK_OPTION),
         ({"metadata": ["a b=1"]}, Code.BAD_NAME),
         ({"sizes": {"D": -1}}, Code.BAD_AUTHORING_VALUE),
     ],
@@ -125,6 +140,35 @@ def test_sizes_and_metadata_are_added(weights: Path) -> None:
 )
 def test_bad_options_are_coded_errors_that_leave_no_file(weights: Path, options: Any, code: Code) -> None:
     assert refused(weights, **options).code == code
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "Infinity", "-inf", "-Infinity"])
+def test_what_is_not_finite_is_read_as_a_float_with_and_without_a_dtype(weights: Path, text: str) -> None:
+    model = packed(weights, metadata=[f"a={text}", f"b={text}:f64", f"c={text}:f8e5m2", f"d={text}:str"])
+    types = {name: info.type_name for name, info in model.metadata_info.items()}
+    assert types == {"a": "f32", "b": "f64", "c": "f8", "d": "str"}
+    for key in "abc":
+        np.testing.assert_equal(float(model.metadata[key]), float(text))
+    assert model.metadata["d"] == text
+
+
+def test_a_wildcard_quantization_passes_over_tensors_without_its_axis(weights: Path) -> None:
+    model = packed(weights, quantize=["enc*=i8:per_channel:axis=1"])
+    assert {name: info.dtype.name for name, info in model.tensors.items() if info.quant} == {"enc.0.weight": "i8"}
+
+
+def test_errors_name_the_tensor_or_the_metadata_key(weights: Path) -> None:
+    assert refused(weights, rename=["ids=n"], cast=["n=i2"]).message == "'n': the value 3 is not an i2"
+    assert refused(weights, metadata=["rate=300:i8"]).message == "'rate': the value 300 is not an i8"
+    assert refused(weights, metadata=["rate=[300]:u8"]).message == "'rate': the value 300 is not a u8"
+    assert refused(weights, metadata=["rate=1e39:f32"]).message == "'rate': the value 1e+39 is too large for an f32"
+
+
+@pytest.mark.parametrize("texts", [["D=1", "D=1"], ["D=\u0661"], ["D="], ["D"], ["D=-1"]])
+def test_sizes_are_given_once_in_plain_digits(texts: list[str]) -> None:
+    with pytest.raises(OpenInferError) as caught:
+        size_options(texts)
+    assert caught.value.code == Code.BAD_PACK_OPTION
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -262,6 +262,64 @@ def test_malformed_torch_files_are_typed_errors(tmp_path: Path) -> None:
             continue
 
 
+def _nested(depth: int) -> dict[str, Any]:
+    state: dict[str, Any] = {"w": torch.ones(1)}
+    for _ in range(depth - 1):
+        state = {"x": state}
+    return state
+
+
+def _cyclic() -> dict[str, Any]:
+    state: dict[str, Any] = {"w": torch.ones(1)}
+    state["self"] = state
+    return state
+
+
+def _doubling() -> dict[str, Any]:
+    state: dict[str, Any] = {"w": torch.ones(1)}
+    for _ in range(100):
+        state = {"a": state, "b": state}
+    return state
+
+
+@pytest.mark.parametrize("make", [lambda: _nested(5000), _cyclic, _doubling], ids=["deep", "cyclic", "doubling"])
+def test_endless_torch_dicts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+    monkeypatch.setattr(torch, "load", lambda *_, **__: make())  # torch.save cannot pickle the deep one
+    monkeypatch.setattr("openinfer.oinf.sources.torch._MAX_ENTRIES", 10_000)
+    (tmp_path / "w.pt").touch()
+    with pytest.raises(OpenInferError, match="its dicts") as caught:
+        pack([tmp_path / "w.pt"], tmp_path / "out.oinf")
+    assert caught.value.code == Code.BAD_WEIGHTS_FILE
+
+
+def test_torch_dicts_of_ordinary_depth_are_read(tmp_path: Path) -> None:
+    torch.save(_nested(60), tmp_path / "w.pt")
+    assert list(packed(tmp_path, tmp_path / "w.pt")) == ["x." * 59 + "w"]
+
+
+def test_torch_tensors_without_values_of_their_own_are_refused_unless_left_out(tmp_path: Path) -> None:
+    bad = {"big": torch.ones(1).expand(1 << 40), "meta": torch.empty(3, device="meta")}
+    for name, reason in (("big", "float32 expanded from fewer"), ("meta", "float32 on device meta")):
+        torch.save({name: bad[name], "good": torch.ones(2)}, tmp_path / "w.pt")
+        with pytest.raises(OpenInferError, match=reason) as caught:
+            pack([tmp_path / "w.pt"], tmp_path / "out.oinf")
+        assert caught.value.code == Code.UNSUPPORTED_WEIGHTS_DTYPE
+        assert list(packed(tmp_path, tmp_path / "w.pt", exclude=[name])) == ["good"]
+
+
+def test_a_torch_tensor_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save({"w": torch.ones(2)}, tmp_path / "w.pt")
+
+    def fail(*_: Any) -> None:
+        message = "no such view"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(torch.Tensor, "numpy", fail)
+    with pytest.raises(OpenInferError, match="tensor 'w': no such view") as caught:
+        pack([tmp_path / "w.pt"], tmp_path / "out.oinf")
+    assert caught.value.code == Code.BAD_WEIGHTS_FILE
+
+
 def test_another_model_is_taken_over_whole(tmp_path: Path) -> None:
     quant = QuantParams("symmetric", QuantScale.per_channel(1, [0.5, 0.25, 1.0]))
     tensors = {

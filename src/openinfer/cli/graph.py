@@ -13,7 +13,7 @@ from openinfer.ir import Graph, validate
 from openinfer.ir.schema import graph_schema
 from openinfer.lang import load_graph, parse
 from openinfer.lang.format import format_source
-from openinfer.lang.source import read_source
+from openinfer.lang.source import decode_source, is_json, read_source
 from openinfer.oinf.atomic import atomic_file
 
 GraphFile = Annotated[
@@ -37,7 +37,7 @@ def check(
     else:
         print_diagnostics(problems)
         if not problems:
-            typer.echo(f"{graph}: no problems")
+            typer.echo(f"{_name(graph)}: no problems")
     if errors:
         raise typer.Exit(1)
 
@@ -45,15 +45,20 @@ def check(
 def _problems(path: str, *, strict: bool) -> list[Diagnostic]:
     try:
         text = _text(path)
-        if not path.endswith(".json"):
+        if not _holds_json(path, text):
             return parse(text, _name(path), strict=strict).problems
-        return validate(Graph.from_json(text), strict=strict)
+        return validate(Graph.from_json(text, name=_name(path), strict=strict), strict=strict)
     except GraphError as error:
         return list(error.diagnostics)
 
 
 def _text(path: str) -> str:
-    return sys.stdin.read() if path == "-" else read_source(path)
+    return decode_source(sys.stdin.buffer.read(), "<stdin>") if path == "-" else read_source(path)
+
+
+def _holds_json(path: str, text: str) -> bool:
+    """JSON is told by the file's name, and on standard input by its first character."""
+    return text.lstrip().startswith("{") if path == "-" else is_json(path)
 
 
 def _name(path: str) -> str:
@@ -69,35 +74,40 @@ def fmt(
 ) -> None:
     """Put graph source into canonical form; comments stay."""
     changed = 0
-    failed: list[OpenInferError] = []
+    problems: list[Diagnostic] = []
     for path in files:
         try:
             text = _text(path)
             formatted = format_source(text, _name(path))
-        except GraphError as error:
-            failed.append(error)
-            continue
-        changed += text != formatted
-        _deliver(path, text, formatted, only_check=only_check, diff=diff)
-    if failed:
-        raise GraphError(*(problem for error in failed for problem in error.diagnostics))
+            changed += text != formatted
+            _deliver(path, text, formatted, only_check=only_check, diff=diff)
+        except OpenInferError as error:
+            problems += error.diagnostics
+    if problems:
+        raise GraphError(*problems)
     if (only_check or diff) and changed:
         raise typer.Exit(1)
 
 
 def _deliver(path: str, text: str, formatted: str, *, only_check: bool, diff: bool) -> None:
     if diff:
-        lines = (f"{text.rstrip()}\n".splitlines(keepends=True), formatted.splitlines(keepends=True))
-        typer.echo("".join(difflib.unified_diff(*lines, _name(path), f"{_name(path)} (formatted)")), nl=False)
+        lines = (text.splitlines(keepends=True), formatted.splitlines(keepends=True))
+        for line in difflib.unified_diff(*lines, _name(path), f"{_name(path)} (formatted)"):
+            _print(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     elif only_check:
         if text != formatted:
             typer.echo(f"would change {_name(path)}")
     elif path == "-":
-        typer.echo(formatted, nl=False)
+        _print(formatted)
     elif text != formatted:
         with atomic_file(path) as sink:
             sink.write(formatted.encode("utf-8"))
         typer.echo(f"changed {path}")
+
+
+def _print(text: str) -> None:
+    """Text on standard output, in UTF-8 wherever we are: source files are."""
+    typer.echo(text.encode("utf-8"), nl=False)
 
 
 convert = typer.Typer(name="graph", help="Turn graphs into JSON and back.", no_args_is_help=True)
@@ -117,7 +127,7 @@ def to_json(
 @convert.command("from-json")
 def from_json(graph: GraphFile, output: Output = None) -> None:
     """Write a JSON graph as source text."""
-    _write(output, Graph.from_json(_text(graph)).to_text())
+    _write(output, Graph.from_json(_text(graph), name=_name(graph)).to_text())
 
 
 @convert.command("schema")
@@ -129,7 +139,10 @@ def schema(output: Output = None) -> None:
 def _loaded(path: str) -> Graph:
     if path != "-":
         return load_graph(path)
-    parsed = parse(_text(path), _name(path))
+    text = _text(path)
+    if _holds_json(path, text):
+        return Graph.from_json(text, name=_name(path))
+    parsed = parse(text, _name(path))
     errors = [problem for problem in parsed.problems if not problem.code.is_warning]
     if errors:
         raise GraphError(*errors)
@@ -138,7 +151,7 @@ def _loaded(path: str) -> Graph:
 
 def _write(output: str | None, text: str) -> None:
     if output is None or output == "-":
-        typer.echo(text, nl=False)
+        _print(text)
         return
     with atomic_file(os.fspath(output)) as sink:
         sink.write(text.encode("utf-8"))

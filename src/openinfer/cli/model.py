@@ -7,11 +7,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from openinfer.errors import OpenInferError
 from openinfer.oinf import ModelLoader, SizeVar, TensorSpec, save_file
 from openinfer.oinf.diff import diff
-from openinfer.oinf.report import describe, summary
+from openinfer.oinf.report import describe, summary, summary_facts
 from openinfer.oinf.terminal import progress_bar
-from openinfer.oinf.verify import run
+from openinfer.oinf.verify import failure_json, run
 
 File = Annotated[str, typer.Argument(metavar="FILE.oinf", help="The model file.")]
 Names = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Only this tensor (repeatable).")]
@@ -31,25 +32,35 @@ def inspect(
 ) -> None:
     """Describe a model file: sizes, metadata, tensors with previews and statistics.
 
-    With --diff, the exit status is 1 when the files differ.
+    With --diff, the exit status is 1 when the files differ; --tensor then compares only these tensors.
     """
-    with ModelLoader.open(file) as model:
-        if other is not None:
-            _print_diff(model, other, as_json=as_json)
-        elif as_summary:
-            typer.echo(summary(model))
-        else:
-            total = sum(model.info(name).nbytes for name in tensor or model.tensors)
-            with progress_bar("reading", total) as advance:
-                report = describe(model, tensor, with_statistics=stats, advance=advance)
-            typer.echo(report.to_json() if as_json else report.text())
+    try:
+        with ModelLoader.open(file) as model:
+            if other is not None:
+                _print_diff(model, other, tensor, as_json=as_json)
+            elif as_summary:
+                typer.echo(json.dumps(summary_facts(model), indent=2) if as_json else summary(model))
+            else:
+                _print_report(model, tensor, stats=stats, as_json=as_json)
+    except OpenInferError as error:
+        if not as_json:
+            raise
+        typer.echo(failure_json(file, error))
+        raise typer.Exit(1) from error
 
 
-def _print_diff(model: ModelLoader, path: str, *, as_json: bool) -> None:
+def _print_report(model: ModelLoader, tensor: list[str] | None, *, stats: bool, as_json: bool) -> None:
+    total = sum(model.info(name).nbytes for name in tensor or model.tensors)
+    with progress_bar("reading", total) as advance:
+        report = describe(model, tensor, with_statistics=stats, advance=advance)
+    typer.echo(report.to_json() if as_json else report.text())
+
+
+def _print_diff(model: ModelLoader, path: str, names: list[str] | None, *, as_json: bool) -> None:
     with ModelLoader.open(path) as other:
-        differences = diff(model, other)
+        differences = diff(model, other, names)
     if as_json:
-        typer.echo(json.dumps([difference.facts() for difference in differences], indent=2))
+        typer.echo(json.dumps([difference.facts() for difference in differences], indent=2, allow_nan=False))
     else:
         typer.echo("\n".join(difference.line() for difference in differences) or "no differences")
     if differences:

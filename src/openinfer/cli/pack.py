@@ -3,12 +3,12 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from math import isinf
+from math import inf
 from typing import Annotated
 
 import typer
 
-from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.oinf.options import size_options
 from openinfer.oinf.pack import PackedTensor, PackJob, PackOptions, PackReport
 from openinfer.oinf.report import size_text
 from openinfer.oinf.sources import open_source
@@ -43,21 +43,14 @@ def pack(
         quantize or (),
         include or (),
         exclude or (),
-        dict(_size_option(text) for text in size or ()),
+        size_options(size or ()),
         meta or (),
     )
     with ExitStack() as resources:
         job = PackJob([open_source(path, resources) for path in weights], options)
         with progress_bar("packing", job.nbytes) as advance:
             report = job.write(output, lambda _name, count: advance(count))
-    typer.echo(json.dumps(report.facts(), indent=2) if as_json else "\n".join(_report_lines(report)))
-
-
-def _size_option(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    if not value.isdecimal() or len(value) > 20:
-        raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"cannot understand {text!r}", help="write it as NAME=NUMBER"))
-    return name, int(value)
+    typer.echo(json.dumps(report.facts(), indent=2, allow_nan=False) if as_json else "\n".join(_report_lines(report)))
 
 
 def _report_lines(report: PackReport) -> Sequence[str]:
@@ -66,7 +59,8 @@ def _report_lines(report: PackReport) -> Sequence[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += [f"skipped, not a tensor: {name}" for name in report.skipped]
-    return [*lines, "", f"{report.path}: {len(report.tensors)} tensors, {size_text(report.file_size)}"]
+    count = f"{len(report.tensors)} tensor{'s' * (len(report.tensors) != 1)}"
+    return [*lines, "", f"{report.path}: {count}, {size_text(report.file_size)}"]
 
 
 def _row(tensor: PackedTensor) -> tuple[str, ...]:
@@ -74,7 +68,7 @@ def _row(tensor: PackedTensor) -> tuple[str, ...]:
     shape = f"[{', '.join(map(str, tensor.shape))}]"
     if tensor.loss is None:
         return (tensor.name, f"{tensor.source_type}{shape}", target, "", "", "")
-    snr = "" if isinf(tensor.loss.snr_db) else f"{tensor.loss.snr_db:.1f}"
+    snr = "" if tensor.loss.snr_db == inf else f"{tensor.loss.snr_db:.1f}"
     return (
         tensor.name,
         f"{tensor.source_type}{shape}",

@@ -99,6 +99,6 @@ def _out_of_range(value: float, dtype: DType) -> Diagnostic:
     )
     return Diagnostic(
         Code.VALUE_OUT_OF_RANGE,
-        f"the value {value} is not a {dtype.name}",
+        f"the value {value} is not {'an' if dtype.name[0] in 'if' else 'a'} {dtype.name}",
         help=f"{dtype.name} holds {allowed}; clip or round the array yourself first",
     )

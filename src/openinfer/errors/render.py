@@ -37,7 +37,7 @@ def render(diagnostic: Diagnostic) -> str:
         case FileSpan():
             lines.append(f"  --> {printable(diagnostic.span.path)}")
         case DocumentSpan():
-            lines.append(f"  --> at {printable(diagnostic.span.path[:300] or '/')}")
+            lines.append(f"  --> {printable(diagnostic.span.file)}: {printable(diagnostic.span.path[:300] or '/')}")
         case None:
             pass
     if diagnostic.help:

@@ -95,10 +95,11 @@ class DocumentSpan:
     """A value inside a JSON document, by the path of keys and positions that leads to it."""
 
     path: str
+    file: str = "<json>"
 
     def facts(self) -> dict[str, object]:
         """The place as plain values, for ``--json``."""
-        return {"path": self.path}
+        return {"file": self.file, "path": self.path}
 
 
 GraphPlace = Span | DocumentSpan

@@ -1,13 +1,16 @@
 """``GraphBuilder``: graphs made by programs. What it builds equals what the same text would give.
 
-Operands, dimensions and indices are written as in the language (``"W[l]"``, ``"3*D"``) or given as IR values.
+Operands, dimensions and indices are written as in the language (``"W[l]"``, ``"3*D"``, numbers in decimal) or given as
+IR values.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+import numpy as np
 
 from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, Diagnostic, GraphError
@@ -59,10 +62,10 @@ from openinfer.ir.values import (
     init_value,
 )
 
-Size = int | str | Expr
+Size = int | np.integer[Any] | str | Expr
 Place = str | Operand
 Target = str | Access
-Number = bool | int | float
+Number = bool | int | float | np.generic
 Param = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
 T = TypeVar("T")
 
@@ -117,12 +120,17 @@ class GraphBuilder:
         errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
         if errors:
             raise GraphError(*errors)
-        return graph
+        # Reading it back checks every name, number and string as strictly as a document from elsewhere.
+        return Graph.from_json(graph.to_json(), name="<built>", strict=strict)
 
     # --- declarations ---------------------------------------------------------------------------------------------
 
     def size(self, name: str, value: Size, relation: Literal[":=", "<="] = ":=") -> str:
         """Declare a fixed size (``:=``) or a dynamic one up to a bound (``<=``)."""
+        if any(name == size.name for size in self._sizes):
+            raise _refusal(Code.DUPLICATE_DECLARATION, f"the size {name!r} is declared twice")
+        if relation not in (":=", "<="):
+            raise _refusal(Code.SYNTAX, f"a size is declared with ':=' or '<=', not {relation!r}")
         self._sizes.append(SizeDecl(name, relation, _expr(value)))
         return name
 
@@ -144,6 +152,10 @@ class GraphBuilder:
         """Declare a variable and return its name."""
         if name in self._vars:
             raise _refusal(Code.DUPLICATE_DECLARATION, f"the variable {name!r} is declared twice")
+        if kind not in tuple(MemoryKind):
+            raise _refusal(Code.WRONG_SECTION, f"{kind!r} is no memory kind; they are {', '.join(MemoryKind)}")
+        for text in (ref, pattern):
+            _text(text or "")
         element = dtype_of(dtype)
         initial = None if init is None else init_value(_number(init), element)
         if init is not None and initial is None:
@@ -186,7 +198,7 @@ class GraphBuilder:
         """The nodes added inside the ``with`` form a named region."""
         nodes: list[Node] = []
         yield from self._inside(nodes)
-        self._add(Scope(name, tuple(nodes)))
+        self._add(Scope(_text(name), tuple(nodes)))
 
     def _inside(self, nodes: list[Node]) -> Iterator[None]:
         self._bodies.append(nodes)
@@ -283,29 +295,40 @@ def _parsed(parser: Callable[[str], T], text: str) -> T:
         raise _refusal(Code.SYNTAX, f"{text!r:.80}: {error}") from error
 
 
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise _refusal(Code.SYNTAX, f"expected text, found {value!r:.80}")
+
+
 def _expr(value: Size) -> Expr:
     if isinstance(value, str):
         return _parsed(parse_expr, value)
-    return Num(value) if isinstance(value, int) else value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return Num(int(value))
+    if isinstance(value, Expr):
+        return value
+    raise _refusal(Code.SYNTAX, f"expected an integer or an expression, found {value!r:.80}")
 
 
 def _operand(place: Place) -> Operand:
-    return _parsed(parse_operand, place) if isinstance(place, str) else place
+    return place if isinstance(place, Operand) else _parsed(parse_operand, _text(place))
 
 
 def _access(target: Target) -> Access:
-    return _parsed(parse_access, target) if isinstance(target, str) else target
+    return target if isinstance(target, Access) else _parsed(parse_access, _text(target))
 
 
 def _number(value: Number) -> BoolValue | IntValue | FloatValue:
-    if isinstance(value, bool):
-        return BoolValue(value)
-    return IntValue(value) if isinstance(value, int) else FloatValue(value)
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, bool):
+        return BoolValue(plain)
+    return IntValue(plain) if isinstance(plain, int) else FloatValue(float(plain))
 
 
 def _value(value: "Param | Var") -> AttrValue:
     match value:
-        case bool() | int() | float():
+        case bool() | int() | float() | np.generic():
             return _number(value)
         case str():
             return StrValue(value)
@@ -319,17 +342,22 @@ def _value(value: "Param | Var") -> AttrValue:
             return IntValue(value.value)
         case _ if isinstance(value, Expr):
             return ExprValue(value)
+        case _ if isinstance(value, AttrValue):
+            return value
         case _:
-            return value  # type: ignore[return-value]
+            raise _refusal(Code.SYNTAX, f"{value!r:.80} cannot be the value of a parameter")
 
 
 def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
+    if any(isinstance(value, bool) for value in values):
+        raise _refusal(Code.SYNTAX, f"a list holds numbers, size expressions or dtypes, not {values!r:.80}")
     dtypes = tuple(value for value in values if isinstance(value, DType))
     if dtypes and len(dtypes) == len(values):
         return DTypeList(dtypes)
-    if any(isinstance(value, float) for value in values):
-        return FloatList(tuple(FloatValue(float(value)) for value in values if isinstance(value, int | float)))
-    return ExprList(tuple(_expr(value) for value in values if isinstance(value, int | str | Expr)))
+    numbers = tuple(value for value in values if isinstance(value, int | float | np.integer | np.floating))
+    if any(isinstance(value, float | np.floating) for value in numbers) and len(numbers) == len(values):
+        return FloatList(tuple(FloatValue(float(value)) for value in numbers))
+    return ExprList(tuple(_expr(value) for value in values))  # type: ignore[arg-type]
 
 
 def _constraints(values: Mapping[str, Param] | None) -> Constraints:

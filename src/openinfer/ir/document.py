@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
-from openinfer.errors import Code, Diagnostic, DocumentSpan, GraphError, nearest
+from openinfer.errors import Code, Diagnostic, DocumentSpan, GraphError, GraphPlace, Source, Span, nearest
 from openinfer.ir.words import RESERVED
 
 T = TypeVar("T")
@@ -19,18 +19,21 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 
-def load_document(text: str | bytes) -> Any:
-    """The values of a JSON text."""
+def load_document(text: str | bytes, name: str) -> "Cursor":
+    """The values of a JSON text; ``name`` is what errors call it."""
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         found = json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError as error:
-        raise _bad_json("it is nested too deeply") from error
+        raise _bad_json("it is nested too deeply", DocumentSpan("", name)) from error
+    except json.JSONDecodeError as error:
+        at = min(error.pos, len(error.doc))
+        raise _bad_json(error.msg, Span(Source(name, error.doc), at, min(at + 1, len(error.doc)))) from error
     except ValueError as error:
-        raise _bad_json(str(error)) from error
+        raise _bad_json(str(error), DocumentSpan("", name)) from error
     for path, mistake in _mistakes(found):
-        raise _bad_json(f"at {path or '/':.300}: {mistake.message}")
-    return found
+        raise _bad_json(mistake.message, DocumentSpan(path, name))
+    return Cursor(found, name=name)
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ def _mistakes(document: Any) -> Iterator[tuple[str, _Mistake]]:
             stack.extend((f"{path}/{index}", item) for index, item in reversed([*enumerate(value)]))
 
 
-def _bad_json(reason: str) -> GraphError:
-    return GraphError(Diagnostic(Code.BAD_JSON, f"this is not JSON we can read: {reason}"))
+def _bad_json(reason: str, place: GraphPlace) -> GraphError:
+    return GraphError(Diagnostic(Code.BAD_JSON, f"this is not JSON we can read: {reason}", place))
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Mistake:
@@ -76,24 +79,24 @@ def _finite(text: str) -> float | _Mistake:
 class Cursor:
     """A value inside a document and the way to it."""
 
-    def __init__(self, value: Any, path: str = "", depth: int = 0) -> None:
+    def __init__(self, value: Any, path: str = "", depth: int = 0, name: str = "<json>") -> None:
         self.value = value
         self.path = path
         self.depth = depth
+        self.document = name
 
     def fail(self, message: str, advice: str | None = None) -> NoReturn:
         """Refuse the document because of this value."""
-        where = self.path or "/"
-        raise GraphError(Diagnostic(Code.BAD_DOCUMENT, f"at {where:.300}: {message}", help=advice))
+        raise GraphError(Diagnostic(Code.BAD_DOCUMENT, message, self.place, advice))
 
     @property
     def place(self) -> DocumentSpan:
         """Where this value stands."""
-        return DocumentSpan(self.path)
+        return DocumentSpan(self.path, self.document)
 
     def step(self, key: str | int, value: Any) -> "Cursor":
         """A value inside this one."""
-        return Cursor(value, f"{self.path}/{key}", self.depth + 1)
+        return Cursor(value, f"{self.path}/{key}", self.depth + 1, self.document)
 
     def object(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, "Cursor"]:
         """An object with these keys and no others."""

@@ -74,11 +74,12 @@ _KINDS = {kind.value.capitalize(): kind for kind in MemoryKind}
 _DTYPES = {dtype_tag(dtype): dtype for dtype in DTYPES.values()}
 
 
-def read_graph(document: "dict[str, Any] | str | bytes") -> Graph:
+def read_graph(document: "dict[str, Any] | str | bytes", name: str, *, strict: bool) -> Graph:
     """The graph of a document; its structure errors are raised together."""
     with collection_paused():
-        graph = _graph(Cursor(load_document(document) if isinstance(document, str | bytes) else document))
-    errors = [problem for problem in validate(graph) if not problem.code.is_warning]
+        root = load_document(document, name) if isinstance(document, str | bytes) else Cursor(document, name=name)
+        graph = _graph(root)
+    errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
     if errors:
         raise GraphError(*errors)
     return graph
@@ -101,9 +102,7 @@ def _graph(root: Cursor) -> Graph:
 def _members(cursor: Cursor) -> list[tuple[str, Cursor]]:
     if not isinstance(cursor.value, dict):
         cursor.fail(f"expected an object, found {shown(cursor.value)}")
-    return [
-        (Cursor(key, f"{cursor.path}/{key}").name(), cursor.step(key, value)) for key, value in cursor.value.items()
-    ]
+    return [(cursor.step(key, key).name(), cursor.step(key, value)) for key, value in cursor.value.items()]
 
 
 def _size(name: str, cursor: Cursor) -> SizeDecl:
@@ -230,6 +229,8 @@ def _value(cursor: Cursor) -> AttrValue:
             return FloatValue(value.number(), None if tag == "Float" else tag)
         case "Int" | "UInt":
             number = value.integer()
+            if tag == "UInt" and number < 0:
+                value.fail("a UInt is not negative")
             return IntValue(number, None if tag == ("Int" if number < 1 << 63 else "UInt") else tag)
         case "Bool":
             return BoolValue(value.boolean())

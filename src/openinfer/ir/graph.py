@@ -321,11 +321,13 @@ class Graph:
         return graph_json(self, spans=spans)
 
     @classmethod
-    def from_json(cls, document: "dict[str, Any] | str | bytes") -> "Graph":
-        """The graph of a JSON document, ours or another tool's."""
+    def from_json(
+        cls, document: "dict[str, Any] | str | bytes", *, name: str = "<json>", strict: bool = False
+    ) -> "Graph":
+        """The graph of a JSON document, ours or another tool's; ``name`` is what errors call it."""
         from openinfer.ir.from_json import read_graph
 
-        return read_graph(document)
+        return read_graph(document, name, strict=strict)
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:

@@ -10,6 +10,7 @@ Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
+_UUID = "^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 _NAMES: Schema = {"type": "array", "items": _NAME}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _INTEGER: Schema = {"type": "integer"}
@@ -73,7 +74,7 @@ def _definitions() -> Schema:
             {"name": _NAME, "nodes": _NODES}, {"constraints": _list(named_value), "span": {"type": "object"}}
         ),
         "node": _object(
-            {"index": _INTEGER, "uuid": {"type": "string", "format": "uuid"}, "kind": {"$ref": "#/$defs/kind"}},
+            {"index": _INTEGER, "uuid": {"type": "string", "pattern": _UUID}, "kind": {"$ref": "#/$defs/kind"}},
             {"scope": _TEXT, "constraints": _list(named_value), "span": {"type": "object"}},
         ),
         "kind": {"anyOf": [{"enum": ["Return", "Barrier"]}, *_tagged(_kinds(named_value))]},
@@ -131,7 +132,7 @@ def _kinds(named_value: Schema) -> dict[str, Schema]:
     access = {"$ref": "#/$defs/access"}
     variables = _object({"vars": _NAMES})
     amount = _object({"target": _NAME, "amount": _INTEGER})
-    output: Schema = {"anyOf": [_TEXT, _TEXTS]}
+    output: Schema = {"anyOf": [_TEXT, _TEXTS | {"minItems": 1}]}
     return {
         "Assign": _object({"name": _NAME, "dtype": _or_null(_DTYPE), "dims": _or_null(_TEXTS)}),
         "Op": _object(

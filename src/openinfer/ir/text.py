@@ -73,9 +73,14 @@ def end_of(key: Key) -> Key:
     return (f"end of {key[0]}", key[1])
 
 
+def is_end(key: Key) -> bool:
+    """Whether a key is that of a closing brace."""
+    return key[0].startswith("end of ")
+
+
 def graph_text(graph: Graph, comments: Comments | None = None) -> str:
     """The whole graph."""
-    return "\n".join(_graph_lines(graph, comments or Comments())) + "\n"
+    return "".join(f"{line}\n" for line in _graph_lines(graph, comments or Comments()))
 
 
 def _graph_lines(graph: Graph, comments: Comments) -> Iterator[str]:

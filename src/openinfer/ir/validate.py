@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
-from openinfer.ir.expr import Expr, constant, names
+from openinfer.ir.expr import Binary, Expr, Neg, constant, names
 from openinfer.ir.graph import (
     Assign,
     Await,
@@ -77,6 +77,7 @@ class _Validation:
         self.temporaries = {node.kind.name: node for node in graph.walk() if isinstance(node.kind, Assign)}
 
     def run(self) -> list[Diagnostic]:
+        self._sizes()
         for variable in self.graph.vars.values():
             self._declaration(variable)
         if "entry" not in self.graph.blocks:
@@ -87,7 +88,7 @@ class _Validation:
             self._block(block)
             self._body(block, block.nodes, (), assigned)
         self._branch_cycles()
-        self._unconsumed()
+        self._hand_overs()
         return self.found
 
     def _report(self, code: Code, message: str, span: GraphPlace | None, advice: str | None = None) -> None:
@@ -99,8 +100,27 @@ class _Validation:
 
     # --- declarations ---------------------------------------------------------------------------------------------
 
+    def _sizes(self) -> None:
+        sizes = self.graph.sizes
+        for size in sizes.values():
+            self._dimension(size.value, size.span)
+            reached = set(names(size.value))
+            while not reached >= (
+                more := {name for known in reached & sizes.keys() for name in names(sizes[known].value)}
+            ):
+                reached |= more
+            if size.name in reached:
+                self._report(Code.BAD_SHAPE, f"the size {size.name!r} depends on itself", size.span)
+
+    def _dimension(self, expr: Expr, span: GraphPlace | None) -> None:
+        problem = dimension_problem(expr)
+        if problem is not None:
+            self._report(Code.BAD_SHAPE, f"'{expr}' cannot be a size: {problem}", span)
+
     def _declaration(self, variable: VarDecl) -> None:
         name, kind = variable.name, variable.kind
+        for dim in variable.dims:
+            self._dimension(dim, variable.span)
         if self.strict:
             for attribute in variable.attrs:
                 known = ("init", "ref", "pattern", "table", "auto_dim", "fixed")
@@ -135,8 +155,15 @@ class _Validation:
         named = [("@auto_dim", index) for index in variable.auto_dim] + [
             ("@fixed", index) for index, _ in variable.fixed
         ]
+        for index, bound in variable.fixed:
+            if (constant(bound) or 0) < 0:
+                message = f"@fixed gives the index {index!r} of {name!r} a negative bound"
+                self._report(Code.BAD_ATTRIBUTE, message, variable.span)
         if variable.pattern is not None:
             used = _PLACEHOLDER.findall(variable.pattern)
+            if re.search(r"[{}]", _PLACEHOLDER.sub("", variable.pattern)):
+                message = f"the pattern of {name!r} has a brace that belongs to no index"
+                self._report(Code.UNKNOWN_INDEX, message, variable.span)
             named += [("@pattern", index) for index in used]
             for index in indices:
                 if index not in used:
@@ -227,6 +254,8 @@ class _Validation:
                     self._branch(node, kind)
 
     def _assign(self, block: Block, node: Node, kind: Assign, assigned: set[str]) -> None:
+        for dim in kind.dims or ():
+            self._dimension(dim, node.span)
         if block.name != "entry":
             message = f"'assign' belongs to entry, not to {block.name!r}"
             self._report(Code.ASSIGN_OUTSIDE_ENTRY, message, node.span, "declare the variable in entry: all are global")
@@ -282,17 +311,46 @@ class _Validation:
                     stack.append((following[0], iter(targets[following[0]])))
                     path[following[0]] = None
 
-    def _unconsumed(self) -> None:
+    def _hand_overs(self) -> None:
+        """What entry yields and awaits, and what consumers await and give back, must fit together."""
         entry = self.graph.blocks.get("entry")
         if entry is None:
             return
         consumers = [block for block in self.graph.blocks.values() if is_consumer(block)]
-        awaited = {name for block in consumers for name in _hand_over_names(block.nodes[0])}
-        for node in walk(entry.nodes):
+        awaited = {
+            name: [block for block in consumers if name in _awaited(block)] for b in consumers for name in _awaited(b)
+        }
+        away: set[str] = set()
+        yielded: set[str] = set()
+        for node in entry.nodes:
             if isinstance(node.kind, Yield):
                 for name in node.kind.vars:
-                    if name not in awaited:
+                    if name in away:
+                        message = f"{name!r} is yielded again before it has been awaited"
+                        self._report(Code.BAD_YIELD, message, node.span)
+                    elif name not in awaited:
                         self._report(Code.UNCONSUMED_YIELD, f"no block awaits {name!r}", node.span)
+                    away.add(name)
+                yielded |= away
+            elif isinstance(node.kind, Await):
+                for name in node.kind.vars:
+                    self._await(node, name, away, awaited.get(name, []))
+                    away.discard(name)
+        for block in consumers:
+            for name in _awaited(block):
+                if name not in yielded:
+                    message = f"the block {block.name!r} awaits {name!r}, which entry never yields"
+                    self._report(Code.BAD_YIELD, message, block.nodes[0].span)
+
+    def _await(self, node: Node, name: str, away: set[str], consumers: list[Block]) -> None:
+        if name not in away:
+            self._report(Code.BAD_YIELD, f"{name!r} is awaited, but it has not been yielded", node.span)
+            return
+        for block in consumers:
+            last = block.nodes[-1].kind
+            if not isinstance(last, Yield) or name not in last.vars:
+                message = f"entry awaits {name!r}, but the block {block.name!r} never yields it back"
+                self._report(Code.BAD_YIELD, message, node.span)
 
     # --- operands -------------------------------------------------------------------------------------------------
 
@@ -303,6 +361,8 @@ class _Validation:
                     self._read(given.operand, node, indices)
                 for output in outputs:
                     self._write(output, node, indices)
+                if len(set(outputs)) < len(outputs):
+                    self._report(Code.REPEATED, "an op writes the same output twice", node.span)
             case Transfer(src, dst):
                 self._read(src, node, indices)
                 self._write(dst, node, indices)
@@ -440,9 +500,35 @@ def _targets(node: Node) -> Iterator[str]:
         yield node.kind.else_block
 
 
-def _hand_over_names(node: Node) -> tuple[str, ...]:
-    assert isinstance(node.kind, Await)
-    return node.kind.vars
+def _awaited(block: Block) -> tuple[str, ...]:
+    """What a consumer waits for."""
+    first = block.nodes[0].kind
+    return first.vars if isinstance(first, Await) else ()
+
+
+def dimension_problem(expr: Expr) -> str | None:
+    """What can be said against an expression as a size before any size is known.
+
+    >>> from openinfer.ir.operand_text import parse_expr
+    >>> dimension_problem(parse_expr("7/2"))
+    'it does not divide evenly'
+    """
+    stack = [expr]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Neg):
+            stack.append(part.operand)
+        elif isinstance(part, Binary):
+            stack += [part.left, part.right]
+            left, right = constant(part.left), constant(part.right)
+            if part.op == "%":
+                return "sizes use + - * / only"
+            if part.op == "/" and right == 0:
+                return "it divides by zero"
+            if part.op == "/" and left is not None and right and left % right:
+                return "it does not divide evenly"
+    value = constant(expr)
+    return "it is negative" if value is not None and value < 0 else None
 
 
 def _indexing_problem(access: Access, variable: VarDecl | None, is_temporary: bool, *, prefix: bool) -> str | None:  # noqa: FBT001

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from openinfer.errors import GraphError, Source, Span
 from openinfer.ir.graph import Graph, Loop, Scope
 from openinfer.ir.memory import collection_paused
-from openinfer.ir.text import Comments, Key, end_of, graph_text
+from openinfer.ir.text import Comments, Key, end_of, graph_text, is_end
 from openinfer.lang.lower import lower
 from openinfer.lang.parser import parse_tree
 from openinfer.lang.tokens import MEMORY_WORDS, trivia
@@ -92,7 +92,7 @@ class _Attachment:
             self._close(self.owners.pop())
         elif key is not None:
             self._begin(key)
-        elif self.pending and self.current is not None:
+        elif self.pending and self.current is not None and not is_end(self.current):
             self._inside()
         if text == "{":
             self._open()

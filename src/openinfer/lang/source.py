@@ -14,6 +14,8 @@ MAX_SOURCE_BYTES = 1 << 28
 
 def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
     """The graph of a text with all that is wrong with it or old-fashioned about it; never raises for bad text."""
+    if not isinstance(text, str):
+        raise _unreadable(name, f"a graph is text, not {type(text).__name__}")
     source = Source(name, text)
     with collection_paused():
         tree, problems = parse_tree(source)
@@ -41,8 +43,14 @@ def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
 
 def load_graph(path: str | os.PathLike[str], *, strict: bool = False) -> Graph:
     """The graph of a file: source text, or JSON where the name ends in ``.json``."""
-    text = read_source(os.fspath(path))
-    return Graph.from_json(text) if os.fspath(path).endswith(".json") else graph(text, os.fspath(path), strict=strict)
+    name = os.fspath(path)
+    text = read_source(name)
+    return Graph.from_json(text, name=name, strict=strict) if is_json(name) else graph(text, name, strict=strict)
+
+
+def is_json(path: str) -> bool:
+    """Whether a graph file holds JSON, by its name."""
+    return path.lower().endswith(".json")
 
 
 def read_source(path: str) -> str:
@@ -50,13 +58,19 @@ def read_source(path: str) -> str:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_SOURCE_BYTES + 1)
-        if len(data) > MAX_SOURCE_BYTES:
-            raise _unreadable(path, f"it has more than {MAX_SOURCE_BYTES >> 20} MiB")
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _unreadable(path, f"byte {error.start} is not UTF-8 text") from error
     except (OSError, ValueError) as error:
         raise _unreadable(path, (error.strerror if isinstance(error, OSError) else None) or str(error)) from error
+    return decode_source(data, path)
+
+
+def decode_source(data: bytes, name: str) -> str:
+    """The text of a source's bytes."""
+    if len(data) > MAX_SOURCE_BYTES:
+        raise _unreadable(name, f"it has more than {MAX_SOURCE_BYTES >> 20} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(name, f"byte {error.start} is not UTF-8 text") from error
 
 
 def _unreadable(path: str, reason: str) -> GraphError:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import operator
-import os
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, Diagnostic, OinfError, TensorError
+from openinfer.oinf.file import AnyPath
 from openinfer.oinf.metadata import MetadataValue, metadata_value
 from openinfer.oinf.package import Held, Package, TensorEntry, duplicate_name, size_value
 from openinfer.oinf.quant import QuantParams
@@ -41,6 +41,9 @@ class TensorSpec:
     name: str | None = None
     quant: QuantParams | None = None
 
+    def __post_init__(self) -> None:
+        _require_parameters(self.quant)
+
 
 @dataclass(frozen=True)
 class UninitializedTensor:
@@ -50,6 +53,15 @@ class UninitializedTensor:
     shape: tuple[int, ...]
     name: str | None = None
     quant: QuantParams | None = None
+
+    def __post_init__(self) -> None:
+        _require_parameters(self.quant)
+
+
+def _require_parameters(quant: object) -> None:
+    if quant is not None and not isinstance(quant, QuantParams):
+        message = f"the quantization of a tensor must be QuantParams, not {quant!r:.100}"
+        raise OinfError(Diagnostic(Code.BAD_QUANTIZATION, message))
 
 
 @dataclass
@@ -75,10 +87,7 @@ class _Tables:
     def add_metadata(self, name: str, value: object) -> None:
         if name in self.metadata:
             raise duplicate_name("metadata", name)
-        try:
-            self.metadata[name] = metadata_value(value)
-        except OinfError as error:
-            raise _in_field(name, error) from error
+        self.metadata[name] = named_metadata(name, value)
 
     def add_tensor(self, name: str, value: object) -> None:
         entry = tensor_entry(name, value)
@@ -101,7 +110,7 @@ def dataclass_to_oinf(instance: object, version: int = 2) -> bytes:
     return _package(instance, version).to_bytes()
 
 
-def write_oinf(instance: object, path: str | os.PathLike[str], version: int = 2) -> None:
+def write_oinf(instance: object, path: AnyPath, version: int = 2) -> None:
     """Write what a dataclass instance holds to a model file."""
     from openinfer.oinf.writer import write_package
 
@@ -167,6 +176,14 @@ def _shape(name: str, shape: object) -> tuple[int, ...]:
         raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message)) from error
 
 
+def named_metadata(name: str, value: object) -> MetadataValue:
+    """The stored form of a metadata value; an error says which one it is about."""
+    try:
+        return metadata_value(value)
+    except (OinfError, TensorError) as error:
+        raise in_field(name, error) from error
+
+
 def tensor_entry(name: str, value: object) -> TensorEntry:
     """A tensor table entry from an array, ``Tensor``, ``TensorSpec`` or ``UninitializedTensor``."""
     if isinstance(value, UninitializedTensor):
@@ -192,10 +209,10 @@ def _tensor(name: str, spec: TensorSpec) -> Tensor:
     try:
         return Tensor.from_numpy(values, spec.dtype)
     except TensorError as error:
-        raise _in_field(name, error) from error
+        raise in_field(name, error) from error
 
 
-def _in_field(name: str, error: Any) -> Any:
+def in_field(name: str, error: Any) -> Any:
     """The same error, saying which field it is about."""
     (found,) = error.diagnostics
     return type(error)(dataclasses.replace(found, message=f"{name!r}: {found.message}"))

@@ -1,20 +1,22 @@
 """How two model files differ: which sizes, metadata and tensors, and by how much."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.oinf.channels import blocks
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
 from openinfer.oinf.payloads import Value
 from openinfer.oinf.quantize import Loss
-from openinfer.oinf.report import number_text
-from openinfer.oinf.statistics import PIECE
+from openinfer.oinf.report import jsonable, number_text
+from openinfer.oinf.statistics import PIECE, pieces
 from openinfer.tensor import Tensor
+
+Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Difference:
             "left": self.left,
             "right": self.right,
             "changed": self.changed,
-            "max_error": None if loss is None else loss.largest,
-            "rms_error": None if loss is None else loss.rms,
+            "max_error": None if loss is None else jsonable(loss.largest),
+            "rms_error": None if loss is None else jsonable(loss.rms),
             "detail": self.detail,
         }
 
@@ -53,12 +55,17 @@ class Difference:
         return f"~ {self.table} {self.name}: {change}{f' ({self.detail})' if self.detail else ''}"
 
 
-def diff(left: ModelLoader, right: ModelLoader) -> list[Difference]:
-    """All differences, sizes first, then metadata, then tensors, each by name."""
+def diff(left: ModelLoader, right: ModelLoader, names: Sequence[str] | None = None) -> list[Difference]:
+    """All differences, sizes first, then metadata, then tensors, each by name; or those of the tensors named."""
+    if names is not None:
+        for name in names:
+            if name not in right.tensors:
+                left.info(name)
+        return list(_tensors(left, right, set(names)))
     return [
         *_plain("size", _texts(left.sizevars), _texts(right.sizevars)),
         *_plain("metadata", _metadata(left), _metadata(right)),
-        *_tensors(left, right),
+        *_tensors(left, right, left.tensors.keys() | right.tensors.keys()),
     ]
 
 
@@ -81,8 +88,8 @@ def _plain(table: str, left: Mapping[str, str], right: Mapping[str, str]) -> Ite
             yield Difference(table, name, left.get(name), right.get(name))
 
 
-def _tensors(left: ModelLoader, right: ModelLoader) -> Iterator[Difference]:
-    for name in sorted(left.tensors.keys() | right.tensors.keys()):
+def _tensors(left: ModelLoader, right: ModelLoader, names: Set[str]) -> Iterator[Difference]:
+    for name in sorted(names):
         first, second = left.tensors.get(name), right.tensors.get(name)
         if first is None or second is None:
             yield Difference("tensor", name, first and _type(first), second and _type(second))
@@ -104,17 +111,49 @@ def _values(left: ModelLoader, right: ModelLoader, first: TensorInfo, second: Te
     one, other = left.load(first.name), right.load(second.name)
     if same_type and np.array_equal(one.raw(), other.raw()):
         return
-    loss, changed = Loss(), 0
-    for a, b in zip(_real(one, first), _real(other, second), strict=True):
-        loss.add(a, b)
-        changed += int(((a != b) & ~(np.isnan(a) & np.isnan(b))).sum())
+    loss = Loss()
+    if same_type and first.dtype.kind != "float":
+        changed = _compare_integers(one, other, first, loss)
+    else:
+        changed = _compare_reals(_real(one, first), _real(other, second), loss)
     detail = f"{changed} of {one.size} values differ"
     if changed:
         detail += f", by at most {number_text(loss.largest)}, rms {number_text(loss.rms)}"
+    elif same_type:
+        detail = "only bits differ"
     yield Difference("tensor", first.name, _type(first), _type(second), detail, changed, loss)
 
 
-def _real(tensor: Tensor, info: TensorInfo) -> Iterator[npt.NDArray[np.float64]]:
+def _compare_reals(one: Iterator[Reals], other: Iterator[Reals], loss: Loss) -> int:
+    """Add up how far two tensors are apart, and count the values that differ; NaN is the same as NaN."""
+    changed = 0
+    for a, b in zip(one, other, strict=True):
+        loss.add(a, b)
+        changed += int(((a != b) & ~(np.isnan(a) & np.isnan(b))).sum())
+    return changed
+
+
+def _compare_integers(one: Tensor, other: Tensor, info: TensorInfo, loss: Loss) -> int:
+    """The same for integers of one type, exactly: f64 does not tell large ones apart."""
+    changed = start = 0
+    for a, b in zip(pieces(one), pieces(other), strict=True):
+        # Arithmetic modulo 2**64 gives every distance of two 64-bit integers exactly.
+        apart = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
+        changed += int(np.count_nonzero(apart))
+        real = apart.astype(np.float64)
+        if info.quant is None:
+            largest: float = int(apart.max())
+        else:
+            real *= info.quant.scale.values[_channel(info, start, a.size)]
+            largest = float(real.max())
+        loss.count += a.size
+        loss.largest = max(loss.largest, largest)
+        loss.squares += float(real @ real)
+        start += a.size
+    return changed
+
+
+def _real(tensor: Tensor, info: TensorInfo) -> Iterator[Reals]:
     """The real values of a tensor, dequantized where it is quantized, in pieces that depend on its size only."""
     flat = Tensor(tensor.dtype, (tensor.size,), tensor.storage)
     for start in range(0, tensor.size, PIECE):
@@ -125,15 +164,18 @@ def _real(tensor: Tensor, info: TensorInfo) -> Iterator[npt.NDArray[np.float64]]
         )
 
 
-def _dequantized(flat: Tensor, info: TensorInfo, start: int) -> npt.NDArray[np.float64]:
+def _dequantized(flat: Tensor, info: TensorInfo, start: int) -> Reals:
     assert info.quant is not None
     stored = flat[start : start + PIECE].to_numpy().astype(np.float64)
-    axis = info.quant.scale.axis
-    channel: Any = 0
-    if axis is not None:
-        whole = next(blocks(info.shape, axis, flat.size))
-        channel = np.arange(start, start + stored.size) // whole.inner % info.shape[axis]
+    channel = _channel(info, start, stored.size)
     if info.quant.zero_point is not None:
         stored -= info.quant.zero_point.values[channel]
     stored *= info.quant.scale.values[channel]
     return stored
+
+
+def _channel(info: TensorInfo, start: int, count: int) -> Any:
+    """Which scale belongs to each of ``count`` elements from ``start`` on."""
+    assert info.quant is not None
+    axis = info.quant.scale.axis
+    return 0 if axis is None else np.arange(start, start + count) // prod(info.shape[axis + 1 :]) % info.shape[axis]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError
 
+AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Bytes = npt.NDArray[np.uint8]
 _CONTEXT_ROW = 16
 _QUICK_REGION = 16 << 20

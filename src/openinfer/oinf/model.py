@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, nearest
-from openinfer.oinf.file import CopiedFile, byte_span, open_model_file
+from openinfer.oinf.file import AnyPath, CopiedFile, byte_span, open_model_file
 from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.parse import MetadataInfo, TensorInfo, parse
 from openinfer.oinf.payloads import Value, decode_metadata, first_bad_element
@@ -42,13 +42,13 @@ class ModelLoader:
         self.tensors: Mapping[str, TensorInfo] = MappingProxyType(self._index.tensors)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], copy: bool = False) -> Self:  # noqa: FBT001, FBT002  (documented)
+    def open(cls, path: AnyPath, copy: bool = False) -> Self:  # noqa: FBT001, FBT002  (documented)
         """Open and check a model file.
 
         The file is mapped and tensors are views of it. With ``copy=True`` nothing is mapped and every tensor is
         copied when it is first loaded: slower, but safe when another program may truncate the file.
         """
-        file = open_model_file(os.fspath(path), copy=copy)
+        file = open_model_file(os.fsdecode(path), copy=copy)
         try:
             return cls(file)
         except BaseException:
@@ -145,8 +145,8 @@ class ModelLoader:
 
     def __repr__(self) -> str:
         return (
-            f"<model {self.path!r}: {len(self.sizevars)} size variables, {len(self.metadata_info)} metadata, "
-            f"{len(self.tensors)} tensors>"
+            f"<model {self.path!r}: {len(self.sizevars)} size variable{'s' * (len(self.sizevars) != 1)}, "
+            f"{len(self.metadata_info)} metadata, {len(self.tensors)} tensor{'s' * (len(self.tensors) != 1)}>"
         )
 
 

@@ -5,7 +5,6 @@ several rules match, the last one counts. A rule with wildcards passes over tens
 (an integer tensor under ``*=bf16``); a rule with a plain name must apply.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +13,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from openinfer.dtypes import DTYPES, DType, convert, dtype_of
-from openinfer.errors import Code, Diagnostic, OinfError, nearest
-from openinfer.oinf.metadata import MetadataValue, ScalarValue, metadata_value
+from openinfer.dtypes import DType, convert, dtype_of
+from openinfer.errors import Code, Diagnostic, OinfError, TensorError, nearest
+from openinfer.oinf.authoring import in_field
+from openinfer.oinf.file import AnyPath
+from openinfer.oinf.options import bad_option, metadata_options
 from openinfer.oinf.package import Blob, Held, Package, Progress, TensorEntry, duplicate_name
 from openinfer.oinf.quantize import CHUNK, Loss, QuantizedData, QuantPayload, QuantSpec, packed_chunks
+from openinfer.oinf.report import jsonable
 from openinfer.oinf.sources import Source, SourceTensor, open_source
 from openinfer.oinf.writer import write_package
-from openinfer.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class PackedTensor:
             "shape": list(self.shape),
             "nbytes": self.nbytes,
             "quantization": self.quantization,
-            "max_error": None if loss is None else loss.largest,
-            "rms_error": None if loss is None else loss.rms,
-            "snr_db": None if loss is None or loss.squares == 0 else loss.snr_db,
+            "max_error": None if loss is None else jsonable(loss.largest),
+            "rms_error": None if loss is None else jsonable(loss.rms),
+            "snr_db": None if loss is None or loss.squares == 0 else jsonable(loss.snr_db),
         }
 
 
@@ -96,7 +97,7 @@ class PackJob:
         metadata = {name: value for source in sources for name, value in source.metadata.items()}
         self.package = Package.of(
             sizevars,
-            metadata | dict(_metadata_option(text) for text in options.metadata),
+            metadata | metadata_options(options.metadata),
             [entry for entry, _ in self._planned],
         )
         self.skipped = tuple(name for source in sources for name in source.skipped)
@@ -128,7 +129,7 @@ class PackJob:
             raise _unsupported(name, tensor)
         elif tensor.read is not None:
             loss = Loss() if dtype is not tensor.dtype else None
-            data = tensor.stored if loss is None and tensor.stored is not None else _CastData(tensor, dtype, loss)
+            data = tensor.stored if loss is None and tensor.stored is not None else _CastData(name, tensor, dtype, loss)
         entry = TensorEntry(name, dtype, tensor.shape, data, quant)
         text = str(quantization) if quantization is not None else None
         size = data.nbytes if data is not None else 0
@@ -136,8 +137,8 @@ class PackJob:
 
 
 def pack(
-    weights: Sequence[str | os.PathLike[str]],
-    path: str | os.PathLike[str],
+    weights: Sequence[AnyPath],
+    path: AnyPath,
     options: PackOptions | None = None,
     progress: Progress | None = None,
 ) -> PackReport:
@@ -152,8 +153,8 @@ def pack(
     """
     resources = ExitStack()
     try:
-        sources = [open_source(os.fspath(source), resources) for source in weights]
-        return PackJob(sources, options or PackOptions()).write(os.fspath(path), progress)
+        sources = [open_source(os.fsdecode(source), resources) for source in weights]
+        return PackJob(sources, options or PackOptions()).write(os.fsdecode(path), progress)
     finally:
         resources.close()
 
@@ -162,6 +163,7 @@ def pack(
 class _CastData:
     """The elements of a source tensor in another dtype (or in their own, where they cannot be copied as they are)."""
 
+    name: str
     tensor: SourceTensor
     dtype: DType
     loss: Loss | None
@@ -178,7 +180,10 @@ class _CastData:
             values = self.tensor.values(start, min(CHUNK, self.tensor.size - start))
             if self.tensor.dtype is None:
                 values = values.astype("float32")
-            stored = convert(values, self.dtype)
+            try:
+                stored = convert(values, self.dtype)
+            except TensorError as error:
+                raise in_field(self.name, error) from error
             if self.loss is not None:
                 self.loss.add(values, stored)
             yield stored
@@ -195,6 +200,8 @@ class _Rules:
             (pattern, QuantSpec.parse(value)) for pattern, value in map(_pattern_option, options.quantize)
         ]
         self.used: set[str] = set()
+        self.applied: set[tuple[str, QuantSpec]] = set()
+        self.without_axis: set[tuple[str, QuantSpec]] = set()
 
     def choose(self, tensors: Sequence[SourceTensor]) -> list[tuple[str, SourceTensor]]:
         """The tensors to be packed, with their final names."""
@@ -249,18 +256,25 @@ class _Rules:
             if not fnmatchcase(name, pattern):
                 continue
             self.used.add(pattern)
-            if tensor.is_float and tensor.read is not None:
-                target = spec
-            else:
+            exact = pattern == name
+            if not tensor.is_float or tensor.read is None:
                 reason = f"is {tensor.type_name}; only float tensors with data can be quantized"
-                _refuse_exact(name, reason, is_exact=pattern == name)
+                _refuse_exact(name, reason, is_exact=exact)
+            elif spec.axis is not None and spec.axis >= len(tensor.shape) and not exact:
+                self.without_axis.add((pattern, spec))
+            else:
+                self.applied.add((pattern, spec))
+                target = spec
         return target
 
     def require_all_used(self, names: Sequence[str]) -> None:
-        """Refuse a cast or quantization that matched nothing: most likely a misspelling."""
+        """Refuse a cast or quantization that matched nothing, or no tensor with its axis: most likely a misspelling."""
         for pattern in [pattern for pattern, _ in (*self.casts, *self.quantizations)]:
             if pattern not in self.used:
                 raise _matched_nothing(pattern, names)
+        for pattern, spec in self.without_axis - self.applied:
+            message = f"no tensor that {pattern!r} matches has an axis {spec.axis} to quantize along"
+            raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
 
 
 def _unsupported(name: str, tensor: SourceTensor) -> OinfError:
@@ -291,46 +305,15 @@ def _matched_nothing(pattern: str, names: Sequence[str]) -> OinfError:
 def _pattern_option(text: str) -> tuple[str, str]:
     pattern, _, value = text.partition("=")
     if not pattern or not value:
-        raise _bad_option(text, "GLOB=VALUE")
+        raise bad_option(text, "GLOB=VALUE")
     return pattern, value
 
 
 def _rename_option(text: str) -> tuple[re.Pattern[str], str]:
     pattern, equals, replacement = text.rpartition("=")
     if not equals or not pattern:
-        raise _bad_option(text, "REGEX=REPLACEMENT")
+        raise bad_option(text, "REGEX=REPLACEMENT")
     try:
         return re.compile(pattern), replacement
     except (re.error, RecursionError, OverflowError) as error:
-        raise _bad_option(text, f"REGEX=REPLACEMENT, and this is no regular expression: {error}") from error
-
-
-def _metadata_option(text: str) -> tuple[str, MetadataValue]:
-    """Read ``KEY=VALUE[:DTYPE]``; without a dtype the value says what it is."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise _bad_option(text, "KEY=VALUE[:DTYPE]")
-    body, colon, type_name = value.rpartition(":")
-    if not colon or (type_name not in DTYPES and type_name != "str"):
-        return key, metadata_value(_plain_value(value))
-    if type_name == "str":
-        return key, metadata_value(body)
-    plain = _plain_value(body)
-    if isinstance(plain, str):
-        raise _bad_option(text, f"KEY=VALUE[:DTYPE], and {body!r} is not a {type_name}")
-    if isinstance(plain, list):
-        return key, metadata_value(Tensor.from_numpy(plain, type_name))
-    return key, metadata_value(ScalarValue(plain, type_name))
-
-
-def _plain_value(text: str) -> Any:
-    """A JSON number, boolean or list of them; anything else is the text itself."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, bool | int | float | list) else text
-
-
-def _bad_option(text: str, form: str) -> OinfError:
-    return OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"cannot understand {text!r}", help=f"write it as {form}"))
+        raise bad_option(text, f"REGEX=REPLACEMENT, and this is no regular expression: {error}") from error

@@ -90,6 +90,13 @@ class QuantParams:
     def __post_init__(self) -> None:
         if not isinstance(self.scheme, str) or self.scheme not in SCHEME_TAGS:
             raise _refusal(f"unknown quantization scheme {self.scheme!r}", "use 'symmetric' or 'asymmetric'")
+        scale: object = self.scale
+        point: object = self.zero_point
+        if not isinstance(scale, QuantScale):
+            raise _refusal(f"the scale must be a QuantScale, not {scale!r:.100}", "use QuantScale.per_tensor(0.1)")
+        if point is not None and not isinstance(point, QuantZeroPoint):
+            advice = "use QuantZeroPoint.per_tensor(3)"
+            raise _refusal(f"the zero point must be a QuantZeroPoint, not {point!r:.100}", advice)
         if self.zero_point is None:
             return
         if self.scheme == "symmetric":

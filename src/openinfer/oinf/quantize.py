@@ -1,9 +1,10 @@
 """Quantizing weights: real numbers to small integers with a scale, and how much is lost."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, log10, sqrt
+from math import inf, isinf, log10, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -45,16 +46,20 @@ class QuantSpec:
         scheme: Scheme = "asymmetric" if name.startswith("u") else "symmetric"
         mode: Literal["per_tensor", "per_channel"] = "per_tensor"
         axis = None
+        said: list[str] = []
         for word in words:
             match word.partition("="):
                 case ("symmetric" | "asymmetric" as scheme, "", ""):
-                    pass
+                    said.append("the scheme")
                 case ("per_tensor" | "per_channel" as mode, "", ""):
-                    pass
-                case ("axis", "=", number) if number.isdecimal() and len(number) < 3:
+                    said.append("per_tensor or per_channel")
+                case ("axis", "=", number) if re.fullmatch("[0-9]{1,2}", number):
+                    said.append("the axis")
                     axis = int(number)
                 case _:
                     raise _bad_spec(text, f"{word!r} is not understood")
+            if said[-1] in said[:-1]:
+                raise _bad_spec(text, f"{said[-1]} is given twice")
         if axis is not None and mode == "per_tensor":
             raise _bad_spec(text, "axis=N needs per_channel")
         return cls(dtype_of(name), scheme, (axis or 0) if mode == "per_channel" else None)
@@ -74,16 +79,27 @@ class Loss:
     signal: float = 0.0
 
     def add(self, original: Array, stored: Array) -> None:
-        """Compare one piece; values that are not finite on either side do not count."""
+        """Compare one piece.
+
+        The same NaN or infinity on both sides does not count; one that only one side has is an infinite loss.
+        """
         exact, kept = original.astype(np.float64).reshape(-1), stored.astype(np.float64).reshape(-1)
-        difference = exact - kept
-        finite = np.isfinite(difference)
-        if not finite.all():
-            difference, exact = difference[finite], exact[finite]
-        self.count += difference.size
-        self.largest = max(self.largest, float(np.abs(difference).max(initial=0.0)))
-        self.squares += float(difference @ difference)
-        self.signal += float(exact @ exact)
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = exact - kept
+            finite = np.isfinite(difference)
+            if not finite.all():
+                self._add_infinite(exact[~finite], kept[~finite])
+                difference, exact = difference[finite], exact[finite]
+            self.count += difference.size
+            self.largest = max(self.largest, float(np.abs(difference).max(initial=0.0)))
+            self.squares += float(difference @ difference)
+            self.signal += float(exact @ exact)
+
+    def _add_infinite(self, exact: Array, kept: Array) -> None:
+        same = (exact == kept) | (np.isnan(exact) & np.isnan(kept))
+        if not same.all():
+            self.count += int(same.size - same.sum())
+            self.largest = self.squares = inf
 
     @property
     def rms(self) -> float:
@@ -95,6 +111,8 @@ class Loss:
         """Signal to noise ratio in decibels; infinite where nothing was lost."""
         if self.squares == 0:
             return inf
+        if isinf(self.squares):
+            return -inf
         return 10 * log10(self.signal / self.squares) if self.signal else -inf
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -41,7 +42,7 @@ class TensorReport:
             "offset": info.offset,
             "initialized": info.has_data,
             "preview": list(self.preview),
-            "statistics": None if self.statistics is None else _jsonable(asdict(self.statistics)),
+            "statistics": None if self.statistics is None else jsonable(asdict(self.statistics)),
             "quantization": None
             if quant is None
             else {
@@ -92,7 +93,7 @@ class Report:
             "file_size": self.file_size,
             "sizevars": self.sizevars,
             "metadata": {
-                name: {"type": type_name, "value": _jsonable(value)}
+                name: {"type": type_name, "value": jsonable(value)}
                 for name, (type_name, value) in self.metadata.items()
             },
             "tensors": [tensor.facts() for tensor in self.tensors],
@@ -211,40 +212,59 @@ def _array_preview(array: npt.NDArray[Any]) -> list[str]:
     return [*map(number_text, flat[:_SHOWN]), "...", *map(number_text, flat[-_SHOWN:])]
 
 
-def _jsonable(value: Any) -> Any:
-    """Values as JSON has them."""
+def jsonable(value: Any) -> Any:
+    """Values as JSON has them; the numbers that it lacks are the strings "nan", "inf" and "-inf".
+
+    >>> jsonable({"largest": float("inf"), "shape": (1, 2)})
+    {'largest': 'inf', 'shape': [1, 2]}
+    """
     match value:
         case dict():
-            return {key: _jsonable(item) for key, item in value.items()}
+            return {key: jsonable(item) for key, item in value.items()}
         case list() | tuple():
-            return [_jsonable(item) for item in value]
+            return [jsonable(item) for item in value]
         case np.ndarray():
-            return _jsonable(value.astype(np.float64).tolist() if value.dtype.kind == "V" else value.tolist())
+            return jsonable(value.astype(np.float64).tolist() if value.dtype.kind == "V" else value.tolist())
         case float() if not isfinite(value):
             return str(value)
         case _:
             return value
 
 
+def summary_facts(model: ModelLoader) -> dict[str, Any]:
+    """What a summary says, as plain values for JSON."""
+    tensors = model.tensors.values()
+    kinds = Counter(info.dtype.name for info in tensors)
+    return {
+        "path": model.path,
+        "version": model.version,
+        "file_size": model.file_size,
+        "sizevars": dict(model.sizevars),
+        "metadata": list(model.metadata_info),
+        "tensors": len(tensors),
+        "dtypes": dict(sorted(kinds.items(), key=lambda item: -item[1])),
+        "elements": sum(Tensor(info.dtype, info.shape, _NOTHING).size for info in tensors),
+        "nbytes": sum(info.nbytes for info in tensors if info.has_data),
+        "without_data": [info.name for info in tensors if not info.has_data],
+        "sha256": _sha256(model),
+    }
+
+
 def summary(model: ModelLoader) -> str:
     """A few lines for release notes: what the file is, what it holds, its SHA-256."""
-    by_dtype: dict[str, int] = {}
-    for info in model.tensors.values():
-        by_dtype[info.dtype.name] = by_dtype.get(info.dtype.name, 0) + 1
-    parameters = sum(Tensor(info.dtype, info.shape, _NOTHING).size for info in model.tensors.values())
-    nbytes = sum(info.nbytes for info in model.tensors.values() if info.has_data)
-    sizes = ", ".join(f"{name}={value}" for name, value in model.sizevars.items())
-    kinds = ", ".join(f"{count} {name}" for name, count in sorted(by_dtype.items(), key=lambda item: -item[1]))
+    facts = summary_facts(model)
+    sizes = ", ".join(f"{name}={value}" for name, value in facts["sizevars"].items())
+    kinds = ", ".join(f"{count} {name}" for name, count in facts["dtypes"].items())
+    held = f"{facts['elements']:,} elements, {size_text(facts['nbytes'])}"
     lines = [
         f"{model.path}: .oinf version {model.version}, {size_text(model.file_size)}",
         f"sizes:    {sizes or 'none'}",
-        f"metadata: {', '.join(model.metadata_info) or 'none'}",
-        f"tensors:  {len(model.tensors)} ({kinds or 'none'}), {parameters:,} elements, {size_text(nbytes)}",
+        f"metadata: {', '.join(facts['metadata']) or 'none'}",
+        f"tensors:  {facts['tensors']} ({kinds or 'none'}), {held}",
     ]
-    missing = [info.name for info in model.tensors.values() if not info.has_data]
-    if missing:
-        lines.append(f"without data: {', '.join(missing)}")
-    lines.append(f"sha256:   {_sha256(model)}")
+    if facts["without_data"]:
+        lines.append(f"without data: {', '.join(facts['without_data'])}")
+    lines.append(f"sha256:   {facts['sha256']}")
     return "\n".join(lines)
 
 

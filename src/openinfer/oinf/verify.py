@@ -12,14 +12,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from openinfer.errors import Code, Diagnostic, FileSpan, OpenInferError
+from openinfer.oinf.file import AnyPath
 from openinfer.oinf.model import ModelLoader
-from openinfer.oinf.report import Report, describe, summary
+from openinfer.oinf.report import Report, describe, summary, summary_facts
 from openinfer.oinf.terminal import close_quietly, progress_bar
 
-Check = Callable[[ModelLoader], Iterable[str | Diagnostic]]
+Check = Callable[[ModelLoader], Iterable[object] | None]
+"""What a check returns or yields is a finding each: a ``Diagnostic``, or a message."""
 
 
-def verify_oinf(path: str | os.PathLike[str], checks: Sequence[Check] = ()) -> Report:
+def verify_oinf(path: AnyPath, checks: Sequence[Check] = ()) -> Report:
     """Read the whole file, run your own checks, print the documented summary, and return what was printed.
 
     A bad file raises ``OinfError``; the findings of ``checks`` raise it too, all together.
@@ -30,7 +32,7 @@ def verify_oinf(path: str | os.PathLike[str], checks: Sequence[Check] = ()) -> R
     return report
 
 
-def examine(path: str | os.PathLike[str], checks: Sequence[Check] = (), names: Sequence[str] | None = None) -> Report:
+def examine(path: AnyPath, checks: Sequence[Check] = (), names: Sequence[str] | None = None) -> Report:
     """Read and check the whole file without printing; the report describes all tensors, or those named."""
     with ModelLoader.open(path) as model:
         shown = list(model.tensors) if names is None else names
@@ -43,15 +45,25 @@ def examine(path: str | os.PathLike[str], checks: Sequence[Check] = (), names: S
 
 
 def _located(check: Check) -> Callable[[ModelLoader], Iterator[Diagnostic]]:
-    """A user's check whose plain messages become diagnostics."""
+    """A user's check whose plain messages, and whatever it raises, become diagnostics."""
 
     def run(model: ModelLoader) -> Iterator[Diagnostic]:
-        for found in check(model):
-            yield (
-                found if isinstance(found, Diagnostic) else Diagnostic(Code.CHECK_FAILED, found, FileSpan(model.path))
-            )
+        span = FileSpan(model.path)
+        try:
+            for found in _findings(check(model)):
+                yield found if isinstance(found, Diagnostic) else Diagnostic(Code.CHECK_FAILED, str(found), span)
+        except Exception as error:  # noqa: BLE001  (whatever a user's check raises is a finding)
+            reason = error.message if isinstance(error, OpenInferError) else str(error)
+            name = getattr(check, "__qualname__", repr(check))
+            yield Diagnostic(Code.CHECK_FAILED, f"the check {name} raised {type(error).__name__}: {reason}", span)
 
     return run
+
+
+def _findings(returned: Iterable[object] | None) -> Iterable[object]:
+    if returned is None:
+        return ()
+    return [returned] if isinstance(returned, str | Diagnostic) else returned
 
 
 def _raise_findings(report: Report) -> None:
@@ -66,11 +78,16 @@ def load_check(name: str) -> Check:
         sys.path.append(os.getcwd())
     try:
         check: Check = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        message = f"cannot load the check {name!r}: {error}"
-        advice = "write it as package.module:function"
-        raise OpenInferError(Diagnostic(Code.CHECK_FAILED, message, help=advice)) from error
+    except Exception as error:  # a user's module can raise anything when it is imported
+        raise _no_check(name, str(error)) from error
+    if not callable(check):
+        raise _no_check(name, "it is not a function")
     return check
+
+
+def _no_check(name: str, reason: str) -> OpenInferError:
+    message = f"cannot load the check {name!r}: {reason}"
+    return OpenInferError(Diagnostic(Code.CHECK_FAILED, message, help="write it as package.module:function"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +112,7 @@ def run(path: str, names: Sequence[str] | None, checks: Sequence[str], *, as_jso
         report = examine(path, [load_check(name) for name in checks], names)
         if as_summary:
             with ModelLoader.open(path) as model:
-                print(summary(model))
+                print(json.dumps(summary_facts(model) | _outcome(report), indent=2) if as_json else summary(model))
         else:
             print(report.to_json() if as_json else report.text())
         if not as_json:
@@ -103,12 +120,20 @@ def run(path: str, names: Sequence[str] | None, checks: Sequence[str], *, as_jso
         return 0 if report.ok else 1
     except OpenInferError as error:
         if as_json:
-            print(
-                json.dumps({"path": path, "ok": False, "diagnostics": [d.facts() for d in error.diagnostics]}, indent=2)
-            )
+            print(failure_json(path, error))
         else:
             print(error, file=sys.stderr)
         return 1
+
+
+def _outcome(report: Report) -> dict[str, object]:
+    return {"ok": report.ok, "diagnostics": [diagnostic.facts() for diagnostic in report.diagnostics]}
+
+
+def failure_json(path: str, error: OpenInferError) -> str:
+    """What ``--json`` prints for a file that cannot be read."""
+    diagnostics = [diagnostic.facts() for diagnostic in error.diagnostics]
+    return json.dumps({"path": path, "ok": False, "diagnostics": diagnostics}, indent=2)
 
 
 if __name__ == "__main__":

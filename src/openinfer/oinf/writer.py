@@ -11,23 +11,24 @@ from typing import Any, BinaryIO, Self
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, OinfError
 from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
-from openinfer.oinf.authoring import TensorSpec, UninitializedTensor, tensor_entry
-from openinfer.oinf.metadata import MetadataValue, metadata_value
+from openinfer.oinf.authoring import TensorSpec, UninitializedTensor, named_metadata, tensor_entry
+from openinfer.oinf.file import AnyPath
+from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.model import ModelLoader
-from openinfer.oinf.package import Held, Package, Progress, TensorEntry, duplicate_name, require_name
+from openinfer.oinf.package import Blob, Held, Package, Progress, TensorEntry, duplicate_name, require_name
 from openinfer.oinf.quant import QuantParams
 
 _CHUNK = 8 << 20
 
 
-def write_package(path: str | os.PathLike[str], package: Package, progress: Progress | None = None) -> None:
+def write_package(path: AnyPath, package: Package, progress: Progress | None = None) -> None:
     """Write a model file; it appears under its name only when it is complete."""
-    with atomic_file(os.fspath(path)) as sink:
+    with atomic_file(os.fsdecode(path)) as sink:
         package.write(sink.write, progress)
 
 
 def save_file(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     tensors: Mapping[str, Any],
     sizevars: Mapping[str, int] | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -38,11 +39,11 @@ def save_file(
     Tensors are arrays, ``Tensor``, ``TensorSpec`` or ``UninitializedTensor``.
     """
     entries = [tensor_entry(name, value) for name, value in tensors.items()]
-    values = {key: metadata_value(value) for key, value in (metadata or {}).items()}
+    values = {key: named_metadata(key, value) for key, value in (metadata or {}).items()}
     write_package(path, Package.of(sizevars or {}, values, entries, version))
 
 
-def rewrite(model: ModelLoader, path: str | os.PathLike[str], version: int = 2) -> None:
+def rewrite(model: ModelLoader, path: AnyPath, version: int = 2) -> None:
     """Write an open model again in canonical form: sorted tables, blobs in order, nothing else."""
     write_package(path, package_of(model, version))
 
@@ -79,21 +80,25 @@ class Writer:
     ['W.0', 'W.1', 'W.2']
     """
 
-    def __init__(self, path: str | os.PathLike[str], version: int = 2) -> None:
-        self._path = os.fspath(path)
+    def __init__(self, path: AnyPath, version: int = 2) -> None:
+        self._path = os.fsdecode(path)
         self._version = version
         self._sizevars: dict[str, int] = {}
         self._metadata: dict[str, MetadataValue] = {}
         self._tensors: dict[str, TensorEntry] = {}
         self._resources = ExitStack()
         self._spool: BinaryIO | None = None
+        self._entered = False
 
     def __enter__(self) -> Self:
+        if self._entered:
+            raise _misuse("a writer writes one file", "make a new Writer for each 'with' block")
         try:
             target = os.path.realpath(self._path)
             require_replaceable(target)
             spool = TemporaryFile(dir=os.path.dirname(target), buffering=0)
             self._spool = self._resources.enter_context(spool)
+            self._entered = True
         except (OSError, ValueError) as error:
             raise write_failed(self._path, error) from error
         return self
@@ -101,14 +106,15 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._spool = None
         with self._resources:
             if kind is None:
                 package = Package.of(self._sizevars, self._metadata, self._tensors.values(), self._version)
                 write_package(self._path, package)
-        self._spool = None
 
     def add_sizevar(self, name: str, value: int) -> None:
         """Add a size variable."""
+        self._open_spool()
         require_name(name)
         if name in self._sizevars:
             raise duplicate_name("size variable", name)
@@ -116,38 +122,50 @@ class Writer:
 
     def add_metadata(self, name: str, value: object) -> None:
         """Add a metadata value (anything ``metadata_value`` knows)."""
+        self._open_spool()
         require_name(name)
         if name in self._metadata:
             raise duplicate_name("metadata", name)
-        self._metadata[name] = metadata_value(value)
+        self._metadata[name] = named_metadata(name, value)
 
     def add_tensor(
         self, name: str, values: Any, dtype: str | DType | None = None, quant: QuantParams | None = None
     ) -> None:
         """Add a tensor; its values can be forgotten afterwards."""
+        spool = self._open_spool()
         require_name(name)
         if name in self._tensors:
             raise duplicate_name("tensor", name)
-        plain = not isinstance(values, TensorSpec | UninitializedTensor)
-        entry = tensor_entry(name, TensorSpec(values, dtype, quant=quant) if plain else values)
+        if not isinstance(values, TensorSpec | UninitializedTensor):
+            values = TensorSpec(values, dtype, quant=quant)
+        elif dtype is not None or quant is not None:
+            advice = f"put them into the {type(values).__name__}"
+            raise _misuse(f"tensor {name!r} has a dtype or quantization besides its specification", advice)
+        entry = tensor_entry(name, values)
         if entry.data is not None:
-            entry = TensorEntry(entry.name, entry.dtype, entry.shape, self._spooled(entry), entry.quant)
+            data = self._spooled(spool.fileno(), entry.data)
+            entry = TensorEntry(entry.name, entry.dtype, entry.shape, data, entry.quant)
         self._tensors[name] = entry
 
-    def _spooled(self, entry: TensorEntry) -> "FileSlice":
+    def _open_spool(self) -> BinaryIO:
         if self._spool is None:
-            message = "tensors can be added only inside the writer's 'with' block"
-            raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message))
-        assert entry.data is not None
-        start = os.lseek(self._spool.fileno(), 0, os.SEEK_END)
+            raise _misuse("a writer takes entries only inside its 'with' block", "write 'with Writer(path) as writer:'")
+        return self._spool
+
+    def _spooled(self, descriptor: int, data: Blob) -> "FileSlice":
+        start = os.lseek(descriptor, 0, os.SEEK_END)
         try:
-            for chunk in entry.data.chunks():
+            for chunk in data.chunks():
                 rest = memoryview(chunk).cast("B")
                 while rest:
-                    rest = rest[os.write(self._spool.fileno(), rest[: 1 << 30]) :]
+                    rest = rest[os.write(descriptor, rest[: 1 << 30]) :]
         except OSError as error:
             raise write_failed(self._path, error) from error
-        return FileSlice(self._spool.fileno(), self._path, start, entry.data.nbytes)
+        return FileSlice(descriptor, self._path, start, data.nbytes)
+
+
+def _misuse(message: str, advice: str) -> OinfError:
+    return OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message, help=advice))
 
 
 @dataclass(frozen=True)

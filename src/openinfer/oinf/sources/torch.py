@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import from_numpy_dtype
-from openinfer.errors import Code, Diagnostic, MissingExtraError
+from openinfer.errors import Code, Diagnostic, MissingExtraError, OinfError
 from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_whole
 
 _BROKEN = (
@@ -32,7 +32,10 @@ _BROKEN = (
     ImportError,
     OverflowError,
 )
-"""What ``torch.load`` raises for files that are not what they should be."""
+"""What torch raises for files that are not what they should be."""
+
+_MAX_DEPTH = 200
+_MAX_ENTRIES = 1_000_000
 
 _ARRAY_TYPES: dict[str, type[np.generic]] = {
     "float64": np.float64,
@@ -63,14 +66,11 @@ def open_torch(path: str, resources: ExitStack) -> Source:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        leaves = list(_leaves(path, content))
+        tensors = [_tensor(path, name, value, torch) for name, value in leaves if isinstance(value, torch.Tensor)]
+        skipped = [name for name, value in leaves if not isinstance(value, torch.Tensor)]
     except _BROKEN as error:
-        raise bad_weights(path, str(error).partition("\n")[0] or type(error).__name__) from error
-    tensors, skipped = [], []
-    for name, value in _leaves(content, ""):
-        if isinstance(value, torch.Tensor):
-            tensors.append(_tensor(name, value, torch))
-        else:
-            skipped.append(name)
+        raise _broken(path, error) from error
     if not tensors:
         raise bad_weights(path, "it holds no tensors")
     return Source(path, tensors, skipped=skipped)
@@ -90,29 +90,62 @@ def _torch() -> Any:
     return torch
 
 
-def _leaves(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, Mapping):
-        yield prefix or "the whole file", value
-        return
-    for key, item in value.items():
-        yield from _leaves(item, f"{prefix}.{key}" if prefix else str(key))
+def _broken(path: str, error: Exception, tensor: str | None = None) -> OinfError:
+    """The typed form of what torch raised, about the file or about one of its tensors."""
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    return bad_weights(path, reason if tensor is None else f"tensor {tensor!r}: {reason}")
 
 
-def _tensor(name: str, tensor: Any, torch: Any) -> SourceTensor:
+def _leaves(path: str, content: Any) -> Iterator[tuple[str, Any]]:
+    """Everything in nested dicts that is not a dict, in order, with dotted names.
+
+    A pickle can put a dict into itself, or one dict into many places: hence the limits.
+    """
+    waiting: list[tuple[str, int, Any]] = [("", 0, content)]
+    seen = 0
+    while waiting:
+        name, depth, value = waiting.pop()
+        if not isinstance(value, Mapping):
+            yield name or "the whole file", value
+            continue
+        seen += len(value)
+        if depth == _MAX_DEPTH:
+            raise bad_weights(path, f"its dicts are nested more than {_MAX_DEPTH} deep")
+        if seen > _MAX_ENTRIES:
+            raise bad_weights(path, f"its dicts have more than {_MAX_ENTRIES} entries")
+        items = [(f"{name}.{key}" if name else str(key), depth + 1, item) for key, item in value.items()]
+        waiting += reversed(items)
+
+
+def _tensor(path: str, name: str, tensor: Any, torch: Any) -> SourceTensor:
     type_name = str(tensor.dtype).removeprefix("torch.")
     shape = tuple(tensor.shape)
-    array_type = _ARRAY_TYPES.get(type_name)
-    if array_type is None or tensor.layout != torch.strided:
-        kind = type_name if tensor.layout == torch.strided else f"{tensor.layout} of {type_name}"
-        return SourceTensor(name, kind, None, shape, None)
-    array_dtype: np.dtype[Any] = np.dtype(array_type)
-    dtype = from_numpy_dtype(array_dtype)
+    foreign = _foreign_form(tensor, type_name, torch)
+    if foreign is not None:
+        return SourceTensor(name, foreign, None, shape, None)
+    array_dtype: np.dtype[Any] = np.dtype(_ARRAY_TYPES[type_name])
 
-    def elements(flat: Any) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = flat.contiguous().view(torch.uint8).numpy().view(array_dtype)
+    def elements(start: int, count: int) -> npt.NDArray[Any]:
+        try:
+            flat = tensor.detach().reshape(-1)[start : start + count]
+            values: npt.NDArray[Any] = flat.contiguous().view(torch.uint8).numpy().view(array_dtype)
+        except _BROKEN as error:
+            raise _broken(path, error, name) from error
         return values
 
-    if not tensor.is_contiguous():
-        return SourceTensor(name, type_name, dtype, shape, read_whole(lambda: elements(tensor.detach().reshape(-1))))
-    flat = tensor.detach().reshape(-1)
-    return SourceTensor(name, type_name, dtype, shape, lambda start, count: elements(flat[start : start + count]))
+    read = elements if tensor.is_contiguous() else read_whole(lambda: elements(0, tensor.numel()))
+    return SourceTensor(name, type_name, from_numpy_dtype(array_dtype), shape, read)
+
+
+def _foreign_form(tensor: Any, type_name: str, torch: Any) -> str | None:
+    """What kind of tensor this is where its values cannot be read; None where they can."""
+    if tensor.layout != torch.strided:
+        return f"{tensor.layout} of {type_name}"
+    if tensor.device.type != "cpu":
+        return f"{type_name} on device {tensor.device}"
+    if type_name not in _ARRAY_TYPES:
+        return type_name
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        # A few stored bytes can claim any size: such a view could fill the memory and the disk.
+        return f"{type_name} expanded from fewer stored values"
+    return None
