@@ -45,6 +45,7 @@ from openinfer.ir import (
     Yield,
 )
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, negate
+from openinfer.ir.validate import dimension_problem
 from openinfer.ir.values import (
     AttrValue,
     BoolValue,
@@ -59,7 +60,6 @@ from openinfer.ir.values import (
     StrValue,
     VarValue,
 )
-from openinfer.ir.validate import dimension_problem
 from openinfer.ir.words import RESERVED
 
 T = TypeVar("T")
