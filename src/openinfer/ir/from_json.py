@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from openinfer.collection import collection_paused
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import GraphError, nearest
 from openinfer.ir.arguments import as_written
@@ -44,7 +45,6 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
-from openinfer.ir.memory import collection_paused
 from openinfer.ir.operand import Access, Index, Single, Slice
 from openinfer.ir.operand_text import parse_access, parse_expr, parse_input, parse_operand
 from openinfer.ir.to_json import VERSION, dtype_tag

@@ -6,9 +6,9 @@ statement moves above it; one at the end of a body stays there.
 
 from collections.abc import Iterator
 
+from openinfer.collection import collection_paused
 from openinfer.errors import GraphError, Source, Span
 from openinfer.ir.graph import Graph, Loop, Scope
-from openinfer.ir.memory import collection_paused
 from openinfer.ir.text import Comments, Key, end_of, graph_text, is_end
 from openinfer.lang.lower import lower
 from openinfer.lang.parser import parse_tree

@@ -2,9 +2,9 @@
 
 import os
 
+from openinfer.collection import collection_paused
 from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, Source
 from openinfer.ir.graph import Graph
-from openinfer.ir.memory import collection_paused
 from openinfer.ir.validate import validate
 from openinfer.lang.lower import Parsed, lower
 from openinfer.lang.parser import parse_tree

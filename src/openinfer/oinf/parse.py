@@ -7,6 +7,7 @@ is left before it is used, so a lie costs neither memory nor time. No tensor pay
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
+from openinfer.collection import collection_paused
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, OinfError
 from openinfer.oinf.file import ModelFile, byte_span
@@ -88,7 +89,8 @@ _Blob = tuple[int, int, int, str, int, str, str]
 
 def parse(file: ModelFile) -> ModelIndex:
     """Check a whole file except its tensor payloads, and return its index."""
-    return _Parser(file).index()
+    with collection_paused():
+        return _Parser(file).index()
 
 
 class _Parser:

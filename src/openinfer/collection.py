@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Nothing that reading a graph makes is garbage until it ends; searching it meanwhile takes most of the time.
+    """Nothing that reading a file or a graph makes is garbage until it ends; searching it meanwhile costs much time.
 
     >>> with collection_paused():
     ...     gc.isenabled()
