@@ -45,7 +45,7 @@ from openinfer.ir import (
     Yield,
 )
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, negate
-from openinfer.ir.validate import dimension_problem
+from openinfer.ir.rules import dimension_problem
 from openinfer.ir.values import (
     AttrValue,
     BoolValue,

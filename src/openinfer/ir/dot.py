@@ -55,7 +55,7 @@ from openinfer.ir.graph import (
     walk,
 )
 from openinfer.ir.operand import Access, ModelRef, Operand, Single, quote
-from openinfer.ir.validate import is_consumer, node_name
+from openinfer.ir.rules import is_consumer, node_name
 from openinfer.ir.values import VarValue
 
 

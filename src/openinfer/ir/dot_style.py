@@ -22,8 +22,8 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
+from openinfer.ir.rules import node_name
 from openinfer.ir.text import node_head, type_text, var_text
-from openinfer.ir.validate import node_name
 
 Look = dict[str, str]
 """Attributes of a node or edge, written as DOT wants them."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
-from openinfer.ir.expr import Binary, Expr, Neg, constant, names
+from openinfer.ir.expr import Expr, constant, names
 from openinfer.ir.graph import (
     Assign,
     Await,
@@ -32,7 +32,8 @@ from openinfer.ir.graph import (
     Yield,
     walk,
 )
-from openinfer.ir.operand import Access, ModelRef, Operand, Single, Slice
+from openinfer.ir.operand import Access, ModelRef, Operand, Single
+from openinfer.ir.rules import awaited, branch_targets, dimension_problem, indexing_problem, is_consumer, node_name
 
 _MOST_ADVISED = 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -41,32 +42,6 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 def validate(graph: Graph, *, strict: bool = False) -> list[Diagnostic]:
     """All structural problems of a graph; in strict mode, attributes we do not know are problems too."""
     return _Validation(graph, strict=strict).run()
-
-
-def node_name(node: Node) -> str | None:
-    """What ``dep`` calls a node."""
-    match node.kind:
-        case Op(op):
-            return op
-        case CacheRead():
-            return "cache.read"
-        case CacheWrite():
-            return "cache.write"
-        case CacheIncrement():
-            return "cache.increment"
-        case CacheDecrement():
-            return "cache.decrement"
-        case CacheReset():
-            return "cache.reset"
-        case Transfer():
-            return "transfer"
-        case _:
-            return None
-
-
-def is_consumer(block: Block) -> bool:
-    """Whether a block is parked until what it awaits is yielded."""
-    return block.name != "entry" and bool(block.nodes) and isinstance(block.nodes[0].kind, Await)
 
 
 class _Validation:
@@ -290,7 +265,7 @@ class _Validation:
             targets[block.name] = [
                 (name, node)
                 for node in branches
-                for name in _targets(node)
+                for name in branch_targets(node)
                 if name in self.graph.blocks and name != "entry"
             ]
         done: set[str] = set()
@@ -317,8 +292,8 @@ class _Validation:
         if entry is None:
             return
         consumers = [block for block in self.graph.blocks.values() if is_consumer(block)]
-        awaited = {
-            name: [block for block in consumers if name in _awaited(block)] for b in consumers for name in _awaited(b)
+        takers = {
+            name: [block for block in consumers if name in awaited(block)] for b in consumers for name in awaited(b)
         }
         away: set[str] = set()
         yielded: set[str] = set()
@@ -328,16 +303,16 @@ class _Validation:
                     if name in away:
                         message = f"{name!r} is yielded again before it has been awaited"
                         self._report(Code.BAD_YIELD, message, node.span)
-                    elif name not in awaited:
+                    elif name not in takers:
                         self._report(Code.UNCONSUMED_YIELD, f"no block awaits {name!r}", node.span)
                     away.add(name)
                 yielded |= away
             elif isinstance(node.kind, Await):
                 for name in node.kind.vars:
-                    self._await(node, name, away, awaited.get(name, []))
+                    self._await(node, name, away, takers.get(name, []))
                     away.discard(name)
         for block in consumers:
-            for name in _awaited(block):
+            for name in awaited(block):
                 if name not in yielded:
                     message = f"the block {block.name!r} awaits {name!r}, which entry never yields"
                     self._report(Code.BAD_YIELD, message, block.nodes[0].span)
@@ -453,7 +428,7 @@ class _Validation:
             if isinstance(index, Single) and (constant(index.value) or 0) < 0:
                 message = f"the index {index} is negative"
                 self._report(Code.NEGATIVE_INDEX, message, span, "only the ends of slices count from the end")
-        problem = _indexing_problem(access, variable, access.base in self.temporaries, prefix=prefix)
+        problem = indexing_problem(access, variable, access.base in self.temporaries, prefix=prefix)
         if problem is not None:
             self._report(Code.BAD_INDEXING, problem, span)
 
@@ -491,65 +466,3 @@ def _shortened(cycle: list[str], end: str) -> str:
     """A cycle in words; the middle of a long one is left out."""
     shown = cycle if len(cycle) <= 8 else [*cycle[:4], "...", *cycle[-3:]]
     return " -> ".join([*shown, end])
-
-
-def _targets(node: Node) -> Iterator[str]:
-    assert isinstance(node.kind, Branch)
-    yield node.kind.then_block
-    if node.kind.else_block is not None:
-        yield node.kind.else_block
-
-
-def _awaited(block: Block) -> tuple[str, ...]:
-    """What a consumer waits for."""
-    first = block.nodes[0].kind
-    return first.vars if isinstance(first, Await) else ()
-
-
-def dimension_problem(expr: Expr) -> str | None:
-    """What can be said against an expression as a size before any size is known.
-
-    >>> from openinfer.ir.operand_text import parse_expr
-    >>> dimension_problem(parse_expr("7/2"))
-    'it does not divide evenly'
-    """
-    stack = [expr]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Neg):
-            stack.append(part.operand)
-        elif isinstance(part, Binary):
-            stack += [part.left, part.right]
-            left, right = constant(part.left), constant(part.right)
-            if part.op == "%":
-                return "sizes use + - * / only"
-            if part.op == "/" and right == 0:
-                return "it divides by zero"
-            if part.op == "/" and left is not None and right and left % right:
-                return "it does not divide evenly"
-    value = constant(expr)
-    return "it is negative" if value is not None and value < 0 else None
-
-
-def _indexing_problem(access: Access, variable: VarDecl | None, is_temporary: bool, *, prefix: bool) -> str | None:  # noqa: FBT001
-    """What is wrong with the brackets of an access, if anything."""
-    name, count = access.base, len(access.indices)
-    if variable is None:
-        return f"{name!r} is a temporary, not a table" if is_temporary and access.bracketed else None
-    wanted = len(variable.table_indices)
-    if not variable.is_indexed:
-        if not access.bracketed:
-            return None
-        if variable.kind is not MemoryKind.PERSISTENT:
-            return f"{name!r} is not a table"
-        if count not in (0, len(variable.dims)):
-            return f"{name!r} has {len(variable.dims)} dimensions, but {count} indices are given"
-        return None
-    example = f"{name}[{', '.join(variable.table_indices)}]"
-    if not access.bracketed:
-        return None if prefix else f"{name!r} is a table; choose from it, as in {example}"
-    if variable.pattern is not None and (count != wanted or any(isinstance(index, Slice) for index in access.indices)):
-        return f"{name!r} names one tensor at a time, as in {example}"
-    if count in (0, wanted) or (prefix and count < wanted):
-        return None
-    return f"{name!r} has {wanted} indices, but {count} are given"
