@@ -1,9 +1,10 @@
-"""Write the pages of the site that are made from other files: the overview, the error codes, the notes."""
+"""Write the pages of the site that are made from other files: the overview, the ops, the error codes, the notes."""
 
 import re
 from pathlib import Path
 
 from openinfer.errors import Code, explanation
+from openinfer.ops.catalogue import catalogue_markdown
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -26,6 +27,7 @@ def index_page() -> str:
 
 if __name__ == "__main__":
     (DOCS / "errors.md").write_text(error_page(), encoding="utf-8")
+    (DOCS / "ops.md").write_text(catalogue_markdown(), encoding="utf-8")
     (DOCS / "index.md").write_text(index_page(), encoding="utf-8")
     for name, page in COPIED.items():
         (DOCS / page).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")

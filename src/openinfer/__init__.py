@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 from openinfer._version import VERSION
 
 if TYPE_CHECKING:
+    from openinfer.check import bind
+    from openinfer.check.bound import BoundGraph
+    from openinfer.device import Device
     from openinfer.dtypes import DTYPES, DType, dtype_of
     from openinfer.errors import (
         Code,
         Diagnostic,
+        ExecutionError,
         GraphError,
         MissingExtraError,
         OinfError,
@@ -23,15 +27,21 @@ if TYPE_CHECKING:
     from openinfer.ir.builder import GraphBuilder
     from openinfer.lang import graph, load_graph
     from openinfer.oinf import ModelLoader
+    from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
 
 _HOMES = {
     "DTYPES": "dtypes",
+    "BoundGraph": "check.bound",
     "Code": "errors",
     "DType": "dtypes",
+    "Device": "device",
     "Diagnostic": "errors",
+    "Event": "sim",
+    "ExecutionError": "errors",
+    "Executor": "sim",
     "Graph": "ir",
     "GraphBuilder": "ir.builder",
     "GraphError": "errors",
@@ -39,18 +49,29 @@ _HOMES = {
     "ModelLoader": "oinf",
     "OinfError": "errors",
     "OpenInferError": "errors",
+    "SimBackend": "sim",
+    "SimSession": "sim",
+    "Simulator": "sim",
     "Tensor": "tensor",
     "TensorError": "errors",
+    "TraceLevel": "sim",
+    "bind": "check",
     "dtype_of": "dtypes",
+    "format_truncated": "sim",
     "graph": "lang",
     "load_graph": "lang",
 }
 
 __all__ = [
     "DTYPES",
+    "BoundGraph",
     "Code",
     "DType",
+    "Device",
     "Diagnostic",
+    "Event",
+    "ExecutionError",
+    "Executor",
     "Graph",
     "GraphBuilder",
     "GraphError",
@@ -58,10 +79,16 @@ __all__ = [
     "ModelLoader",
     "OinfError",
     "OpenInferError",
+    "SimBackend",
+    "SimSession",
+    "Simulator",
     "Tensor",
     "TensorError",
+    "TraceLevel",
     "__version__",
+    "bind",
     "dtype_of",
+    "format_truncated",
     "graph",
     "load_graph",
 ]

@@ -13,6 +13,7 @@ from openinfer.cli.draw import draw
 from openinfer.cli.explain import explain
 from openinfer.cli.graph import check, convert, fmt
 from openinfer.cli.model import demo, inspect, verify
+from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
 from openinfer.errors import Diagnostic, OpenInferError
 from openinfer.oinf.terminal import close_quietly
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, fmt, draw, inspect, verify, pack, explain, demo):
+for command in (check, fmt, draw, inspect, verify, pack, ops, explain, demo):
     app.command()(command)
 app.add_typer(convert)
 

@@ -3,6 +3,7 @@
 from openinfer.errors.codes import Code
 from openinfer.errors.diagnostic import (
     Diagnostic,
+    ExecutionError,
     GraphError,
     MissingExtraError,
     OinfError,
@@ -19,6 +20,7 @@ __all__ = [
     "Code",
     "Diagnostic",
     "DocumentSpan",
+    "ExecutionError",
     "Explanation",
     "FileSpan",
     "GraphError",

@@ -34,6 +34,11 @@ class Code(StrEnum):
     UNKNOWN_BLOCK = "E203"
     UNKNOWN_ATTRIBUTE = "E204"
     UNKNOWN_INDEX = "E205"
+    UNKNOWN_OP = "E206"
+    UNKNOWN_PARAMETER = "E207"
+    UNKNOWN_SIZE = "E208"
+    UNKNOWN_LINK = "E209"
+    USED_BEFORE_ASSIGN = "E210"
 
     # E3xx: types and shapes
     UNKNOWN_DTYPE = "E301"
@@ -41,6 +46,14 @@ class Code(StrEnum):
     BAD_SHAPE = "E303"
     UNSUPPORTED_ARRAY = "E304"
     NO_EXCHANGE = "E305"
+    WRONG_OPERANDS = "E306"
+    WRONG_DTYPE = "E307"
+    SHAPE_MISMATCH = "E308"
+    RESULT_TYPE = "E309"
+    BAD_PARAMETER = "E310"
+    LINK_TYPE = "E311"
+    SIZE_CONFLICT = "E312"
+    BAD_VALUE = "E313"
 
     # E4xx: control flow
     NO_ENTRY = "E401"
@@ -52,6 +65,9 @@ class Code(StrEnum):
     BAD_BRANCH_TARGET = "E407"
     BAD_YIELD = "E408"
     UNMATCHED_DEP = "E409"
+    NODE_BUDGET = "E410"
+    INTERRUPTED = "E411"
+    WRONG_MOMENT = "E412"
 
     # E5xx: memory and tables
     WRONG_SECTION = "E501"
@@ -60,6 +76,17 @@ class Code(StrEnum):
     BAD_CACHE_TARGET = "E504"
     NEGATIVE_INDEX = "E505"
     UNKNOWN_AXIS = "E506"
+    INDEX_OUT_OF_RANGE = "E507"
+    NOT_INSERTED = "E508"
+    NOT_WRITABLE = "E509"
+    BAD_STATE = "E510"
+    OUT_OF_MEMORY = "E511"
+
+    # E6xx: concurrency
+    TOUCHED_WHILE_YIELDED = "E601"
+    TWO_WRITERS = "E602"
+    RACE = "E603"
+    NEVER_SATISFIED = "E604"
 
     # E70x-E72x: reading a model file
     NOT_A_MODEL_FILE = "E701"

@@ -1,0 +1,102 @@
+"""Binding a graph to a model: one readable sequence of stages, each adding to one list of problems."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from openinfer.check.bound import BoundGraph
+from openinfer.check.concurrency import concurrency_problems
+from openinfer.check.effects import EffectsOf
+from openinfer.check.links import Links
+from openinfer.check.sizes import Sizes
+from openinfer.check.typing import Typing
+from openinfer.collection import collection_paused
+from openinfer.errors import Diagnostic, GraphError
+from openinfer.ir import Assign, Graph, validate
+from openinfer.ir.expr import Expr
+from openinfer.oinf.model import ModelLoader
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The outcome of a check: the bound graph where there are no errors, and all that was found."""
+
+    bound: BoundGraph | None
+    problems: tuple[Diagnostic, ...]
+
+
+def bind(
+    graph: Graph, model: ModelLoader | None = None, sizes: Mapping[str, int] | None = None, *, strict: bool = False
+) -> BoundGraph:
+    """The graph with every size, link and type settled; all errors are raised together.
+
+    >>> from openinfer.lang import graph
+    >>> bound = bind(graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op neg(x) >> y; return; }"),
+    ...     sizes={"B": 3})
+    >>> str(bound.vars["y"].type)
+    'f32[B=3]'
+    """
+    outcome = check(graph, model, sizes, strict=strict)
+    if outcome.bound is None:
+        raise GraphError(*(problem for problem in outcome.problems if not problem.code.is_warning))
+    return outcome.bound
+
+
+def check(
+    graph: Graph, model: ModelLoader | None = None, sizes: Mapping[str, int] | None = None, *, strict: bool = False
+) -> Binding:
+    """Everything that is wrong with a graph for a model, warnings included."""
+    problems = validate(graph, strict=strict)
+    if any(not problem.code.is_warning for problem in problems):
+        return Binding(None, tuple(problems))
+    with collection_paused():
+        return _checked(graph, model, sizes or {}, problems)
+
+
+def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], found: list[Diagnostic]) -> Binding:
+    sizes = Sizes(graph, model, given)
+    links = Links(graph.vars, model, sizes)
+    temporaries = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
+    effects = EffectsOf(graph, graph.vars.keys() | temporaries)
+    typing = Typing(graph, model, sizes, links.vars, effects.nodes, sizes.bounds).run()
+    problems = [*found, *sizes.problems, *links.problems, *typing.problems, *concurrency_problems(graph, effects)]
+    if not _errors(problems):
+        problems += _elsewhere(graph, model, sizes, links, effects)
+    if _errors(problems):
+        return Binding(None, tuple(problems))
+    bound = BoundGraph(
+        graph=graph,
+        model=model,
+        sizes=dict(sizes.fixed),
+        bounds=dict(sizes.bounds),
+        vars=typing.vars,
+        ops=typing.ops,
+        effects=effects.nodes,
+        constants=typing.constants,
+        warnings=tuple(problems),
+    )
+    return Binding(bound, tuple(problems))
+
+
+def _errors(problems: list[Diagnostic]) -> bool:
+    return any(not problem.code.is_warning for problem in problems)
+
+
+def _elsewhere(
+    graph: Graph, model: ModelLoader | None, sizes: Sizes, links: Links, effects: EffectsOf
+) -> Iterator[Diagnostic]:
+    """Problems that dynamic sizes have below their bounds."""
+    values = sizes.sample(_dimensions(graph))
+    if values is None:
+        return
+    typing = Typing(graph, model, sizes, links.vars, effects.nodes, values).run()
+    chosen = ", ".join(f"{name}={value}" for name, value in values.items())
+    for problem in typing.problems:
+        yield replace(problem, notes=(*problem.notes, f"dynamic sizes can be smaller than their bounds, here {chosen}"))
+
+
+def _dimensions(graph: Graph) -> Iterator[Expr]:
+    for variable in graph.vars.values():
+        yield from variable.dims
+    for node in graph.walk():
+        if isinstance(node.kind, Assign) and node.kind.dims:
+            yield from node.kind.dims

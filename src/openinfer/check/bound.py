@@ -1,0 +1,127 @@
+"""What a graph is once a model and sizes are known: every variable linked, every node typed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openinfer.dtypes import DType
+from openinfer.errors import Diagnostic
+from openinfer.ir import Graph, MemoryKind, Operand, VarDecl
+from openinfer.ir.expr import Expr
+from openinfer.ir.values import InitValue
+from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.quant import QuantParams
+from openinfer.ops import Call, OpRecord, Shape, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class FromModel:
+    """The value is a tensor or a metadata entry of the model."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromInit:
+    """Every element has the declared initial value; None is zero."""
+
+    value: InitValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class FromCaller:
+    """The caller inserts the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromPattern:
+    """Each entry is the model tensor that the pattern spells."""
+
+    pattern: str
+
+
+Origin = FromModel | FromInit | FromCaller | FromPattern
+
+
+@dataclass(frozen=True)
+class BoundVar:
+    """A variable, declared or temporary, with its type and where its value comes from.
+
+    ``shape`` is that of the variable, or of one entry where it is a table, with dynamic sizes at their bounds. ``dims``
+    is None for a classic ``t = op``, whose dimensions nobody spelled. ``fixed`` bounds the indices of a table.
+    """
+
+    name: str
+    kind: MemoryKind
+    dtype: DType
+    dims: tuple[Expr, ...] | None
+    shape: Shape
+    origin: Origin
+    decl: VarDecl | None = None
+    quant: QuantParams | None = None
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    is_dynamic: bool = False
+    """Whether a dynamic size occurs in the dimensions."""
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the variable is assigned in a block rather than declared in a section."""
+        return self.decl is None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the variable is a cache table or an auto-dim matrix, which live in storage of their own."""
+        return self.decl is not None and (self.decl.table or bool(self.decl.auto_dim))
+
+    @property
+    def type(self) -> TensorType:
+        """The type, with the dimensions as the source spells them."""
+        return TensorType(self.dtype, self.shape, self.quant, tuple(map(str, self.dims or ())))
+
+
+@dataclass(frozen=True)
+class BoundOp:
+    """An op node with its record, operands in the record's order, and the call at the bounds of dynamic sizes.
+
+    ``call`` is None where the length of an operand is known only at run time; ``is_dynamic`` says that shapes or
+    parameters can differ from step to step.
+    """
+
+    record: OpRecord
+    operands: tuple[Operand | None, ...]
+    stored: tuple[DType | None, ...]
+    """The dtypes the operands have, whatever the call takes them for."""
+    call: Call | None
+    is_dynamic: bool
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The variables a node reads and writes, everything inside it and every block it runs included."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+    @property
+    def touches(self) -> frozenset[str]:
+        """Both."""
+        return self.reads | self.writes
+
+    def __or__(self, other: "Effects") -> "Effects":
+        return Effects(self.reads | other.reads, self.writes | other.writes)
+
+
+@dataclass(frozen=True)
+class BoundGraph:
+    """A graph that fits its model. ``sizes`` are settled; ``bounds`` are the largest values of dynamic ones."""
+
+    graph: Graph
+    model: ModelLoader | None
+    sizes: Mapping[str, int]
+    bounds: Mapping[str, int]
+    vars: Mapping[str, BoundVar]
+    ops: Mapping[int, BoundOp]
+    effects: Mapping[int, Effects]
+    constants: Mapping[str, Any]
+    """The values of scalar constants that parameters, indices and loop bounds use."""
+    warnings: tuple[Diagnostic, ...] = ()

@@ -1,0 +1,160 @@
+"""Declared variables and the model: which entry each one is, and whether their types agree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.bound import BoundVar, FromCaller, FromInit, FromModel, FromPattern, Origin
+from openinfer.check.sizes import SizeError, Sizes
+from openinfer.dtypes import DType, from_numpy_dtype
+from openinfer.errors import Code, Diagnostic, nearest
+from openinfer.ir import MemoryKind, VarDecl
+from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.parse import TensorInfo
+from openinfer.ops import Shape, TensorType
+
+_MOST_ADVISED = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor or metadata entry of a model, seen as a value with a type."""
+
+    name: str
+    type: TensorType
+    has_data: bool
+    is_tensor: bool
+
+
+def model_entry(model: ModelLoader | None, name: str) -> Entry | None:
+    """The entry of a name; tensors come before metadata. Strings are no values."""
+    if model is None:
+        return None
+    info: TensorInfo | None = model.tensors.get(name)
+    if info is not None:
+        return Entry(name, TensorType(info.dtype, info.shape, info.quant), info.has_data, is_tensor=True)
+    if name not in model.metadata_info:
+        return None
+    value = np.asarray(model.metadata[name])
+    dtype = from_numpy_dtype(value.dtype)
+    return None if dtype is None else Entry(name, TensorType(dtype, value.shape), has_data=True, is_tensor=False)
+
+
+def metadata_scalar_fits(model: ModelLoader, name: str, dtype: DType) -> bool:
+    """Whether a metadata number can initialise a constant of another type without losing anything."""
+    value = model.metadata[name]
+    if isinstance(value, bool) or dtype.kind == "bool":
+        return isinstance(value, bool) and dtype.kind == "bool"
+    if not isinstance(value, int | float):
+        return False
+    if dtype.kind == "float":
+        with np.errstate(all="ignore"):
+            stored = float(np.asarray(value, np.float64).astype(dtype.array))
+        return stored == value or value != value  # noqa: PLR0124  (NaN)
+    fits = value == int(value) if np.isfinite(value) else False
+    return fits and dtype.minimum <= value <= dtype.maximum and (not dtype.values or int(value) in dtype.values)
+
+
+class Links:
+    """Every declared variable bound to the model; problems are collected."""
+
+    def __init__(self, declared: Mapping[str, VarDecl], model: ModelLoader | None, sizes: Sizes) -> None:
+        self._model = model
+        self._sizes = sizes
+        self.problems: list[Diagnostic] = []
+        self.vars: dict[str, BoundVar] = {}
+        for decl in declared.values():
+            bound = self._bound(decl)
+            if bound is not None:
+                self.vars[decl.name] = bound
+
+    def _report(self, code: Code, message: str, decl: VarDecl, advice: str | None = None) -> None:
+        self.problems.append(Diagnostic(code, message, decl.span, advice))
+
+    def _bound(self, decl: VarDecl) -> BoundVar | None:
+        try:
+            shape = tuple(self._sizes.at_most(dim) for dim in decl.dims)
+            fixed = {name: self._sizes.at_most(bound) for name, bound in decl.fixed}
+        except SizeError as error:
+            self._report(error.code, error.message, decl, error.advice)
+            return None
+        is_dynamic = any(self._sizes.is_dynamic(dim) for dim in decl.dims)
+        kind = TensorType(decl.dtype, shape, dims=tuple(map(str, decl.dims)))
+        entry = None if decl.is_indexed else model_entry(self._model, decl.ref_name or decl.name)
+        if entry is not None and not self._is_meant(decl, entry):
+            entry = None
+        origin = self._origin(decl, kind, entry, is_dynamic=is_dynamic)
+        quant = entry.type.quant if entry is not None and isinstance(origin, FromModel) else None
+        return BoundVar(decl.name, decl.kind, decl.dtype, decl.dims, shape, origin, decl, quant, fixed, is_dynamic)
+
+    def _is_meant(self, decl: VarDecl, entry: Entry) -> bool:
+        """Metadata fills constants only; for other kinds it is no entry of that name unless asked for."""
+        return entry.is_tensor or decl.kind is MemoryKind.CONSTANT or decl.ref_name is not None
+
+    def _origin(self, decl: VarDecl, kind: TensorType, entry: Entry | None, *, is_dynamic: bool) -> Origin:
+        """Where the value comes from. After a problem it is the initial value, so that checking can go on."""
+        initial = FromInit(decl.init)
+        if decl.pattern is not None:
+            return FromPattern(decl.pattern)
+        if entry is not None and not self._agrees(decl, kind, entry, is_dynamic=is_dynamic):
+            return FromCaller() if decl.kind is MemoryKind.DYNAMIC else initial
+        if decl.kind is MemoryKind.DYNAMIC:
+            return FromCaller()
+        if decl.is_indexed:
+            return initial
+        if decl.ref_name is not None and entry is None:
+            self._missing(decl, decl.ref_name)
+            return initial
+        if decl.kind is MemoryKind.PERSISTENT and decl.init is not None:
+            return initial
+        if entry is not None and entry.has_data:
+            return FromModel(entry.name)
+        if decl.kind is MemoryKind.CONSTANT and decl.init is None:
+            self._missing(decl, decl.ref_name or decl.name)
+        return initial
+
+    def _agrees(self, decl: VarDecl, kind: TensorType, entry: Entry, *, is_dynamic: bool) -> bool:
+        same = entry.type.dtype is decl.dtype and entry.type.shape == kind.shape
+        if (same and not is_dynamic) or self._converts(decl, entry, kind.shape):
+            return True
+        if is_dynamic and decl.kind is MemoryKind.DYNAMIC and len(entry.type.shape) == len(kind.shape):
+            return True  # the caller's value may have the entry's type; it is compared when it is inserted
+        found = "of the model" if entry.is_tensor else "of the model's metadata"
+        message = f"{decl.name!r} is {kind}, but the entry {entry.name!r} {found} is {entry.type}"
+        advice = None if decl.ref_name else "variables and entries of one name have one type: rename one of them"
+        self._report(Code.LINK_TYPE, message, decl, advice)
+        return False
+
+    def _converts(self, decl: VarDecl, entry: Entry, shape: Shape) -> bool:
+        if entry.is_tensor or shape or entry.type.shape or decl.kind is not MemoryKind.CONSTANT:
+            return False
+        assert self._model is not None
+        return metadata_scalar_fits(self._model, entry.name, decl.dtype)
+
+    def _missing(self, decl: VarDecl, name: str) -> None:
+        advice: str | None = None
+        if self._model is None:
+            message, advice = f"the value of {decl.name!r} comes from a model, and none is given", "give a model"
+        elif name in self._model.tensors:
+            message = f"the tensor {name!r} of the model has no data for {decl.name!r}"
+        else:
+            message = f"the model has no entry {name!r} for {decl.kind.value} {decl.name!r}"
+            known = [*self._model.tensors, *self._model.metadata_info]
+            advice = nearest(name, known) if len(self.problems) < _MOST_ADVISED else None
+            advice = advice or "give it @init(...), or link it to an entry with @ref(...)"
+        self._report(Code.UNKNOWN_LINK, message, decl, advice)
+
+
+def scalar_value(bound: BoundVar, model: ModelLoader | None) -> Any:
+    """The Python value of a scalar constant."""
+    match bound.origin:
+        case FromInit(value):
+            return 0 if value is None else value.value
+        case FromModel(name):
+            assert model is not None
+            found: Any = model.load(name).to_numpy() if name in model.tensors else model.metadata[name]
+            return {"float": float, "bool": bool}.get(bound.dtype.kind, int)(found)
+        case _:
+            return None

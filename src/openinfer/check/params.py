@@ -1,0 +1,57 @@
+"""Values of parameters as the graph writes them, turned into what op records expect."""
+
+from collections.abc import Callable
+from typing import Any
+
+from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
+from openinfer.errors import Code
+from openinfer.ir.values import (
+    AttrValue,
+    DTypeList,
+    DTypeValue,
+    ExprList,
+    ExprValue,
+    FloatList,
+    StrValue,
+    VarValue,
+)
+from openinfer.ops import OpError
+
+Named = Callable[[str], Any]
+"""The value of a name that stands for a parameter, or None."""
+
+
+def parameter(name: str, value: AttrValue, named: Named, size: Lookup) -> Any:
+    """The Python value of a parameter; ``named`` knows constants, ``size`` the sizes of the moment."""
+    match value:
+        case VarValue(variable):
+            found = named(variable)
+            if found is None:
+                message = f"the parameter {name!r} is {variable!r}, which is neither a scalar constant nor a size"
+                raise OpError(Code.BAD_PARAMETER, message, name)
+            return found
+        case DTypeValue(dtype):
+            return dtype
+        case DTypeList(values):
+            return values
+        case FloatList(values):
+            return tuple(element.value for element in values)
+        case ExprList(values):
+            return tuple(_integer(name, element, named, size) for element in values)
+        case ExprValue(expr):
+            return _integer(name, expr, named, size)
+        case StrValue(text):
+            return text
+        case _:
+            return value.value
+
+
+def _integer(name: str, expr: Any, named: Named, size: Lookup) -> int:
+    def lookup(variable: str) -> int:
+        found = named(variable)
+        return found if isinstance(found, int) else size(variable)
+
+    try:
+        return evaluate_evenly(expr, {}, lookup)
+    except SizeError as error:
+        raise OpError(error.code, error.message, name, error.advice) from error

@@ -1,0 +1,75 @@
+"""The op records: types, shapes, parameters, reference, cost, documentation and test inputs of every op.
+
+Knows nothing of graphs, executors or targets. Importing the package registers all ops.
+"""
+
+from openinfer.ops import (
+    activation,
+    attention,
+    binary,
+    casts,
+    convolution,
+    fill,
+    filters,
+    indexing,
+    linear,
+    move,
+    normalise,
+    parts,
+    pool,
+    recurrent,
+    reduce,
+    resize,
+    sample,
+    scan,
+    signal,
+    sorting,
+    unary,
+)
+from openinfer.ops.arguments import complete, slots, usage
+from openinfer.ops.infer import infer, with_dtypes
+from openinfer.ops.kernel import Kernel, apply, op_named
+from openinfer.ops.record import OPS, Call, Case, Cost, OpRecord, Param
+from openinfer.ops.types import Array, OpError, Shape, TensorType
+
+__all__ = [
+    "OPS",
+    "Array",
+    "Call",
+    "Case",
+    "Cost",
+    "Kernel",
+    "OpError",
+    "OpRecord",
+    "Param",
+    "Shape",
+    "TensorType",
+    "activation",
+    "apply",
+    "attention",
+    "binary",
+    "casts",
+    "complete",
+    "convolution",
+    "fill",
+    "filters",
+    "indexing",
+    "infer",
+    "linear",
+    "move",
+    "normalise",
+    "op_named",
+    "parts",
+    "pool",
+    "recurrent",
+    "reduce",
+    "resize",
+    "sample",
+    "scan",
+    "signal",
+    "slots",
+    "sorting",
+    "unary",
+    "usage",
+    "with_dtypes",
+]

@@ -1,0 +1,111 @@
+"""A call made ready to run on stored arrays: conversions in, the reference, conversions out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype
+from openinfer.errors import Diagnostic, GraphError
+from openinfer.oinf.quant import QuantParams
+from openinfer.ops.arguments import complete, slots
+from openinfer.ops.infer import infer
+from openinfer.ops.numeric import Convert, entering, leaving
+from openinfer.ops.record import OPS, Call, OpRecord
+from openinfer.ops.types import Array, OpError, TensorType
+from openinfer.tensor import Tensor, as_array
+
+
+class Kernel:
+    """One op with types and parameters settled. Calling it computes; whoever calls it has silenced NumPy's warnings."""
+
+    __slots__ = ("_call", "_enter", "_leave", "_reference")
+
+    def __init__(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> None:
+        """``call`` is complete; ``stored`` are the dtypes the operands really have."""
+        self._call = call
+        self._reference = record.reference
+        pairs = zip(call.inputs, stored, strict=True)
+        self._enter = [_entry(kind, own, as_stored=record.stored) for kind, own in pairs]
+        self._leave: list[Convert | None] = [
+            None if record.stored else leaving(output.dtype) for output in call.outputs
+        ]
+
+    def __call__(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The results of the op in stored form."""
+        operands = [
+            array if enter is None or array is None else enter(array)
+            for enter, array in zip(self._enter, arrays, strict=True)
+        ]
+        results = self._reference(self._call, *operands)
+        if not isinstance(results, tuple):
+            results = (results,)
+        return tuple(
+            np.asarray(result) if leave is None else leave(np.asarray(result))
+            for leave, result in zip(self._leave, results, strict=True)
+        )
+
+
+def _entry(kind: TensorType | None, stored: DType | None, *, as_stored: bool) -> Convert | None:
+    if kind is None or stored is None:
+        return None
+    if kind.quant is not None and kind.dtype is not stored:
+        return _dequantizing(kind.quant, kind.dtype if as_stored else kind.dtype.compute)
+    return None if as_stored else entering(stored)
+
+
+def _dequantizing(quant: QuantParams, dtype: DType) -> Convert:
+    return lambda array: quant.dequantize(array).astype(dtype.array, copy=False)
+
+
+def op_named(name: str) -> OpRecord:
+    """The record of an op, by name or alias."""
+    return OPS[name]
+
+
+def apply(name: str, *operands: Any, dtypes: Sequence[str | DType | None] = (), **params: Any) -> Any:
+    """Compute one op on arrays, without a graph: one array, or a tuple where the op has several outputs.
+
+    ``dtypes`` says what arrays are where NumPy cannot (i1, u1, t1, t2); None operands are inputs left out. A list of
+    parameters is a list or tuple; dtypes among them may be names.
+
+    >>> apply("add", np.float32([1, 2]), np.float32([10]))
+    array([11., 12.], dtype=float32)
+    """
+    record = op_named(name)
+    arrays = [None if operand is None else _stored(operand) for operand in operands]
+    given = list(dtypes) + [None] * (len(arrays) - len(dtypes))
+    try:
+        kinds = [
+            None if array is None else TensorType(_dtype(array, dtype), array.shape)
+            for array, dtype in zip(arrays, given, strict=True)
+        ]
+        wanted_params = {key: _param(record, key, value) for key, value in params.items()}
+        places = slots(record, [None] * len(arrays))
+        ordered = [None if place is None else arrays[place] for place in places]
+        types = tuple(None if place is None else kinds[place] for place in places)
+        call = infer(record, Call(types, complete(record, wanted_params)))
+        with np.errstate(all="ignore"):
+            results = Kernel(record, call, [kind.dtype if kind else None for kind in types])(ordered)
+    except OpError as error:
+        raise GraphError(Diagnostic(error.code, error.message, help=error.advice)) from error
+    return results[0] if len(results) == 1 else results
+
+
+def _stored(operand: Any) -> Array:
+    return operand.to_numpy() if isinstance(operand, Tensor) else as_array(operand)
+
+
+def _dtype(array: Array, given: str | DType | None) -> DType:
+    dtype = from_numpy_dtype(array.dtype) if given is None else dtype_of(given)
+    if dtype is None:
+        convert(array, dtype_of("f32"))  # raises: no dtype stands for this array
+    assert dtype is not None
+    return dtype
+
+
+def _param(record: OpRecord, name: str, value: Any) -> Any:
+    param = record.param(name)
+    if param is not None and param.kind in ("dtype", "dtypes"):
+        return tuple(map(dtype_of, value)) if isinstance(value, list | tuple) else dtype_of(value)
+    return tuple(value) if isinstance(value, list) else value

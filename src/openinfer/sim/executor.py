@@ -1,0 +1,312 @@
+"""``Executor``: a graph ready to run, step by step or node by node."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.bound import BoundGraph
+from openinfer.dtypes import DTYPES
+from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
+from openinfer.ir import MemoryKind, Node
+from openinfer.oinf.atomic import atomic_file
+from openinfer.ops import Array, OpError
+from openinfer.sim.breakpoints import Breakpoint
+from openinfer.sim.memory import Memory, Values, accepted_array
+from openinfer.sim.program import Program
+from openinfer.sim.sizes import StepSizes
+from openinfer.sim.state import load_state, state_bytes, write_state
+from openinfer.sim.step import Choose, Step, sequential
+from openinfer.sim.strand import Strand
+from openinfer.sim.trace import Event, Recorder, TraceLevel
+from openinfer.tensor import Tensor
+
+
+class Executor:
+    """One instance of a graph with its memory. Made by ``Simulator.make_executor``."""
+
+    def __init__(
+        self,
+        bound: BoundGraph,
+        program: Program,
+        *,
+        scheduler: "str | Choose" = "sequential",
+        trace: TraceLevel = TraceLevel.BASIC,
+        timing: bool = True,
+        node_budget: int | None = None,
+        trace_path: str | None = None,
+    ) -> None:
+        self.bound = bound
+        self._program = program
+        self._scheduler = scheduler
+        self._level = trace
+        self._timing = timing
+        self._budget = node_budget
+        self._trace_path = trace_path
+        self._memory = Memory(bound)
+        self._step: Step | None = None
+        self._values: Values = self._fresh_values()
+        self._recorder: Recorder | None = None
+
+    def _fresh_values(self) -> Values:
+        return Values(self._memory, StepSizes(self.bound), {})
+
+    # --- inputs and results ---------------------------------------------------------------------------------------
+
+    def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Give inputs for the next step: ``insert(x=array)`` or ``insert({"x": array})``.
+
+        Lists and scalars convert with range checks; arrays convert only where no value changes.
+        """
+        if self._step is not None:
+            raise _wrong_moment("inputs cannot change while a step is running", "finish it first: run_step()")
+        self._memory.insert({**(values or {}), **named})
+
+    def fetch(self, *names: str) -> Any:
+        """A copy of a variable as a NumPy array; several names give a tuple.
+
+        A dtype after a single name is checked: ``fetch("y", "f32")``.
+        """
+        if len(names) == 2 and names[1] in DTYPES:
+            self._require_dtype(names[0], names[1])
+            return self._array(names[0]).copy()
+        found = tuple(self._array(name).copy() for name in names)
+        return found[0] if len(found) == 1 else found
+
+    def fetch_view(self, name: str) -> Array:
+        """A variable as a read-only array that shares its memory."""
+        view = self._array(name).view()
+        view.flags.writeable = False
+        return view
+
+    def fetch_tensor(self, name: str) -> Tensor:
+        """A variable as a ``Tensor``, packed where its dtype is."""
+        return Tensor.from_numpy(self._array(name).copy(), self.bound.vars[name].dtype)
+
+    def _require_dtype(self, name: str, dtype: str) -> None:
+        self._require_variable(name)
+        found = self.bound.vars[name].dtype.name
+        if found != dtype:
+            raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{name!r} is {found}, not {dtype}"))
+
+    def _require_variable(self, name: str) -> None:
+        if name not in self.bound.vars:
+            advice = nearest(str(name), self.bound.vars)
+            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
+
+    def _array(self, name: str) -> Array:
+        self._require_variable(name)
+        variable = self.bound.vars[name]
+        if variable.is_table:
+            return self._memory.tables[name].read(())
+        if variable.decl is not None and variable.decl.pattern is not None:
+            message = f"{name!r} is a family of model tensors, not one value"
+            raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span))
+        values = self._values if self._step is None else self._step.values
+        if self._step is None and name in self._memory.inputs:
+            return self._memory.inputs[name]
+        try:
+            return values[name]
+        except OpError as error:
+            raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run_step(self) -> None:
+        """Run one step, or what is left of the one that was suspended. If it fails, it has not happened."""
+        step = self._running()
+        choose = self._scheduler if callable(self._scheduler) else None
+        try:
+            with np.errstate(all="ignore"):
+                if self._scheduler == "threaded" and step.entry.position == 0 and not step.entry.is_done:
+                    step.run_threaded()
+                else:
+                    step.run(choose)
+        except BaseException:
+            self._abandon(step)
+            raise
+        self._finish(step)
+
+    def step(self) -> None:
+        """The same as ``run_step``."""
+        self.run_step()
+
+    def _running(self) -> Step:
+        """The step in progress, or a new one."""
+        if self._step is None:
+            recorder = None if self._level is TraceLevel.OFF else self._new_recorder()
+            step = Step(self.bound, self._program, self._memory, recorder, self._budget)
+            step.bind_inputs()
+            self._step = step
+        return self._step
+
+    def _new_recorder(self) -> Recorder:
+        return Recorder(self.bound, self._level, timing=self._timing)
+
+    def _finish(self, step: Step) -> None:
+        step.commit()
+        self._values = step.values
+        self._recorder = step.recorder
+        self._step = None
+        if self._trace_path is not None:
+            with atomic_file(self._trace_path) as sink:
+                sink.write(json.dumps(self.trace(), indent=2).encode())
+
+    def _abandon(self, step: Step) -> None:
+        step.rollback()
+        self._recorder = step.recorder
+        self._step = None
+
+    def iterate(self) -> "Iterator[NodeView]":
+        """Run node by node: each turn of the loop comes after a node has been executed.
+
+        Leaving the loop early suspends the step; ``iterate`` or ``run_step`` go on with it.
+        """
+        step = self._running()
+        while not step.is_done:
+            view = self._advance(step)
+            yield view
+            if self._step is not step:
+                return
+        self._finish(step)
+
+    def _advance(self, step: Step) -> "NodeView":
+        choose = self._scheduler if callable(self._scheduler) else sequential
+        if step.recorder is None:
+            step.recorder = self._new_recorder()  # keeps no trace, but knows the event of this node
+        try:
+            with np.errstate(all="ignore"):
+                strand = step.advance(choose)
+        except BaseException:
+            self._abandon(step)
+            raise
+        return NodeView(self, step, strand)
+
+    def run_until(self, *breakpoints: Breakpoint) -> "NodeView | None":
+        """Go on until one of the breakpoints says stop: the node it stopped after, or None at the end of the step."""
+        for node in self.iterate():
+            hit = [one for one in breakpoints if one.test(node)]
+            if hit:
+                node.breakpoints = tuple(hit)
+                return node
+        return None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._step is not None
+
+    @property
+    def next_node(self) -> Node | None:
+        """The node that a suspended step, or the next one, executes next."""
+        if self._step is None:
+            return self._program["entry"][0].node
+        strands = self._step.runnable()
+        return None if not strands or strands[0].following is None else strands[0].following.node
+
+    def cancel(self) -> None:
+        """Give up a suspended step, as if it had not begun."""
+        if self._step is not None:
+            self._abandon(self._step)
+
+    def interrupt(self) -> None:
+        """Stop a running step at its next node; from another thread or a signal handler. The step has then not run."""
+        if self._step is not None:
+            self._step.interrupted = True
+
+    # --- traces ---------------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Event]:
+        """What the last step did, or the suspended one has done so far."""
+        recorder = self._step.recorder if self._step is not None else self._recorder
+        return recorder.events if recorder is not None else []
+
+    @property
+    def dropped_events(self) -> int:
+        """How many events of the last step were not kept, because a trace has a limit."""
+        recorder = self._step.recorder if self._step is not None else self._recorder
+        return recorder.dropped if recorder is not None else 0
+
+    def trace(self) -> list[dict[str, Any]]:
+        """The events of the last step as plain values, ready for JSON."""
+        return [event.facts() for event in self.events]
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Put persistent memory back to its initial values and forget inserted inputs; a suspended step is given up."""
+        self.cancel()
+        self._memory.reset()
+        self._memory.inputs.clear()
+        self._values = self._fresh_values()
+
+    def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
+        """Persistent memory as a model file: its bytes, or written to a path."""
+        self._require_between_steps("saved")
+        if path is None:
+            return state_bytes(self.bound, self._memory)
+        write_state(self.bound, self._memory, path)
+        return None
+
+    def load_state(self, state: "bytes | str | os.PathLike[str]") -> None:
+        """Put back what ``save_state`` saved, from its bytes or its path; a state that does not fit changes nothing."""
+        self._require_between_steps("loaded")
+        load_state(self.bound, self._memory, state)
+        self._values = self._fresh_values()
+
+    def _require_between_steps(self, verb: str) -> None:
+        if self._step is not None:
+            raise _wrong_moment(f"state is {verb} between steps, and one is running", "run_step() or cancel() first")
+
+
+class NodeView:
+    """A node that has just been executed, and the variables as they are after it."""
+
+    def __init__(self, executor: Executor, step: Step, strand: Strand) -> None:
+        self._executor = executor
+        self._step = step
+        self._strand = strand
+        assert step.recorder is not None
+        self.event: Event = step.recorder.last
+        self.breakpoints: tuple[Breakpoint, ...] = ()
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The variables that the node wrote."""
+        return tuple(text.partition("[")[0] for text in self.event.output)
+
+    def fetch(self, *names: str) -> Any:
+        """Variables as ``Executor.fetch`` gives them, at this moment."""
+        return self._executor.fetch(*names)
+
+    def peek(self, name: str) -> Array | None:
+        """A variable as its strand sees it, or None where it has no value yet. Not to be changed."""
+        try:
+            return self._strand.values[name] if not self._executor.bound.vars[name].is_table else None
+        except (OpError, KeyError):
+            return None
+
+    def set(self, name: str, value: Any) -> None:
+        """Give a volatile variable another value; the step goes on with it."""
+        self._executor._require_variable(name)
+        variable = self._executor.bound.vars[name]
+        if self._executor._step is not self._step:
+            raise _wrong_moment("the step of this node has ended", None)
+        is_pattern = variable.decl is not None and variable.decl.pattern is not None
+        if variable.kind not in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC) or is_pattern:
+            kind = "a prefix table" if is_pattern else variable.kind.value
+            message = f"{name!r} is {kind}; only volatile variables can be edited"
+            raise ExecutionError(Diagnostic(Code.NOT_WRITABLE, message))
+        array = accepted_array(name, value, variable.dtype)
+        try:
+            self._strand.sizes.agree(variable, array.shape, "the value")
+        except OpError as error:
+            raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
+        self._strand.values[name] = array
+
+
+def _wrong_moment(message: str, advice: str | None) -> ExecutionError:
+    return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, advice))

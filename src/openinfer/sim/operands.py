@@ -1,0 +1,267 @@
+"""Operands made ready: functions that read, write, reset or evaluate what an access or expression names."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
+from openinfer.check.indices import spelled
+from openinfer.errors import Code, nearest
+from openinfer.ir import Access, Index, ModelRef, Operand, Single
+from openinfer.ir.expr import Expr, Num, Ref, evaluate, names
+from openinfer.oinf.quant import QuantParams
+from openinfer.ops import Array, OpError, TensorType
+from openinfer.sim.memory import initial_array
+from openinfer.sim.tables import Chosen, selected
+
+if TYPE_CHECKING:
+    from openinfer.sim.strand import Strand
+
+Reader = Callable[["Strand"], Array]
+Writer = Callable[["Strand", Array], None]
+Integer = Callable[["Strand"], int]
+Quant = Callable[["Strand"], QuantParams | None]
+Action = Callable[["Strand"], None]
+
+
+class Operands:
+    """Compiles the operands of one bound graph."""
+
+    def __init__(self, bound: BoundGraph) -> None:
+        self._bound = bound
+
+    # --- integers -------------------------------------------------------------------------------------------------
+
+    def integer(self, expr: Expr) -> Integer:
+        """The value of an index expression: loop indices, then scalar variables, then sizes."""
+        if isinstance(expr, Num):
+            value = expr.value
+            return lambda _strand: value
+        if isinstance(expr, Ref):
+            return self._name(expr.name)
+        found = {name: self._name(name) for name in names(expr)}
+
+        def computed(strand: "Strand") -> int:
+            try:
+                return evaluate(expr, lambda name: found[name](strand))
+            except ZeroDivisionError:
+                raise OpError(Code.BAD_VALUE, f"the index '{expr}' divides by zero") from None
+
+        return computed
+
+    def _name(self, name: str) -> Integer:
+        variable = self._bound.vars.get(name)
+
+        def looked_up(strand: "Strand") -> int:
+            index = strand.indices.get(name)
+            if index is not None:
+                return index
+            return int(strand.values[name]) if variable is not None else strand.sizes.lookup(name)
+
+        return looked_up
+
+    def _chosen(self, index: Index) -> Callable[["Strand"], Chosen]:
+        if isinstance(index, Single):
+            return self.integer(index.value)
+        start = None if index.start is None else self.integer(index.start)
+        end = None if index.end is None else self.integer(index.end)
+        return lambda strand: (
+            None if start is None else start(strand),
+            None if end is None else end(strand),
+        )
+
+    def _all_chosen(self, access: Access) -> Callable[["Strand"], list[Chosen]]:
+        parts = [self._chosen(index) for index in access.indices]
+        return lambda strand: [part(strand) for part in parts]
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def reader(self, operand: Operand) -> Reader:
+        """What reads an operand."""
+        if isinstance(operand, ModelRef):
+            return self._model_reader(operand)
+        variable = self._bound.vars[operand.base]
+        name = operand.base
+        if variable.is_table:
+            chosen = self._all_chosen(operand)
+            return lambda strand: strand.tables[name].read(chosen(strand))
+        if isinstance(variable.origin, FromPattern):
+            key = self.entry_key(operand, variable, variable.origin.pattern)
+            return lambda strand: strand.values[key(strand)]
+        if operand.bracketed and operand.indices:
+            chosen = self._all_chosen(operand)
+            return lambda strand: _part(name, strand.values[name], chosen(strand))
+        return lambda strand: strand.values[name]
+
+    def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Strand"], tuple[str, str]]:
+        """Which model tensor an access of a prefix table names; one that does not fit is refused."""
+        assert variable.decl is not None
+        parts = [
+            (name, self._chosen(index)) for name, index in zip(variable.decl.table_indices, access.indices, strict=True)
+        ]
+        model, known = self._bound.model, set[str]()
+
+        def key(strand: "Strand") -> tuple[str, str]:
+            values = {name: part(strand) for name, part in parts}
+            entry = spelled(pattern, values)  # type: ignore[arg-type]
+            if entry not in known:
+                info = model.tensors.get(entry) if model is not None else None
+                if info is None or not info.has_data:
+                    advice = nearest(entry, model.tensors) if model is not None else None
+                    message = f"{access} is the model tensor {entry!r}, which does not exist"
+                    raise OpError(Code.UNKNOWN_LINK, message, None, advice)
+                if info.dtype is not variable.dtype or info.shape != variable.shape:
+                    message = f"{access.base!r} is {variable.type}, but the entry {entry!r} is {info.type_text}"
+                    raise OpError(Code.LINK_TYPE, message)
+                known.add(entry)
+            return (variable.name, entry)
+
+        return key
+
+    def quant(self, operand: Operand | None) -> Quant:
+        """How the model tensor behind an operand is quantized, which entries of a table can do differently."""
+        model = self._bound.model
+        if operand is None or model is None:
+            return lambda _strand: None
+        tensors = model.tensors
+        if isinstance(operand, ModelRef):
+
+            def of_model(strand: "Strand") -> QuantParams | None:
+                name = spelled(operand.name, strand.indices) if operand.formatted else operand.name
+                return tensors[name].quant if name in tensors else None
+
+            return of_model
+        variable = self._bound.vars[operand.base]
+        if isinstance(variable.origin, FromPattern):
+            key = self.entry_key(operand, variable, variable.origin.pattern)
+            return lambda strand: tensors[key(strand)[1]].quant
+        return lambda _strand: variable.quant
+
+    def _model_reader(self, operand: ModelRef) -> Reader:
+        if not operand.formatted:
+            return lambda strand: strand.values["", operand.name]
+        return lambda strand: strand.values["", spelled(operand.name, strand.indices)]
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def writer(self, access: Access, what: str) -> Writer:
+        """What writes an access; ``what`` is how messages call the value."""
+        variable = self._bound.vars[access.base]
+        name = access.base
+        if variable.is_table:
+            return self._table_writer(access, variable, what)
+        if isinstance(variable.origin, FromPattern):
+            key = self.entry_key(access, variable, variable.origin.pattern)
+
+            def write_entry(strand: "Strand", value: Array) -> None:
+                strand.sizes.agree(variable, value.shape, what)
+                strand.values[key(strand)] = value
+
+            return write_entry
+        if access.bracketed and access.indices:
+            return self._part_writer(access, what)
+
+        def write(strand: "Strand", value: Array) -> None:
+            if variable.is_dynamic or value.shape != variable.shape:
+                strand.sizes.agree(variable, value.shape, what)
+            strand.values[name] = value
+
+        return write
+
+    def _table_writer(self, access: Access, variable: BoundVar, what: str) -> Writer:
+        name, chosen = access.base, self._all_chosen(access)
+
+        def write(strand: "Strand", value: Array) -> None:
+            table, where = strand.tables[name], chosen(strand)
+            wanted = table.shape_of(where)
+            if value.shape != wanted:
+                found, needed = (TensorType(variable.dtype, shape) for shape in (value.shape, wanted))
+                raise OpError(Code.SHAPE_MISMATCH, f"{what} is {found}, but {access} is {needed}")
+            table.write(where, value)
+
+        return write
+
+    def _part_writer(self, access: Access, what: str) -> Writer:
+        name, chosen = access.base, self._all_chosen(access)
+
+        def write(strand: "Strand", value: Array) -> None:
+            whole = strand.values[name]
+            region = _region(name, whole, chosen(strand))
+            changed = whole.copy()
+            if changed[region].shape != value.shape:
+                message = f"{what} has the shape {list(value.shape)}, but {access} has {list(changed[region].shape)}"
+                raise OpError(Code.SHAPE_MISMATCH, message)
+            changed[region] = value
+            strand.values[name] = changed
+
+        return write
+
+    # --- other nodes ----------------------------------------------------------------------------------------------
+
+    def assign(self, name: str) -> Action:
+        """A temporary begins as zero; where its shape is not known yet, it becomes zero when it is first read."""
+        variable = self._bound.vars[name]
+        if variable.is_dynamic or variable.dims is None:
+
+            def forget(strand: "Strand") -> None:
+                strand.values.pop(name, None)
+
+            return forget
+        zero: Array | None = None
+
+        def assign(strand: "Strand") -> None:
+            nonlocal zero
+            if zero is None:
+                zero = initial_array(variable.dtype, variable.shape, None)
+            strand.values[name] = zero
+
+        return assign
+
+    def counter(self, name: str, amount: int) -> Action:
+        """Adds to a persistent integer, wrapping at its width."""
+        dtype = self._bound.vars[name].dtype
+
+        def count(strand: "Strand") -> None:
+            total = int(strand.values[name]) + amount
+            half = 1 << (dtype.bits - 1) if dtype.kind == "int" else 0
+            value = (total + half) % (1 << dtype.bits) - half
+            if dtype.values and value not in dtype.values:
+                raise OpError(Code.BAD_VALUE, f"{name!r} would be {total}, which is not {dtype.name}")
+            strand.values[name] = np.asarray(value).astype(dtype.array)
+
+        return count
+
+    def reset(self, access: Access) -> Action:
+        """Back to initial: a table or a part of it, or a plain variable or a part of it."""
+        variable = self._bound.vars[access.base]
+        name, chosen = access.base, self._all_chosen(access)
+        if variable.is_table:
+            return lambda strand: strand.tables[name].reset(chosen(strand))
+
+        def reset(strand: "Strand") -> None:
+            fresh = strand.original(name)
+            if access.indices:
+                whole = strand.values[name].copy()
+                region = _region(name, whole, chosen(strand))
+                whole[region] = fresh[region]
+                fresh = whole
+            strand.values[name] = fresh
+
+        return reset
+
+
+def _region(name: str, array: Array, chosen: list[Chosen]) -> tuple[int | slice, ...]:
+    region: list[int | slice] = []
+    for axis, (one, extent) in enumerate(zip(chosen, array.shape, strict=True)):
+        cells = selected(one, extent)
+        last = cells if isinstance(cells, int) else cells[1] - 1
+        if last >= extent:
+            message = f"the index {last} of {name!r} is outside axis {axis}, which has {extent}"
+            raise OpError(Code.INDEX_OUT_OF_RANGE, message)
+        region.append(cells if isinstance(cells, int) else slice(*cells))
+    return tuple(region)
+
+
+def _part(name: str, array: Array, chosen: list[Chosen]) -> Array:
+    return array[_region(name, array, chosen)]

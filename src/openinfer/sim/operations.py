@@ -1,0 +1,151 @@
+"""Op nodes made ready to run: operands read, the kernel called, results written."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from openinfer.check.bound import BoundGraph, BoundOp, BoundVar, FromPattern
+from openinfer.check.params import parameter
+from openinfer.check.sizes import SizeError
+from openinfer.ir import Access, ModelRef, Node, Op, Operand
+from openinfer.ir.values import AttrValue, VarValue
+from openinfer.oinf.quant import QuantParams
+from openinfer.ops import Array, Call, Kernel, TensorType, complete, infer
+from openinfer.sim.memory import evaluated_shape
+from openinfer.sim.operands import Operands, Quant, Reader, Writer
+
+if TYPE_CHECKING:
+    from openinfer.sim.strand import Strand
+
+Action = Callable[["Strand"], None]
+_MOST_KERNELS = 1024
+
+
+def op_action(bound: BoundGraph, operands: Operands, node: Node) -> Action:
+    """What runs an op node."""
+    kind, own = node.kind, bound.ops[node.index]
+    assert isinstance(kind, Op)
+    readers = [None if operand is None else operands.reader(operand) for operand in own.operands]
+    what = f"the result of '{own.record.name}'"
+    writers = [operands.writer(output, what) for output in kind.outputs]
+    if own.call is not None and not own.is_dynamic and not _varies(bound, own):
+        kernel = Kernel(own.record, own.call, own.stored)
+        plain = _plain_action(bound, own, kind, kernel)
+        return plain or _static_action(kernel, readers, writers)
+    quants = [operands.quant(operand) for operand in own.operands]
+    return _Dynamic(bound, own, kind, readers, quants, writers)
+
+
+def _varies(bound: BoundGraph, own: BoundOp) -> bool:
+    """Whether operands can be quantized differently from one call to the next."""
+    return any(
+        (isinstance(operand, Access) and isinstance(bound.vars[operand.base].origin, FromPattern))
+        or (isinstance(operand, ModelRef) and operand.formatted)
+        for operand in own.operands
+        if operand is not None
+    ) and any(kind is not None and kind.quant is not None for kind in (own.call.inputs if own.call else ()))
+
+
+def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: Kernel) -> Action | None:
+    """The common case, without a layer of functions: variables in, one variable out."""
+    if len(kind.outputs) != 1 or not _is_plain(bound, kind.outputs[0]):
+        return None
+    names: list[str | None] = []
+    for operand in own.operands:
+        if operand is not None and not _is_plain(bound, operand):
+            return None
+        names.append(operand.base if isinstance(operand, Access) else None)
+    target = kind.outputs[0].base
+
+    def run(strand: "Strand") -> None:
+        values = strand.values
+        (values[target],) = kernel([None if name is None else values[name] for name in names])
+
+    return run
+
+
+def _is_plain(bound: BoundGraph, operand: Operand) -> bool:
+    if not isinstance(operand, Access) or operand.bracketed:
+        return False
+    return not bound.vars[operand.base].is_table
+
+
+def _static_action(kernel: Kernel, readers: Sequence[Reader | None], writers: Sequence[Writer]) -> Action:
+    def run(strand: "Strand") -> None:
+        results = kernel([None if read is None else read(strand) for read in readers])
+        for write, result in zip(writers, results, strict=True):
+            write(strand, result)
+
+    return run
+
+
+class _Dynamic:
+    """An op whose shapes, parameters or quantization differ from step to step: kernels are made as they are met."""
+
+    def __init__(
+        self,
+        bound: BoundGraph,
+        own: BoundOp,
+        kind: Op,
+        readers: Sequence[Reader | None],
+        quants: Sequence[Quant],
+        writers: Sequence[Writer],
+    ) -> None:
+        self._bound = bound
+        self._own = own
+        self._kind = kind
+        self._readers = readers
+        self._quants = quants
+        self._writers = writers
+        self._inputs = {spec.name for spec in own.record.signature.inputs}
+        self._kernels: dict[Any, Kernel] = {}
+
+    def __call__(self, strand: "Strand") -> None:
+        arrays = [None if read is None else read(strand) for read in self._readers]
+        quants = [quant(strand) for quant in self._quants]
+        shapes = tuple(None if array is None else array.shape for array in arrays)
+        key = (shapes, tuple(sorted(strand.sizes.dynamic.items())), tuple(map(id, quants)))
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = self._kernel(strand, arrays, quants)
+            if len(self._kernels) >= _MOST_KERNELS:
+                self._kernels.clear()
+            self._kernels[key] = kernel
+        for write, result in zip(self._writers, kernel(arrays), strict=True):
+            write(strand, result)
+
+    def _kernel(self, strand: "Strand", arrays: list[Array | None], quants: list[QuantParams | None]) -> Kernel:
+        types = tuple(
+            None if array is None or dtype is None else TensorType(dtype, array.shape, quant)
+            for array, dtype, quant in zip(arrays, self._own.stored, quants, strict=True)
+        )
+        wanted = tuple(self._wanted(strand, output) for output in self._kind.outputs)
+        call = infer(self._own.record, Call(types, self._params(strand), wanted))
+        return Kernel(self._own.record, call, self._own.stored)
+
+    def _wanted(self, strand: "Strand", output: Access) -> TensorType | None:
+        variable: BoundVar = self._bound.vars[output.base]
+        if variable.dims is None or output.bracketed:
+            return TensorType(variable.dtype, variable.shape)
+        shape = evaluated_shape(variable, strand.sizes)
+        # A shape that is not known yet is at least known not to be a scalar's.
+        return TensorType(variable.dtype, (0,) * len(variable.dims) if shape is None else shape)
+
+    def _params(self, strand: "Strand") -> dict[str, Any]:
+        def named(name: str) -> Any:
+            if name in self._bound.vars:
+                return self._bound.constants.get(name)
+            try:
+                return strand.sizes.lookup(name)
+            except (SizeError, KeyError):
+                model = self._bound.model
+                return model.metadata[name] if model is not None and name in model.metadata_info else None
+
+        given = {
+            name: parameter(name, value, named, strand.sizes.lookup)
+            for name, value in self._kind.attrs
+            if not self._is_input(name, value)
+        }
+        return complete(self._own.record, given)
+
+    def _is_input(self, name: str, value: AttrValue) -> bool:
+        return isinstance(value, VarValue) and value.name in self._bound.vars and name in self._inputs

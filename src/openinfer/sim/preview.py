@@ -1,0 +1,28 @@
+"""Values as one line of text."""
+
+from typing import Any
+
+import numpy as np
+
+from openinfer.tensor import as_array
+
+
+def format_truncated(values: Any, shown: int = 5) -> str:
+    """The first elements of an array, and dots for the rest.
+
+    >>> format_truncated(np.arange(10, dtype=np.float32))
+    '[0, 1, 2, 3, 4, ...]'
+    >>> format_truncated(np.float32(2.5))
+    '2.5'
+    """
+    array = as_array(values)
+    if array.ndim == 0:
+        return _element(array[()])
+    elements = [_element(value) for value in array.reshape(-1)[:shown]]
+    return f"[{', '.join(elements)}{', ...' if array.size > shown else ''}]"
+
+
+def _element(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    return str(int(value)) if np.issubdtype(type(value), np.integer) else f"{float(value):.6g}"

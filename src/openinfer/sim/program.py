@@ -1,0 +1,205 @@
+"""A bound graph as a program: per block, a flat list of instructions.
+
+Loops become jumps and branches calls, so a strand is a place in a list and a small stack: it can stop after any node
+and go on later, and nothing recurses.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from openinfer.check.bound import BoundGraph
+from openinfer.ir import (
+    Access,
+    Assign,
+    Await,
+    Branch,
+    CacheDecrement,
+    CacheIncrement,
+    CacheRead,
+    CacheReset,
+    CacheWrite,
+    Loop,
+    Node,
+    Op,
+    Return,
+    Scope,
+    Transfer,
+    Yield,
+)
+from openinfer.sim.operands import Operands
+from openinfer.sim.operations import op_action
+
+if TYPE_CHECKING:
+    from openinfer.sim.strand import Strand
+
+Action = Callable[["Strand"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One thing a strand does. A loop's way back to its head is one too, but it is no node and no event."""
+
+    node: Node
+    block: str
+    act: Action
+    scopes: tuple[str, ...] = ()
+    is_event: bool = True
+
+    @property
+    def kind(self) -> str:
+        """What events call it."""
+        return "OpExecute" if isinstance(self.node.kind, Op) else type(self.node.kind).__name__
+
+    @property
+    def params(self) -> list[str]:
+        """The operands, as the source writes them."""
+        match self.node.kind:
+            case Op(_, inputs):
+                return [str(given.operand) for given in inputs]
+            case Transfer(source, _) | CacheRead(source, _) | CacheWrite(source, _):
+                return [str(source)]
+            case CacheIncrement(target, amount) | CacheDecrement(target, amount):
+                return [target, str(amount)]
+            case CacheReset(access):
+                return [str(access)]
+            case Loop(_, index, start, end):
+                return [index, str(start), str(end)]
+            case Branch(cond):
+                return [] if cond is None else [cond]
+            case Yield(variables) | Await(variables) | Return(variables):
+                return list(variables)
+            case _:
+                return []
+
+    @property
+    def outputs(self) -> list[str]:
+        """What is written, as the source writes it."""
+        return [str(access) for access in self.writes]
+
+    @property
+    def writes(self) -> tuple[Access, ...]:
+        """What is written."""
+        match self.node.kind:
+            case Op():
+                return self.node.kind.outputs
+            case Assign(name):
+                return (Access(name),)
+            case Transfer(_, dst) | CacheRead(_, dst) | CacheWrite(_, dst):
+                return (dst,)
+            case CacheIncrement(target) | CacheDecrement(target):
+                return (Access(target),)
+            case CacheReset(access):
+                return (access,)
+            case _:
+                return ()
+
+
+Program = Mapping[str, list[Instruction]]
+
+
+def compiled(bound: BoundGraph) -> Program:
+    """The instructions of every block."""
+    operands = Operands(bound)
+    return {name: _Assembler(bound, operands, name).block(block.nodes) for name, block in bound.graph.blocks.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Todo:
+    """A node to assemble; or, with a head, the end of a loop whose first instruction that is."""
+
+    node: Node
+    scopes: tuple[str, ...] = ()
+    head: int | None = None
+
+
+class _Assembler:
+    def __init__(self, bound: BoundGraph, operands: Operands, block: str) -> None:
+        self._bound = bound
+        self._operands = operands
+        self._block = block
+        self._code: list[Instruction] = []
+
+    def block(self, nodes: tuple[Node, ...]) -> list[Instruction]:
+        """The instructions of a block. A stack of our own: bodies nest deeper than Python likes."""
+        todo: list[_Todo] = [_Todo(node) for node in reversed(nodes)]
+        while todo:
+            item = todo.pop()
+            if item.head is not None:
+                self._close_loop(item.node, item.head, item.scopes)
+                continue
+            kind, scopes = item.node.kind, item.scopes
+            if isinstance(kind, Loop):
+                todo.append(_Todo(item.node, scopes, len(self._code)))
+            action = _nothing if isinstance(kind, Loop) else self._action(item.node)
+            self._code.append(Instruction(item.node, self._block, action, scopes))
+            inner = (*scopes, kind.name) if isinstance(kind, Scope) else scopes
+            todo += [_Todo(node, inner) for node in reversed(item.node.body)]
+        return self._code
+
+    def _close_loop(self, node: Node, head: int, scopes: tuple[str, ...]) -> None:
+        """The way back to a loop's first node; the head knows where to go when there are no iterations."""
+        assert isinstance(node.kind, Loop)
+        name, body, after = node.kind.index, head + 1, len(self._code) + 1
+        start, end = (self._operands.integer(bound) for bound in (node.kind.start, node.kind.end))
+
+        def enter(strand: "Strand") -> None:
+            first, last = start(strand), end(strand)
+            if first >= last:
+                strand.position = after
+                return
+            strand.indices[name] = first
+            strand.ends.append(last)
+
+        def again(strand: "Strand") -> None:
+            following = strand.indices[name] + 1
+            if following < strand.ends[-1]:
+                strand.indices[name] = following
+                strand.position = body
+                return
+            strand.ends.pop()
+            del strand.indices[name]
+
+        self._code[head] = Instruction(node, self._block, enter, scopes)
+        self._code.append(Instruction(node, self._block, again, scopes, is_event=False))
+
+    def _action(self, node: Node) -> Action:
+        kind, operands = node.kind, self._operands
+        match kind:
+            case Op():
+                return op_action(self._bound, operands, node)
+            case Assign(name):
+                return operands.assign(name)
+            case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
+                read, write = operands.reader(source), operands.writer(dst, str(source))
+                return lambda strand: write(strand, read(strand))
+            case CacheReset(target):
+                return operands.reset(target)
+            case CacheIncrement(target, amount):
+                return operands.counter(target, amount)
+            case CacheDecrement(target, amount):
+                return operands.counter(target, -amount)
+            case Branch(cond, then_block, else_block):
+                return _branch(cond, then_block, else_block)
+            case Return():
+                return lambda strand: strand.leave()
+            case Yield(variables):
+                return lambda strand: strand.hand_over(variables)
+            case Await(variables):
+                return lambda strand: strand.wait_for(variables)
+            case _:
+                return _nothing
+
+
+def _nothing(_strand: "Strand") -> None:
+    """What a scope, a barrier or a dep does: it says something, and nothing happens."""
+
+
+def _branch(cond: str | None, then_block: str, else_block: str | None) -> Action:
+    def branch(strand: "Strand") -> None:
+        if cond is None or strand.values[cond]:
+            strand.call(then_block)
+        elif else_block is not None:
+            strand.call(else_block)
+
+    return branch

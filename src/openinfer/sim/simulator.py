@@ -1,0 +1,99 @@
+"""``Simulator``: a model and how to run graphs on it."""
+
+import os
+from collections.abc import Mapping
+from typing import Self
+
+from openinfer.check import bind
+from openinfer.device import Device
+from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.ir import Graph
+from openinfer.oinf.model import ModelLoader
+from openinfer.sim.executor import Executor
+from openinfer.sim.program import compiled
+from openinfer.sim.step import Choose
+from openinfer.sim.trace import TraceLevel
+
+_SCHEDULERS = ("sequential", "threaded")
+
+
+class Simulator:
+    """Runs graphs exactly as they are written.
+
+    ``sizes`` win over those of the graph and the model. ``scheduler`` says how consumers of ``yield`` run:
+    ``"sequential"`` in one thread, ``"threaded"`` each in its own, or a function that picks the next strand; the result
+    is the same. ``node_budget`` ends a step that executes more nodes.
+
+    >>> from openinfer.lang import graph
+    >>> g = graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return; }")
+    >>> executor = Simulator(None, sizes={"B": 2}).make_executor(g)
+    >>> executor.insert(x=[1.0, 2.5])
+    >>> executor.run_step()
+    >>> executor.fetch("y")
+    array([2., 5.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        model: ModelLoader | None = None,
+        device: Device | str = Device.CPU,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        strict: bool = False,
+        scheduler: "str | Choose" = "sequential",
+        node_budget: int | None = None,
+    ) -> None:
+        if device != Device.CPU:
+            message = f"the simulator runs on the CPU, not on {str(device)!r}"
+            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "use a Synthesizer for other devices"))
+        if not callable(scheduler) and scheduler not in _SCHEDULERS:
+            message = f"the scheduler is 'sequential' or 'threaded', not {scheduler!r}"
+            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message))
+        self._model = model
+        self._sizes = dict(sizes or {})
+        self._strict = strict
+        self._scheduler = scheduler
+        self._node_budget = node_budget
+        self._level, self._trace_path = trace_from_environment()
+        self._timing = True
+
+    def with_trace(self, level: TraceLevel | str) -> Self:
+        """Record this much of every step."""
+        self._level = parse_level(level)
+        return self
+
+    def with_timing(self, wanted: bool) -> Self:  # noqa: FBT001  (documented)
+        """Whether events say how long nodes took."""
+        self._timing = wanted
+        return self
+
+    def make_executor(self, graph: Graph) -> Executor:
+        """A graph bound to the model, checked and ready to run, with memory of its own."""
+        bound = bind(graph, self._model, self._sizes, strict=self._strict)
+        return Executor(
+            bound,
+            compiled(bound),
+            scheduler=self._scheduler,
+            trace=self._level,
+            timing=self._timing,
+            node_budget=self._node_budget,
+            trace_path=self._trace_path,
+        )
+
+
+def parse_level(level: TraceLevel | str) -> TraceLevel:
+    """A trace level by name."""
+    name = str(level).lower()
+    if name == "verbose":
+        return TraceLevel.FULL
+    try:
+        return TraceLevel(name)
+    except ValueError:
+        message = f"a trace level is off, basic or full, not {level!r}"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message)) from None
+
+
+def trace_from_environment() -> tuple[TraceLevel, str | None]:
+    """What ``OPENINFER_TRACE`` asks for: a level, or a path where every step's full trace is written."""
+    wanted = os.environ.get("OPENINFER_TRACE", "") or TraceLevel.BASIC
+    return (TraceLevel(wanted), None) if wanted in tuple(TraceLevel) else (TraceLevel.FULL, wanted)

@@ -1,0 +1,104 @@
+"""Dynamic sizes during a step: bound by the first value that has them, and the same from then on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from openinfer.check.bound import BoundGraph, BoundVar
+from openinfer.check.sizes import SizeError, evaluate_evenly
+from openinfer.errors import Code
+from openinfer.ir.expr import Expr, names
+from openinfer.ops import OpError, Shape, TensorType
+
+
+class StepSizes:
+    """The sizes of one step: those of the bound graph, and dynamic ones as they become known."""
+
+    def __init__(self, bound: BoundGraph) -> None:
+        self._fixed = bound.sizes
+        self._bounds = bound.bounds
+        self.dynamic: dict[str, int] = {}
+
+    def lookup(self, name: str) -> int:
+        """The value of a size now."""
+        if name in self._fixed:
+            return self._fixed[name]
+        value = self.dynamic.get(name)
+        if value is None:
+            message = f"the dynamic size {name!r} has no value yet: no input or slice that has it came before"
+            raise SizeError(Code.SIZE_CONFLICT, message)
+        return value
+
+    def shape(self, variable: BoundVar) -> Shape:
+        """The shape of a variable now."""
+        if not variable.is_dynamic or variable.dims is None:
+            return variable.shape
+        try:
+            return tuple(evaluate_evenly(dim, self.dynamic, self.lookup) for dim in variable.dims)
+        except SizeError as error:
+            raise OpError(error.code, f"{variable.name!r} has no shape yet: {error.message}") from error
+
+    def agree(self, variable: BoundVar, shape: Shape, what: str) -> None:
+        """A value of this shape becomes the variable's: bind sizes that it is the first to have, compare the rest."""
+        if variable.dims is None:
+            return
+        if not variable.is_dynamic:
+            if shape != variable.shape:
+                raise _disagreement(variable, shape, what)
+            return
+        if len(shape) != len(variable.dims):
+            raise _disagreement(variable, shape, what)
+        for dim, extent in zip(variable.dims, shape, strict=True):
+            self._agree(variable, dim, extent, shape, what)
+
+    def _agree(self, variable: BoundVar, dim: Expr, extent: int, shape: Shape, what: str) -> None:
+        unknown = {name for name in names(dim) if name in self._bounds and name not in self.dynamic}
+        if len(unknown) == 1:
+            self._bind(unknown.pop(), dim, extent, variable)
+        try:
+            wanted = evaluate_evenly(dim, self.dynamic, self.lookup)
+        except SizeError as error:
+            raise OpError(error.code, f"{what} does not fit {variable.name!r}: {error.message}") from error
+        if wanted != extent:
+            raise _disagreement(variable, shape, what, self.dynamic)
+
+    def _bind(self, name: str, dim: Expr, extent: int, variable: BoundVar) -> None:
+        """Solve ``dim == extent`` for the one size that is not known yet."""
+        value = _solved(dim, name, extent, self.dynamic, self.lookup)
+        if value is None or not 0 <= value <= self._bounds[name]:
+            found = "no value" if value is None else str(value)
+            message = f"the dynamic size {name!r} would be {found} for '{dim}' of {variable.name!r} to be {extent}"
+            raise OpError(Code.SIZE_CONFLICT, f"{message}; it is at most {self._bounds[name]}")
+        self.dynamic[name] = value
+
+
+def _solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Any) -> int | None:
+    """The size at which a dimension, linear in it, has an extent."""
+    try:
+        at_zero = evaluate_evenly(dim, {**known, name: 0}, lookup)
+        slope = evaluate_evenly(dim, {**known, name: 1}, lookup) - at_zero
+        if slope == 0 or (extent - at_zero) % slope:
+            return None
+        value = (extent - at_zero) // slope
+        return value if evaluate_evenly(dim, {**known, name: value}, lookup) == extent else None
+    except SizeError:
+        return _searched(dim, name, extent, known, lookup)
+
+
+def _searched(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Any) -> int | None:
+    """A dimension that divides, such as T/2, is not defined everywhere: try multiples."""
+    for value in range(0, 64 * (extent + 1), max(1, extent)):
+        try:
+            if evaluate_evenly(dim, {**known, name: value}, lookup) == extent:
+                return value
+        except SizeError:
+            continue
+    return None
+
+
+def _disagreement(variable: BoundVar, shape: Shape, what: str, dynamic: Mapping[str, int] | None = None) -> OpError:
+    found = TensorType(variable.dtype, shape)
+    declared = ", ".join(map(str, variable.dims or ()))
+    known = f" with {', '.join(f'{name}={value}' for name, value in dynamic.items())}" if dynamic else ""
+    wanted = f"{variable.dtype.name}[{declared}]{known}" if dynamic else str(variable.type)
+    code = Code.SIZE_CONFLICT if dynamic else Code.SHAPE_MISMATCH
+    return OpError(code, f"{what} is {found}, but {variable.name!r} is {wanted}")

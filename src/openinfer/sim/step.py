@@ -1,0 +1,237 @@
+"""One step of a graph: the strands that run it, what they hand to each other, and what becomes of it in the end."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openinfer.check.bound import BoundGraph
+from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.ir import MemoryKind
+from openinfer.ir.rules import awaited, is_consumer
+from openinfer.ops import Array, OpError
+from openinfer.sim.memory import Memory, Overlay, Values
+from openinfer.sim.program import Program
+from openinfer.sim.sizes import StepSizes
+from openinfer.sim.strand import Strand
+
+if TYPE_CHECKING:
+    from openinfer.sim.trace import Recorder
+
+Choose = Callable[[Sequence[Strand]], Strand]
+"""Which of the strands that can run does so next."""
+
+
+def sequential(strands: Sequence[Strand]) -> Strand:
+    """Entry as long as it can, then consumers in the order they were started."""
+    return strands[0]
+
+
+class Step:
+    """A step in progress. Nothing outside it changes until ``commit``."""
+
+    def __init__(
+        self,
+        bound: BoundGraph,
+        program: Program,
+        memory: Memory,
+        recorder: "Recorder | None",
+        budget: int | None,
+    ) -> None:
+        self.bound = bound
+        self.program = program
+        self.memory = memory
+        self.recorder = recorder
+        self.tables = memory.tables
+        self.interrupted = False
+        self._budget = budget
+        self._left = budget if budget is not None else -1
+        self.values = Values(memory, StepSizes(bound), self._inputs())
+        for table in self.tables.values():
+            table.begin()
+        self.entry = Strand(self, "entry", self.values)
+        self._consumers = [block for block in bound.graph.blocks.values() if is_consumer(block)]
+        self._started: dict[str, Strand] = {}
+        self._yielded: dict[str, Array] = {}
+        self._returned: dict[str, Array] = {}
+        self.on_start: Callable[[Strand], None] | None = None
+
+    def _inputs(self) -> dict[str, Array]:
+        missing = [
+            variable
+            for variable in self.bound.vars.values()
+            if variable.kind is MemoryKind.DYNAMIC and variable.name not in self.memory.inputs
+        ]
+        if missing:
+            raise ExecutionError(
+                *(
+                    Diagnostic(
+                        Code.NOT_INSERTED,
+                        f"the input {one.name!r} ({one.type}) has not been inserted",
+                        one.decl.span if one.decl else None,
+                        f"insert it before every step: executor.insert({one.name}=...)",
+                    )
+                    for one in missing
+                )
+            )
+        return dict(self.memory.inputs)
+
+    def bind_inputs(self) -> None:
+        """Dynamic sizes become what the inputs say, in the order of their declarations."""
+        for name, variable in self.bound.vars.items():
+            if variable.kind is MemoryKind.DYNAMIC:
+                value = self.values[name]
+                try:
+                    self.values.sizes.agree(variable, value.shape, f"the inserted {name!r}")
+                except OpError as error:
+                    span = variable.decl.span if variable.decl else None
+                    raise ExecutionError(Diagnostic(error.code, error.message, span, error.advice)) from error
+
+    # --- strands --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all strands have ended. Consumers that were never given everything stay parked."""
+        return self.entry.is_done and all(strand.is_done for strand in self._started.values())
+
+    def runnable(self) -> list[Strand]:
+        """The strands that can go on, entry first."""
+        found = []
+        if not self.entry.is_done and (not self.entry.waiting or self.is_ready(self.entry.waiting)):
+            self.entry.waiting = ()
+            found.append(self.entry)
+        found += [strand for strand in self._started.values() if not strand.is_done]
+        return found
+
+    def advance(self, choose: Choose = sequential) -> Strand:
+        """Run one node of one strand; returns the strand. An ``await`` that has to wait is no node yet."""
+        while True:
+            strand = choose(self.runnable())
+            strand.advance()
+            if not strand.waiting:
+                return strand
+
+    def run(self, choose: Choose | None = None) -> None:
+        """Run to the end in this thread."""
+        while not self.is_done:
+            if choose is None:
+                sequential(self.runnable()).run()
+            else:
+                choose(self.runnable()).advance()
+
+    def run_threaded(self) -> None:
+        """Run to the end with a thread for every consumer. No thread outlives the call."""
+        threads: list[threading.Thread] = []
+        failures: list[BaseException] = []
+
+        def body(strand: Strand) -> None:
+            try:
+                with np.errstate(all="ignore"):
+                    strand.run()
+            except BaseException as error:  # noqa: BLE001  (carried to the thread that waits)
+                failures.append(error)
+                self.interrupted = True
+
+        def start(strand: Strand) -> None:
+            thread = threading.Thread(target=body, args=(strand,), name=f"openinfer {strand.block}", daemon=True)
+            threads.append(thread)
+            thread.start()
+
+        self.on_start = start
+        try:
+            while not self.entry.is_done:
+                self.entry.run()
+                if self.entry.waiting:
+                    for strand, thread in zip(self._started.values(), threads, strict=True):
+                        if set(awaited(self.bound.graph.blocks[strand.block])) & set(self.entry.waiting):
+                            thread.join()
+                    if failures:
+                        break
+                    self.entry.waiting = ()
+        except ExecutionError as error:
+            failures.append(error)
+        finally:
+            if failures or not self.entry.is_done:
+                self.interrupted = True
+            for thread in threads:
+                thread.join()
+        if failures:
+            raise next((one for one in failures if not _is_interruption(one)), failures[0])
+
+    def count_node(self) -> None:
+        """Every node counts against the budget; an interruption is felt at the next one."""
+        if self.interrupted:
+            raise ExecutionError(Diagnostic(Code.INTERRUPTED, "the step was interrupted"))
+        if self._left > 0:
+            self._left -= 1
+        elif self._left == 0:
+            message = f"the step has run its budget of {self._budget} nodes"
+            raise ExecutionError(Diagnostic(Code.NODE_BUDGET, message, None, "give a larger node_budget, or None"))
+
+    # --- hand-overs -----------------------------------------------------------------------------------------------
+
+    def hand_over(self, variables: tuple[str, ...]) -> None:
+        """Entry yields: consumers that now have all they await are started, each with copies of its own."""
+        for name in variables:
+            self._yielded[name] = self.values[name]
+        for block in self._consumers:
+            needed = awaited(block)
+            if block.name not in self._started and all(name in self._yielded for name in needed):
+                copies = {name: self._yielded[name] for name in needed}
+                strand = Strand(self, block.name, Overlay(self.values, copies))
+                self._started[block.name] = strand
+                if self.on_start is not None:
+                    self.on_start(strand)
+
+    def take_back(self, strand: Strand, variables: tuple[str, ...]) -> None:
+        """A consumer yields: what it changed becomes entry's when entry awaits it."""
+        for name in variables:
+            value = strand.values[name]
+            if value is not self._yielded.get(name):
+                self._returned[name] = value
+
+    def is_ready(self, variables: tuple[str, ...]) -> bool:
+        """Whether every consumer of these variables is done."""
+        return all(
+            block.name in self._started and self._started[block.name].is_done
+            for block in self._consumers
+            if set(awaited(block)) & set(variables)
+        )
+
+    def publish(self, variables: Sequence[str]) -> None:
+        """Entry sees the values that consumers left."""
+        for name in variables:
+            if name in self._returned:
+                self.values[name] = self._returned.pop(name)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """The step becomes what has happened: persistent values are kept, inputs are used up.
+
+        An interruption in the middle of it comes too late to undo the step, so the rest is done before it is felt.
+        """
+        try:
+            self._commit()
+        except BaseException:
+            self._commit()
+            raise
+
+    def _commit(self) -> None:
+        self.publish(tuple(self._returned))
+        for name, variable in self.bound.vars.items():
+            if variable.kind is MemoryKind.PERSISTENT and not variable.is_table and name in self.values:
+                self.memory.persistent[name] = self.values[name]
+        self.memory.inputs.clear()
+        for table in self.tables.values():
+            table.begin()
+
+    def rollback(self) -> None:
+        """As if the step had not run."""
+        for table in self.tables.values():
+            table.rollback()
+
+
+def _is_interruption(error: BaseException) -> bool:
+    return isinstance(error, ExecutionError) and error.code is Code.INTERRUPTED

@@ -1,0 +1,146 @@
+"""A strand of execution: entry is one, and so is every consumer that has been given what it awaits."""
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from openinfer.check.sizes import SizeError
+from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
+from openinfer.ir import Op
+from openinfer.ops import Array, OpError
+from openinfer.sim.program import Instruction
+
+if TYPE_CHECKING:
+    from openinfer.sim.memory import Overlay, Values
+    from openinfer.sim.step import Step
+
+
+class Strand:
+    """A place in the program with what belongs to it: variables, loop indices, the blocks to return to."""
+
+    def __init__(self, step: "Step", block: str, values: "Values | Overlay") -> None:
+        self.step = step
+        self.block = block
+        self.values = values
+        self.sizes = values.sizes
+        self.tables = step.tables
+        self.code = step.program[block]
+        self.position = 0
+        self.indices: dict[str, int] = {}
+        self.ends: list[int] = []
+        self.waiting: tuple[str, ...] = ()
+        """What entry waits for, while it does."""
+        self.is_done = False
+        self._callers: list[tuple[list[Instruction], int, dict[str, int], list[int]]] = []
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    @property
+    def following(self) -> Instruction | None:
+        """The node that comes next."""
+        return None if self.is_done else self.code[self.position]
+
+    def advance(self) -> None:
+        """Run until one node has been executed, or the strand waits or is done."""
+        while True:
+            instruction = self.code[self.position]
+            self.position += 1
+            self._execute(instruction)
+            if instruction.is_event or self.waiting or self.is_done:
+                return
+
+    def run(self) -> None:
+        """Run until the strand waits or is done."""
+        while not self.is_done and not self.waiting:
+            instruction = self.code[self.position]
+            self.position += 1
+            self._execute(instruction)
+
+    def _execute(self, instruction: Instruction) -> None:
+        recorder = self.step.recorder
+        try:
+            self.step.count_node()
+            if recorder is None or not instruction.is_event:
+                instruction.act(self)
+                return
+            indices = dict(self.indices) if self.indices else {}
+            start = perf_counter_ns() if recorder.timing else 0
+            instruction.act(self)
+            end = perf_counter_ns() if recorder.timing else 0
+        except (OpError, SizeError, MemoryError, OpenInferError) as error:
+            raise located(self, instruction, error) from error
+        if not self.waiting:
+            recorder.record(self, instruction, indices, start, end)
+
+    def call(self, block: str) -> None:
+        """Run another block and come back. Its loop indices are its own."""
+        self._callers.append((self.code, self.position, self.indices, self.ends))
+        self.code, self.position = self.step.program[block], 0
+        self.indices, self.ends = {}, []
+
+    def leave(self) -> None:
+        """The end of a block."""
+        if not self._callers:
+            self.is_done = True
+            return
+        self.code, self.position, self.indices, self.ends = self._callers.pop()
+
+    # --- yield and await ------------------------------------------------------------------------------------------
+
+    def hand_over(self, variables: tuple[str, ...]) -> None:
+        """``yield``: entry gives variables to consumers; a consumer gives them back and ends."""
+        if self.block == "entry":
+            self.step.hand_over(variables)
+        else:
+            self.step.take_back(self, variables)
+            self.is_done = True
+
+    def wait_for(self, variables: tuple[str, ...]) -> None:
+        """``await``: entry stops until consumers are done; a consumer has only been started when all is there."""
+        if self.block != "entry":
+            return
+        if self.step.is_ready(variables):
+            self.step.publish(variables)
+            self.waiting = ()
+        else:
+            self.position -= 1
+            self.waiting = variables
+
+    def original(self, name: str) -> Array:
+        """The value of a persistent variable that nothing has ever written."""
+        return self.step.memory.original(name, self.sizes)
+
+
+def located(strand: Strand, instruction: Instruction, error: Exception) -> ExecutionError:
+    """An error while running a node: where it stands, and what it worked on."""
+    node = instruction.node
+    name = f"'{node.kind.op}'" if isinstance(node.kind, Op) else instruction.kind
+    where = f"in node {node.index} ({name}) of block {instruction.block!r}"
+    if strand.indices:
+        where += f", at {', '.join(f'{index}={value}' for index, value in strand.indices.items())}"
+    notes = (where, *_operands(strand, instruction))
+    match error:
+        case ExecutionError() if error.diagnostics[0].notes:
+            return error
+        case OpError() | SizeError():
+            found = [Diagnostic(error.code, error.message, node.span, error.advice, notes)]
+        case OpenInferError():
+            found = [
+                Diagnostic(one.code, one.message, node.span, one.help, (*one.notes, *notes))
+                for one in error.diagnostics
+            ]
+        case _:
+            found = [Diagnostic(Code.OUT_OF_MEMORY, "there is not enough memory for this node", node.span, None, notes)]
+    return ExecutionError(*found)
+
+
+def _operands(strand: Strand, instruction: Instruction) -> tuple[str, ...]:
+    """The shapes that the plain operands of a node have."""
+    variables = strand.step.bound.vars
+    shown = []
+    for text in instruction.params:
+        known = dict.get(strand.values, text)
+        if text in variables and known is not None:
+            shown.append(f"{text} is {variables[text].dtype.name}{list(known.shape)}")
+        elif text in variables and not variables[text].is_table:
+            shown.append(f"{text} is {variables[text].type}")
+    return (f"operands: {', '.join(shown)}",) if shown else ()

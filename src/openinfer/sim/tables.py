@@ -1,0 +1,246 @@
+"""Cache tables and auto-dim matrices: from the indices of an access to cells of grids."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from openinfer.check.bound import BoundVar
+from openinfer.errors import Code
+from openinfer.ops import Array, OpError
+from openinfer.sim.grid import Grid, Selector
+
+Chosen = int | tuple[int | None, int | None]
+"""An index as evaluated: one, or the ends of a slice, which may be missing or count from the extent."""
+
+
+class Table:
+    """The storage of one persistent table. ``indices`` have a fixed order; those of auto-dim are dimensions."""
+
+    def __init__(self, variable: BoundVar, fill: Array) -> None:
+        assert variable.decl is not None
+        decl = variable.decl
+        self.name = variable.name
+        self._fill = fill
+        self._shape = variable.shape
+        self._fixed: Mapping[str, int] = variable.fixed
+        self._auto = decl.auto_dim
+        self._keys = tuple(index for index in decl.table_indices if index not in decl.auto_dim)
+        self._indices = decl.table_indices
+        # Without auto-dim there is one grid over all indices; with it, one matrix for each choice of the others.
+        self._grids: dict[tuple[int, ...], Grid] = {}
+        self._born: list[tuple[int, ...]] = []
+        self._key_extents = (0,) * len(self._keys)
+        self._old_key_extents = self._key_extents
+        if not decl.auto_dim or not self._keys:
+            self._grids[()] = self._new_grid()
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether indices are dimensions of a matrix."""
+        return bool(self._auto)
+
+    def _new_grid(self) -> Grid:
+        if not self._auto:
+            bounds = [self._fixed.get(index) for index in self._indices]
+            return Grid(self._fill, (0,) * len(self._indices), self._shape, bounds)
+        grown = len(self._auto)
+        limits = [
+            self._shape[axis] + self._fixed[index] if index in self._fixed else None
+            for axis, index in enumerate(self._auto)
+        ]
+        return Grid(self._fill, self._shape[:grown], self._shape[grown:], limits)
+
+    # --- access ---------------------------------------------------------------------------------------------------
+
+    def read(self, chosen: Sequence[Chosen]) -> Array:
+        """What an access names, as a copy."""
+        if not self._auto:
+            grid = self._grids[()]
+            return grid.read(self._selectors(chosen, grid.extents, self._indices))
+        keys, cells = self._split(chosen)
+        picks = self._key_selectors(keys)
+        # Several matrices in one tensor have the extents of the largest.
+        where = self._cells(cells, self._common_extents(picks))
+        untouched = self._new_grid()
+        matrices = [self._grids.get(key, untouched).read(where) for key in _combinations(picks)]
+        if all(isinstance(one, int) for one in picks):
+            return matrices[0]
+        shape = self.shape_of(chosen)
+        return np.stack(matrices).reshape(shape) if matrices else np.empty(shape, self._fill.dtype)
+
+    def write(self, chosen: Sequence[Chosen], value: Array) -> None:
+        """Put a value where an access says; writing past the edge grows."""
+        if not self._auto:
+            grid = self._grids[()]
+            grid.write(self._selectors(chosen, grid.extents, self._indices), value)
+            return
+        keys, cells = self._split(chosen)
+        picks = self._key_selectors(keys)
+        combinations = list(_combinations(picks))
+        front = sum(not isinstance(one, int) for one in picks)
+        parts = value.reshape((-1, *value.shape[front:])) if front else value[None]
+        for key, part in zip(combinations, parts, strict=True):
+            grid = self._born_matrix(key)
+            grid.write(self._cells(cells, grid.extents), part)
+        reach = [one + 1 if isinstance(one, int) else one[1] for one in picks]
+        self._key_extents = tuple(max(own, end) for own, end in zip(self._key_extents, reach, strict=True))
+
+    def shape_of(self, chosen: Sequence[Chosen]) -> tuple[int, ...]:
+        """The shape of what an access names."""
+        if not self._auto:
+            selectors = self._selectors(chosen, self._grids[()].extents, self._indices)
+            return (*_lengths(selectors), *self._shape)
+        keys, cells = self._split(chosen)
+        picks = self._key_selectors(keys)
+        extents = self._common_extents(picks)
+        return (*_lengths(picks), *_lengths(self._cells(cells, extents)), *self._shape[len(self._auto) :])
+
+    def _common_extents(self, picks: Sequence[Selector]) -> tuple[int, ...]:
+        """The extents of the largest of the chosen matrices."""
+        found = [grid.extents for key in _combinations(picks) if (grid := self._grids.get(key)) is not None]
+        least = self._shape[: len(self._auto)]
+        return tuple(max(parts) for parts in zip(least, *found, strict=True))
+
+    def reset(self, chosen: Sequence[Chosen]) -> None:
+        """Back to initial: all of it, or everything under a prefix of indices."""
+        if not self._auto:
+            grid = self._grids[()]
+            grid.reset(self._selectors(chosen, grid.extents, self._indices[: len(chosen)]))
+            return
+        names = self._indices[: len(chosen)]
+        keys = [one for name, one in zip(names, chosen, strict=True) if name in self._keys]
+        for key in list(self._grids):
+            picks = self._key_selectors(keys)
+            if all(_is_chosen(part, pick) for part, pick in zip(key, picks, strict=False)):
+                self._reset_matrix(self._grids[key], chosen, names)
+        if not chosen:
+            self._key_extents = (0,) * len(self._keys)
+
+    def _reset_matrix(self, grid: Grid, chosen: Sequence[Chosen], names: Sequence[str]) -> None:
+        cells = [one for name, one in zip(names, chosen, strict=True) if name in self._auto]
+        grid.reset(self._cells(cells, grid.extents, is_reset=True) if cells else ())
+
+    # --- indices --------------------------------------------------------------------------------------------------
+
+    def _split(self, chosen: Sequence[Chosen]) -> tuple[list[Chosen], list[Chosen]]:
+        complete = chosen or [(None, None)] * len(self._indices)
+        named = dict(zip(self._indices, complete, strict=True))
+        return [named[index] for index in self._keys], [named[index] for index in self._auto]
+
+    def _selectors(self, chosen: Sequence[Chosen], extents: Sequence[int], names: Sequence[str]) -> list[Selector]:
+        complete = chosen or [(None, None)] * len(names)
+        found: list[Selector] = []
+        for one, extent, name in zip(complete, extents, names, strict=False):
+            selector = selected(one, extent)
+            self._require_inside(name, selector)
+            found.append(selector)
+        return found
+
+    def _key_selectors(self, keys: Sequence[Chosen]) -> list[Selector]:
+        return self._selectors(keys, self._key_extents, self._keys) if keys else []
+
+    def _require_inside(self, name: str, selector: Selector) -> None:
+        bound = self._fixed.get(name)
+        last = selector if isinstance(selector, int) else selector[1] - 1
+        if bound is not None and last >= bound:
+            message = f"the index {last} of {self.name!r} is outside its bound {name}={bound}"
+            raise OpError(Code.INDEX_OUT_OF_RANGE, message)
+
+    def _cells(self, cells: Sequence[Chosen], extents: Sequence[int], *, is_reset: bool = False) -> list[Selector]:
+        """Cells of a matrix: all single indices mean the matrix grown by them, otherwise rows, columns and slices."""
+        if cells and all(isinstance(one, int) for one in cells) and not is_reset:
+            grown: list[Selector] = []
+            for axis, more in enumerate(cells):
+                assert isinstance(more, int)
+                name = self._auto[axis]
+                if more < 0 or more > self._fixed.get(name, more):
+                    bound = f"its bound {name}={self._fixed[name]}" if name in self._fixed else "zero and more"
+                    message = f"{self.name!r} cannot grow by {more} along {name!r}: outside {bound}"
+                    raise OpError(Code.INDEX_OUT_OF_RANGE, message)
+                grown.append((0, self._shape[axis] + more))
+            return grown
+        return [selected(one, extent) for one, extent in zip(cells, extents, strict=False)]
+
+    def _born_matrix(self, key: tuple[int, ...]) -> Grid:
+        grid = self._grids.get(key)
+        if grid is None:
+            grid = self._grids[key] = self._new_grid()
+            self._born.append(key)
+        return grid
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """From here on changes can be taken back."""
+        self._born.clear()
+        self._old_key_extents = self._key_extents
+        for grid in self._grids.values():
+            grid.begin()
+
+    def rollback(self) -> None:
+        """Take back everything since ``begin``."""
+        for key in self._born:
+            del self._grids[key]
+        self._key_extents = self._old_key_extents
+        for grid in self._grids.values():
+            grid.rollback()
+        self._born.clear()
+
+    # --- saving ---------------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[tuple[int, ...], Array]:
+        """All that is stored, by the indices that choose matrices."""
+        return {key: np.ascontiguousarray(grid.data) for key, grid in sorted(self._grids.items())}
+
+    def restore(self, saved: Mapping[tuple[int, ...], Array]) -> None:
+        """Replace everything by what ``dump`` gave."""
+        self._grids = {key: self._new_grid() for key in saved}
+        for key, data in saved.items():
+            self._grids[key].restore(data)
+        if self._auto:
+            ends = [tuple(part + 1 for part in key) for key in saved if key]
+            self._key_extents = tuple(max(parts) for parts in zip(*ends, strict=True)) or (0,) * len(self._keys)
+        self.begin()
+
+    def fits(self, key: tuple[int, ...], shape: Sequence[int]) -> bool:
+        """Whether an array of this shape can be the storage under these indices."""
+        if len(key) != (len(self._keys) if self._auto else 0) or any(part < 0 for part in key):
+            return False
+        growing = len(self._auto) if self._auto else len(self._indices)
+        if len(shape) != growing + len(self._shape) - (len(self._auto) if self._auto else 0):
+            return False
+        trailing = self._shape[len(self._auto) :] if self._auto else self._shape
+        least = self._shape[:growing] if self._auto else (0,) * growing
+        names = self._auto or self._indices
+        most = [
+            None if name not in self._fixed else self._fixed[name] + (least[axis] if self._auto else 0)
+            for axis, name in enumerate(names)
+        ]
+        return tuple(shape[growing:]) == tuple(trailing) and all(
+            low <= extent and (high is None or extent <= high)
+            for low, extent, high in zip(least, shape, most, strict=False)
+        )
+
+
+def selected(chosen: Chosen, extent: int) -> Selector:
+    """An evaluated index as cells: slices have both ends, none of them below zero."""
+    if isinstance(chosen, int):
+        if chosen < 0:
+            raise OpError(Code.NEGATIVE_INDEX, f"the index {chosen} is negative")
+        return chosen
+    start, end = (0 if chosen[0] is None else chosen[0]), (extent if chosen[1] is None else chosen[1])
+    start, end = (max(0, one + extent) if one < 0 else one for one in (start, end))
+    return (start, max(start, end))
+
+
+def _lengths(selectors: Sequence[Selector]) -> list[int]:
+    return [one[1] - one[0] for one in selectors if not isinstance(one, int)]
+
+
+def _is_chosen(part: int, pick: Selector) -> bool:
+    return part == pick if isinstance(pick, int) else pick[0] <= part < pick[1]
+
+
+def _combinations(picks: Sequence[Selector]) -> Iterator[tuple[int, ...]]:
+    return product(*((one,) if isinstance(one, int) else range(*one) for one in picks))

@@ -1,0 +1,276 @@
+"""What happened in a step: events, what they say at each level, and the documents made of them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from openinfer.ir import Op
+from openinfer.ops import Array
+from openinfer.ops.arguments import value_text
+from openinfer.sim.program import Instruction
+
+if TYPE_CHECKING:
+    from openinfer.check.bound import BoundGraph
+    from openinfer.sim.strand import Strand
+
+MOST_EVENTS = 1_000_000
+"""A trace keeps so many events; a loop of billions must not fill the memory with them."""
+_SAMPLES = 16
+
+
+class TraceLevel(StrEnum):
+    """How much a trace records: nothing, what ran and how long, or values' statistics as well."""
+
+    OFF = "off"
+    BASIC = "basic"
+    FULL = "full"
+    VERBOSE = "full"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One executed node.
+
+    ``micros`` is the time it took as whole milliseconds, microseconds and nanoseconds. ``indices`` are those of the
+    loops around it, ``thread`` is the block whose strand ran it.
+    """
+
+    kind: str
+    block_name: str
+    op_name: str
+    node_index: int
+    node_uuid: str
+    params: list[str]
+    output: list[str]
+    micros: list[int]
+    thread: str = "entry"
+    indices: dict[str, int] = field(default_factory=dict)
+    scope: list[str] = field(default_factory=list)
+    start_ns: int = 0
+    duration_ns: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """The event as plain values: the documented keys, and others only where they say something."""
+        found: dict[str, Any] = {
+            "block_name": self.block_name,
+            "node_index": self.node_index,
+            "node_uuid": self.node_uuid,
+            "kind": self.kind,
+            "op_name": self.op_name,
+            "params": self.params,
+            "output": self.output,
+            "micros": self.micros,
+        }
+        if self.indices:
+            found["indices"] = self.indices
+        if self.scope:
+            found["scope"] = self.scope
+        if self.thread != "entry":
+            found["thread"] = self.thread
+        return found | self.details
+
+
+def split_time(nanoseconds: int) -> list[int]:
+    """A time as whole milliseconds, microseconds and nanoseconds.
+
+    >>> split_time(31_788)
+    [0, 31, 788]
+    """
+    return [nanoseconds // 1_000_000, nanoseconds // 1_000 % 1_000, nanoseconds % 1_000]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An executed node, before anybody asks for it as an event."""
+
+    instruction: Instruction
+    thread: str
+    indices: dict[str, int]
+    start: int
+    end: int
+    details: dict[str, Any] | None
+
+    def event(self) -> Event:
+        node = self.instruction.node
+        return Event(
+            kind=self.instruction.kind,
+            block_name=self.instruction.block,
+            op_name=node.kind.op if isinstance(node.kind, Op) else "",
+            node_index=node.index,
+            node_uuid=str(node.uuid),
+            params=self.instruction.params,
+            output=self.instruction.outputs,
+            micros=split_time(self.end - self.start),
+            thread=self.thread,
+            indices=self.indices,
+            scope=list(self.instruction.scopes),
+            start_ns=self.start,
+            duration_ns=self.end - self.start,
+            details=self.details or {},
+        )
+
+
+class Recorder:
+    """Collects what a step does. Entries are made into events only when somebody looks."""
+
+    def __init__(self, bound: "BoundGraph", level: TraceLevel, *, timing: bool) -> None:
+        self._bound = bound
+        self._level = level
+        self._most = 0 if level is TraceLevel.OFF else MOST_EVENTS
+        self.timing = timing
+        self.dropped = 0
+        """How many events were not kept because there were too many."""
+        self._entries: list[_Entry] = []
+        self._last: _Entry | None = None
+
+    def record(self, strand: "Strand", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
+        """Note an executed node."""
+        details = self._details(strand, instruction) if self._level is TraceLevel.FULL else None
+        self._last = _Entry(instruction, strand.block, indices, start, end, details)
+        if len(self._entries) < self._most:
+            self._entries.append(self._last)
+        elif self._most:
+            self.dropped += 1
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything recorded, in the order of its beginning."""
+        entries = self._entries
+        if self.timing and any(entry.thread != "entry" for entry in entries):
+            entries = sorted(entries, key=lambda entry: entry.start)
+        return [entry.event() for entry in entries]
+
+    @property
+    def last(self) -> Event:
+        """The event of the node that was executed last."""
+        assert self._last is not None
+        return self._last.event()
+
+    def _details(self, strand: "Strand", instruction: Instruction) -> dict[str, Any]:
+        kind = instruction.node.kind
+        found: dict[str, Any] = {}
+        if isinstance(kind, Op):
+            own = self._bound.ops[instruction.node.index]
+            found["inputs"] = [self._input(strand, str(given.operand)) for given in kind.inputs]
+            params = own.call.params if own.call is not None else {}
+            given = {name for name, _ in kind.attrs}
+            found["attrs"] = {
+                name: plain(value) for name, value in params.items() if name in given or value is not None
+            }
+        outputs = [
+            {"name": str(access), **self._statistics(strand, access.base)}
+            for access in instruction.writes
+            if not access.bracketed and access.base in strand.values
+        ]
+        if outputs:
+            found["outputs"] = outputs
+        return found
+
+    def _input(self, strand: "Strand", text: str) -> dict[str, Any]:
+        variable = self._bound.vars.get(text.partition("[")[0])
+        value = dict.get(strand.values, text)
+        if variable is None:
+            return {"name": text}
+        shape = list(value.shape) if value is not None else list(variable.shape)
+        return {"name": text, "dtype": variable.dtype.name, "shape": shape}
+
+    def _statistics(self, strand: "Strand", name: str) -> dict[str, Any]:
+        value = strand.values[name]
+        return {"dtype": self._bound.vars[name].dtype.name, "shape": list(value.shape), **statistics(value)}
+
+
+def plain(value: Any) -> Any:
+    """A parameter's value as JSON can say it."""
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else value_text(value)
+    return [plain(element) for element in value] if isinstance(value, tuple) else value_text(value)
+
+
+def statistics(value: Array) -> dict[str, Any]:
+    """Minimum, maximum and mean of the numbers in an array, how many are not numbers, and a digest of its bytes.
+
+    >>> statistics(np.array([1.0, np.nan, 3.0]))["nan"]
+    1
+    """
+    contiguous = np.ascontiguousarray(value)
+    digest = crc32(contiguous.reshape(-1).view(np.uint8).data) if contiguous.size else 0
+    numbers = contiguous.astype(np.float64).reshape(-1)
+    invalid = np.isnan(numbers)
+    valid = numbers[~invalid] if invalid.any() else numbers
+    with np.errstate(all="ignore"):
+        summary = [float(valid.min()), float(valid.max()), float(valid.mean())] if valid.size else [None] * 3
+    every = max(1, numbers.size // _SAMPLES)
+    return {
+        "min": plain_number(summary[0]),
+        "max": plain_number(summary[1]),
+        "mean": plain_number(summary[2]),
+        "nan": int(invalid.sum()),
+        "inf": int(np.isinf(numbers).sum()),
+        "digest": f"{digest:08x}",
+        "sample": [plain_number(one) for one in numbers[::every][:_SAMPLES].tolist()],
+    }
+
+
+def plain_number(value: float | None) -> float | str | None:
+    """A number that strict JSON has; NaN and infinities are words."""
+    return value if value is None or np.isfinite(value) else value_text(value)
+
+
+def chrome_trace(events: list[Event]) -> dict[str, Any]:
+    """Events in the format that Perfetto and chrome://tracing open: a row for each strand, scopes around nodes."""
+    threads = {name: number for number, name in enumerate(dict.fromkeys(["entry", *(e.thread for e in events)]), 1)}
+    origin = min((event.start_ns for event in events), default=0)
+    found: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": "openinfer simulator"}}
+    ]
+    found += [
+        {"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": name}}
+        for name, number in threads.items()
+    ]
+    for thread, number in threads.items():
+        own = [event for event in events if event.thread == thread]
+        found += _regions(own, number, origin)
+        found += [
+            {
+                "ph": "X",
+                "pid": 1,
+                "tid": number,
+                "name": event.op_name or event.kind,
+                "cat": event.kind,
+                "ts": (event.start_ns - origin) / 1000,
+                "dur": event.duration_ns / 1000,
+                "args": event.facts(),
+            }
+            for event in own
+        ]
+    return {"traceEvents": found, "displayTimeUnit": "ns"}
+
+
+def _regions(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
+    """Complete events for the blocks and scopes that consecutive nodes share."""
+    found: list[dict[str, Any]] = []
+    open_: list[tuple[str, int]] = []
+    last = origin
+
+    def close(down_to: int) -> None:
+        while len(open_) > down_to:
+            name, start = open_.pop()
+            span = {"ts": (start - origin) / 1000, "dur": (last - start) / 1000}
+            found.append({"ph": "X", "pid": 1, "tid": thread, "name": name, "cat": "region", **span})
+
+    for event in events:
+        path = [f"block {event.block_name}", *(f"scope {name}" for name in event.scope)]
+        shared = 0
+        while shared < min(len(path), len(open_)) and open_[shared][0] == path[shared]:
+            shared += 1
+        close(shared)
+        open_ += [(name, event.start_ns) for name in path[shared:]]
+        last = event.start_ns + event.duration_ns
+    close(0)
+    return found
