@@ -277,7 +277,10 @@ def test_fma_is_rounded_once_where_two_roundings_would_differ(kind: Any) -> None
     a, b = (rng.uniform(1, 2, count).astype(kind) for _ in range(2))
     ties = (rng.integers(1, 8, count) * 2.0 ** -(bits + rng.integers(0, 3, count))).astype(kind)
     near = rng.choice([-1, 1], count).astype(kind)
+    step = np.finfo(kind).eps * rng.integers(1, 99, count).astype(kind)
     cases = (
+        # The product is half a unit of c, less what wider arithmetic of twice the bits cuts off.
+        ((1 + step) * np.finfo(kind).epsneg, 1 - step, a),
         (a, b, -a * b),  # only the error of the product is left
         (a, b, ties),
         (near, ties, near * rng.integers(1, 4, count).astype(kind)),  # halfway between neighbours

@@ -55,7 +55,7 @@ def largest(area: Array, least: Any) -> Array:
     def order(value: Any) -> tuple[bool, Any, bool]:
         return value != value, value, not np.signbit(value)  # noqa: PLR0124  (NaN)
 
-    rows = area.reshape(-1, area.shape[-1])
+    rows = area.reshape(prod(area.shape[:-1]), area.shape[-1])
     return np.array([max(values, key=order, default=least) for values in rows], area.dtype).reshape(area.shape[:-1])
 
 

@@ -66,7 +66,7 @@ def _cast_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
         "saturate",
         "bool",
         None,
-        "Whether values out of range become the nearest limit; true by default where x is a float and `to` an integer, and for f8.",
+        "Whether what is out of range becomes the nearest limit; by default from float to integer, and to f8.",
     ),
     shape=_cast_shape,
     dtype=lambda call: (call.params["to"],),
@@ -406,9 +406,9 @@ def _dynamic_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
 def dynamic_quantize(call: Call, x: Array) -> tuple[Array, Array, Array]:
     """Quantized by its own range, `q = saturate(round(x / scale) + zero_point)`.
 
-    With `n = high - low` of the dtype `to`: `scale = max(x, 0) / n - min(x, 0) / n` in the dtype of `x`, which is 1
-    where all is zero and otherwise not below the smallest normal number, and `zero_point = saturate(round(low - min(x, 0) / scale))`.
-    NaN or an infinity in `x` makes `scale` not finite, and every zero point that comes out as NaN 0.
+    `scale = max(x, 0) / n - min(x, 0) / n`, where `n` is the number of steps that `to` has from its least value `low`;
+    it is 1 where all is zero, and never below the smallest normal number. `zero_point = saturate(round(low - min(x, 0)
+    / scale))`. A NaN or infinity in `x` makes `scale` one too; a zero point that would be NaN is 0.
     """
     to, dtype, kind = call.params["to"], call.dtype(), x.dtype.type
     least, most = (function(x, initial=0.0) for function in (np.min, np.max))

@@ -11,7 +11,7 @@ from openinfer.ops.types import ALL, FLOATS, INTEGERS, SIGNED, UNSIGNED
 
 FAMILIES = (
     *("Binary", "Ternary", "Compare", "Unary", "Test", "Activation", "Fill", "Reduce", "Linear", "Pool", "Normalise"),
-    *("Attention", "Move", "Signal", "Types", "Recurrent", "Sample"),
+    *("Attention", "Move", "Signal", "Type", "Recurrent", "Sample"),
 )
 """The order of the page; families that are not here come last."""
 
