@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang docs clean
+.PHONY: demo test lint format types tests tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/openinfer demo
@@ -48,13 +48,16 @@ FUZZ_LANG_COUNT ?= 500000
 fuzz-lang: $(VENV)/.dev
 	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
 
-bench: bench-oinf bench-lang
+bench: bench-oinf bench-lang bench-sim
 
 bench-oinf: $(VENV)/.dev
 	$(BIN)/python -m bench.oinf
 
 bench-lang: $(VENV)/.dev
 	$(BIN)/python -m bench.lang
+
+bench-sim: $(VENV)/.dev
+	$(BIN)/python -m bench.sim
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py

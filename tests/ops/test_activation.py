@@ -327,6 +327,7 @@ X = np.ones((2, 3), np.float32)
         ("threshold", (X,), {"value": 1}, Code.WRONG_OPERANDS, "'threshold' needs the parameter 'replacement'"),
         ("softplus", (X,), {"beta": 0}, Code.BAD_PARAMETER, "'beta' is 0.0, and the op divides by it"),
         ("softplus", (X,), {"beta": 1e-60}, Code.BAD_PARAMETER, "'beta' is 1e-60, and the op divides by it in f32"),
+        ("softplus", (X,), {"beta": -(10**400)}, Code.BAD_PARAMETER, "'beta' is -inf, and the op divides by it"),
         ("celu", (X,), {"alpha": nan}, Code.BAD_PARAMETER, "'alpha' is nan, and the op divides by it"),
         ("gelu", (X,), {"approximate": "erf"}, Code.BAD_PARAMETER, 'is "none" or "tanh", not "erf"'),
         ("softmax", (X,), {"axis": 2}, Code.BAD_PARAMETER, "there is no axis 2"),

@@ -30,11 +30,23 @@ def concurrency_problems(graph: Graph, effects: EffectsOf) -> list[Diagnostic]:
     """Everything that could give two schedules different results."""
     entry = graph.blocks["entry"]
     consumers = [block for block in graph.blocks.values() if is_consumer(block)]
-    problems = _unsatisfied(entry, consumers)
+    problems = [*_tables(graph, entry), *_unsatisfied(entry, consumers)]
     if problems or not consumers:
         return problems
     running = [_running(entry, block, effects) for block in consumers]
     return [*_away(entry, effects), *_races(entry, running, effects), *_rivals(running)]
+
+
+def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
+    """Tables handed over: there is no copy of one for each consumer."""
+    found: list[Diagnostic] = []
+    for node in entry.nodes:
+        for name in node.kind.vars if isinstance(node.kind, Yield) else ():
+            if name in graph.vars and graph.vars[name].is_indexed:
+                advice = "let one block touch it while the others run, and await what that block yields"
+                message = f"{name!r} is a table; only single values are handed over"
+                found.append(Diagnostic(Code.BAD_YIELD, message, node.span, advice))
+    return found
 
 
 def _unsatisfied(entry: Block, consumers: list[Block]) -> list[Diagnostic]:

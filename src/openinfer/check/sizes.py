@@ -48,8 +48,9 @@ class Sizes:
     def _declared(self, name: str, span: GraphPlace | None = None) -> None:
         """Settle a size of the ``sizes`` section, and those it depends on; validation has excluded cycles."""
         decl = self._graph.sizes[name]
-        if name in self.bounds or (name in self.fixed and name not in self._given):
-            return
+        is_given = name in self._given
+        if name in self.bounds or (name in self.fixed and (not is_given or decl.relation == ":=")):
+            return  # settled; what the caller gives comes before what the graph says
         try:
             value = self.at_most(decl.value)
         except SizeError as error:
@@ -57,11 +58,10 @@ class Sizes:
             self.problems.append(Diagnostic(error.code, error.message, span, error.advice))
             self.fixed.setdefault(name, 1)
             return
-        if name not in self._given:
+        if not is_given:
             (self.bounds if decl.relation == "<=" else self.fixed)[name] = value
-        elif (self.fixed.get(name, 0) > value) if decl.relation == "<=" else (self.fixed.get(name, value) != value):
-            relation = "at most " if decl.relation == "<=" else ""
-            message = f"the size {name!r} is given as {self._given[name]}, but the graph says it is {relation}{value}"
+        elif self.fixed.get(name, 0) > value:
+            message = f"the size {name!r} is given as {self._given[name]}, but the graph says it is at most {value}"
             self.problems.append(Diagnostic(Code.SIZE_CONFLICT, message, decl.span))
 
     def lookup(self, name: str) -> int:

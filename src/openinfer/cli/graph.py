@@ -120,7 +120,7 @@ def to_json(
     spans: Annotated[bool, typer.Option("--spans", help="Add where each element stands in the source.")] = False,
 ) -> None:
     """Write a graph as JSON."""
-    loaded = _loaded(graph)
+    loaded = loaded_graph(graph)
     _write(output, json.dumps(loaded.to_json(spans=spans), indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
@@ -136,7 +136,8 @@ def schema(output: Output = None) -> None:
     _write(output, json.dumps(graph_schema(), indent=2, sort_keys=True) + "\n")
 
 
-def _loaded(path: str) -> Graph:
+def loaded_graph(path: str) -> Graph:
+    """The graph of a file, or of standard input where the path is ``-``; its errors are raised together."""
     if path != "-":
         return load_graph(path)
     text = _text(path)

@@ -1,7 +1,7 @@
 """The operands and parameters of a call, put where the record wants them."""
 
 from collections.abc import Mapping, Sequence
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 from openinfer.dtypes import DType
@@ -137,8 +137,16 @@ def _checked(record: OpRecord, param: Param, value: Any) -> Any:
         message = f"{param.name!r} of '{record.name}' is {choices}, not {value_text(value)}"
         raise parameter_error(param.name, message, nearest(str(value), param.choices))
     if kind == "float":
-        return tuple(map(float, elements)) if wants_list else float(value)
+        return tuple(map(_float, elements)) if wants_list else _float(value)
     return tuple(value) if wants_list else value
+
+
+def _float(value: float) -> float:
+    """A number as f64; an integer beyond all of them is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
 def _is(kind: str, value: object) -> bool:

@@ -33,7 +33,7 @@ PARAMS = (
     Param("softcap", "float", 0.0, "Above 0: scores s become softcap * tanh(s / softcap)."),
 )
 
-# --- scaled dot-product attention, on [..., heads, T, d] ----------------------------------------------------------------
+# --- scaled dot-product attention, on [..., heads, T, d] --------------------------------------------------------------
 
 
 def _compute_dtype(call: Call) -> DType:
@@ -62,11 +62,12 @@ def _fitted(call: Call, q: Shape, k: Shape, v: Shape, mask_slot: int) -> Shape:
         raise shape_error(f"the keys {call.input(1)} and the values {call.input(2)} are not as many", 2)
     if q[-3] % k[-3] if k[-3] else q[-3]:
         raise shape_error(f"{q[-3]} query heads of {call.input(0)} do not share {k[-3]} heads of {call.input(1)}", 1)
-    batch: Shape | None = q[:-3]
+    batch = q[:-3]
     for slot, shape in ((1, k), (2, v)):
-        batch = broadcast_pair(batch, shape[:-3])
-        if batch is None:
+        joined = broadcast_pair(batch, shape[:-3])
+        if joined is None:
             raise shape_error(f"the batches of {call.input(0)} and {call.input(slot)} do not broadcast", slot)
+        batch = joined
     mask = call.inputs[mask_slot] if len(call.inputs) > mask_slot else None
     scores = (*batch, q[-3], q[-2], k[-2])
     if mask is not None and broadcast_pair(scores, mask.shape) != scores:
@@ -81,7 +82,8 @@ def _sdpa_shape(call: Call) -> tuple[Shape, ...]:
             raise shape_error(f"attention takes [..., heads, T, d] or [T, d], not {kind}", slot)
     if kinds[0].shape[-1] != kinds[1].shape[-1]:
         raise shape_error(f"queries of {kinds[0]} and keys of {kinds[1]} differ in length", 1)
-    result = _fitted(call, *(_headed(kind.shape) for kind in kinds), mask_slot=3)
+    q, k, v = (_headed(kind.shape) for kind in kinds)
+    result = _fitted(call, q, k, v, mask_slot=3)
     return (result if max(len(kind.shape) for kind in kinds) > 2 else result[1:],)
 
 
@@ -145,10 +147,7 @@ def _attended(call: Call, q: Array, k: Array, v: Array, mask: Array | None) -> A
     total = weights.sum(axis=-1, keepdims=True)
     np.copyto(total, 1, where=total == 0)
     folded = _folded(weights, k.shape[-3])
-    if seen is None:
-        result = np.matmul(folded, v)
-    else:
-        result = _with_infinities(folded, _folded(seen, k.shape[-3]), v)
+    result = np.matmul(folded, v) if seen is None else _with_infinities(folded, _folded(seen, k.shape[-3]), v)
     result = result.reshape(*batch, *scores.shape[-3:-1], v.shape[-1])
     result /= total
     return result
@@ -223,7 +222,7 @@ def mask_cases(rng: np.random.Generator, scores: Shape) -> Iterator[tuple[Array,
     additive = np.where(rng.random(scores[-2:]) < 0.7, rng.normal(size=scores[-2:]), -np.inf)
     additive[0] = -np.inf
     yield additive.astype(np.float32), F32
-    yield np.float16([-60000.0] + [1.0] * (scores[-1] - 1)), dtypes("f16")[0]
+    yield np.array([-60000.0] + [1.0] * (scores[-1] - 1), np.float16), dtypes("f16")[0]
 
 
 _Shapes = tuple[Shape, Shape, Shape, dict[str, Any]]
@@ -285,11 +284,11 @@ def sdpa(call: Call, q: Array, k: Array, v: Array, mask: Array | None = None) ->
     """
     if call.outputs[0].size == 0:
         return np.zeros(call.outputs[0].shape)
-    arrays = _common(_as_heads(q), _as_heads(k), _as_heads(v))
-    return _attended(call, *arrays, mask).reshape(call.outputs[0].shape)
+    queries, keys, values = _common(_as_heads(q), _as_heads(k), _as_heads(v))
+    return _attended(call, queries, keys, values, mask).reshape(call.outputs[0].shape)
 
 
-# --- attention with a projection of the queries -------------------------------------------------------------------------
+# --- attention with a projection of the queries -----------------------------------------------------------------------
 
 
 def _arranged(call: Call) -> tuple[Shape, Shape, Shape]:
@@ -300,10 +299,9 @@ def _arranged(call: Call) -> tuple[Shape, Shape, Shape]:
     if len(k.shape) < 2 or k.shape[:-1] != v.shape[:-1]:
         raise shape_error(f"keys and values are [H, d], [S, d] or [..., S, H, d], not {k} and {v}", 1)
     width, (count, depth) = w.shape[1], k.shape[-2:]
-    if len(k.shape) == 2:
-        keys = (1, count) if depth == width else (count, 1)
-    else:
-        keys = (*k.shape[:-3], count, k.shape[-3])
+    keys: Shape = (*k.shape[:-3], count, k.shape[-3] if len(k.shape) > 2 else 1)
+    if len(k.shape) == 2 and depth == width:
+        keys = (1, count)
     heads = width // depth if depth else keys[-2]
     if heads * depth != width:
         raise shape_error(f"the {width} columns of {w} are no heads of the {depth} elements of {k}", 3)

@@ -195,19 +195,19 @@ def atan2(_call: Call, a: Array, b: Array) -> Array:
 
 @op(FAMILY, PAIR, shape=broadcast, cost=per_element(1), tolerance=EXACT, cases=binary(), T=INTEGERS + BOOL)
 def and_(_call: Call, a: Array, b: Array) -> Array:
-    """Both: bitwise on integers, logical on bool."""
+    """Both, `y = a & b`: bitwise on integers, logical on bool."""
     return a & b
 
 
 @op(FAMILY, PAIR, shape=broadcast, cost=per_element(1), tolerance=EXACT, cases=binary(), T=INTEGERS + BOOL)
 def or_(_call: Call, a: Array, b: Array) -> Array:
-    """Either: bitwise on integers, logical on bool."""
+    """Either, `y = a | b`: bitwise on integers, logical on bool."""
     return a | b
 
 
 @op(FAMILY, PAIR, shape=broadcast, cost=per_element(1), tolerance=EXACT, cases=binary(), T=INTEGERS + BOOL)
 def xor(_call: Call, a: Array, b: Array) -> Array:
-    """One but not both: bitwise on integers, logical on bool."""
+    """One but not both, `y = a ^ b`: bitwise on integers, logical on bool."""
     return a ^ b
 
 

@@ -60,7 +60,7 @@ def _concatenated(call: Call) -> tuple[Shape, ...]:
     ),
 )
 def concat(call: Call, *x: Array) -> Array:
-    """The operands one after another along an existing axis, which is as long as all of theirs together."""
+    """The operands one after another along an axis, as long as all of theirs together: `y = [a, b, ...]`."""
     return np.concatenate(x, call.params["axis"])
 
 
@@ -221,7 +221,7 @@ def _expanded(call: Call) -> tuple[Shape, ...]:
     ),
 )
 def expand(call: Call, x: Array) -> Array:
-    """The operand broadcast to a shape: axes of extent 1 are repeated, and new ones come in front."""
+    """The operand broadcast to `shape`: axes of extent 1 are repeated, and new ones come in front."""
     return np.broadcast_to(x, call.outputs[0].shape)
 
 

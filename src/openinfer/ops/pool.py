@@ -170,10 +170,11 @@ def max_pool(call: Call, x: Array) -> Array:
     signed = _has_negative_zeros(x)
     for near, far in _seen(at):
         one, other = largest[near], x[far]
-        positive = (one == other) & ~np.signbit(other) if signed else None
+        # The sum of two zeros is the larger of them.
+        zeros = (one + other, (one == 0) & (other == 0)) if signed else None
         np.maximum(one, other, out=one)
-        if positive is not None:
-            np.copyto(one, other, where=positive)
+        if zeros is not None:
+            np.copyto(one, zeros[0], where=zeros[1])
     return largest
 
 
@@ -277,7 +278,7 @@ def global_avg_pool(_call: Call, x: Array) -> Array:
     T=NUMBERS + TERNARY,
 )
 def global_max_pool(call: Call, x: Array) -> Array:
-    """The largest element over all spatial axes, which stay with extent 1; NaN if any is.
+    """The largest element over all spatial axes, `y = max(x)`, which stay with extent 1; NaN if any is.
 
     Of nothing it is -inf, or the smallest integer. +0 counts as larger than -0.
     """

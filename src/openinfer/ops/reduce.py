@@ -319,7 +319,7 @@ def _signed_zero(call: Call, x: Array, found: Array, sign: float) -> Array:
     T=NUMBERS + TERNARY,
 )
 def max_axis(call: Call, x: Array) -> Array:
-    """The largest value over axes, NaN if one is; +0 counts as larger than -0.
+    """The largest value over axes, `y = max(x)`, NaN if one is; +0 counts as larger than -0.
 
     Over no elements: -inf, or the smallest integer of the dtype.
     """
@@ -340,7 +340,7 @@ def max_axis(call: Call, x: Array) -> Array:
     T=NUMBERS + TERNARY,
 )
 def min_axis(call: Call, x: Array) -> Array:
-    """The smallest value over axes, NaN if one is; -0 counts as smaller than +0.
+    """The smallest value over axes, `y = min(x)`, NaN if one is; -0 counts as smaller than +0.
 
     Over no elements: inf, or the largest integer of the dtype.
     """
@@ -354,13 +354,13 @@ TRUTH = "x: T -> bool"
 
 @op(FAMILY, TRUTH, AXES, KEEP, shape=reduced, cost=per_input(1), tolerance=EXACT, cases=reduction(), T=ALL)
 def any_axis(call: Call, x: Array) -> Array:
-    """Whether any element over axes is true; numbers are when they are not 0. False over no elements."""
+    """Whether any element over axes is true, `y = any(x != 0)`; numbers are when they are not 0. False over no elements."""
     return np.any(x, **_over(call))
 
 
 @op(FAMILY, TRUTH, AXES, KEEP, shape=reduced, cost=per_input(1), tolerance=EXACT, cases=reduction(), T=ALL)
 def all_axis(call: Call, x: Array) -> Array:
-    """Whether all elements over axes are true; numbers are when they are not 0. True over no elements."""
+    """Whether all elements over axes are true, `y = all(x != 0)`; numbers are when they are not 0. True over no elements."""
     return np.all(x, **_over(call))
 
 

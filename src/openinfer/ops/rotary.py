@@ -1,7 +1,7 @@
 """Rotary embeddings: pairs of elements turned by an angle that grows with the position."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -48,7 +48,7 @@ def _rope_shape(call: Call) -> tuple[Shape, ...]:
     return (x.shape,)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _frequencies(count: int, base: float) -> Array:
     exponents = -np.arange(0, count, 2, dtype=np.longdouble) / np.longdouble(max(count, 1))
     return np.power(np.longdouble(base), exponents)
@@ -133,8 +133,9 @@ def _rope_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
 def rope(call: Call, x: Array, positions: Array) -> Array:
     """Rotary embedding: pair i of the last axis is turned by the angle `positions * scale * base**(-2*i/rotary_dim)`.
 
-    A pair (a, b) becomes `(a*cos - b*sin, a*sin + b*cos)`; pairs are elements i and i + rotary_dim/2, or 2*i and 2*i + 1
-    if interleaved. Elements from rotary_dim on stay. The positions broadcast to the shape of x without its last axis.
+    A pair (a, b) becomes `(a*cos - b*sin, a*sin + b*cos)`; pairs are elements i and i + rotary_dim/2, or 2*i and
+    2*i + 1 if interleaved. Elements from rotary_dim on stay. The positions broadcast to the shape of x without its
+    last axis.
     """
     double = wide(x)
     angles = _angles(call, positions, precise=x.dtype == np.float64)
@@ -185,7 +186,7 @@ def _cached_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     T=FLOATS,
 )
 def rope_cached(call: Call, x: Array, cos: Array, sin: Array) -> Array:
-    """Rotary embedding with given cosines and sines, one for each pair: `(a, b)` becomes `(a*cos - b*sin, a*sin + b*cos)`.
+    """Rotary embedding with given cosines and sines: a pair (a, b) becomes `(a*cos - b*sin, a*sin + b*cos)`.
 
     With n cosines in their last axis, pairs are elements i and i + n of the last axis of x, or 2*i and 2*i + 1 if
     interleaved; elements from 2*n on stay. The cosines and sines broadcast to [rows of x..., n].

@@ -48,9 +48,9 @@ _plain("square", "The square, `y = x * x`. Integers wrap.", np.square, NUMBERS +
 _plain("sqrt", "The square root, `y = sqrt(x)`; NaN for negative `x`.", np.sqrt, FLOATS)
 _plain("floor", "The largest integer not above `x`.", np.floor, FLOATS)
 _plain("ceil", "The smallest integer not below `x`.", np.ceil, FLOATS)
-_plain("round", "The nearest integer, halves to even.", np.rint, FLOATS)
-_plain("trunc", "The integer part.", np.trunc, FLOATS)
-_plain("not", "Every bit flipped; on bool, true and false exchanged.", np.invert, INTEGERS + BOOL)
+_plain("round", "The nearest integer, `y = round(x)`, halves to even.", np.rint, FLOATS)
+_plain("trunc", "The integer part, `y = sign(x) * floor(|x|)`.", np.trunc, FLOATS)
+_plain("not", "Every bit flipped, `y = ~x`; on bool, true and false exchanged.", np.invert, INTEGERS + BOOL)
 
 
 def _count_bits(call: Call, x: Array) -> Array:

@@ -73,7 +73,7 @@ class Grid:
             for one, extent in zip(selectors, self.extents, strict=True)
         )
         if inside:
-            return self._data[_region(selectors)].copy()
+            return self._data[(*_region(selectors), ...)].copy()  # the dots keep a scalar an array
         shape = [one[1] - one[0] for one in selectors if not isinstance(one, int)]
         found = self._filled((*shape, *self._entry))
         if any(isinstance(one, int) and one >= extent for one, extent in zip(selectors, self.extents, strict=True)):

@@ -181,9 +181,13 @@ class Values(dict[Key, Array]):
         self.sizes = sizes
 
     def __missing__(self, key: Key) -> Array:
-        value = self._memory.entry(key) if isinstance(key, tuple) else self._memory.initial(key, self.sizes)
+        value = self.initial(key, self.sizes)
         self[key] = value
         return value
+
+    def initial(self, key: Key, sizes: StepSizes) -> Array:
+        """The value before any node has written one."""
+        return self._memory.entry(key) if isinstance(key, tuple) else self._memory.initial(key, sizes)
 
 
 class Overlay(dict[Key, Array]):
@@ -195,10 +199,10 @@ class Overlay(dict[Key, Array]):
             super().__setitem__(name, value)
         self._values = values
         self._own = frozenset(copies)
-        self.sizes = values.sizes
+        self.sizes = values.sizes.forked()
 
     def __missing__(self, key: Key) -> Array:
-        return self._values[key]
+        return self._values[key] if key in self._values else self._values.initial(key, self.sizes)
 
     def __setitem__(self, key: Key, value: Array) -> None:
         if key in self._own:

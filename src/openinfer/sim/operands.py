@@ -89,10 +89,11 @@ class Operands:
         if isinstance(variable.origin, FromPattern):
             key = self.entry_key(operand, variable, variable.origin.pattern)
             return lambda strand: strand.values[key(strand)]
+        whole = _agreeing(variable) if variable.is_dynamic else lambda strand: strand.values[name]
         if operand.bracketed and operand.indices:
             chosen = self._all_chosen(operand)
-            return lambda strand: _part(name, strand.values[name], chosen(strand))
-        return lambda strand: strand.values[name]
+            return lambda strand: _part(name, whole(strand), chosen(strand))
+        return whole
 
     def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Strand"], tuple[str, str]]:
         """Which model tensor an access of a prefix table names; one that does not fit is refused."""
@@ -251,6 +252,17 @@ class Operands:
         return reset
 
 
+def _agreeing(variable: BoundVar) -> Reader:
+    """What reads a variable with dynamic sizes: one that an earlier step left must have the sizes of this one."""
+
+    def read(strand: "Strand") -> Array:
+        value = strand.values[variable.name]
+        strand.sizes.agree(variable, value.shape, f"the value of {variable.name!r}")
+        return value
+
+    return read
+
+
 def _region(name: str, array: Array, chosen: list[Chosen]) -> tuple[int | slice, ...]:
     region: list[int | slice] = []
     for axis, (one, extent) in enumerate(zip(chosen, array.shape, strict=True)):
@@ -264,4 +276,4 @@ def _region(name: str, array: Array, chosen: list[Chosen]) -> tuple[int | slice,
 
 
 def _part(name: str, array: Array, chosen: list[Chosen]) -> Array:
-    return array[_region(name, array, chosen)]
+    return array[(*_region(name, array, chosen), ...)]  # the dots keep a scalar an array

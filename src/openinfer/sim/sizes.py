@@ -13,10 +13,23 @@ from openinfer.ops import OpError, Shape, TensorType
 class StepSizes:
     """The sizes of one step: those of the bound graph, and dynamic ones as they become known."""
 
-    def __init__(self, bound: BoundGraph) -> None:
+    def __init__(self, bound: BoundGraph, dynamic: Mapping[str, int] | None = None) -> None:
+        self._bound = bound
         self._fixed = bound.sizes
         self._bounds = bound.bounds
-        self.dynamic: dict[str, int] = {}
+        self.dynamic: dict[str, int] = dict(dynamic or {})
+
+    def forked(self) -> "StepSizes":
+        """The same sizes for a consumer. What it binds is its own, so that no schedule decides what entry knows."""
+        return StepSizes(self._bound, self.dynamic)
+
+    def join(self, other: "StepSizes", block: str) -> None:
+        """Entry awaits a consumer: what each of them bound must agree."""
+        for name, value in other.dynamic.items():
+            own = self.dynamic.setdefault(name, value)
+            if own != value:
+                message = f"the dynamic size {name!r} is {own} here, but the block {block!r} found it to be {value}"
+                raise SizeError(Code.SIZE_CONFLICT, message)
 
     def lookup(self, name: str) -> int:
         """The value of a size now."""

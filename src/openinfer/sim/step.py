@@ -200,7 +200,13 @@ class Step:
         )
 
     def publish(self, variables: Sequence[str]) -> None:
-        """Entry sees the values that consumers left."""
+        """Entry sees the values that consumers left, and the sizes they bound."""
+        for strand in self._started.values():
+            if set(awaited(self.bound.graph.blocks[strand.block])) & set(variables):
+                self.values.sizes.join(strand.sizes, strand.block)
+        self._take(variables)
+
+    def _take(self, variables: Sequence[str]) -> None:
         for name in variables:
             if name in self._returned:
                 self.values[name] = self._returned.pop(name)
@@ -219,7 +225,7 @@ class Step:
             raise
 
     def _commit(self) -> None:
-        self.publish(tuple(self._returned))
+        self._take(tuple(self._returned))
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.PERSISTENT and not variable.is_table and name in self.values:
                 self.memory.persistent[name] = self.values[name]

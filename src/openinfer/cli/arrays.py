@@ -1,0 +1,174 @@
+"""Arrays in ``.npy`` and ``.npz`` files: opened without trusting them, written whole or not at all.
+
+NumPy's files have no bf16, no f8 and no type narrower than a byte. Those values are written as f32 and as int8 or
+uint8, which hold them exactly, and are taken back exactly by ``--input``.
+"""
+
+import io
+import os
+import warnings
+import zipfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from openinfer.dtypes import from_numpy_dtype
+from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, nearest
+from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
+from openinfer.oinf.quantize import Read
+from openinfer.oinf.sources.npz import open_npz
+from openinfer.oinf.sources.tensor import SourceTensor, bad_weights, open_weights, read_elements, read_whole
+
+Array = npt.NDArray[Any]
+_NPZ = ".npz"
+_BROKEN = (ValueError, TypeError, OverflowError, SyntaxError, MemoryError, RecursionError, EOFError, OSError)
+"""What NumPy raises for a header that is none; it reads them with Python's own parser."""
+
+
+def split_place(text: str) -> tuple[str, str | None]:
+    """A path, and the name of an array in it where the path is an archive's.
+
+    >>> split_place("runs/a.npz:x"), split_place("x.npy")
+    (('runs/a.npz', 'x'), ('x.npy', None))
+    """
+    head, separator, key = text.partition(_NPZ + ":")
+    return (head + _NPZ, key) if separator else (text, None)
+
+
+def is_archive(path: str) -> bool:
+    """Whether a file holds several arrays, by its name."""
+    return path.lower().endswith(_NPZ)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def open_array(path: str, key: str | None, default_key: str, resources: ExitStack) -> SourceTensor:
+    """An array in a file, not yet read; of an archive the one called ``key``, else ``default_key``, else the only one.
+
+    Nothing but the header is looked at, and the file must be as long as that says.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python's parser, about what a hostile header contains
+        found = _member(path, key, default_key, resources) if is_archive(path) else _open_npy(path, resources)
+    if found.read is None:
+        advice = "save it as another type, for example array.astype(numpy.float32)"
+        message = f"{path!r} holds an array of NumPy type {found.type_name}, which no dtype stands for"
+        raise OinfError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, FileSpan(path), advice))
+    return found
+
+
+def _member(path: str, key: str | None, default_key: str, resources: ExitStack) -> SourceTensor:
+    try:
+        found = {tensor.name: tensor for tensor in open_npz(path, resources).tensors}
+    except _BROKEN as error:
+        raise bad_weights(path, _reason(error)) from error
+    if key is None:
+        key = next(iter(found)) if len(found) == 1 else default_key
+    if key not in found:
+        names = ", ".join(map(repr, list(found)[:10])) or "nothing"
+        advice = nearest(key, found) or f"it has {names}"
+        raise OinfError(Diagnostic(Code.NO_SUCH_ENTRY, f"{path!r} has no array {key!r}", FileSpan(path), advice))
+    return found[key]
+
+
+def _open_npy(path: str, resources: ExitStack) -> SourceTensor:
+    descriptor, size = open_weights(path, resources)
+    try:
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            shape, fortran, array_dtype = _header(file)
+            start = file.tell()
+        dtype = from_numpy_dtype(array_dtype)
+    except _BROKEN as error:
+        raise bad_weights(path, _reason(error)) from error
+    if dtype is None:
+        return SourceTensor(path, str(array_dtype), None, shape, None)
+    needed = start + prod(shape) * array_dtype.itemsize
+    if size != needed:
+        raise bad_weights(path, f"its header asks for {needed} bytes, but it has {size}")
+    read = read_elements(descriptor, path, start, array_dtype)
+    if fortran and len(shape) > 1:
+        read = _row_major(read, shape)
+    return SourceTensor(path, dtype.name, dtype, shape, read)
+
+
+def _row_major(read: Read, shape: tuple[int, ...]) -> Read:
+    return read_whole(lambda: read(0, prod(shape)).reshape(shape[::-1]).T)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
+    version = npy.read_magic(file)
+    readers: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        message = f"unknown .npy version {version}"
+        raise ValueError(message)
+    shape, fortran, dtype = readers[version](file)
+    if any(extent < 0 for extent in shape):
+        message = f"negative extent in {shape}"
+        raise ValueError(message)
+    return shape, fortran, dtype
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def storable(array: Array) -> Array:
+    """The same values in a type that NumPy's files have.
+
+    >>> import ml_dtypes
+    >>> storable(np.array([1.5, 2], ml_dtypes.bfloat16)).dtype, storable(np.array([1], ml_dtypes.int4)).dtype
+    (dtype('float32'), dtype('int8'))
+    """
+    dtype = from_numpy_dtype(array.dtype)
+    if dtype is None or not array.dtype.type.__module__.startswith("ml_dtypes"):
+        return array
+    return array.astype(dtype.compute.array)
+
+
+def require_writable(path: str) -> None:
+    """Refuse a place where no file can be written, before the work whose result goes there."""
+    try:
+        target = os.path.realpath(path)
+        require_replaceable(target)
+        if not os.access(os.path.dirname(target), os.W_OK | os.X_OK):
+            reason = "its folder does not exist or cannot be written"
+            raise OSError(0, reason)
+    except (OSError, ValueError) as error:
+        raise write_failed(path, error) from error
+
+
+def write_array(path: str, array: Array) -> None:
+    """An ``.npy`` file of an array."""
+    stored = np.ascontiguousarray(storable(array)).reshape(array.shape)
+    with atomic_file(path) as sink:
+        sink.write(_npy_header(stored))
+        sink.write(stored.reshape(-1).view(np.uint8).data)
+
+
+def write_archive(path: str, arrays: Mapping[str, Array]) -> None:
+    """An ``.npz`` file of named arrays; the same arrays always give the same bytes."""
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            stored = np.ascontiguousarray(storable(array)).reshape(array.shape)
+            member = zipfile.ZipInfo(f"{name}.npy")  # its date is 1980, whatever the clock says
+            with archive.open(member, "w", force_zip64=True) as stream:
+                stream.write(_npy_header(stored))
+                stream.write(stored.reshape(-1).view(np.uint8).data)
+    with atomic_file(path) as file:
+        file.write(sink.getbuffer())
+
+
+def _npy_header(array: Array) -> bytes:
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, npy.header_data_from_array_1_0(array))
+    return header.getvalue()

@@ -1,0 +1,181 @@
+"""Graphs made ready to run from options, and the inputs of their steps: what ``run``, ``trace`` and ``step`` share."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+import typer
+
+from openinfer.check.bound import BoundGraph, BoundVar
+from openinfer.check.sizes import SizeError, evaluate_evenly
+from openinfer.cli.feeds import Feed, parsed_inputs, supply
+from openinfer.cli.graph import loaded_graph
+from openinfer.errors import Code, Diagnostic, ExecutionError, OinfError, nearest
+from openinfer.ir import MemoryKind
+from openinfer.oinf import ModelLoader
+from openinfer.oinf.options import size_options
+from openinfer.ops import OpError, Shape
+from openinfer.sim import Executor, Simulator, TraceLevel
+from openinfer.sim.sizes import StepSizes
+
+ModelPath = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="FILE.oinf", help="The model that the graph is bound to.")
+]
+SizeOptions = Annotated[list[str] | None, typer.Option("--size", metavar="NAME=N", help="Settle a size (repeatable).")]
+InputOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="An input (repeatable): @x.npy, @f.npz:key, randn:SEED, uniform:SEED, randint:SEED[:LOW..HIGH], zeros, "
+        "ones, arange, a number, or a JSON list. @x.npy[] takes one slice of the first axis per step.",
+    ),
+]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Unknown attributes are errors.")]
+NodeBudget = Annotated[
+    int | None, typer.Option("--node-budget", metavar="N", min=1, help="Give up a step that executes more nodes.")
+]
+
+
+class Scheduler(StrEnum):
+    """How consumers of ``yield`` run."""
+
+    SEQUENTIAL = "sequential"
+    THREADED = "threaded"
+
+
+SchedulerOption = Annotated[
+    Scheduler, typer.Option("--scheduler", help="Run consumers of yield in one thread, or each in its own.")
+]
+
+
+def prepared(
+    graph: str,
+    model: str | None = None,
+    sizes: Iterable[str] | None = None,
+    inputs: Iterable[str] | None = None,
+    *,
+    strict: bool = False,
+    scheduler: str = Scheduler.SEQUENTIAL,
+    node_budget: int | None = None,
+    level: TraceLevel | str | None = None,
+) -> "tuple[Executor, InputSource]":
+    """A graph file made ready to run, and what to insert before each of its steps.
+
+    ``sizes`` and ``inputs`` are the texts of the options; without a ``level`` the environment decides on the trace.
+    """
+    given, feeds = parsed_sizes(sizes), parsed_inputs(inputs)
+    source = loaded_graph(graph)
+    simulator = Simulator(
+        ModelLoader.open(model) if model is not None else None,
+        sizes=given,
+        strict=strict,
+        scheduler=str(scheduler),
+        node_budget=node_budget,
+    )
+    if level is not None:
+        simulator.with_trace(level)
+    executor = simulator.make_executor(source)
+    return executor, InputSource(executor.bound, feeds)
+
+
+def parsed_sizes(texts: Iterable[str] | None) -> dict[str, int]:
+    """Sizes from ``NAME=N`` options; a malformed one is wrong usage.
+
+    >>> parsed_sizes(["T=5"])
+    {'T': 5}
+    """
+    try:
+        return size_options(texts or ())
+    except OinfError as error:
+        found = error.diagnostics[0]
+        raise typer.BadParameter("; ".join(filter(None, (found.message, found.help))), param_hint="--size") from error
+
+
+class InputSource:
+    """The inputs of every step of a bound graph.
+
+    An input that is generated has the sizes that ``--size`` or the other inputs of the step give, else their bounds.
+    Files stay open until the source is closed; it is a context manager.
+    """
+
+    def __init__(self, bound: BoundGraph, feeds: Mapping[str, Feed]) -> None:
+        self._bound = bound
+        self._resources = ExitStack()
+        wanted = {one.name: one for one in bound.vars.values() if one.kind is MemoryKind.DYNAMIC}
+        _require_all(bound, wanted, feeds)
+        with ExitStack() as resources:
+            self._supplies = {name: supply(one, feeds[name], resources) for name, one in wanted.items()}
+            self._agreed()
+            self._resources = resources.pop_all()
+
+    @property
+    def steps(self) -> int | None:
+        """For how many steps there are values, where an input has a slice for each; None is for any number."""
+        return min((one.steps for one in self._supplies.values() if one.steps is not None), default=None)
+
+    def values(self, step: int) -> dict[str, Any]:
+        """What to insert before a step; steps are counted from 0."""
+        sizes = self._agreed()
+        known = {**self._bound.bounds, **sizes.dynamic}
+        try:
+            return {
+                name: one.value(step, _shape(self._bound.vars[name], known, sizes))
+                for name, one in self._supplies.items()
+            }
+        except MemoryError as error:
+            message = "there is not enough memory for the inputs"
+            raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message)) from error
+
+    def _agreed(self) -> StepSizes:
+        """The sizes that the values with shapes of their own say, which must fit and agree."""
+        sizes = StepSizes(self._bound)
+        for name, one in self._supplies.items():
+            if one.shape is not None:
+                _agree(sizes, self._bound.vars[name], one.shape)
+        return sizes
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+def _require_all(bound: BoundGraph, wanted: Mapping[str, BoundVar], feeds: Mapping[str, Feed]) -> None:
+    problems = []
+    for name in (name for name in feeds if name not in wanted):
+        kind = f"{name!r} is {bound.vars[name].kind.value}, not an input" if name in bound.vars else None
+        advice = nearest(name, wanted) or (f"inputs are {', '.join(wanted)}" if wanted else "there are no inputs")
+        problems.append(Diagnostic(Code.UNKNOWN_VARIABLE, kind or f"there is no input {name!r}", None, advice))
+    for name, variable in wanted.items():
+        if name not in feeds:
+            rule = "randn:0" if variable.dtype.kind == "float" else "zeros"
+            message = f"there is no value for the input {name!r} ({variable.type})"
+            span = variable.decl.span if variable.decl else None
+            problems.append(Diagnostic(Code.NOT_INSERTED, message, span, f"for example: --input {name}={rule}"))
+    if problems:
+        raise ExecutionError(*problems)
+
+
+def _agree(sizes: StepSizes, variable: BoundVar, shape: Shape) -> None:
+    try:
+        sizes.agree(variable, shape, "the value")
+    except OpError as error:
+        span = variable.decl.span if variable.decl else None
+        raise ExecutionError(Diagnostic(error.code, error.message, span, error.advice)) from error
+
+
+def _shape(variable: BoundVar, known: Mapping[str, int], sizes: StepSizes) -> Shape:
+    assert variable.dims is not None
+    try:
+        return tuple(evaluate_evenly(dim, known, sizes.lookup) for dim in variable.dims)
+    except SizeError as error:
+        message = f"the input {variable.name!r} has no shape: {error.message}"
+        raise ExecutionError(Diagnostic(error.code, message, None, error.advice)) from error
