@@ -106,19 +106,24 @@ def _length(index: Slice, extent: int | None, static: StaticValue) -> int | None
     if extent is None:
         if index.end is None:
             return None
-        start, end = index.start or Num(0), index.end
-        first, last = static_value(start, static), static_value(end, static)
+        first, last = static_value(index.start or Num(0), static), static_value(index.end, static)
         if first is not None and last is not None:
             return None if first < 0 or last < 0 else max(0, last - first)
-        distance = difference(end, start, static)
-        # Ends below zero count from the extent, so a distance says nothing unless it cannot wrap.
-        return distance if distance is not None and distance >= 0 else None
+        return _distance(index, static)
     first = 0 if index.start is None else static_value(index.start, static)
     last = extent if index.end is None else static_value(index.end, static)
     if first is None or last is None:
-        return None if index.end is None else difference(index.end, index.start or Num(0), static)
+        return _distance(index, static)
     first, last = (end + extent if end < 0 else end for end in (first, last))
     return max(0, min(last, extent) - max(first, 0))
+
+
+def _distance(index: Slice, static: StaticValue) -> int | None:
+    """How far apart the ends of a slice are. Ends below zero count from the extent: the run looks again."""
+    if index.end is None:
+        return None
+    distance = difference(index.end, index.start or Num(0), static)
+    return distance if distance is not None and distance >= 0 else None
 
 
 def static_value(expr: Expr, static: StaticValue) -> int | None:

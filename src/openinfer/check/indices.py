@@ -1,8 +1,7 @@
 """What indices can be, as far as that is known before anything runs: loops with static bounds are followed."""
 
 import re
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Mapping
 
 from openinfer.check.access import StaticValue, static_value
 from openinfer.check.bound import BoundVar
@@ -13,10 +12,14 @@ Around = tuple[Loop, ...]
 """The loops around a node, outermost first."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _MOST = 4096
-"""How many combinations of loop indices are tried; the rest is left to the run."""
+"""How many turns of loops are followed for one operand; the rest is left to the run."""
+_MOST_IN_ALL = 500_000
+"""And how many for a whole graph."""
+_LONGEST_NAME = 64
+"""Bits of the largest index that any name of a tensor contains."""
 
 
-def spelled(pattern: str, values: dict[str, int]) -> str:
+def spelled(pattern: str, values: Mapping[str, int]) -> str:
     """A pattern with its indices filled in.
 
     >>> spelled("attn.{head}.qkv.{layer}", {"layer": 3, "head": 0})
@@ -26,7 +29,7 @@ def spelled(pattern: str, values: dict[str, int]) -> str:
 
 
 def pattern_name(
-    variable: BoundVar, access: Access, pattern: str, values: dict[str, int], static: StaticValue
+    variable: BoundVar, access: Access, pattern: str, values: Mapping[str, int], static: StaticValue
 ) -> str | None:
     """The model tensor that an access of a prefix table names at these loop indices, where that is static."""
     assert variable.decl is not None
@@ -34,7 +37,7 @@ def pattern_name(
     for name, index in zip(variable.decl.table_indices, access.indices, strict=False):
         assert isinstance(index, Single)
         value = static_value(index.value, lambda key: values[key] if key in values else static(key))
-        if value is None:
+        if value is None or value.bit_length() > _LONGEST_NAME:
             return None
         chosen[name] = value
     return spelled(pattern, chosen)
@@ -45,39 +48,74 @@ class Ranges:
 
     def __init__(self, static: StaticValue) -> None:
         self._static = static
+        self._left = _MOST_IN_ALL
+        self._judged: dict[object, int | None] = {}
 
-    def all(self, access: Access | None, loops: Around, pattern: str = "") -> Iterator[dict[str, int]]:
-        """The combinations of the loop indices that an access or pattern uses, up to a limit; none if not static."""
+    def all(self, access: Access | None, loops: Around, pattern: str = "") -> Iterator[Mapping[str, int]]:
+        """The combinations of the loop indices that an access or pattern uses, up to a limit; none if not static.
+
+        Every turn gives the same mapping, changed.
+        """
         used = set(_PLACEHOLDER.findall(pattern))
         for index in access.indices if access is not None else ():
             used |= set(names(index.value)) if isinstance(index, Single) else set()
-        yield from islice(self._combinations(_needed(loops, used)), _MOST)
+        yield from self._combinations(_needed(loops, used))
 
-    def _combinations(self, loops: Around) -> Iterator[dict[str, int]]:
-        if not loops:
-            yield {}
-            return
-        for outer in self._combinations(loops[:-1]):
-            loop = loops[-1]
-            start, end = (self._value(bound, outer) for bound in (loop.start, loop.end))
-            if start is None or end is None:
-                return
-            for value in range(start, end):
-                yield {**outer, loop.index: value}
-
-    def _value(self, expr: Expr, values: dict[str, int]) -> int | None:
-        return static_value(expr, lambda name: values[name] if name in values else self._static(name))
-
-    def outside(self, expr: Expr, loops: Around, last: int, *, counts_back: bool) -> int | None:
+    def outside(self, expr: Expr, loops: Around, last: int | None, *, counts_back: bool) -> int | None:
         """A value of an index that is below zero or above ``last`` in some iteration; ends of slices count back."""
         needed = _needed(loops, set(names(expr)))
-        for values in islice(self._combinations(needed), _MOST):
+        key = (expr, tuple(map(id, needed)), last, counts_back)
+        if key not in self._judged:
+            self._judged[key] = self._outside(expr, needed, last, counts_back=counts_back)
+        return self._judged[key]
+
+    def _outside(self, expr: Expr, loops: Around, last: int | None, *, counts_back: bool) -> int | None:
+        for values in self._combinations(loops):
             value = self._value(expr, values)
             if value is None:
                 return None
-            if value > last or (value < 0 and not counts_back):
+            if (last is not None and value > last) or (value < 0 and not counts_back):
                 return value
         return None
+
+    def _combinations(self, loops: Around) -> Iterator[Mapping[str, int]]:
+        """What the indices of nested loops are, turn by turn; turns of outer loops count too, or they might never end.
+
+        One counter per loop instead of recursion: loops nest deeper than generators should.
+        """
+        values: dict[str, int] = {}
+        counters: list[Iterator[int]] = []
+        turns = 0
+        most = min(_MOST, max(self._left, len(loops)))  # the first turn is followed in any case
+        while True:
+            if len(counters) == len(loops):
+                yield values
+            else:
+                turn = self._turns(loops[len(counters)], values)
+                if turn is None:
+                    return
+                counters.append(turn)
+            while counters:
+                turns += 1
+                self._left -= 1
+                if turns > most:
+                    return
+                value = next(counters[-1], None)
+                index = loops[len(counters) - 1].index
+                if value is not None:
+                    values[index] = value
+                    break
+                values.pop(index, None)
+                counters.pop()
+            else:
+                return
+
+    def _turns(self, loop: Loop, values: Mapping[str, int]) -> Iterator[int] | None:
+        start, end = (self._value(bound, values) for bound in (loop.start, loop.end))
+        return None if start is None or end is None else iter(range(start, end))
+
+    def _value(self, expr: Expr, values: Mapping[str, int]) -> int | None:
+        return static_value(expr, lambda name: values[name] if name in values else self._static(name))
 
 
 def _needed(loops: Around, used: set[str]) -> Around:

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundVar, FromCaller, FromInit, FromModel, FromPattern, Origin
+from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError, Sizes
 from openinfer.dtypes import DType, from_numpy_dtype
-from openinfer.errors import Code, Diagnostic, nearest
+from openinfer.errors import Code
 from openinfer.ir import MemoryKind, VarDecl
+from openinfer.ir.expr import Expr, names
+from openinfer.oinf.layout import DTYPE_BY_TAG
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
 from openinfer.ops import Shape, TensorType
-
-_MOST_ADVISED = 20
+from openinfer.tensor import MAX_DIMS
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def model_entry(model: ModelLoader | None, name: str) -> Entry | None:
     if name not in model.metadata_info:
         return None
     value = np.asarray(model.metadata[name])
-    dtype = from_numpy_dtype(value.dtype)
+    dtype = DTYPE_BY_TAG.get(model.metadata_info[name].tag) or from_numpy_dtype(value.dtype)
     return None if dtype is None else Entry(name, TensorType(dtype, value.shape), has_data=True, is_tensor=False)
 
 
@@ -60,27 +62,35 @@ def metadata_scalar_fits(model: ModelLoader, name: str, dtype: DType) -> bool:
 class Links:
     """Every declared variable bound to the model; problems are collected."""
 
-    def __init__(self, declared: Mapping[str, VarDecl], model: ModelLoader | None, sizes: Sizes) -> None:
+    def __init__(
+        self, declared: Mapping[str, VarDecl], model: ModelLoader | None, sizes: Sizes, problems: Problems
+    ) -> None:
         self._model = model
         self._sizes = sizes
-        self.problems: list[Diagnostic] = []
+        self._problems = problems
+        self.declared = declared.keys()
         self.vars: dict[str, BoundVar] = {}
+        self.unlinked: set[str] = set()
+        """Variables that a problem keeps from having a value; those that have a type can be checked all the same."""
         for decl in declared.values():
-            bound = self._bound(decl)
-            if bound is not None:
-                self.vars[decl.name] = bound
+            try:
+                self.vars[decl.name] = self._bound(decl)
+            except SizeError as error:
+                self._report(error.code, error.message, decl, error.advice)
+            except ReportedError:
+                self.unlinked.add(decl.name)
 
     def _report(self, code: Code, message: str, decl: VarDecl, advice: str | None = None) -> None:
-        self.problems.append(Diagnostic(code, message, decl.span, advice))
+        self.unlinked.add(decl.name)
+        self._problems.report(code, message, decl.span, advice)
 
-    def _bound(self, decl: VarDecl) -> BoundVar | None:
-        try:
-            shape = tuple(self._sizes.at_most(dim) for dim in decl.dims)
-            fixed = {name: self._sizes.at_most(bound) for name, bound in decl.fixed}
-        except SizeError as error:
-            self._report(error.code, error.message, decl, error.advice)
-            return None
+    def _bound(self, decl: VarDecl) -> BoundVar:
+        shape = tuple(self._sizes.at_most(dim) for dim in decl.dims)
+        fixed = {name: self._sizes.at_most(bound) for name, bound in decl.fixed}
+        require_rank(decl.name, len(shape))
         is_dynamic = any(self._sizes.is_dynamic(dim) for dim in decl.dims)
+        if is_dynamic:
+            self._require_one_shape(decl)
         kind = TensorType(decl.dtype, shape, dims=tuple(map(str, decl.dims)))
         entry = None if decl.is_indexed else model_entry(self._model, decl.ref_name or decl.name)
         if entry is not None and not self._is_meant(decl, entry):
@@ -88,6 +98,20 @@ class Links:
         origin = self._origin(decl, kind, entry, is_dynamic=is_dynamic)
         quant = entry.type.quant if entry is not None and isinstance(origin, FromModel) else None
         return BoundVar(decl.name, decl.kind, decl.dtype, decl.dims, shape, origin, decl, quant, fixed, is_dynamic)
+
+    def _require_one_shape(self, decl: VarDecl) -> None:
+        """Refuse dynamic sizes where a value outlives the step that bound them, or comes from the model."""
+        size = self._first_dynamic(decl.dims)
+        if decl.kind is MemoryKind.PERSISTENT:
+            what = "an entry of a persistent table" if decl.is_indexed else "a persistent variable"
+            message = f"{what} has one shape, but {decl.name!r} has the dynamic size {size!r}"
+            raise SizeError(Code.BAD_SHAPE, message, "let it grow instead: K(t): ... @table, written as K[t]")
+        if decl.pattern is not None:
+            message = f"the entries of a prefix table have one shape, but {decl.name!r} has the dynamic size {size!r}"
+            raise SizeError(Code.BAD_SHAPE, message, "give it the shape that the model's tensors have")
+
+    def _first_dynamic(self, dims: tuple[Expr, ...]) -> str:
+        return next(name for dim in dims for name in names(dim) if name in self._sizes.bounds)
 
     def _is_meant(self, decl: VarDecl, entry: Entry) -> bool:
         """Metadata fills constants only; for other kinds it is no entry of that name unless asked for."""
@@ -119,11 +143,16 @@ class Links:
         same = entry.type.dtype is decl.dtype and entry.type.shape == kind.shape
         if (same and not is_dynamic) or self._converts(decl, entry, kind.shape):
             return True
-        if is_dynamic and decl.kind is MemoryKind.DYNAMIC and len(entry.type.shape) == len(kind.shape):
-            return True  # the caller's value may have the entry's type; it is compared when it is inserted
+        is_input = decl.kind is MemoryKind.DYNAMIC
+        if is_dynamic and is_input and entry.type.dtype is decl.dtype and len(entry.type.shape) == len(kind.shape):
+            return True  # the caller's value may have the entry's shape; it is compared when it is inserted
         found = "of the model" if entry.is_tensor else "of the model's metadata"
         message = f"{decl.name!r} is {kind}, but the entry {entry.name!r} {found} is {entry.type}"
         advice = None if decl.ref_name else "variables and entries of one name have one type: rename one of them"
+        if same:
+            size = self._first_dynamic(decl.dims)
+            message = f"{decl.name!r} is {kind} where {size!r} is dynamic, but the entry {entry.name!r} has one shape"
+            advice = f"give it the shape of the entry: {entry.type}"
         self._report(Code.LINK_TYPE, message, decl, advice)
         return False
 
@@ -139,12 +168,22 @@ class Links:
             message, advice = f"the value of {decl.name!r} comes from a model, and none is given", "give a model"
         elif name in self._model.tensors:
             message = f"the tensor {name!r} of the model has no data for {decl.name!r}"
+            advice = "give it @init(...), or write its data into the model" if decl.ref_name is None else None
+        elif name in self._model.metadata_info:
+            kind = self._model.metadata_info[name].type_name
+            message = f"the entry {name!r} of the model's metadata is {kind}, which is no value for {decl.name!r}"
         else:
             message = f"the model has no entry {name!r} for {decl.kind.value} {decl.name!r}"
-            known = [*self._model.tensors, *self._model.metadata_info]
-            advice = nearest(name, known) if len(self.problems) < _MOST_ADVISED else None
-            advice = advice or "give it @init(...), or link it to an entry with @ref(...)"
+            known = self._problems.nearest(name, self._model.tensors, self._model.metadata_info)
+            advice = known or "give it @init(...), or link it to an entry with @ref(...)"
         self._report(Code.UNKNOWN_LINK, message, decl, advice)
+
+
+def require_rank(name: str, rank: int) -> None:
+    """Refuse more dimensions than a tensor can have."""
+    if rank > MAX_DIMS:
+        message = f"{name!r} has {rank} dimensions, more than the {MAX_DIMS} a tensor may have"
+        raise SizeError(Code.BAD_SHAPE, message)
 
 
 def scalar_value(bound: BoundVar, model: ModelLoader | None) -> Any:

@@ -1,9 +1,12 @@
 """The values of sizes: the caller's, then the ``sizes`` section, then the model's variables, then integer metadata."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
+from operator import index
+from typing import Any
 
-from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
+from openinfer.check.problems import Problems, ReportedError
+from openinfer.errors import Code, Diagnostic
 from openinfer.ir import Graph
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
 from openinfer.oinf.model import ModelLoader
@@ -11,6 +14,9 @@ from openinfer.oinf.model import ModelLoader
 Lookup = Callable[[str], int]
 LARGEST = 1 << 47
 """No size is larger than what a machine can address."""
+_LARGEST_BETWEEN = 1 << 4096
+"""Nor is any number on the way to a size larger than this."""
+_MOST_SAMPLES = 64
 
 
 class SizeError(Exception):
@@ -26,56 +32,89 @@ class SizeError(Exception):
 class Sizes:
     """The sizes of one graph. ``fixed`` never change; ``bounds`` are the largest values of dynamic ones."""
 
-    def __init__(self, graph: Graph, model: ModelLoader | None, given: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, model: ModelLoader | None, given: Mapping[str, int], problems: Problems) -> None:
         self._graph = graph
         self._model = model
         self._given = given
+        self._problems = problems
+        self._broken: set[str] = set()
         self.fixed: dict[str, int] = {}
         self.bounds: dict[str, int] = {}
-        self.problems: list[Diagnostic] = []
         self._resolve_given()
-        for size in graph.sizes.values():
-            self._declared(size.name)
+        for name in self._in_order():
+            self._resolve_declared(name)
 
     def _resolve_given(self) -> None:
         for name, value in self._given.items():
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+            number = _integer(value)
+            if number is None or not 0 <= number <= LARGEST:
                 message = f"the size {name!r} is an integer from 0 to 2**47, not {value!r:.60}"
-                self.problems.append(Diagnostic(Code.BAD_SHAPE, message))
+                self._problems.found.append(Diagnostic(Code.BAD_SHAPE, message))
+                self._broken.add(name)
             else:
-                self.fixed[name] = value
+                self.fixed[name] = number
 
-    def _declared(self, name: str, span: GraphPlace | None = None) -> None:
-        """Settle a size of the ``sizes`` section, and those it depends on; validation has excluded cycles."""
+    def _in_order(self) -> Iterator[str]:
+        """The sizes of the section, each after those it depends on; validation has excluded cycles.
+
+        A stack of our own: a chain of sizes can be longer than Python likes.
+        """
+        declared = self._graph.sizes
+        done: set[str] = set()
+        for first in declared:
+            stack = [first]
+            while stack:
+                name = stack[-1]
+                waiting = [other for other in names(declared[name].value) if other in declared and other not in done]
+                if waiting and name not in done:
+                    stack += waiting
+                    continue
+                stack.pop()
+                if name not in done:
+                    done.add(name)
+                    yield name
+
+    def _resolve_declared(self, name: str) -> None:
+        """Settle a size of the section; what the caller gives comes before what the graph says."""
         decl = self._graph.sizes[name]
-        is_given = name in self._given
-        if name in self.bounds or (name in self.fixed and (not is_given or decl.relation == ":=")):
-            return  # settled; what the caller gives comes before what the graph says
-        try:
-            value = self.at_most(decl.value)
-        except SizeError as error:
-            span = decl.span or span
-            self.problems.append(Diagnostic(error.code, error.message, span, error.advice))
-            self.fixed.setdefault(name, 1)
+        if name in self._broken or (name in self.fixed and decl.relation == ":="):
             return
-        if not is_given:
-            (self.bounds if decl.relation == "<=" else self.fixed)[name] = value
-        elif self.fixed.get(name, 0) > value:
-            message = f"the size {name!r} is given as {self._given[name]}, but the graph says it is at most {value}"
-            self.problems.append(Diagnostic(Code.SIZE_CONFLICT, message, decl.span))
+        try:
+            value = self._declared_value(name)
+        except ReportedError:
+            self._broken.add(name)
+        except SizeError as error:
+            self._problems.report(error.code, error.message, decl.span, error.advice)
+            self._broken.add(name)
+        else:
+            if name not in self.fixed:
+                (self.bounds if decl.relation == "<=" else self.fixed)[name] = value
+            elif self.fixed[name] > value:
+                message = f"the size {name!r} is given as {self.fixed[name]}, but the graph says it is at most {value}"
+                self._problems.report(Code.SIZE_CONFLICT, message, decl.span)
+
+    def _declared_value(self, name: str) -> int:
+        decl = self._graph.sizes[name]
+        value = self.at_most(decl.value)
+        dynamic = [other for other in names(decl.value) if other in self.bounds]
+        if decl.relation == ":=" and dynamic:
+            message = f"the size {name!r} is fixed, but it depends on {dynamic[0]!r}, which is dynamic"
+            raise SizeError(Code.BAD_SHAPE, message, f"write '{decl.value}' where it is used, or '{name} <= ...'")
+        return value
 
     def lookup(self, name: str) -> int:
         """The value of a settled size, or the bound of a dynamic one."""
         found = self.get(name)
         if found is None:
-            advice = nearest(name, self.known()) or "sizes come from sizes={...}, a 'sizes' section or the model"
+            known = self._problems.nearest(name, self.known())
+            advice = known or "sizes come from sizes={...}, a 'sizes' section or the model"
             raise SizeError(Code.UNKNOWN_SIZE, f"there is no size {name!r}", advice)
         return found
 
     def get(self, name: str) -> int | None:
-        """The value or bound of a size, or None."""
-        if name in self._graph.sizes and name not in self.fixed and name not in self.bounds:
-            self._declared(name)
+        """The value or bound of a size, or None; one whose declaration is wrong cannot be asked for."""
+        if name in self._broken:
+            raise ReportedError
         if name in self.bounds:
             return self.bounds[name]
         if name not in self.fixed:
@@ -93,18 +132,21 @@ class Sizes:
         value = self._model.metadata[name] if name in self._model.metadata_info else None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def known(self) -> list[str]:
+    def known(self) -> Iterator[str]:
         """Every name that has a value."""
-        model = [*self._model.sizevars, *self._model.metadata_info] if self._model is not None else []
-        return [*self.fixed, *self.bounds, *model]
+        yield from self.fixed
+        yield from self.bounds
+        if self._model is not None:
+            yield from self._model.sizevars
+            yield from self._model.metadata_info
 
     def at_most(self, expr: Expr) -> int:
         """The value of a dimension with dynamic sizes at their bounds."""
-        return dimension(expr, self.bounds | self.fixed, self.lookup)
+        return dimension(expr, {}, self.lookup)
 
     def is_dynamic(self, expr: Expr) -> bool:
         """Whether a dynamic size occurs in an expression."""
-        return any(self.get(name) is not None and name in self.bounds for name in names(expr))
+        return any(name in self.bounds for name in names(expr))
 
     def sample(self, dimensions: Iterable[Expr]) -> dict[str, int] | None:
         """Other values for the dynamic sizes, near their bounds and apart from each other, that all dimensions have.
@@ -113,12 +155,26 @@ class Sizes:
         """
         if not self.bounds or all(bound < 2 for bound in self.bounds.values()):
             return None
-        wanted = [expr for expr in dimensions if self.is_dynamic(expr)]
-        for distance in range(1, 65):
-            steps = count(distance)
-            values = {name: max(1, bound - next(steps)) for name, bound in self.bounds.items()}
+        wanted = {expr for expr in dimensions if self.is_dynamic(expr)}
+        for values in self._samples():
             if all(_has_value(expr, values, self.lookup) for expr in wanted):
                 return values
+        return None
+
+    def _samples(self) -> Iterator[dict[str, int]]:
+        for distance in range(1, _MOST_SAMPLES + 1):
+            steps = count(distance)
+            yield {name: max(1, bound - next(steps)) for name, bound in self.bounds.items()}
+        # Where a dimension divides by more than that, fractions of the bound divide as it does.
+        for divisor in (2, 3, 4, 5, 7, 8):
+            yield {name: max(1, bound // divisor) for name, bound in self.bounds.items()}
+
+
+def _integer(value: Any) -> int | None:
+    """An integer of Python or NumPy."""
+    try:
+        return None if isinstance(value, bool) else index(value)
+    except TypeError:
         return None
 
 
@@ -155,4 +211,7 @@ def evaluate_evenly(expr: Expr, values: Mapping[str, int], lookup: Lookup) -> in
                 raise SizeError(Code.BAD_SHAPE, f"'{expr}' divides by zero: '{right}' is 0")
             if op == "/" and one % other:
                 raise SizeError(Code.BAD_SHAPE, f"'{expr}' does not divide evenly: {one} / {other}")
-            return evaluate(Binary(op, Num(one), Num(other)), lookup)
+            found = evaluate(Binary(op, Num(one), Num(other)), lookup)
+            if abs(found) > _LARGEST_BETWEEN:
+                raise SizeError(Code.BAD_SHAPE, f"'{expr}' is a number with more than a thousand digits")
+            return found

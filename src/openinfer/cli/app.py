@@ -15,6 +15,8 @@ from openinfer.cli.graph import check, convert, fmt
 from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
+from openinfer.cli.simulate import run
+from openinfer.cli.traces import trace, trace_diff
 from openinfer.errors import Diagnostic, OpenInferError
 from openinfer.oinf.terminal import close_quietly
 
@@ -25,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, fmt, draw, inspect, verify, pack, ops, explain, demo):
+for command in (check, run, trace, trace_diff, fmt, draw, inspect, verify, pack, ops, explain, demo):
     app.command()(command)
 app.add_typer(convert)
 

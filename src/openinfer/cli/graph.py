@@ -4,52 +4,115 @@ import difflib
 import json
 import os
 import sys
-from typing import Annotated
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openinfer.errors import Diagnostic, GraphError, OpenInferError
+from openinfer.cli.options import ModelPath, SizeOptions, StrictOption, parsed_sizes
+from openinfer.errors import Code, Diagnostic, GraphError, OpenInferError
 from openinfer.ir import Graph, validate
 from openinfer.ir.schema import graph_schema
 from openinfer.lang import load_graph, parse
 from openinfer.lang.format import format_source
 from openinfer.lang.source import decode_source, is_json, read_source
+from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from openinfer.check.bound import BoundGraph
 
 GraphFile = Annotated[
     str, typer.Argument(metavar="GRAPH", help="A graph: .oig source, .json, or - for standard input.")
 ]
+_OF_THE_MODEL = (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK)
+"""What a graph lacks that needs a model, or sizes, to be bound."""
 Output = Annotated[str | None, typer.Option("--output", "-o", help="Where to write; standard output without it.")]
 
 
 def check(
     graph: GraphFile,
-    strict: Annotated[bool, typer.Option("--strict", help="Unknown attributes are errors.")] = False,
+    model: ModelPath = None,
+    size: SizeOptions = None,
+    strict: StrictOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print diagnostics for a program.")] = False,
 ) -> None:
-    """Find everything that is wrong with a graph, all at once; the exit status is 1 if there are errors."""
+    """Find everything that is wrong with a graph, all at once; the exit status is 1 if there are errors.
+
+    With a model or sizes, every link, type and shape is checked as well; without them, only what the graph by itself
+    says: its structure, and the types too where it needs neither.
+    """
     from openinfer.cli.app import print_diagnostics
 
-    problems = _problems(graph, strict=strict)
-    errors = [problem for problem in problems if not problem.code.is_warning]
+    report = _checked(graph, model, parsed_sizes(size), strict=strict)
+    errors = [problem for problem in report.problems if not problem.code.is_warning]
     if as_json:
-        typer.echo(json.dumps([problem.facts() for problem in problems], indent=2))
+        typer.echo(json.dumps([problem.facts() for problem in report.problems], indent=2))
     else:
-        print_diagnostics(problems)
-        if not problems:
-            typer.echo(f"{_name(graph)}: no problems")
+        print_diagnostics(report.problems)
+        if not errors and (report.summary or not report.problems):
+            typer.echo(
+                "\n".join([f"{_name(graph)}: no {'errors' if report.problems else 'problems'}", *report.summary])
+            )
     if errors:
         raise typer.Exit(1)
 
 
-def _problems(path: str, *, strict: bool) -> list[Diagnostic]:
+@dataclass(frozen=True)
+class _Report:
+    problems: list[Diagnostic]
+    summary: list[str] = field(default_factory=list)
+
+
+def _checked(path: str, model_path: str | None, sizes: Mapping[str, int], *, strict: bool) -> _Report:
     try:
-        text = _text(path)
-        if not _holds_json(path, text):
-            return parse(text, _name(path), strict=strict).problems
-        return validate(Graph.from_json(text, name=_name(path), strict=strict), strict=strict)
-    except GraphError as error:
-        return list(error.diagnostics)
+        found, problems = _structure(path, strict=strict)
+        if _has_errors(problems):
+            return _Report(problems)
+        # Here, not above: fmt and graph need no op records.
+        from openinfer.check import check as checked
+
+        model = ModelLoader.open(model_path) if model_path is not None else None
+        binding = checked(found, model, sizes, strict=strict)
+    except OpenInferError as error:
+        return _Report(list(error.diagnostics))
+    more = [problem for problem in binding.problems if problem not in problems]
+    if model is None and not sizes and any(problem.code in _OF_THE_MODEL for problem in more):
+        return _Report(problems)
+    is_asked_for = model is not None or bool(sizes)
+    return _Report([*problems, *more], _summary(binding.bound) if binding.bound and is_asked_for else [])
+
+
+def _structure(path: str, *, strict: bool) -> tuple[Graph, list[Diagnostic]]:
+    text = _text(path)
+    if _holds_json(path, text):
+        found = Graph.from_json(text, name=_name(path), strict=strict)
+        return found, validate(found, strict=strict)
+    parsed = parse(text, _name(path), strict=strict)
+    return parsed.graph, parsed.problems
+
+
+def _has_errors(problems: list[Diagnostic]) -> bool:
+    return any(not problem.code.is_warning for problem in problems)
+
+
+def _summary(bound: "BoundGraph") -> list[str]:
+    """What a graph is bound to, in a few lines."""
+    from openinfer.check.bound import FromModel, FromPattern
+
+    variables = list(bound.vars.values())
+    kinds = Counter("temporary" if one.is_temporary else one.kind.value for one in variables)
+    linked = sum(isinstance(one.origin, FromModel | FromPattern) for one in variables)
+    source = f"; {linked} filled from {bound.model.path}" if bound.model is not None else ""
+    sizes = [f"{name}={value}" for name, value in bound.sizes.items()]
+    sizes += [f"{name}<={value}" for name, value in bound.bounds.items()]
+    return [
+        f"  variables  {len(variables)}: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}{source}",
+        f"  nodes      {bound.graph.node_count}",
+        f"  sizes      {', '.join(sizes) or 'none'}",
+    ]
 
 
 def _text(path: str) -> str:

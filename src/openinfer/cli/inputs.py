@@ -2,52 +2,42 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from enum import StrEnum
-from typing import Annotated, Any, Self
-
-import typer
+from typing import Any, Self
 
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.sizes import SizeError, evaluate_evenly
 from openinfer.cli.feeds import Feed, parsed_inputs, supply
 from openinfer.cli.graph import loaded_graph
-from openinfer.errors import Code, Diagnostic, ExecutionError, OinfError, nearest
+from openinfer.cli.options import (
+    InputOptions,
+    LoadState,
+    ModelPath,
+    NodeBudget,
+    Scheduler,
+    SchedulerOption,
+    SizeOptions,
+    StrictOption,
+    parsed_sizes,
+)
+from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.oinf import ModelLoader
-from openinfer.oinf.options import size_options
 from openinfer.ops import OpError, Shape
 from openinfer.sim import Executor, Simulator, TraceLevel
 from openinfer.sim.sizes import StepSizes
 
-ModelPath = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="FILE.oinf", help="The model that the graph is bound to.")
-]
-SizeOptions = Annotated[list[str] | None, typer.Option("--size", metavar="NAME=N", help="Settle a size (repeatable).")]
-InputOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="NAME=VALUE",
-        help="An input (repeatable): @x.npy, @f.npz:key, randn:SEED, uniform:SEED, randint:SEED[:LOW..HIGH], zeros, "
-        "ones, arange, a number, or a JSON list. @x.npy[] takes one slice of the first axis per step.",
-    ),
-]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Unknown attributes are errors.")]
-NodeBudget = Annotated[
-    int | None, typer.Option("--node-budget", metavar="N", min=1, help="Give up a step that executes more nodes.")
-]
-
-
-class Scheduler(StrEnum):
-    """How consumers of ``yield`` run."""
-
-    SEQUENTIAL = "sequential"
-    THREADED = "threaded"
-
-
-SchedulerOption = Annotated[
-    Scheduler, typer.Option("--scheduler", help="Run consumers of yield in one thread, or each in its own.")
+__all__ = [
+    "InputOptions",
+    "InputSource",
+    "LoadState",
+    "ModelPath",
+    "NodeBudget",
+    "Scheduler",
+    "SchedulerOption",
+    "SizeOptions",
+    "StrictOption",
+    "parsed_sizes",
+    "prepared",
 ]
 
 
@@ -79,19 +69,6 @@ def prepared(
         simulator.with_trace(level)
     executor = simulator.make_executor(source)
     return executor, InputSource(executor.bound, feeds)
-
-
-def parsed_sizes(texts: Iterable[str] | None) -> dict[str, int]:
-    """Sizes from ``NAME=N`` options; a malformed one is wrong usage.
-
-    >>> parsed_sizes(["T=5"])
-    {'T': 5}
-    """
-    try:
-        return size_options(texts or ())
-    except OinfError as error:
-        found = error.diagnostics[0]
-        raise typer.BadParameter("; ".join(filter(None, (found.message, found.help))), param_hint="--size") from error
 
 
 class InputSource:

@@ -177,7 +177,10 @@ def _castable(values: Array, to: DType) -> Array:
     T=ALL,
 )
 def bitcast(call: Call, x: Array) -> Array:
-    """The same bits read as another dtype, `bits(y) = bits(x)`. The t2 code of -2, and a bool that is neither 0 nor 1, are errors."""
+    """The same bits read as another dtype, `bits(y) = bits(x)`.
+
+    The t2 code of -2, and a bool that is neither 0 nor 1, are errors.
+    """
     source, to = call.dtype(), call.params["to"]
     codes = _codes(x, source)
     if to.kind == "bool" and np.any(codes > 1):

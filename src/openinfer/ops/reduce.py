@@ -354,13 +354,13 @@ TRUTH = "x: T -> bool"
 
 @op(FAMILY, TRUTH, AXES, KEEP, shape=reduced, cost=per_input(1), tolerance=EXACT, cases=reduction(), T=ALL)
 def any_axis(call: Call, x: Array) -> Array:
-    """Whether any element over axes is true, `y = any(x != 0)`; numbers are when they are not 0. False over no elements."""
+    """Whether any element over axes is true, `y = any(x != 0)`. False over no elements."""
     return np.any(x, **_over(call))
 
 
 @op(FAMILY, TRUTH, AXES, KEEP, shape=reduced, cost=per_input(1), tolerance=EXACT, cases=reduction(), T=ALL)
 def all_axis(call: Call, x: Array) -> Array:
-    """Whether all elements over axes are true, `y = all(x != 0)`; numbers are when they are not 0. True over no elements."""
+    """Whether all elements over axes are true, `y = all(x != 0)`. True over no elements."""
     return np.all(x, **_over(call))
 
 

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from openinfer.dtypes import from_numpy_dtype
+from openinfer.ops import Array
+
 if TYPE_CHECKING:
     from openinfer.sim.executor import NodeView
 
@@ -32,36 +35,29 @@ def on_op(name: str) -> Breakpoint:
 
 
 def on_write(variable: str) -> Breakpoint:
-    """Stop after every node that writes this variable."""
+    """Stop after every node that writes this variable, all of it or a part."""
     return Breakpoint(f"write {variable}", lambda node: variable in node.written)
 
 
 def on_nan(variable: str | None = None) -> Breakpoint:
-    """Stop when a node writes a NaN or an infinity, into this variable or any."""
+    """Stop when a node writes a NaN or an infinity, into this variable or any. Only what it wrote is looked at."""
 
     def appears(node: "NodeView") -> bool:
-        return any(_is_broken(node, name) for name in node.written if variable in (None, name))
+        if not node.event.output or (variable is not None and variable not in node.written):
+            return False
+        return any(_is_broken(value) for name, value in node.results if variable in (None, name))
 
     return Breakpoint("nan" if variable is None else f"nan {variable}", appears)
 
 
-def _is_broken(node: "NodeView", name: str) -> bool:
-    value = node.peek(name)
-    return value is not None and value.dtype.kind in "fV" and not bool(np.all(np.isfinite(value.astype(np.float64))))
+def _is_broken(value: Array) -> bool:
+    dtype = from_numpy_dtype(value.dtype)
+    return dtype is not None and dtype.kind == "float" and not bool(np.isfinite(value).all())
 
 
 def on_change(variable: str) -> Breakpoint:
-    """Stop when this variable has another value than after the node before."""
-    seen: list[object] = []
-
-    def changed(node: "NodeView") -> bool:
-        value = node.peek(variable)
-        bytes_ = None if value is None else (value.shape, value.tobytes())
-        is_new = bool(seen) and seen[0] != bytes_
-        seen[:] = [bytes_]
-        return is_new
-
-    return Breakpoint(f"change {variable}", changed)
+    """Stop when a node leaves another value in this variable than it found there; writing the same is no change."""
+    return Breakpoint(f"change {variable}", lambda node: variable in node.written and node.changed(variable))
 
 
 def when(predicate: "Callable[[NodeView], bool]", text: str = "condition") -> Breakpoint:

@@ -10,17 +10,18 @@ import numpy as np
 from openinfer.check.bound import BoundGraph
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
-from openinfer.ir import MemoryKind, Node
+from openinfer.ir import Access, Node
 from openinfer.oinf.atomic import atomic_file
 from openinfer.ops import Array, OpError
 from openinfer.sim.breakpoints import Breakpoint
-from openinfer.sim.memory import Memory, Values, accepted_array
+from openinfer.sim.memory import Memory, Overlay, Values
 from openinfer.sim.program import Program
 from openinfer.sim.sizes import StepSizes
 from openinfer.sim.state import load_state, state_bytes, write_state
 from openinfer.sim.step import Choose, Step, sequential
 from openinfer.sim.strand import Strand
 from openinfer.sim.trace import Event, Recorder, TraceLevel
+from openinfer.sim.views import Place, Variables, Write, edit, inside, pending_writes, reported, wrong_moment
 from openinfer.tensor import Tensor
 
 
@@ -61,7 +62,7 @@ class Executor:
         Lists and scalars convert with range checks; arrays convert only where no value changes.
         """
         if self._step is not None:
-            raise _wrong_moment("inputs cannot change while a step is running", "finish it first: run_step()")
+            raise wrong_moment("inputs cannot change while a step is running", "finish it first: run_step()")
         self._memory.insert({**(values or {}), **named})
 
     def fetch(self, *names: str) -> Any:
@@ -69,10 +70,13 @@ class Executor:
 
         A dtype after a single name is checked: ``fetch("y", "f32")``.
         """
+        return self._copies(names, None)
+
+    def _copies(self, names: tuple[str, ...], values: "Values | Overlay | None") -> Any:
         if len(names) == 2 and names[1] in DTYPES:
             self._require_dtype(names[0], names[1])
-            return self._array(names[0]).copy()
-        found = tuple(self._array(name).copy() for name in names)
+            return self._array(names[0], values).copy()
+        found = tuple(self._array(name, values).copy() for name in names)
         return found[0] if len(found) == 1 else found
 
     def fetch_view(self, name: str) -> Array:
@@ -96,7 +100,8 @@ class Executor:
             advice = nearest(str(name), self.bound.vars)
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
 
-    def _array(self, name: str) -> Array:
+    def _array(self, name: str, values: "Values | Overlay | None" = None) -> Array:
+        """A variable as a strand sees it through its values; without them, as entry does."""
         self._require_variable(name)
         variable = self.bound.vars[name]
         if variable.is_table:
@@ -104,9 +109,10 @@ class Executor:
         if variable.decl is not None and variable.decl.pattern is not None:
             message = f"{name!r} is a family of model tensors, not one value"
             raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span))
-        values = self._values if self._step is None else self._step.values
-        if self._step is None and name in self._memory.inputs:
-            return self._memory.inputs[name]
+        if values is None:
+            if self._step is None and name in self._memory.inputs:
+                return self._memory.inputs[name]
+            values = self._values if self._step is None else self._step.values
         try:
             return values[name]
         except OpError as error:
@@ -132,6 +138,10 @@ class Executor:
     def step(self) -> None:
         """The same as ``run_step``."""
         self.run_step()
+
+    def begin_step(self) -> None:
+        """Begin a step and suspend it before its first node; one that has begun already stays where it is."""
+        self._running()
 
     def _running(self) -> Step:
         """The step in progress, or a new one."""
@@ -176,13 +186,19 @@ class Executor:
         choose = self._scheduler if callable(self._scheduler) else sequential
         if step.recorder is None:
             step.recorder = self._new_recorder()  # keeps no trace, but knows the event of this node
+        writes: tuple[Write, ...] = ()
+
+        def look(strand: Strand) -> None:
+            nonlocal writes
+            writes = pending_writes(strand)
+
         try:
             with np.errstate(all="ignore"):
-                strand = step.advance(choose)
+                strand = step.advance(choose, look)
         except BaseException:
             self._abandon(step)
             raise
-        return NodeView(self, step, strand)
+        return NodeView(self, strand, writes)
 
     def run_until(self, *breakpoints: Breakpoint) -> "NodeView | None":
         """Go on until one of the breakpoints says stop: the node it stopped after, or None at the end of the step."""
@@ -200,11 +216,16 @@ class Executor:
 
     @property
     def next_node(self) -> Node | None:
-        """The node that a suspended step, or the next one, executes next."""
+        """The node that a suspended step, or the next one, executes next; None when all have been executed."""
+        return self.place.node
+
+    @property
+    def place(self) -> Place:
+        """Where a suspended step stands, when strands run one after the other; or what the next step begins with."""
         if self._step is None:
-            return self._program["entry"][0].node
-        strands = self._step.runnable()
-        return None if not strands or strands[0].following is None else strands[0].following.node
+            inputs, tables = self._memory.inputs, self._memory.tables
+            return Place(self._program["entry"][0].node, Variables(self.bound, self._values, tables, {}, inputs))
+        return inside(self._step.upcoming() or self._step.entry)
 
     def cancel(self) -> None:
         """Give up a suspended step, as if it had not begun."""
@@ -259,18 +280,18 @@ class Executor:
 
     def _require_between_steps(self, verb: str) -> None:
         if self._step is not None:
-            raise _wrong_moment(f"state is {verb} between steps, and one is running", "run_step() or cancel() first")
+            raise wrong_moment(f"state is {verb} between steps, and one is running", "run_step() or cancel() first")
 
 
 class NodeView:
-    """A node that has just been executed, and the variables as they are after it."""
+    """A node that has just been executed, and the variables as its strand sees them after it."""
 
-    def __init__(self, executor: Executor, step: Step, strand: Strand) -> None:
+    def __init__(self, executor: Executor, strand: Strand, writes: tuple[Write, ...]) -> None:
         self._executor = executor
-        self._step = step
         self._strand = strand
-        assert step.recorder is not None
-        self.event: Event = step.recorder.last
+        self._writes = writes
+        assert strand.step.recorder is not None
+        self.event: Event = strand.step.recorder.last
         self.breakpoints: tuple[Breakpoint, ...] = ()
 
     @property
@@ -278,35 +299,34 @@ class NodeView:
         """The variables that the node wrote."""
         return tuple(text.partition("[")[0] for text in self.event.output)
 
+    @property
+    def results(self) -> tuple[tuple[str, Array], ...]:
+        """What the node wrote: variables and the values given to them or to a part of them. Not to be changed."""
+        found = ((write.access.base, write.after(self._strand)) for write in self._writes)
+        return tuple((name, value) for name, value in found if value is not None)
+
+    def changed(self, name: str) -> bool:
+        """Whether the node left another value in a variable than it found there."""
+        self._executor._require_variable(name)
+        return any(write.is_change(self._strand) for write in self._writes if write.access.base == name)
+
     def fetch(self, *names: str) -> Any:
         """Variables as ``Executor.fetch`` gives them, at this moment."""
-        return self._executor.fetch(*names)
+        return self._executor._copies(names, self._strand.values)
 
     def peek(self, name: str) -> Array | None:
-        """A variable as its strand sees it, or None where it has no value yet. Not to be changed."""
+        """A variable, or None where it has no value yet or is no single value. Not to be changed."""
         try:
-            return self._strand.values[name] if not self._executor.bound.vars[name].is_table else None
-        except (OpError, KeyError):
+            return self._executor._array(name, self._strand.values)
+        except ExecutionError:
             return None
+
+    def read(self, access: Access) -> Array:
+        """A variable or a part of it; indices are those of the loops around the node. Not to be changed."""
+        strand = self._strand
+        variables = Variables(self._executor.bound, strand.values, strand.tables, self.event.indices, {})
+        return reported(lambda: variables.read(access))
 
     def set(self, name: str, value: Any) -> None:
         """Give a volatile variable another value; the step goes on with it."""
-        self._executor._require_variable(name)
-        variable = self._executor.bound.vars[name]
-        if self._executor._step is not self._step:
-            raise _wrong_moment("the step of this node has ended", None)
-        is_pattern = variable.decl is not None and variable.decl.pattern is not None
-        if variable.kind not in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC) or is_pattern:
-            kind = "a prefix table" if is_pattern else variable.kind.value
-            message = f"{name!r} is {kind}; only volatile variables can be edited"
-            raise ExecutionError(Diagnostic(Code.NOT_WRITABLE, message))
-        array = accepted_array(name, value, variable.dtype)
-        try:
-            self._strand.sizes.agree(variable, array.shape, "the value")
-        except OpError as error:
-            raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
-        self._strand.values[name] = array
-
-
-def _wrong_moment(message: str, advice: str | None) -> ExecutionError:
-    return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, advice))
+        edit(self._strand, name, value)

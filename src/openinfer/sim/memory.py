@@ -201,6 +201,9 @@ class Overlay(dict[Key, Array]):
         self._own = frozenset(copies)
         self.sizes = values.sizes.forked()
 
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._values
+
     def __missing__(self, key: Key) -> Array:
         return self._values[key] if key in self._values else self._values.initial(key, self.sizes)
 

@@ -45,6 +45,8 @@ class Instruction:
     act: Action
     scopes: tuple[str, ...] = ()
     is_event: bool = True
+    body: int = -1
+    """Where a way back leads: the first instruction of the loop's body."""
 
     @property
     def kind(self) -> str:
@@ -161,7 +163,7 @@ class _Assembler:
             del strand.indices[name]
 
         self._code[head] = Instruction(node, self._block, enter, scopes)
-        self._code.append(Instruction(node, self._block, again, scopes, is_event=False))
+        self._code.append(Instruction(node, self._block, again, scopes, is_event=False, body=body))
 
     def _action(self, node: Node) -> Action:
         kind, operands = node.kind, self._operands

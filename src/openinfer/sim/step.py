@@ -8,7 +8,7 @@ import numpy as np
 
 from openinfer.check.bound import BoundGraph
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.ir import MemoryKind
+from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
 from openinfer.ops import Array, OpError
 from openinfer.sim.memory import Memory, Overlay, Values
@@ -45,6 +45,8 @@ class Step:
         self.recorder = recorder
         self.tables = memory.tables
         self.interrupted = False
+        self.is_over = False
+        """Whether the step has been committed or rolled back."""
         self._budget = budget
         self._left = budget if budget is not None else -1
         self.values = Values(memory, StepSizes(bound), self._inputs())
@@ -104,10 +106,24 @@ class Step:
         found += [strand for strand in self._started.values() if not strand.is_done]
         return found
 
-    def advance(self, choose: Choose = sequential) -> Strand:
-        """Run one node of one strand; returns the strand. An ``await`` that has to wait is no node yet."""
+    def upcoming(self) -> Strand | None:
+        """The strand that runs the next node when strands run one after the other."""
+        for strand in self.runnable():
+            node = strand.following
+            kind = None if node is None else node.node.kind
+            if strand is not self.entry or not isinstance(kind, Await) or self.is_ready(kind.vars):
+                return strand
+        return None
+
+    def advance(self, choose: Choose = sequential, before: Callable[[Strand], None] | None = None) -> Strand:
+        """Run one node of one strand; returns the strand. An ``await`` that has to wait is no node yet.
+
+        ``before`` is called with the strand before it runs.
+        """
         while True:
             strand = choose(self.runnable())
+            if before is not None:
+                before(strand)
             strand.advance()
             if not strand.waiting:
                 return strand
@@ -225,6 +241,7 @@ class Step:
             raise
 
     def _commit(self) -> None:
+        self.is_over = True
         self._take(tuple(self._returned))
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.PERSISTENT and not variable.is_table and name in self.values:
@@ -235,6 +252,7 @@ class Step:
 
     def rollback(self) -> None:
         """As if the step had not run."""
+        self.is_over = True
         for table in self.tables.values():
             table.rollback()
 

@@ -1,17 +1,30 @@
 """A strand of execution: entry is one, and so is every consumer that has been given what it awaits."""
 
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
-from openinfer.ir import Op
+from openinfer.ir import Loop, Node, Op
 from openinfer.ops import Array, OpError
 from openinfer.sim.program import Instruction
 
 if TYPE_CHECKING:
     from openinfer.sim.memory import Overlay, Values
     from openinfer.sim.step import Step
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A node that is being run or comes next, with the loops and scopes of its block around it."""
+
+    block: str
+    node: Node
+    indices: dict[str, int]
+    ends: tuple[int, ...]
+    """Where the loops of the indices end."""
+    scopes: tuple[str, ...]
 
 
 class Strand:
@@ -37,7 +50,37 @@ class Strand:
     @property
     def following(self) -> Instruction | None:
         """The node that comes next."""
-        return None if self.is_done else self.code[self.position]
+        return None if self.is_done else self.upcoming()[0]
+
+    @property
+    def depth(self) -> int:
+        """How many branches are being run."""
+        return len(self._callers)
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The branches that are being run, outermost first, and the node that comes next."""
+        if self.is_done:
+            return ()
+        found = [
+            (code[position - 1], dict(indices), tuple(ends)) for code, position, indices, ends in self._callers
+        ] + [self.upcoming()]
+        return tuple(Frame(one.block, one.node, indices, ends, one.scopes) for one, indices, ends in found)
+
+    def upcoming(self) -> tuple[Instruction, dict[str, int], tuple[int, ...]]:
+        """The node that comes next and the loops around it, once the ways back before it have been gone."""
+        position, indices, ends = self.position, dict(self.indices), list(self.ends)
+        while not (instruction := self.code[position]).is_event:
+            loop = instruction.node.kind
+            assert isinstance(loop, Loop)
+            if indices[loop.index] + 1 < ends[-1] and instruction.body != position:
+                indices[loop.index] += 1
+                position = instruction.body
+            else:
+                del indices[loop.index]
+                ends.pop()
+                position += 1
+        return self.code[position], indices, tuple(ends)
 
     def advance(self) -> None:
         """Run until one node has been executed, or the strand waits or is done."""

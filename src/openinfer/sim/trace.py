@@ -1,5 +1,6 @@
 """What happened in a step: events, what they say at each level, and the documents made of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -234,43 +235,47 @@ def chrome_trace(events: list[Event]) -> dict[str, Any]:
         for name, number in threads.items()
     ]
     for thread, number in threads.items():
-        own = [event for event in events if event.thread == thread]
-        found += _regions(own, number, origin)
-        found += [
-            {
-                "ph": "X",
-                "pid": 1,
-                "tid": number,
-                "name": event.op_name or event.kind,
-                "cat": event.kind,
-                "ts": (event.start_ns - origin) / 1000,
-                "dur": event.duration_ns / 1000,
-                "args": event.facts(),
-            }
-            for event in own
-        ]
+        found += _row([event for event in events if event.thread == thread], number, origin)
     return {"traceEvents": found, "displayTimeUnit": "ns"}
 
 
-def _regions(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
-    """Complete events for the blocks and scopes that consecutive nodes share."""
+def _row(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
+    """The slices of one strand: nodes, and around them the blocks and scopes they are in.
+
+    A slice stands before those inside it, which is how viewers tell the two apart where both begin at once.
+    """
     found: list[dict[str, Any]] = []
-    open_: list[tuple[str, int]] = []
-    last = origin
+    open_: list[tuple[str, int, dict[str, Any]]] = []
 
-    def close(down_to: int) -> None:
-        while len(open_) > down_to:
-            name, start = open_.pop()
-            span = {"ts": (start - origin) / 1000, "dur": (last - start) / 1000}
-            found.append({"ph": "X", "pid": 1, "tid": thread, "name": name, "cat": "region", **span})
+    def begin(name: str, category: str, start: int) -> dict[str, Any]:
+        slice_ = {"ph": "X", "pid": 1, "tid": thread, "name": name, "cat": category, "ts": (start - origin) / 1000}
+        found.append(slice_)
+        return slice_
 
-    for event in events:
-        path = [f"block {event.block_name}", *(f"scope {name}" for name in event.scope)]
+    for event, path in _paths(events):
         shared = 0
         while shared < min(len(path), len(open_)) and open_[shared][0] == path[shared]:
             shared += 1
-        close(shared)
-        open_ += [(name, event.start_ns) for name in path[shared:]]
-        last = event.start_ns + event.duration_ns
-    close(0)
+        del open_[shared:]
+        open_ += [(name, event.start_ns, begin(name, "region", event.start_ns)) for name in path[shared:]]
+        for _, start, region in open_:
+            region["dur"] = (event.start_ns + event.duration_ns - start) / 1000
+        node = begin(event.op_name or event.kind, event.kind, event.start_ns)
+        node |= {"dur": event.duration_ns / 1000, "args": event.facts()}
     return found
+
+
+def _paths(events: list[Event]) -> Iterator[tuple[Event, list[str]]]:
+    """Each event with the regions around it, outermost first; a block that a branch runs is inside the branch's."""
+    callers: list[list[str]] = []
+    path: list[str] = []
+    before: Event | None = None
+    for event in events:
+        if before is not None and before.kind == "Branch" and before.block_name != event.block_name:
+            callers.append(path)
+        elif before is not None and before.kind == "Return" and callers:
+            callers.pop()
+        inside = callers[-1] if callers else []
+        path = [*inside, f"block {event.block_name}", *(f"scope {name}" for name in event.scope)]
+        yield event, path
+        before = event

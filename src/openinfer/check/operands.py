@@ -1,0 +1,223 @@
+"""The types of the operands of nodes, with the problems of their indices and of the model tensors they name."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from openinfer.check.access import AccessType, StaticValue, access_type
+from openinfer.check.bound import BoundVar, FromPattern
+from openinfer.check.indices import Around, Ranges, pattern_name, spelled
+from openinfer.check.links import Entry, model_entry, require_rank
+from openinfer.check.named import Named
+from openinfer.check.problems import Problems, ReportedError
+from openinfer.check.sizes import SizeError
+from openinfer.errors import Code, GraphPlace
+from openinfer.ir import Access, Index, ModelRef, Node, Operand, Single, Slice, VarDecl
+from openinfer.ir.expr import Expr, names
+from openinfer.ops import TensorType
+
+_MOST_MISSING = 3
+
+
+class Operands:
+    """The operands of one graph, typed one by one."""
+
+    def __init__(self, named: Named, declared: Mapping[str, VarDecl], problems: Problems) -> None:
+        self._named = named
+        self._declared = declared
+        self._problems = problems
+        self._ranges = Ranges(named.static)
+        self._seen: dict[object, TensorType | None] = {}
+        self._missing: set[str] = set()
+        self.broken: set[str] = set()
+        """Temporaries whose type a problem keeps from being known."""
+
+    def type(self, operand: Operand, node: Node, loops: Around) -> AccessType:
+        """The type of an operand; what is wrong with it is reported."""
+        if isinstance(operand, ModelRef):
+            return self._model_ref(operand, operand.span or node.span, loops)
+        variable = self.variable(operand.base, node)
+        span = operand.span or node.span
+        self.require_indices(operand, variable, span, loops)
+        found = access_type(operand, variable, self._named.shape(variable), self._outside(loops))
+        require_rank(str(operand), len(found.shape))
+        if isinstance(variable.origin, FromPattern):
+            entry = self._entry(operand, variable, variable.origin.pattern, span, loops)
+            return replace(found, quant=None if entry is None else entry.quant)
+        return found
+
+    def variable(self, name: str, node: Node) -> BoundVar:
+        """A variable that has a type by now."""
+        found = self._named.vars.get(name)
+        if found is not None:
+            return found
+        if name not in self._declared and name not in self.broken:
+            self.broken.add(name)
+            message = f"{name!r} is used before anything gives it a type"
+            self._problems.report(Code.USED_BEFORE_ASSIGN, message, node.span, f"write 'assign {name}: ...' first")
+        raise ReportedError
+
+    # --- indices --------------------------------------------------------------------------------------------------
+
+    def require_indices(self, access: Access, variable: BoundVar, span: GraphPlace | None, loops: Around) -> None:
+        """Refuse indices that have no value, and those that are outside their bounds in some iteration."""
+        for index in access.indices:
+            for expr in _ends(index):
+                self.require_integers(expr, span, loops)
+        for index, bound in self._bounded(access, variable):
+            for expr in _ends(index):
+                self._require_inside(access, index, expr, bound, span, loops)
+
+    def require_integers(self, expr: Expr, span: GraphPlace | None, loops: Around) -> None:
+        """Refuse names in an index or bound that are not loop indices, integer scalars or sizes."""
+        indices = {loop.index for loop in loops}
+        for name in names(expr):
+            if name in indices:
+                continue
+            if self._named.is_variable(name):
+                self._require_integer(name, span)
+                continue
+            try:
+                self._named.size(name)
+            except SizeError as error:
+                self._problems.report(error.code, error.message, span, error.advice)
+                raise ReportedError from error
+
+    def _require_integer(self, name: str, span: GraphPlace | None) -> None:
+        """What a classic ``t = op`` gave is known only now; declared variables have been judged."""
+        found = self._named.vars.get(name)
+        if found is None:
+            self.broken.add(name) if False else None
+            raise ReportedError
+        if found.shape or found.dtype.kind not in ("int", "uint"):
+            message = f"{name!r} is used in an index, but it is {found.type}, not an integer scalar"
+            self._problems.report(Code.BAD_INDEXING, message, span)
+            raise ReportedError
+
+    def _require_inside(
+        self, access: Access, index: Index, expr: Expr, bound: int | None, span: GraphPlace | None, loops: Around
+    ) -> None:
+        is_slice = isinstance(index, Slice)
+        last = None if bound is None else bound if is_slice else bound - 1
+        value = self._ranges.outside(expr, loops, last, counts_back=is_slice)
+        if value is None:
+            return
+        if value < 0:
+            advice = "only the ends of slices count from the end"
+            self._problems.report(Code.NEGATIVE_INDEX, f"the index {expr} of {access.base!r} is {value}", span, advice)
+        else:
+            large = f"about 2**{value.bit_length() - 1}" if value.bit_length() > 64 else str(value)
+            message = f"the index {large} of {access.base!r} is outside its bound {bound}"
+            self._problems.report(Code.INDEX_OUT_OF_RANGE, message, span)
+        raise ReportedError
+
+    def _bounded(self, access: Access, variable: BoundVar) -> Iterator[tuple[Index, int | None]]:
+        """The indices of an access with their bounds; None where a table grows without one."""
+        decl = variable.decl
+        if decl is None or decl.pattern is not None:
+            return
+        if not decl.is_indexed:
+            yield from zip(access.indices, self._named.shape(variable), strict=False)
+            return
+        grown = dict(zip(decl.auto_dim, self._named.shape(variable), strict=False))
+        by_name = dict(zip(decl.table_indices, access.indices, strict=False))
+        all_single = all(isinstance(by_name.get(name), Single) for name in grown)
+        for name, index in by_name.items():
+            bound = variable.fixed.get(name)
+            if bound is not None and name in grown:
+                # A[i, j] grows by at most the bound; rows and slices reach up to the grown extent.
+                bound = bound + 1 if all_single else grown[name] + bound
+            yield index, bound
+
+    def _outside(self, loops: Around) -> StaticValue:
+        """What names are worth whichever turn of the loops it is."""
+        indices = {loop.index for loop in loops}
+        return lambda name: None if name in indices else self._named.static(name)
+
+    # --- tensors of the model -------------------------------------------------------------------------------------
+
+    def _model_ref(self, operand: ModelRef, span: GraphPlace | None, loops: Around) -> AccessType:
+        key = (operand, tuple(map(id, loops)))
+        if key not in self._seen:
+            self._seen[key] = self._common_type(operand, span, loops)
+        found = self._seen[key]
+        if found is None:
+            raise ReportedError
+        return AccessType(found.dtype, found.shape, found.quant)
+
+    def _common_type(self, operand: ModelRef, span: GraphPlace | None, loops: Around) -> TensorType | None:
+        """The one type of the tensors that ``model[...]`` names, in all iterations where that is static."""
+        first: TensorType | None = None
+        missing = 0
+        for values in self._ranges.all(None, loops if operand.formatted else (), operand.name):
+            name = spelled(operand.name, values) if operand.formatted else operand.name
+            entry = model_entry(self._named.model, name)
+            if entry is None or not entry.has_data:
+                self._report_missing(operand, name, entry, span)
+                missing += 1
+                if missing == _MOST_MISSING:
+                    break
+            elif first is None:
+                first = entry.type
+            elif entry.type.dtype is not first.dtype or entry.type.shape != first.shape:
+                message = f"{operand} is {first} and {entry.type} ({name!r}): it has one type everywhere"
+                self._problems.report(Code.LINK_TYPE, message, span)
+                return None
+        if first is None and not missing:
+            message = f"{operand} names no tensor that is known before the graph runs, so it has no type"
+            advice = 'declare a prefix table, which has one: W(l): f32[...] @pattern("...")'
+            self._problems.report(Code.UNKNOWN_LINK, message, span, advice)
+        return first
+
+    def _report_missing(self, operand: Operand, name: str, entry: Entry | None, span: GraphPlace | None) -> None:
+        """Report a tensor that the model does not have, once however many operands name it."""
+        model = self._named.model
+        if name in self._missing:
+            return
+        self._missing.add(name)
+        message, advice = f"{operand} is the model tensor {name!r}, which does not exist", None
+        if model is None:
+            message, advice = f"{operand} is a tensor of the model, and none is given", "give a model"
+        elif entry is not None:
+            message = f"{operand} is the model tensor {name!r}, which has no data"
+        else:
+            advice = self._problems.nearest(name, model.tensors)
+        self._problems.report(Code.UNKNOWN_LINK, message, span, advice)
+
+    def _entry(
+        self, access: Access, variable: BoundVar, pattern: str, span: GraphPlace | None, loops: Around
+    ) -> TensorType | None:
+        """The first of the model tensors that an access of a prefix table can name, as far as that is static."""
+        key = (access, tuple(map(id, loops)))
+        if key not in self._seen:
+            self._seen[key] = self._first_entry(access, variable, pattern, span, loops)
+        return self._seen[key]
+
+    def _first_entry(
+        self, access: Access, variable: BoundVar, pattern: str, span: GraphPlace | None, loops: Around
+    ) -> TensorType | None:
+        first: TensorType | None = None
+        missing = 0
+        for values in self._ranges.all(access, loops):
+            name = pattern_name(variable, access, pattern, values, self._named.static)
+            if name is None:
+                break
+            entry = model_entry(self._named.model, name)
+            if entry is None or not entry.is_tensor or not entry.has_data:
+                self._report_missing(access, name, entry, span)
+                missing += 1
+                if missing == _MOST_MISSING:
+                    break
+            elif entry.type.dtype is not variable.dtype or entry.type.shape != variable.shape:
+                message = f"{access.base!r} is {variable.type}, but the entry {name!r} of the model is {entry.type}"
+                self._problems.report(Code.LINK_TYPE, message, span)
+                break
+            else:
+                first = first or entry.type
+        return first
+
+
+def _ends(index: Index) -> Iterator[Expr]:
+    """The expressions of an index."""
+    for expr in (index.value,) if isinstance(index, Single) else (index.start, index.end):
+        if expr is not None:
+            yield expr

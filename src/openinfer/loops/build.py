@@ -1,0 +1,212 @@
+"""Writing kernels: a builder that lowerings use, so that they read like the loops they mean."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from openinfer.dtypes import DType
+from openinfer.loops.ir import (
+    INDEX,
+    Assign,
+    Bits,
+    Buffer,
+    Cast,
+    Const,
+    Fail,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    Math,
+    Round,
+    Scalar,
+    Select,
+    Space,
+    Statement,
+    Store,
+    Unary,
+    Var,
+    While,
+    as_scalar,
+    binary,
+)
+
+Position = Scalar | int
+
+
+def index(value: Position) -> Scalar:
+    """A position: an expression, or an integer (which may be a ``Dim``)."""
+    return as_scalar(value, INDEX)
+
+
+class Builder:
+    """Collects the statements of one kernel."""
+
+    def __init__(self) -> None:
+        self._bodies: list[list[Statement]] = [[]]
+        self._count = 0
+        self.scratch: list[Buffer] = []
+
+    @property
+    def body(self) -> tuple[Statement, ...]:
+        """The statements so far."""
+        assert len(self._bodies) == 1
+        return tuple(self._bodies[0])
+
+    def add(self, statement: Statement) -> None:
+        """One more statement."""
+        self._bodies[-1].append(statement)
+
+    def fresh(self, hint: str, dtype: DType = INDEX) -> Var:
+        """A variable that nothing else is called."""
+        self._count += 1
+        return Var(f"{hint}{self._count}", dtype)
+
+    # --- control flow ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def loop(self, extent: Position, kind: LoopKind = LoopKind.SERIAL, hint: str = "i") -> Iterator[Var]:
+        """A loop from 0 up to an extent."""
+        variable = self.fresh(hint)
+        self._bodies.append([])
+        yield variable
+        self.add_outside(For(variable, index(extent), tuple(self._bodies.pop()), kind))
+
+    @contextmanager
+    def loops(self, extents: Sequence[Position], kind: LoopKind = LoopKind.SERIAL) -> Iterator[tuple[Var, ...]]:
+        """Nested loops, the first outermost; the outermost has the kind."""
+        variables = tuple(self.fresh("i") for _ in extents)
+        self._bodies.append([])
+        yield variables
+        body = tuple(self._bodies.pop())
+        for position in range(len(extents) - 1, -1, -1):
+            own = kind if position == 0 else LoopKind.SERIAL
+            body = (For(variables[position], index(extents[position]), body, own),)
+        for statement in body:
+            self.add_outside(statement)
+
+    def add_outside(self, statement: Statement) -> None:
+        """A statement into the body that is open now."""
+        self._bodies[-1].append(statement)
+
+    @contextmanager
+    def when(self, cond: Scalar) -> Iterator[None]:
+        """Statements under a condition."""
+        self._bodies.append([])
+        yield
+        self.add_outside(If(cond, tuple(self._bodies.pop())))
+
+    @contextmanager
+    def repeat_while(self, cond: Scalar) -> Iterator[None]:
+        """Statements as long as a condition holds."""
+        self._bodies.append([])
+        yield
+        self.add_outside(While(cond, tuple(self._bodies.pop())))
+
+    def fail(self, cond: Scalar, reason: str) -> None:
+        """End with an error where a condition holds."""
+        self.add(If(cond, (Fail(reason),)))
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def let(self, value: Scalar, hint: str = "v") -> Scalar:
+        """A name for a value that is used more than once."""
+        if isinstance(value, Var | Const):
+            return value
+        variable = self.fresh(hint, value.dtype)
+        self.add(Let(variable, value))
+        return variable
+
+    def local(self, value: Scalar | float, dtype: DType, hint: str = "s") -> Var:
+        """A variable with a first value."""
+        variable = self.fresh(hint, dtype)
+        self.add(Local(variable, as_scalar(value, dtype)))
+        return variable
+
+    def assign(self, variable: Var, value: Scalar | float) -> None:
+        """Another value for a local variable."""
+        self.add(Assign(variable, as_scalar(value, variable.dtype)))
+
+    def store(self, buffer: Buffer, where: Sequence[Position], value: Scalar) -> None:
+        """A value into an element."""
+        self.add(Store(buffer, tuple(index(one) for one in where), value))
+
+    def buffer(self, dtype: DType, shape: Sequence[int], hint: str = "scratch") -> Buffer:
+        """Memory of the kernel's own."""
+        made = Buffer(f"{hint}{len(self.scratch)}", dtype, tuple(shape), Space.SCRATCH)
+        self.scratch.append(made)
+        return made
+
+
+def load(buffer: Buffer, *where: Position) -> Load:
+    """An element."""
+    return Load(buffer, tuple(index(one) for one in where))
+
+
+def const(value: float, dtype: DType) -> Const:
+    """A number of a type."""
+    return Const(value, dtype)
+
+
+def cast(value: Scalar, dtype: DType) -> Scalar:
+    """A value in another compute type; nothing where it has it."""
+    return value if value.dtype is dtype else Cast(value, dtype)
+
+
+def bits(value: Scalar, dtype: DType) -> Scalar:
+    """The bits of a value as another type."""
+    return Bits(value, dtype)
+
+
+def rounded(value: Scalar, storage: DType) -> Scalar:
+    """A value as if it had been stored and loaded again; nothing where storing changes nothing."""
+    return value if storage is value.dtype else Round(value, storage)
+
+
+def select(cond: Scalar, then: Scalar | float, otherwise: Scalar | float) -> Scalar:
+    """One of two values."""
+    dtype = then.dtype if isinstance(then, Scalar) else otherwise.dtype if isinstance(otherwise, Scalar) else INDEX
+    return Select(cond, as_scalar(then, dtype), as_scalar(otherwise, dtype))
+
+
+def unary(op: Any, value: Scalar) -> Scalar:
+    """An operation on one value."""
+    return Unary(op, value)
+
+
+def pair(op: Any, left: Scalar, right: Scalar | float) -> Scalar:
+    """An operation on two values of one type."""
+    return binary(op, left, as_scalar(right, left.dtype))
+
+
+def math(function: str, *args: Scalar) -> Scalar:
+    """A named function."""
+    return Math(function, args)
+
+
+def flat(where: Sequence[Position], shape: Sequence[int]) -> Scalar:
+    """A position in a row-major array as one number."""
+    total: Scalar = index(0)
+    for one, extent in zip(where, shape, strict=True):
+        total = total * index(extent) + index(one)
+    return total
+
+
+def unflat(position: Position, shape: Sequence[int]) -> tuple[Scalar, ...]:
+    """One number as a position in a row-major array."""
+    rest = index(position)
+    found: list[Scalar] = []
+    for axis in range(len(shape) - 1, -1, -1):
+        found.append(rest if axis == 0 else rest % index(shape[axis]))
+        rest = rest // index(shape[axis])
+    return tuple(reversed(found))
+
+
+def broadcast_index(where: Sequence[Position], shape: Sequence[int]) -> tuple[Position, ...]:
+    """The position in an operand of this shape that broadcasts to a position in the result."""
+    own = list(where)[len(where) - len(shape) :]
+    return tuple(
+        0 if extent == 1 and not hasattr(extent, "expr") else one for one, extent in zip(own, shape, strict=True)
+    )

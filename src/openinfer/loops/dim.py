@@ -1,0 +1,100 @@
+"""Extents that are known only as expressions over dynamic sizes.
+
+A ``Dim`` is an integer, its value at the bounds of the sizes, that remembers how it was computed. Shape rules and
+lowerings written for integers work on it unchanged; what they compute from it is a ``Dim`` again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, evaluate, names
+
+
+class Dim(int):
+    """An integer with the expression it came from.
+
+    >>> length = Dim(128, Ref("T"))
+    >>> str((2 * length + 1).expr), 2 * length + 1
+    ('2*T+1', 257)
+    """
+
+    expr: Expr
+
+    def __new__(cls, value: int, expr: Expr) -> "Dim":
+        """The value at the bounds, and the expression."""
+        made = super().__new__(cls, value)
+        made.expr = expr
+        return made
+
+    def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
+        if not isinstance(other, int) or isinstance(other, bool):
+            return NotImplemented
+        left, right = (other, self) if swapped else (self, other)
+        value = evaluate(Binary(op, Num(int(left)), Num(int(right))), lambda _name: 0)
+        return _simplified(op, left, right, value)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with("+", other, swapped=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("-", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with("-", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("*", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with("*", other, swapped=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with("/", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with("/", other, swapped=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with("%", other)
+
+    def __neg__(self) -> "Dim":
+        return Dim(-int(self), Neg(self.expr))
+
+    def __repr__(self) -> str:
+        return f"{self.expr}"
+
+
+def expr_of(value: int) -> Expr:
+    """The expression of an extent; a plain integer is its own."""
+    return value.expr if isinstance(value, Dim) else Num(value)
+
+
+def _simplified(op: Operator, left: int, right: int, value: int) -> int:
+    """The result, without the operations that change nothing."""
+    if op == "*" and any(one == 0 and not isinstance(one, Dim) for one in (left, right)):
+        return 0
+    for neutral, kept in (((op, right), left), ((op, left), right)):
+        is_number = not isinstance(neutral[1], Dim)
+        if is_number and ((op == "+" and neutral[1] == 0) or (op == "*" and neutral[1] == 1)):
+            return kept
+    if not isinstance(right, Dim) and ((op == "-" and right == 0) or (op == "/" and right == 1)):
+        return left
+    return Dim(value, Binary(op, expr_of(left), expr_of(right)))
+
+
+def is_symbolic(value: int) -> bool:
+    """Whether an extent depends on a dynamic size."""
+    return isinstance(value, Dim)
+
+
+def at(value: int, sizes: Mapping[str, int]) -> int:
+    """The value of an extent at given sizes."""
+    return evaluate(value.expr, sizes.__getitem__) if isinstance(value, Dim) else value
+
+
+def sizes_in(value: int) -> set[str]:
+    """The dynamic sizes an extent depends on."""
+    return set(names(value.expr)) if isinstance(value, Dim) else set()

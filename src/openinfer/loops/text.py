@@ -1,0 +1,120 @@
+"""Kernels as text, for people and tests."""
+
+from openinfer.loops.ir import (
+    Assign,
+    Binary,
+    Bits,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Contraction,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Math,
+    Round,
+    Scalar,
+    Select,
+    Statement,
+    Store,
+    Unary,
+    Var,
+    While,
+)
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "and": "&", "or": "|", "xor": "^"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def scalar_text(value: Scalar) -> str:
+    """An expression on one line."""
+    match value:
+        case Const(number, dtype):
+            return repr(number) if dtype.name == "i64" else f"{number!r}:{dtype.name}"
+        case Var(name):
+            return name
+        case Load(buffer, index):
+            return f"{buffer.name}[{', '.join(map(scalar_text, index))}]"
+        case Unary(op, operand):
+            return f"{op}({scalar_text(operand)})"
+        case Binary(op, left, right):
+            if op in _SIGNS:
+                return f"({scalar_text(left)} {_SIGNS[op]} {scalar_text(right)})"
+            return f"{op}({scalar_text(left)}, {scalar_text(right)})"
+        case Compare(op, left, right):
+            return f"({scalar_text(left)} {_COMPARISONS[op]} {scalar_text(right)})"
+        case Select(cond, then, otherwise):
+            return f"({scalar_text(cond)} ? {scalar_text(then)} : {scalar_text(otherwise)})"
+        case Cast(operand, dtype):
+            return f"{dtype.name}({scalar_text(operand)})"
+        case Bits(operand, dtype):
+            return f"bits.{dtype.name}({scalar_text(operand)})"
+        case Round(operand, storage):
+            return f"round.{storage.name}({scalar_text(operand)})"
+        case Math(function, args):
+            return f"{function}({', '.join(map(scalar_text, args))})"
+        case _:
+            raise TypeError(value)
+
+
+def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
+    pad = "    " * depth
+    found: list[str] = []
+    for statement in statements:
+        match statement:
+            case For(variable, extent, body, kind):
+                found.append(f"{pad}for {variable.name} < {scalar_text(extent)} {kind.value} {{")
+                found += [*_lines(body, depth + 1), f"{pad}}}"]
+            case While(cond, body):
+                found += [f"{pad}while {scalar_text(cond)} {{", *_lines(body, depth + 1), f"{pad}}}"]
+            case If(cond, then, otherwise):
+                found += [f"{pad}if {scalar_text(cond)} {{", *_lines(then, depth + 1)]
+                if otherwise:
+                    found += [f"{pad}}} else {{", *_lines(otherwise, depth + 1)]
+                found.append(f"{pad}}}")
+            case Let(variable, value):
+                found.append(f"{pad}let {variable.name}: {variable.dtype.name} = {scalar_text(value)}")
+            case Local(variable, value):
+                found.append(f"{pad}var {variable.name}: {variable.dtype.name} = {scalar_text(value)}")
+            case Assign(variable, value):
+                found.append(f"{pad}{variable.name} = {scalar_text(value)}")
+            case Store(buffer, index, value):
+                found.append(f"{pad}{buffer.name}[{', '.join(map(scalar_text, index))}] = {scalar_text(value)}")
+            case Fail(reason):
+                found.append(f"{pad}fail {reason!r}")
+            case Contraction():
+                found += [pad + line for line in _contraction(statement)]
+    return found
+
+
+def _contraction(one: Contraction) -> list[str]:
+    free = ", ".join(f"{var.name} < {extent!r}" for var, extent in zip(one.free, one.extents, strict=True))
+    bound = ", ".join(f"{var.name} < {extent!r}" for var, extent in zip(one.bound, one.reduced, strict=True))
+    term = " * ".join(
+        f"{buffer.name}[{', '.join(map(scalar_text, index))}]"
+        for buffer, index in ((one.a, one.a_index), (one.b, one.b_index))
+    )
+    where = f" where {scalar_text(one.valid)}" if one.valid is not None else ""
+    return [
+        f"contract {free} over {bound} in {one.accumulator.name} {{",
+        f"    acc += {term}{where}",
+        f"    {one.out.name}[{', '.join(map(scalar_text, one.out_index))}] = {scalar_text(one.epilogue)}",
+        "}",
+    ]
+
+
+def _parameter(buffer: Buffer) -> str:
+    return f"{buffer.name}: {buffer.dtype.name}[{', '.join(map(repr, buffer.shape))}]"
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """A kernel as text."""
+    head = f"kernel {kernel.name}({', '.join(map(_parameter, kernel.inputs))})"
+    head += f" -> {', '.join(map(_parameter, kernel.outputs))} {{"
+    scratch = [f"    scratch {_parameter(buffer)}" for buffer in kernel.scratch]
+    return "\n".join([head, *scratch, *_lines(kernel.body, 1), "}"]) + "\n"

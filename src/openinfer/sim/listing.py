@@ -1,0 +1,54 @@
+"""The source of a graph as a debugger shows it: lines, and where its nodes stand in them."""
+
+from bisect import bisect_left
+
+from openinfer.errors import Source, Span, printable
+from openinfer.ir import Graph, Node
+from openinfer.ir.text import node_head
+from openinfer.lang.source import parse
+
+
+class Listing:
+    """Numbered lines: the source of a graph, or its canonical text where it was read from JSON or built by a program.
+
+    >>> from openinfer.lang import graph
+    >>> listing = Listing(graph("volatile { y: f32; }\\nblock entry {\\n    op neg(y) >> y;\\n    return;\\n}"))
+    >>> listing.line_of(0), listing.lines(3, 4)
+    (3, [(3, '    op neg(y) >> y;'), (4, '    return;')])
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        places = [node.span for node in graph.walk()]
+        self.is_canonical = not all(isinstance(place, Span) for place in places)
+        if self.is_canonical:
+            places = [node.span for node in parse(graph.to_text(), "canonical text").graph.walk()]
+        spans = [place for place in places if isinstance(place, Span)]
+        self._source: Source = spans[0].source
+        self._lines = [span.source.position(span.start)[0] for span in spans]
+        self._first = {line: index for index, line in reversed([*enumerate(self._lines)])}
+        self._starts = sorted(self._first)
+        self.count = self._source.text.count("\n") + (not self._source.text.endswith("\n"))
+
+    @property
+    def name(self) -> str:
+        """What the source is called."""
+        return printable(self._source.name)
+
+    def line_of(self, index: int) -> int:
+        """The line on which a node begins."""
+        return self._lines[index]
+
+    def first_from(self, line: int) -> int | None:
+        """The first node of the first line, from a line on, on which nodes begin."""
+        at = bisect_left(self._starts, line)
+        return self._first[self._starts[at]] if at < len(self._starts) else None
+
+    def lines(self, first: int, last: int) -> list[tuple[int, str]]:
+        """Lines by number, both ends included, as far as there are any."""
+        numbers = range(max(1, first), min(last, self.count) + 1)
+        return [(number, printable(self._source.line(number).replace("\t", "    "))) for number in numbers]
+
+
+def head(node: Node) -> str:
+    """A node in one line."""
+    return printable(node_head(node))

@@ -1,0 +1,188 @@
+"""Breakpoints of the debugger: those on a place stop before the node, those on values after the node that wrote them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.bound import BoundGraph
+from openinfer.errors import ExecutionError, nearest
+from openinfer.ir import Access, Loop, Node
+from openinfer.ir.operand import Index, Single
+from openinfer.ir.operand_text import parse_access
+from openinfer.ir.rules import node_name
+from openinfer.ops import Array
+from openinfer.sim.breakpoints import on_change, on_nan, on_write
+from openinfer.sim.executor import NodeView
+from openinfer.sim.listing import Listing
+from openinfer.sim.views import Place
+
+USAGE = "b 12 | b line 7 | b op matmul | b write h | b nan [h] | b change h | b if max(h) > 3"
+_COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)")
+_OF = re.compile(r"(min|max|mean|nan|inf)\s*(?:\((.+)\)|\s(.+))")
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_MEASURE: dict[str, Callable[[Array], Any]] = {
+    "min": lambda value: np.nanmin(value) if not np.isnan(value).all() else [],
+    "max": lambda value: np.nanmax(value) if not np.isnan(value).all() else [],
+    "mean": lambda value: np.nanmean(value) if not np.isnan(value).all() else [],
+    "nan": lambda value: np.isnan(value).sum(),
+    "inf": lambda value: np.isinf(value).sum(),
+}
+"""What can be said about all elements together; nothing, where there are none."""
+
+
+class RefusedError(Exception):
+    """A command that cannot be obeyed, and why, in one line."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A breakpoint: ``before`` judges the node that comes next, ``after`` the one that has been executed."""
+
+    text: str
+    before: Callable[[Place], bool] | None = None
+    after: Callable[[NodeView], bool] | None = None
+
+
+class Stops:
+    """Understands what can be said behind ``break``."""
+
+    def __init__(self, bound: BoundGraph, listing: Listing) -> None:
+        self._bound = bound
+        self._listing = listing
+        self._nodes: list[Node] = list(bound.graph.walk())
+        self._bodies: dict[str, set[int]] = {}
+        """The first nodes of the loops with an index of this name."""
+        for node in self._nodes:
+            if isinstance(node.kind, Loop) and node.body:
+                self._bodies.setdefault(node.kind.index, set()).add(node.body[0].index)
+
+    def parsed(self, text: str) -> Stop:
+        """The breakpoint that a text asks for."""
+        word, _, rest = text.partition(" ")
+        rest = rest.strip()
+        match word:
+            case _ if word.isdecimal():
+                return self._at_node(_integer(word))
+            case "line" | "node" if rest.isdecimal():
+                return self._at_line(_integer(rest)) if word == "line" else self._at_node(_integer(rest))
+            case "op" if rest:
+                return self._at_op(rest)
+            case "write" if rest:
+                return Stop(f"write {self.variable(rest)}", after=on_write(rest).test)
+            case "change" if rest:
+                return Stop(f"change {self.variable(rest)}", after=on_change(rest).test)
+            case "nan":
+                return Stop(f"nan {self.variable(rest)}" if rest else "nan", after=on_nan(rest or None).test)
+            case "if" if rest:
+                return self._condition(rest)
+        message = f"cannot understand {text!r:.60}; {USAGE}"
+        raise RefusedError(message)
+
+    def variable(self, name: str) -> str:
+        """A name, once it is known to be a variable's."""
+        if name not in self._bound.vars:
+            message = f"there is no variable {name!r:.60}; {nearest(name, self._bound.vars) or 'vars lists them'}"
+            raise RefusedError(message)
+        return name
+
+    # --- before a node --------------------------------------------------------------------------------------------
+
+    def _at_node(self, index: int) -> Stop:
+        if index >= len(self._nodes):
+            message = f"there is no node {index}; the last one is {len(self._nodes) - 1}"
+            raise RefusedError(message)
+        line = self._listing.line_of(index)
+        return _at(frozenset((index,)), f"node {index}, line {line}")
+
+    def _at_line(self, line: int) -> Stop:
+        index = self._listing.first_from(line)
+        if index is None:
+            message = f"no node begins on line {line} or behind it; the last line is {self._listing.count}"
+            raise RefusedError(message)
+        found = self._listing.line_of(index)
+        moved = "" if found == line else f", the first with a node from line {line} on"
+        return _at(frozenset((index,)), f"line {found}, node {index}{moved}")
+
+    def _at_op(self, name: str) -> Stop:
+        found = frozenset(node.index for node in self._nodes if node_name(node) == name)
+        if not found:
+            known = {name for node in self._nodes if (name := node_name(node)) is not None}
+            advice = nearest(name, known) or f"there are {', '.join(sorted(known))}"
+            message = f"no node is called {name!r:.60}; {advice}"
+            raise RefusedError(message)
+        return _at(found, f"op {name}, {len(found)} node{'s' * (len(found) > 1)}")
+
+    def _at_iteration(self, index: str, holds: Callable[[int], bool], text: str) -> Stop:
+        """Stops at the beginning of the iterations whose index is so."""
+        firsts = self._bodies[index]
+        return Stop(text, before=lambda p: p.node is not None and p.node.index in firsts and holds(p.indices[index]))
+
+    # --- after a node ---------------------------------------------------------------------------------------------
+
+    def _condition(self, text: str) -> Stop:
+        parts = _COMPARISON.fullmatch(text)
+        limit = None if parts is None else _number(parts[3])
+        if parts is None or limit is None:
+            message = f"cannot understand {text!r:.60}; a condition is like max(h) > 3, h[0] <= 1e-6, l == 2"
+            raise RefusedError(message)
+        compare = _COMPARE[parts[2]]
+        if parts[1] in self._bodies:
+            return self._at_iteration(parts[1], lambda value: bool(compare(value, limit)), f"if {text}")
+        of = _OF.fullmatch(parts[1])
+        measure = None if of is None else _MEASURE[of[1]]
+        access = parsed_access(parts[1] if of is None else of[2] or of[3])
+        self.variable(access.base)
+        return Stop(f"if {text}", after=_Written(access, measure, compare, limit))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Judges a variable whenever a node writes it: some measure of it, or else any of its elements."""
+
+    access: Access
+    measure: Callable[[Array], Any] | None
+    compare: Callable[[Any, Any], Any]
+    limit: float
+
+    def __call__(self, node: NodeView) -> bool:
+        if self.access.base not in node.written:
+            return False
+        value = node.read(self.access).astype(np.float64)
+        judged = value if self.measure is None else self.measure(value)
+        return bool(np.any(self.compare(judged, self.limit)))
+
+
+def _at(indices: frozenset[int], text: str) -> Stop:
+    return Stop(text, before=lambda place: place.node is not None and place.node.index in indices)
+
+
+def parsed_access(text: str) -> Access:
+    """A variable or a part of it."""
+    try:
+        return parse_access(text.strip())
+    except ValueError as error:
+        message = f"{text.strip()!r:.60} is no variable: {error}"
+        raise RefusedError(message) from error
+
+
+def _integer(digits: str) -> int:
+    return int(digits[:12])
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if isnan(value) else value

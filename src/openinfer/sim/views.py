@@ -1,0 +1,286 @@
+"""Looking into a step that is suspended: where it stands, its variables, and what a node writes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
+from openinfer.check.indices import spelled
+from openinfer.check.sizes import SizeError
+from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
+from openinfer.ir import Access, Index, MemoryKind, Node, Single, Slice
+from openinfer.ir.expr import Expr, evaluate
+from openinfer.ops import Array, OpError
+from openinfer.sim.memory import Key, Overlay, Values, accepted_array
+from openinfer.sim.strand import Frame, Strand
+from openinfer.sim.tables import Chosen, Table, selected
+
+T = TypeVar("T")
+Cells = tuple[int | slice, ...]
+"""What NumPy takes as indices."""
+NO_INPUTS: Mapping[str, Array] = {}
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables of a graph as one strand sees them; ``inputs`` are those that wait for the next step."""
+
+    bound: BoundGraph
+    values: Values | Overlay
+    tables: Mapping[str, Table]
+    indices: Mapping[str, int]
+    inputs: Mapping[str, Array]
+
+    def read(self, access: Access) -> Array:
+        """A variable or a part of it; indices that are left out choose everything. Not to be changed."""
+        variable = self.variable(access.base)
+        if variable.is_table:
+            return self.tables[access.base].read(self.chosen(access, variable))
+        key = self.key(access)
+        if isinstance(key, tuple):
+            return self.values[key]
+        array = self.inputs[key] if key in self.inputs else self.values[key]
+        return _part(array, self.cells(access, array.shape))
+
+    def chosen(self, access: Access, variable: BoundVar) -> tuple[Chosen, ...]:
+        """The indices of an access of a table; those that are left out choose everything."""
+        assert variable.decl is not None
+        wanted = len(variable.decl.table_indices)
+        _require_indices(access, wanted)
+        whole = [Slice()] * (wanted - len(access.indices)) if access.indices else []
+        return tuple(self._chosen(index) for index in (*access.indices, *whole))
+
+    def key(self, access: Access) -> Key:
+        """What the value of an access is stored under, where that is not a table."""
+        origin, decl = self.variable(access.base).origin, self.variable(access.base).decl
+        if not isinstance(origin, FromPattern):
+            return access.base
+        assert decl is not None
+        singles = [self.integer(index.value) for index in access.indices if isinstance(index, Single)]
+        if not len(singles) == len(access.indices) == len(decl.table_indices):
+            example = f"{access.base}[{', '.join(decl.table_indices)}]"
+            raise OpError(Code.BAD_INDEXING, f"{access.base!r} names one tensor at a time, as in {example}")
+        entry = spelled(origin.pattern, dict(zip(decl.table_indices, singles, strict=True)))
+        model = self.bound.model
+        if model is None or entry not in model.tensors:
+            advice = nearest(entry, model.tensors) if model is not None else None
+            message = f"{access} is the model tensor {entry!r}, which does not exist"
+            raise OpError(Code.UNKNOWN_LINK, message, None, advice)
+        return (access.base, entry)
+
+    def cells(self, access: Access, shape: Sequence[int]) -> Cells:
+        """The cells that an access chooses from an array of this shape; single indices must be inside."""
+        _require_indices(access, len(shape))
+        found: list[int | slice] = []
+        for axis, (index, extent) in enumerate(zip(access.indices, shape, strict=False)):
+            one = selected(self._chosen(index), extent)
+            if isinstance(one, int) and one >= extent:
+                message = f"the index {one} of {access.base!r} is outside axis {axis}, which has {extent}"
+                raise OpError(Code.INDEX_OUT_OF_RANGE, message)
+            found.append(one if isinstance(one, int) else slice(*one))
+        return tuple(found)
+
+    def variable(self, name: str) -> BoundVar:
+        """A variable by its name."""
+        if name not in self.bound.vars:
+            advice = nearest(name, self.bound.vars)
+            raise OpError(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice)
+        return self.bound.vars[name]
+
+    def _chosen(self, index: Index) -> Chosen:
+        if isinstance(index, Single):
+            return self.integer(index.value)
+        start, end = (None if one is None else self.integer(one) for one in (index.start, index.end))
+        return (start, end)
+
+    def integer(self, expr: Expr) -> int:
+        """The value of an index expression: loop indices, then scalar variables, then sizes."""
+        try:
+            return evaluate(expr, self._lookup)
+        except ZeroDivisionError:
+            raise OpError(Code.BAD_VALUE, f"the index '{expr}' divides by zero") from None
+
+    def _lookup(self, name: str) -> int:
+        if name in self.indices:
+            return self.indices[name]
+        if name not in self.bound.vars:
+            return self.values.sizes.lookup(name)
+        value = self.read(Access(name))
+        if value.ndim or self.bound.vars[name].dtype.kind not in ("int", "uint"):
+            raise OpError(Code.BAD_INDEXING, f"{name!r} is no integer, and cannot be an index")
+        return int(value)
+
+
+def _part(array: Array, cells: Cells) -> Array:
+    return array[(*cells, ...)] if cells else array  # the dots keep a scalar an array
+
+
+def _require_indices(access: Access, most: int) -> None:
+    if len(access.indices) > most:
+        message = f"{access.base!r} has {most} indices, but {len(access.indices)} are given"
+        raise OpError(Code.BAD_INDEXING, message)
+
+
+# --- where execution stands -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where execution stands: before which node, inside what, and the variables as they are there.
+
+    ``frames`` are the branches that are being run, outermost first, and behind them the node that comes next; there are
+    none between steps. ``node`` is None when all nodes of a step have been executed.
+    """
+
+    node: Node | None
+    variables: Variables
+    strand: Strand | None = None
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def thread(self) -> str:
+        """The block whose strand goes on here."""
+        return self.strand.block if self.strand is not None else "entry"
+
+    @property
+    def indices(self) -> Mapping[str, int]:
+        """The loop indices at the node."""
+        return self.variables.indices
+
+    def read(self, access: Access) -> Array:
+        """A variable or a part of it, as its strand sees it. Not to be changed."""
+        return reported(lambda: self.variables.read(access))
+
+    def is_at_hand(self, name: str) -> bool:
+        """Whether a variable has a value already, so that looking at it loads and makes nothing."""
+        return name in self.variables.inputs or name in self.variables.values
+
+    def set(self, name: str, value: Any) -> None:
+        """Give a volatile variable another value; the step goes on with it."""
+        if self.strand is None:
+            raise wrong_moment("no step is in progress", "begin_step() begins one")
+        edit(self.strand, name, value)
+
+
+def inside(strand: Strand) -> Place:
+    """The place where a strand stands."""
+    frames, step = strand.frames, strand.step
+    variables = Variables(step.bound, strand.values, step.tables, frames[-1].indices if frames else {}, NO_INPUTS)
+    return Place(frames[-1].node if frames else None, variables, strand, frames)
+
+
+def reported(look: Callable[[], T]) -> T:
+    """What a look at variables gives; what goes wrong becomes an error of ours."""
+    try:
+        return look()
+    except (OpError, SizeError) as error:
+        raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
+    except MemoryError as error:
+        raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is not enough memory to show this")) from error
+
+
+def edit(strand: Strand, name: str, value: Any) -> None:
+    """Give a volatile variable of a suspended step another value, as a strand sees it."""
+    variable = reported(lambda: inside(strand).variables.variable(name))
+    if strand.step.is_over:
+        raise wrong_moment("the step of this node has ended", None)
+    is_pattern = isinstance(variable.origin, FromPattern)
+    if variable.kind not in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC) or is_pattern:
+        kind = "a prefix table" if is_pattern else variable.kind.value
+        raise ExecutionError(
+            Diagnostic(Code.NOT_WRITABLE, f"{name!r} is {kind}; only volatile variables can be edited")
+        )
+    array = accepted_array(name, value, variable.dtype)
+    reported(lambda: strand.sizes.agree(variable, array.shape, "the value"))
+    strand.values[name] = array
+
+
+def wrong_moment(message: str, advice: str | None) -> ExecutionError:
+    """An error about something that cannot be done now."""
+    return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, advice))
+
+
+# --- what a node writes -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Write:
+    """Something that a node writes, and what was there before.
+
+    Arrays are never changed in place, so keeping the one before costs nothing; of a table only the part is copied.
+    """
+
+    access: Access
+    key: Key
+    before: Array | None
+    """None where the variable had no value yet in this step; it then had its initial one."""
+    cells: Cells = ()
+    chosen: tuple[Chosen, ...] | None = None
+    """The indices of a table; None where it is none."""
+    extents: tuple[int, ...] = ()
+
+    def after(self, strand: Strand) -> Array | None:
+        """What has been written; None for a temporary whose shape is not known yet."""
+        if self.chosen is not None:
+            return strand.tables[self.access.base].read(self.chosen)
+        try:
+            return _part(strand.values[self.key], self.cells)
+        except OpError:
+            return None
+
+    def is_change(self, strand: Strand) -> bool:
+        """Whether the node left another value than it found."""
+        if self.chosen is not None:
+            same_extents = strand.tables[self.access.base].shape_of(()) == self.extents
+            return not same_extents or not same_bits(self.before, self.after(strand))
+        before = self._initial(strand) if self.before is None else self.before
+        return not same_bits(before, self.after(strand))
+
+    def _initial(self, strand: Strand) -> Array | None:
+        try:
+            return strand.step.values.initial(self.key, strand.sizes)
+        except OpError:
+            return None
+
+
+def pending_writes(strand: Strand) -> tuple[Write, ...]:
+    """What the node that a strand runs next is going to write. What is wrong with it is left to the node to report."""
+    if strand.is_done:
+        return ()
+    instruction, indices, _ = strand.upcoming()
+    variables = Variables(strand.step.bound, strand.values, strand.tables, indices, NO_INPUTS)
+    found = []
+    for access in instruction.writes:
+        try:
+            found.append(_pending(variables, access))
+        except (OpError, SizeError, MemoryError):
+            continue
+    return tuple(found)
+
+
+def _pending(variables: Variables, access: Access) -> Write:
+    variable = variables.variable(access.base)
+    if variable.is_table:
+        table, chosen = variables.tables[access.base], variables.chosen(access, variable)
+        return Write(access, access.base, table.read(chosen), chosen=chosen, extents=table.shape_of(()))
+    key = variables.key(access)
+    if isinstance(key, str) and access.indices:
+        cells = variables.cells(access, variables.values[key].shape)
+        return Write(access, key, _part(variables.values[key], cells), cells)
+    if key not in variables.values:
+        return Write(access, key, None)
+    return Write(access, key, variables.values[key])
+
+
+def same_bits(first: Array | None, second: Array | None) -> bool:
+    """Whether two arrays are the same to the last bit: NaN is like NaN, and -0.0 is not like 0.0."""
+    if first is second:
+        return True
+    if first is None or second is None:
+        return False
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    one, other = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
+    return bool(np.array_equal(one, other))

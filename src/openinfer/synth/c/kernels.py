@@ -1,0 +1,158 @@
+"""Kernels as C functions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openinfer.loops.build import cast
+from openinfer.loops.dim import sizes_in
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    INDEX,
+    Assign,
+    Binary,
+    Const,
+    Contraction,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Statement,
+    Store,
+    Var,
+    While,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.synth.c.scalars import ScalarPrinter
+from openinfer.synth.c.types import scalar_type, stored_type
+
+PAD = "    "
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A kernel in C: its definition, the support functions it needs, the sizes it takes, whether it can fail."""
+
+    text: str
+    needs: frozenset[str]
+    sizes: tuple[str, ...]
+    can_fail: bool
+
+
+def printed(kernel: Kernel, name: str, *, linkage: str = "static ") -> Printed:
+    """A kernel as a C function of this name."""
+    return _KernelPrinter(kernel, name, linkage).run()
+
+
+def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
+    """The dynamic sizes a kernel depends on."""
+    found: set[str] = set()
+    for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch):
+        for extent in (*buffer.shape, *buffer.steps):
+            found |= sizes_in(extent)
+    for statement in walk(kernel.body):
+        for value in scalars(statement):
+            for one in visit(value):
+                if isinstance(one, Const) and isinstance(one.value, int):
+                    found |= sizes_in(one.value)
+        if isinstance(statement, Contraction):
+            for extent in (*statement.extents, *statement.reduced):
+                found |= sizes_in(extent)
+    return tuple(sorted(found))
+
+
+class _KernelPrinter:
+    def __init__(self, kernel: Kernel, name: str, linkage: str) -> None:
+        self._kernel = kernel
+        self._name = name
+        self._linkage = linkage
+        self._scalars = ScalarPrinter(lambda buffer: buffer.name)
+        self._lines: list[str] = []
+        self._can_fail = any(isinstance(statement, Fail) for statement in walk(kernel.body))
+
+    def run(self) -> Printed:
+        sizes = kernel_sizes(self._kernel)
+        self._body(self._kernel.body, 1)
+        result = "int" if self._can_fail else "void"
+        parameters = [
+            *(f"const {stored_type(one.dtype)} *restrict {one.name}" for one in self._kernel.inputs),
+            *(f"{stored_type(one.dtype)} *restrict {one.name}" for one in self._kernel.outputs),
+            *(f"{stored_type(one.dtype)} *restrict {one.name}" for one in self._kernel.scratch),
+            *(f"const int64_t s_{size}" for size in sizes),
+        ]
+        if self._can_fail:
+            self._lines.append(f"{PAD}return 0;")
+        head = f"{self._linkage}{result} {self._name}({', '.join(parameters) or 'void'})"
+        text = "\n".join([*self._comment(), head, "{", *self._lines, "}"]) + "\n"
+        return Printed(text, frozenset(self._scalars.needs), sizes, self._can_fail)
+
+    def _comment(self) -> list[str]:
+        lines = [*self._kernel.doc]
+        lines += [
+            f"{buffer.name}: {buffer.dtype.name}[{', '.join(map(repr, buffer.shape))}]"
+            for buffer in (*self._kernel.inputs, *self._kernel.outputs)
+        ]
+        return ["/*", *(f" * {line}" for line in lines), " */"]
+
+    def _line(self, depth: int, text: str) -> None:
+        self._lines.append(PAD * depth + text)
+
+    def _body(self, statements: Sequence[Statement], depth: int) -> None:
+        text = self._scalars.text
+        for statement in statements:
+            match statement:
+                case For(variable, extent, body):
+                    self._line(depth, self._head(variable, text(extent)))
+                    self._body(body, depth + 1)
+                    self._line(depth, "}")
+                case While(cond, body):
+                    self._line(depth, f"while ({text(cond)}) {{")
+                    self._body(body, depth + 1)
+                    self._line(depth, "}")
+                case If(cond, then, otherwise):
+                    self._line(depth, f"if ({text(cond)}) {{")
+                    self._body(then, depth + 1)
+                    if otherwise:
+                        self._line(depth, "} else {")
+                        self._body(otherwise, depth + 1)
+                    self._line(depth, "}")
+                case Let(variable, value):
+                    self._line(depth, f"const {scalar_type(variable.dtype)} {variable.name} = {text(value)};")
+                case Local(variable, value):
+                    self._line(depth, f"{scalar_type(variable.dtype)} {variable.name} = {text(value)};")
+                case Assign(variable, value):
+                    self._line(depth, f"{variable.name} = {text(value)};")
+                case Store(buffer, index, value):
+                    self._line(depth, self._scalars.store(buffer, self._scalars.offset(buffer, index), value))
+                case Fail(reason):
+                    self._line(depth, f"return 1; /* {reason} */")
+                case Contraction():
+                    self._body(expanded(statement), depth)
+
+    def _head(self, variable: Var, extent: str) -> str:
+        return f"for (int64_t {variable.name} = 0; {variable.name} < {extent}; ++{variable.name}) {{"
+
+
+def expanded(one: Contraction) -> tuple[Statement, ...]:
+    """A contraction as plain loops: what a target without a generator of its own does."""
+    total = Var(ACCUMULATOR, one.accumulator)
+    left = cast(Load(one.a, one.a_index), one.accumulator)
+    right = cast(Load(one.b, one.b_index), one.accumulator)
+    add: Statement = Assign(total, Binary("add", total, Binary("mul", left, right)))
+    if one.valid is not None:
+        add = If(one.valid, (add,))
+    inner: tuple[Statement, ...] = (add,)
+    for variable, extent in zip(reversed(one.bound), reversed(one.reduced), strict=True):
+        inner = (For(variable, Const(extent, INDEX), inner),)
+    body: tuple[Statement, ...] = (
+        Local(total, Const(0, one.accumulator)),
+        *inner,
+        Store(one.out, one.out_index, one.epilogue),
+    )
+    for variable, extent in zip(reversed(one.free), reversed(one.extents), strict=True):
+        body = (For(variable, Const(extent, INDEX), body),)
+    return body

@@ -1,0 +1,204 @@
+"""Scalar expressions in C.
+
+Arithmetic means exactly what the loop IR says: integers wrap (unsigned arithmetic underneath), floats are not
+contracted, minimum and maximum propagate NaN. Functions that C lacks are called ``oi_...``; the support code has them.
+"""
+
+from collections.abc import Callable
+
+from openinfer.dtypes import DType
+from openinfer.ir.expr import Binary as SizeBinary
+from openinfer.ir.expr import Expr, Neg, Num, Ref
+from openinfer.loops.dim import Dim
+from openinfer.loops.ir import (
+    INDEX,
+    Binary,
+    Bits,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Load,
+    Math,
+    Round,
+    Scalar,
+    Select,
+    Unary,
+    Var,
+)
+from openinfer.synth.c.types import literal, scalar_type
+
+_PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
+_BITS = {"and": "&", "or": "|", "xor": "^"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_CALLS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
+
+
+class ScalarPrinter:
+    """Prints expressions and remembers which support functions they need."""
+
+    def __init__(self, name_of: Callable[[Buffer], str]) -> None:
+        self._name_of = name_of
+        self.needs: set[str] = set()
+
+    def need(self, function: str) -> str:
+        """The name of a support function, which is now needed."""
+        self.needs.add(function)
+        return function
+
+    def text(self, value: Scalar) -> str:
+        """An expression in C."""
+        match value:
+            case Const(number, dtype):
+                return size_text(number.expr) if isinstance(number, Dim) else _constant(number, dtype)
+            case Var(name):
+                return name
+            case Load(buffer, index):
+                return self.load(buffer, self.offset(buffer, index))
+            case Unary():
+                return self._unary(value)
+            case Binary():
+                return self._binary(value)
+            case Compare(op, left, right):
+                return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
+            case Select(cond, then, otherwise):
+                return f"({self.text(cond)} ? {self.text(then)} : {self.text(otherwise)})"
+            case Cast(operand, dtype):
+                return self._cast(operand, dtype)
+            case Bits(operand, dtype):
+                name = f"oi_bits_{operand.dtype.name}_{dtype.name}"
+                return f"{self.need(name)}({self.text(operand)})"
+            case Round(operand, storage):
+                return self._round(operand, storage)
+            case Math(function, args):
+                name = self.need(f"oi_{function}_{value.dtype.name}")
+                return f"{name}({', '.join(map(self.text, args))})"
+            case _:
+                raise TypeError(value)
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def offset(self, buffer: Buffer, index: tuple[Scalar, ...]) -> str:
+        """The position of an element, counted in elements."""
+        total: Scalar = Const(0, INDEX)
+        for one, step in zip(index, buffer.steps, strict=True):
+            total = total + one * Const(step, INDEX)
+        text = self.text(total)
+        return text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+
+    def load(self, buffer: Buffer, offset: str) -> str:
+        """An element in its compute type."""
+        name, dtype = self._name_of(buffer), buffer.dtype
+        if dtype.is_packed:
+            return f"{self.need(f'oi_load_{dtype.name}')}({name}, {offset})"
+        if dtype.name in ("f8", "bf16", "f16"):
+            return f"{self.need(f'oi_from_{dtype.name}')}({name}[{offset}])"
+        return f"({name}[{offset}] != 0)" if dtype.kind == "bool" else f"{name}[{offset}]"
+
+    def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
+        """A statement that puts a value into an element."""
+        name, dtype, text = self._name_of(buffer), buffer.dtype, self.text(value)
+        text = text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+        if dtype.is_packed:
+            return f"{self.need(f'oi_store_{dtype.name}')}({name}, {offset}, {text});"
+        if dtype.name in ("f8", "bf16", "f16"):
+            return f"{name}[{offset}] = {self.need(f'oi_to_{dtype.name}')}({text});"
+        return f"{name}[{offset}] = {text};"
+
+    def _round(self, operand: Scalar, storage: DType) -> str:
+        text = self.text(operand)
+        if storage.name in ("f8", "bf16", "f16"):
+            self.need(f"oi_from_{storage.name}")
+            self.need(f"oi_to_{storage.name}")
+            return f"oi_from_{storage.name}(oi_to_{storage.name}({text}))"
+        if storage.is_packed and not storage.values:
+            return f"{self.need(f'oi_wrap_{storage.name}')}({text})"
+        return text
+
+    # --- arithmetic -----------------------------------------------------------------------------------------------
+
+    def _unary(self, value: Unary) -> str:
+        dtype, text = value.operand.dtype, self.text(value.operand)
+        suffix = "" if dtype.name == "f64" else "f"
+        match value.op:
+            case "neg":
+                return f"(-{text})" if dtype.kind == "float" else self._wrapped("-", "0", text, dtype)
+            case "abs" if dtype.kind == "float":
+                return f"__builtin_fabs{suffix}({text})"
+            case "abs":
+                return text if dtype.kind == "uint" else f"{self.need(f'oi_abs_{dtype.name}')}({text})"
+            case "not":
+                return f"(!{text})" if dtype.kind == "bool" else f"(({scalar_type(dtype)})~{text})"
+            case "popcount":
+                return f"{self.need(f'oi_popcount_{dtype.name}')}({text})"
+            case "isnan":
+                return f"__builtin_isnan({text})"
+            case "isinf":
+                return f"(__builtin_isinf({text}) != 0)"
+            case "signbit":
+                return f"(__builtin_signbit({text}) != 0)"
+            case _:
+                name = f"oi_{_CALLS[value.op]}_{dtype.name}"
+                return f"{self.need(name)}({text})"
+
+    def _binary(self, value: Binary) -> str:
+        dtype = value.dtype
+        left, right = self.text(value.left), self.text(value.right)
+        op = value.op
+        if op in _BITS:
+            sign = {"&": "&&", "|": "||", "^": "!="}[_BITS[op]] if dtype.kind == "bool" else _BITS[op]
+            text = f"({left} {sign} {right})"
+            return text if dtype.kind == "bool" or dtype.bits >= 32 else f"(({scalar_type(dtype)}){text})"
+        if op in ("min", "max", "shl", "shr", "copysign", "nextafter"):
+            name = self.need(f"oi_{op}_{dtype.name}")
+            return f"{name}({left}, {right})"
+        if op == "rem" and dtype.kind == "float":
+            return f"{self.need(f'oi_fmod_{dtype.name}')}({left}, {right})"
+        if dtype.kind == "float" or dtype is INDEX:
+            return f"({left} {_PLAIN[op]} {right})"
+        if op in ("div", "rem"):
+            if dtype.kind == "uint":
+                return f"(({scalar_type(dtype)})({left} {_PLAIN[op]} {right}))"
+            return f"{self.need(f'oi_{op}_{dtype.name}')}({left}, {right})"
+        return self._wrapped(_PLAIN[op], left, right, dtype)
+
+    def _wrapped(self, sign: str, left: str, right: str, dtype: DType) -> str:
+        """Integer arithmetic modulo the width: unsigned underneath, where overflow is defined."""
+        own = scalar_type(dtype)
+        wide = f"uint{max(dtype.bits, 32)}_t"
+        return f"(({own})(({wide}){left} {sign} ({wide}){right}))"
+
+    def _cast(self, operand: Scalar, dtype: DType) -> str:
+        text = self.text(operand)
+        if dtype.kind == "bool":
+            return f"({text} != 0)"
+        return f"(({scalar_type(dtype)}){text})"
+
+
+def _constant(number: float, dtype: DType) -> str:
+    if dtype is INDEX:
+        return f"({int(number)})" if number < 0 else str(int(number))
+    return literal(number, dtype)
+
+
+def size_text(expr: Expr) -> str:
+    """An expression over dynamic sizes in C; each size is a variable called ``s_NAME``."""
+    match expr:
+        case Num(value):
+            return str(value) if value >= 0 else f"({value})"
+        case Ref(name):
+            return f"s_{name}"
+        case Neg(operand):
+            return f"(-{size_text(operand)})"
+        case SizeBinary(op, left, right):
+            return f"({size_text(left)} {op} {size_text(right)})"
+
+
+def _is_wrapped(text: str) -> bool:
+    """Whether the first parenthesis of a text closes at its end."""
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return position == len(text) - 1
+    return False

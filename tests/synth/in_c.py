@@ -1,0 +1,142 @@
+"""Single ops through their lowering, C and a compiler, compared with the simulator's reference.
+
+All kernels of an op go into one file, which is compiled once; operands are passed as the bytes a model file would hold.
+"""
+
+import ctypes
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from tests.ops.harness import Question, compare
+
+from openinfer.dtypes import DType, pack, unpack
+from openinfer.loops.ir import Buffer
+from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.c.kernels import Printed, printed
+from openinfer.synth.c.support import support_code
+
+HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
+FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]
+# Support functions that a case does not call are there all the same when another case of the file does.
+FLAGS += ["-Wno-unused-function"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One case, ready to be compiled."""
+
+    record: OpRecord
+    case: Case
+    call: Call
+    code: Printed
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+
+
+def prepared(record: OpRecord, case: Case, number: int) -> Prepared:
+    types = tuple(
+        None if array is None else TensorType(kind, array.shape)  # type: ignore[arg-type]
+        for array, kind in zip(case.arrays, case.dtypes, strict=True)
+    )
+    call = infer(record, Call(types, complete(record, case.params)))
+    kernel = kernel_of(record, call, case.dtypes)
+    code = printed(kernel, f"case{number}", linkage="")
+    return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, kernel.scratch)
+
+
+def cases_of(name: str, dtype: DType, most: int | None = None) -> Iterator[Case]:
+    """The generated cases of an op for one dtype: all, or so many spread over them."""
+    record = OPS[name]
+    rng = np.random.default_rng([21, crc32(f"{name} {dtype.name}".encode())])
+    cases = list(record.cases(rng, dtype))
+    if most is None or len(cases) <= most:
+        yield from cases
+        return
+    picks = sorted(rng.choice(len(cases), most, replace=False).tolist())
+    yield from (cases[pick] for pick in picks)
+
+
+def compiled(
+    cases: Sequence[Prepared], folder: Path, options: Sequence[str] = ("-O1",), cc: str = "gcc"
+) -> ctypes.CDLL:
+    needs = {need for one in cases for need in one.code.needs}
+    source = folder / "op.c"
+    source.write_text(HEAD + support_code(needs) + "\n".join(one.code.text for one in cases), encoding="ascii")
+    library = folder / f"op-{crc32(' '.join([*options, cc]).encode()):08x}.so"
+    command = [cc, *FLAGS, *options, "-o", str(library), str(source)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[:3000]
+    return ctypes.CDLL(str(library))
+
+
+def stored_bytes(array: Array, dtype: DType) -> Any:
+    contiguous = np.array(array, order="C")
+    return pack(contiguous, dtype).copy() if dtype.is_packed else contiguous.reshape(-1).view(np.uint8).copy()
+
+
+def loaded(data: Any, kind: TensorType) -> Array:
+    if kind.dtype.is_packed:
+        return unpack(data, kind.dtype, 0, kind.size).reshape(kind.shape)
+    return np.asarray(data.view(kind.dtype.array)).reshape(kind.shape)
+
+
+GUARD = 64
+
+
+def executed(one: Prepared, library: ctypes.CDLL, number: int) -> tuple[tuple[Array, ...], int]:
+    """The results and the status; bytes behind every output are watched."""
+    pairs = zip(one.case.arrays, one.case.dtypes, strict=True)
+    arrays = [stored_bytes(array, kind) for array, kind in pairs if array is not None and kind is not None]
+    outputs = [np.full(kind.nbytes + GUARD, 0xA5, np.uint8) for kind in one.call.outputs]
+    for data, kind in zip(outputs, one.call.outputs, strict=True):
+        if kind.dtype.is_packed and kind.nbytes:
+            data[kind.nbytes - 1] = 0  # elements are put into bytes that exist; spare bits stay what they are
+    scratch = [
+        np.full(buffer.dtype.nbytes(int(np.prod(buffer.shape))) + GUARD, 0x5A, np.uint8) for buffer in one.scratch
+    ]
+    function = getattr(library, f"case{number}")
+    function.restype = ctypes.c_int if one.code.can_fail else None
+    status = function(*(ctypes.c_void_p(data.ctypes.data) for data in (*arrays, *outputs, *scratch)))
+    for data, kind in zip(outputs, one.call.outputs, strict=True):
+        assert (data[kind.nbytes :] == 0xA5).all(), f"'{one.record.name}' wrote behind its output"
+    for data in scratch:
+        assert (data[-GUARD:] == 0x5A).all(), f"'{one.record.name}' wrote behind its scratch memory"
+    results = tuple(loaded(data[: kind.nbytes], kind) for data, kind in zip(outputs, one.call.outputs, strict=True))
+    return results, int(status or 0)
+
+
+def check_op(name: str, folder: Path, most: int | None = 4, options: Sequence[str] = ("-O1",), cc: str = "gcc") -> int:
+    """Compare generated C with the reference on the op's own cases, for all its dtypes; how many there were."""
+    record = OPS[name]
+    chosen = [case for dtype in record.dtypes for case in cases_of(name, dtype, most)]
+    cases = [prepared(record, case, number) for number, case in enumerate(chosen)]
+    library = compiled(cases, folder, options, cc)
+    for number, one in enumerate(cases):
+        results, status = executed(one, library, number)
+        try:
+            with np.errstate(all="ignore"):
+                wanted = Kernel(record, one.call, one.case.dtypes)(one.case.arrays)
+        except OpError:
+            assert status != 0, f"'{name}' should have failed: {one.case}"
+            continue
+        assert status == 0, f"'{name}' failed: {one.case}"
+        question = Question(record, one.case.arrays, one.case.dtypes, one.call.params, one.call.outputs)
+        with np.errstate(all="ignore"):
+            compare(
+                question,
+                results,
+                tuple(_wide(value, kind) for value, kind in zip(wanted, one.call.outputs, strict=True)),
+            )
+    return len(cases)
+
+
+def _wide(value: Array, kind: TensorType) -> Array:
+    """The reference's answer for the harness, which rounds again: floats of every width are exact in f64."""
+    return value.astype(np.float64) if kind.dtype.kind == "float" else value
