@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import openinfer
-from openinfer.errors import Code, OpenInferError, explanation
+from openinfer.check import check
+from openinfer.errors import Code, Diagnostic, OpenInferError, explanation
 from openinfer.ir import Graph
 from openinfer.lang import parse
 
@@ -29,6 +30,18 @@ OWN_PROCESS = (Code.MISSING_EXTRA, Code.MISSING_TOOL)
 """Codes whose examples change the interpreter they run in."""
 STRICT_ONLY = (Code.UNKNOWN_ATTRIBUTE,)
 """Codes that graph source yields in strict mode only."""
+OF_BINDING = {
+    *(Code.UNKNOWN_OP, Code.UNKNOWN_PARAMETER, Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK, Code.USED_BEFORE_ASSIGN),
+    *(Code.WRONG_OPERANDS, Code.WRONG_DTYPE, Code.SHAPE_MISMATCH, Code.RESULT_TYPE, Code.BAD_PARAMETER),
+    Code.INDEX_OUT_OF_RANGE,
+    *(Code.TOUCHED_WHILE_YIELDED, Code.TWO_WRITERS, Code.RACE, Code.NEVER_SATISFIED),
+}
+"""Codes that a text by itself does not yield: its graph has to be bound, which these examples need no model for."""
+OF_RUNNING = {
+    *(Code.NODE_BUDGET, Code.INTERRUPTED, Code.WRONG_MOMENT),
+    *(Code.NOT_INSERTED, Code.NOT_WRITABLE, Code.BAD_STATE, Code.OUT_OF_MEMORY),
+}
+"""Codes that need a step, and so a few lines of Python."""
 
 
 def language(code: Code) -> str:
@@ -48,6 +61,8 @@ in_process = pytest.mark.parametrize(
 )
 in_own_process = pytest.mark.parametrize("code", OWN_PROCESS, ids=str)
 in_graph_source = pytest.mark.parametrize("code", written_in("oig"), ids=str)
+of_a_text = pytest.mark.parametrize("code", [code for code in written_in("oig") if code not in OF_BINDING], ids=str)
+of_binding = pytest.mark.parametrize("code", [code for code in written_in("oig") if code in OF_BINDING], ids=str)
 
 
 def run(code: Code, example: str) -> None:
@@ -57,8 +72,19 @@ def run(code: Code, example: str) -> None:
         exec(compile(example, "example", "exec"), {"__name__": "example"})
 
 
+def problems_of(source: str, *, strict: bool) -> list[Diagnostic]:
+    """What is wrong with a text, or with its graph once it is bound without a model."""
+    parsed = parse(source, strict=strict)
+    return parsed.problems or list(check(parsed.graph, None, {}, strict=strict).problems)
+
+
 def codes_of(source: str, *, strict: bool) -> list[Code]:
     return [problem.code for problem in parse(source, strict=strict).problems]
+
+
+def bound_codes_of(source: str, *, strict: bool) -> list[Code]:
+    assert codes_of(source, strict=strict) == []
+    return [problem.code for problem in problems_of(source, strict=strict)]
 
 
 def last_line_of_own_process(example: str, folder: Path) -> str:
@@ -142,23 +168,35 @@ def test_in_a_process_of_its_own_the_right_example_raises_nothing(code: Code, tm
     assert last_line_of_own_process(explanation(code).right, tmp_path) == "raised nothing"
 
 
-@in_graph_source
+@of_a_text
 def test_the_wrong_graph_yields_exactly_its_code(code: Code) -> None:
     wrong = explanation(code).wrong
     assert codes_of(wrong, strict=True) == [code]
     assert codes_of(wrong, strict=False) == ([] if code in STRICT_ONLY else [code])
 
 
+@of_binding
+def test_the_wrong_graph_yields_exactly_its_code_when_it_is_bound(code: Code) -> None:
+    wrong = explanation(code).wrong
+    assert bound_codes_of(wrong, strict=True) == [code]
+    assert bound_codes_of(wrong, strict=False) == [code]
+
+
 @in_graph_source
 def test_the_problem_of_the_wrong_graph_points_into_it(code: Code) -> None:
-    (problem,) = parse(explanation(code).wrong, strict=True).problems
+    (problem,) = problems_of(explanation(code).wrong, strict=True)
     # What is missing altogether is nowhere.
     assert (problem.span is None) == (code is Code.NO_ENTRY)
 
 
-@in_graph_source
+@of_a_text
 def test_the_right_graph_yields_nothing_even_in_strict_mode(code: Code) -> None:
     assert codes_of(explanation(code).right, strict=True) == []
+
+
+@of_binding
+def test_the_right_graph_yields_nothing_when_it_is_bound_even_in_strict_mode(code: Code) -> None:
+    assert bound_codes_of(explanation(code).right, strict=True) == []
 
 
 @in_graph_source
@@ -166,8 +204,11 @@ def test_the_two_graphs_of_a_page_differ(code: Code) -> None:
     assert explanation(code).wrong != explanation(code).right
 
 
-def test_syntax_names_control_flow_memory_and_warnings_are_explained_with_graphs() -> None:
-    from_elsewhere = {Code.BAD_JSON, Code.BAD_DOCUMENT, Code.BAD_SOURCE_FILE}
-    assert (
-        set(written_in("oig")) == {code for code in Code if code[:2] in ("E1", "E2", "E4", "E5", "W9")} - from_elsewhere
-    )
+def test_what_a_graph_alone_shows_is_explained_with_graphs() -> None:
+    from_elsewhere = {Code.BAD_JSON, Code.BAD_DOCUMENT, Code.BAD_SOURCE_FILE} | OF_RUNNING
+    of_graphs = {code for code in Code if code[:2] in ("E1", "E2", "E4", "E5", "E6", "W9")} - from_elsewhere
+    assert set(written_in("oig")) == of_graphs | OF_BINDING
+
+
+def test_what_only_a_step_shows_is_explained_with_python() -> None:
+    assert set(written_in("python")) >= OF_RUNNING | {Code.BAD_VALUE, Code.LINK_TYPE, Code.SIZE_CONFLICT}

@@ -5,6 +5,7 @@ A slice whose length depends on values that only a running step knows has an unk
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from openinfer.check.bound import BoundVar
 from openinfer.dtypes import DType
@@ -30,7 +31,7 @@ class AccessType:
     quant: QuantParams | None = None
     dims: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def known(self) -> TensorType | None:
         """The complete type, or None where an extent is unknown."""
         shape = tuple(extent for extent in self.shape if extent is not None)

@@ -7,10 +7,12 @@ from openinfer.check.bound import BoundGraph
 from openinfer.check.concurrency import concurrency_problems
 from openinfer.check.effects import EffectsOf
 from openinfer.check.links import Links
+from openinfer.check.named import Named
+from openinfer.check.problems import Problems
 from openinfer.check.sizes import Sizes
 from openinfer.check.typing import Typing
 from openinfer.collection import collection_paused
-from openinfer.errors import Diagnostic, GraphError
+from openinfer.errors import Diagnostic, GraphError, Span
 from openinfer.ir import Assign, Graph, validate
 from openinfer.ir.expr import Expr
 from openinfer.oinf.model import ModelLoader
@@ -53,16 +55,19 @@ def check(
 
 
 def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], found: list[Diagnostic]) -> Binding:
-    sizes = Sizes(graph, model, given)
-    links = Links(graph.vars, model, sizes)
+    problems = Problems()
+    sizes = Sizes(graph, model, given, problems)
+    links = Links(graph.vars, model, sizes, problems)
     temporaries = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
     effects = EffectsOf(graph, graph.vars.keys() | temporaries)
-    typing = Typing(graph, model, sizes, links.vars, effects.nodes, sizes.bounds).run()
-    problems = [*found, *sizes.problems, *links.problems, *typing.problems, *concurrency_problems(graph, effects)]
-    if not _errors(problems):
-        problems += _elsewhere(graph, model, sizes, links, effects)
-    if _errors(problems):
-        return Binding(None, tuple(problems))
+    named = Named(model, sizes, links, temporaries, sizes.bounds)
+    typing = Typing(graph, named, effects.nodes, problems).run()
+    problems.found += concurrency_problems(graph, effects, temporaries)
+    if not problems.has_errors:
+        problems.found += _elsewhere(graph, named, effects)
+    everything = tuple(sorted([*found, *problems.found], key=_position))
+    if problems.has_errors:
+        return Binding(None, everything)
     bound = BoundGraph(
         graph=graph,
         model=model,
@@ -72,25 +77,25 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
         ops=typing.ops,
         effects=effects.nodes,
         constants=typing.constants,
-        warnings=tuple(problems),
+        warnings=everything,
     )
-    return Binding(bound, tuple(problems))
+    return Binding(bound, everything)
 
 
-def _errors(problems: list[Diagnostic]) -> bool:
-    return any(not problem.code.is_warning for problem in problems)
+def _position(problem: Diagnostic) -> int:
+    """Problems come in the order of the text; those of documents stay in the order they were found."""
+    return problem.span.start if isinstance(problem.span, Span) else -1
 
 
-def _elsewhere(
-    graph: Graph, model: ModelLoader | None, sizes: Sizes, links: Links, effects: EffectsOf
-) -> Iterator[Diagnostic]:
+def _elsewhere(graph: Graph, named: Named, effects: EffectsOf) -> Iterator[Diagnostic]:
     """Problems that dynamic sizes have below their bounds."""
-    values = sizes.sample(_dimensions(graph))
+    values = named.sizes.sample(_dimensions(graph))
     if values is None:
         return
-    typing = Typing(graph, model, sizes, links.vars, effects.nodes, values).run()
+    problems = Problems()
+    Typing(graph, named.elsewhere(values), effects.nodes, problems).run()
     chosen = ", ".join(f"{name}={value}" for name, value in values.items())
-    for problem in typing.problems:
+    for problem in problems.found:
         yield replace(problem, notes=(*problem.notes, f"dynamic sizes can be smaller than their bounds, here {chosen}"))
 
 

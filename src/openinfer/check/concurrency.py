@@ -4,11 +4,13 @@ A consumer runs from the yield that completes what it awaits to entry's first aw
 the end of the step. What it awaits it has as a copy of its own.
 """
 
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
+from openinfer.check.bound import Effects
 from openinfer.check.effects import EffectsOf
 from openinfer.errors import Code, Diagnostic
-from openinfer.ir import Await, Block, Graph, Node, Yield
+from openinfer.ir import Assign, Await, Block, Graph, Node, Yield, walk
 from openinfer.ir.rules import awaited, is_consumer
 
 
@@ -20,21 +22,29 @@ class _Consumer:
     """Positions in entry between which it may run, exclusive of both hand-overs."""
     touches: frozenset[str]
     writes: frozenset[str]
+    copies: frozenset[str]
+    """What it awaits."""
 
     @property
-    def copies(self) -> frozenset[str]:
-        return frozenset(awaited(self.block))
+    def first(self) -> Node:
+        """The ``await`` it begins with."""
+        return self.block.nodes[0]
 
 
-def concurrency_problems(graph: Graph, effects: EffectsOf) -> list[Diagnostic]:
+def concurrency_problems(graph: Graph, effects: EffectsOf, temporaries: Set[str]) -> list[Diagnostic]:
     """Everything that could give two schedules different results."""
     entry = graph.blocks["entry"]
     consumers = [block for block in graph.blocks.values() if is_consumer(block)]
     problems = [*_tables(graph, entry), *_unsatisfied(entry, consumers)]
     if problems or not consumers:
         return problems
-    running = [_running(entry, block, effects) for block in consumers]
-    return [*_away(entry, effects), *_races(entry, running, effects), *_rivals(running)]
+    running = _running(entry, consumers, effects)
+    return [
+        *_away(entry, effects),
+        *_unassigned(entry, running, temporaries),
+        *_races(entry, running, effects),
+        *_rivals(running),
+    ]
 
 
 def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
@@ -52,7 +62,12 @@ def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
 def _unsatisfied(entry: Block, consumers: list[Block]) -> list[Diagnostic]:
     """Variables yielded a second time, and awaits that come before a consumer can have started."""
     found: list[Diagnostic] = []
+    takers: dict[str, list[Block]] = {}
+    for block in consumers:
+        for name in awaited(block):
+            takers.setdefault(name, []).append(block)
     yielded: set[str] = set()
+    back: set[str] = set()
     for node in entry.nodes:
         if isinstance(node.kind, Yield):
             for name in node.kind.vars:
@@ -61,84 +76,142 @@ def _unsatisfied(entry: Block, consumers: list[Block]) -> list[Diagnostic]:
                     found.append(Diagnostic(Code.NEVER_SATISFIED, message, node.span))
             yielded |= set(node.kind.vars)
         elif isinstance(node.kind, Await):
-            for block in consumers:
-                late = sorted(set(awaited(block)) - yielded)
-                if late and set(node.kind.vars) & set(awaited(block)):
-                    message = f"the block {block.name!r} also awaits {late[0]!r}, which is yielded only after this"
-                    found.append(Diagnostic(Code.NEVER_SATISFIED, message, node.span))
+            waited = {
+                block.name: block for name in node.kind.vars if name not in back for block in takers.get(name, [])
+            }
+            found += _too_late(node, waited.values(), yielded)
+            back |= set(node.kind.vars)
     return found
 
 
-def _running(entry: Block, block: Block, effects: EffectsOf) -> _Consumer:
-    needed = set(awaited(block))
-    start, end = len(entry.nodes), len(entry.nodes)
-    last = block.nodes[-1].kind
-    returned = set(last.vars) if isinstance(last, Yield) else set()
+def _too_late(node: Node, blocks: Iterable[Block], yielded: Set[str]) -> Iterator[Diagnostic]:
+    for block in blocks:
+        late = sorted(set(awaited(block)) - yielded)
+        if late:
+            message = f"the block {block.name!r} also awaits {late[0]!r}, which is yielded only after this"
+            advice = f"yield {late[0]} before this await"
+            yield Diagnostic(Code.NEVER_SATISFIED, message, node.span, advice)
+
+
+def _running(entry: Block, consumers: list[Block], effects: EffectsOf) -> list[_Consumer]:
+    """When consumers run, and what they do meanwhile. By now entry yields each variable once."""
+    yielded: dict[str, int] = {}
+    waited: dict[str, list[int]] = {}
     for position, node in enumerate(entry.nodes):
-        if isinstance(node.kind, Yield) and needed:
-            needed -= set(node.kind.vars)
-            start = position if not needed else start
-        elif isinstance(node.kind, Await) and position > start and returned & set(node.kind.vars):
-            end = min(end, position)
-    own = effects.block(block.name)
-    body = [effects.nodes[node.index] for node in block.nodes[1:] if not isinstance(node.kind, Yield)]
-    writes = frozenset().union(*(one.writes for one in body)) if body else frozenset()
-    touches = frozenset().union(*(one.touches for one in body)) if body else frozenset()
-    assert own.touches >= touches
-    return _Consumer(block, start, end, touches, writes)
+        if isinstance(node.kind, Yield):
+            yielded |= dict.fromkeys(node.kind.vars, position)
+        for name in node.kind.vars if isinstance(node.kind, Await) else ():
+            waited.setdefault(name, []).append(position)
+    found = []
+    for block in consumers:
+        start = max(yielded[name] for name in awaited(block))
+        last = block.nodes[-1].kind
+        returned = last.vars if isinstance(last, Yield) else ()
+        ends = (position for name in returned for position in waited.get(name, ()) if position > start)
+        own = [effects.nodes[node.index] for node in block.nodes[1:] if not isinstance(node.kind, Yield)]
+        writes = frozenset[str]().union(*(one.writes for one in own))
+        reads = frozenset[str]().union(*(one.reads for one in own))
+        end = min(ends, default=len(entry.nodes))
+        found.append(_Consumer(block, start, end, reads | writes, writes, frozenset(awaited(block))))
+    return found
 
 
-def _away(entry: Block, effects: EffectsOf) -> list[Diagnostic]:
+def _away(entry: Block, effects: EffectsOf) -> Iterator[Diagnostic]:
     """Entry touching what it has yielded and not yet awaited."""
-    found: list[Diagnostic] = []
-    away: dict[str, Node] = {}
+    away: set[str] = set()
     for node in entry.nodes:
         if isinstance(node.kind, Await):
-            for name in node.kind.vars:
-                away.pop(name, None)
-            continue
-        touched = sorted(effects.nodes[node.index].touches & away.keys())
-        if touched and not isinstance(node.kind, Yield):
-            message = f"{touched[0]!r} is touched here, but it has been yielded and not awaited"
-            found.append(Diagnostic(Code.TOUCHED_WHILE_YIELDED, message, node.span, f"await {touched[0]} first"))
-        if isinstance(node.kind, Yield):
-            away |= dict.fromkeys(node.kind.vars, node)
-    return found
+            away -= set(node.kind.vars)
+        elif isinstance(node.kind, Yield):
+            away |= set(node.kind.vars)
+        else:
+            for name in sorted(effects.nodes[node.index].touches & away):
+                message = f"{name!r} is touched here, but it has been yielded and not awaited"
+                yield Diagnostic(Code.TOUCHED_WHILE_YIELDED, message, node.span, f"await {name} first")
 
 
-def _races(entry: Block, running: list[_Consumer], effects: EffectsOf) -> list[Diagnostic]:
-    """Entry and a consumer, or two consumers, where one writes what the other touches while both run."""
-    found: list[Diagnostic] = []
+def _unassigned(entry: Block, running: list[_Consumer], temporaries: Set[str]) -> Iterator[Diagnostic]:
+    """Consumers that start before entry has assigned a temporary that they touch."""
+    assigned_at = {
+        inner.kind.name: position
+        for position, node in enumerate(entry.nodes)
+        for inner in walk((node,))
+        if isinstance(inner.kind, Assign)
+    }
     for consumer in running:
-        for node in entry.nodes[consumer.start + 1 : consumer.end]:
-            own = effects.nodes[node.index]
-            if isinstance(node.kind, Yield | Await):
-                continue
-            shared = (own.writes & consumer.touches) | (own.touches & consumer.writes)
-            for name in sorted(shared - consumer.copies):
-                message = (
-                    f"{name!r} is touched here while the block {consumer.block.name!r} runs, and one of them writes it"
+        for name in sorted(consumer.touches & temporaries):
+            if assigned_at[name] > consumer.start:
+                message = f"{name!r} is used by the block {consumer.block.name!r}, which starts before it is assigned"
+                yield Diagnostic(
+                    Code.USED_BEFORE_ASSIGN, message, consumer.first.span, f"move 'assign {name}: ...' before the yield"
                 )
-                advice = f"await what {consumer.block.name!r} yields first, or yield {name} to it"
-                found.append(Diagnostic(Code.RACE, message, node.span, advice))
-    return found
 
 
-def _rivals(running: list[_Consumer]) -> list[Diagnostic]:
-    found: list[Diagnostic] = []
-    for position, one in enumerate(running):
-        for other in running[position + 1 :]:
-            both = sorted(one.writes & other.writes & one.copies & other.copies)
-            for name in both:
-                message = f"the blocks {one.block.name!r} and {other.block.name!r} both write {name!r}"
-                found.append(Diagnostic(Code.TWO_WRITERS, message, other.block.nodes[0].span))
-            if one.start >= other.end or other.start >= one.end:
-                continue
-            shared = (one.writes & other.touches) | (one.touches & other.writes)
-            for name in sorted(shared - (one.copies & other.copies)):
+def _races(entry: Block, running: list[_Consumer], effects: EffectsOf) -> Iterator[Diagnostic]:
+    """Entry and a consumer where one writes what the other touches while both run."""
+    starts: dict[int, list[_Consumer]] = {}
+    for consumer in running:
+        starts.setdefault(consumer.start, []).append(consumer)
+    touchers: dict[str, list[_Consumer]] = {}
+    for position, node in enumerate(entry.nodes):
+        own = _own_effects(node, effects)
+        for name in sorted(own.touches & touchers.keys()):
+            touchers[name] = [consumer for consumer in touchers[name] if consumer.end > position]
+            for consumer in touchers[name]:
+                if name in own.writes or name in consumer.writes:
+                    yield _race(node, name, consumer)
+        for consumer in starts.get(position, ()):
+            for name in consumer.touches - consumer.copies:
+                touchers.setdefault(name, []).append(consumer)
+
+
+def _own_effects(node: Node, effects: EffectsOf) -> Effects:
+    """What entry does itself; an ``await`` gives it the values that come back."""
+    if isinstance(node.kind, Await):
+        return Effects(writes=frozenset(node.kind.vars))
+    return effects.nodes[node.index]
+
+
+def _race(node: Node, name: str, consumer: _Consumer) -> Diagnostic:
+    block = consumer.block.name
+    message = f"{name!r} is touched here while the block {block!r} runs, and one of them writes it"
+    advice = f"await what {block!r} yields first, or yield {name} to it"
+    return Diagnostic(Code.RACE, message, node.span, advice)
+
+
+def _rivals(running: list[_Consumer]) -> Iterator[Diagnostic]:
+    """Consumers that write the same variable they both await, or that share another one while both run."""
+    touchers: dict[str, list[_Consumer]] = {}
+    for consumer in running:
+        for name in consumer.touches:
+            touchers.setdefault(name, []).append(consumer)
+    for name, consumers in sorted(touchers.items()):
+        if len(consumers) > 1:
+            yield from _two_writers(name, consumers)
+            yield from _sharing(name, consumers)
+
+
+def _two_writers(name: str, consumers: list[_Consumer]) -> Iterator[Diagnostic]:
+    writers = [consumer for consumer in consumers if name in consumer.writes & consumer.copies]
+    for other in writers[1:]:
+        message = f"the blocks {writers[0].block.name!r} and {other.block.name!r} both write {name!r}"
+        advice = "give one of them a variable of its own to write"
+        yield Diagnostic(Code.TWO_WRITERS, message, other.first.span, advice)
+
+
+def _sharing(name: str, consumers: list[_Consumer]) -> Iterator[Diagnostic]:
+    """Each consumer is compared with the one before it that runs longest: that is enough to find every conflict."""
+    longest: dict[tuple[bool, bool], _Consumer] = {}
+    for consumer in sorted(consumers, key=lambda one: (one.start, one.end)):
+        role = (name in consumer.writes, name in consumer.copies)
+        for (writes, copies), other in longest.items():
+            conflict = (writes or role[0]) and not (copies and role[1])
+            if conflict and other.end > consumer.start:
                 message = (
-                    f"the blocks {one.block.name!r} and {other.block.name!r} run at the same time,"
+                    f"the blocks {other.block.name!r} and {consumer.block.name!r} run at the same time,"
                     f" and one of them writes {name!r}"
                 )
-                found.append(Diagnostic(Code.RACE, message, other.block.nodes[0].span))
-    return found
+                yield Diagnostic(Code.RACE, message, consumer.first.span)
+                break
+        if role not in longest or longest[role].end < consumer.end:
+            longest[role] = consumer

@@ -28,9 +28,14 @@ from openinfer.ir import (
     Single,
     Transfer,
     Yield,
+    walk,
 )
 from openinfer.ir.expr import Expr, names
 from openinfer.ir.rules import branch_targets, node_name
+from openinfer.ir.values import VarValue
+
+Names = frozenset[str]
+_NONE = Effects()
 
 
 class EffectsOf:
@@ -40,79 +45,112 @@ class EffectsOf:
         self._graph = graph
         self._variables = variables
         self._blocks: dict[str, Effects] = {}
+        self._branches: dict[Branch, Effects] = {}
         self.nodes: dict[int, Effects] = {}
-        for name in graph.blocks:
-            self.block(name)
+        for name in _callees_first(graph):
+            self._blocks[name] = self._body(graph.blocks[name].nodes, frozenset())
 
-    def block(self, name: str) -> Effects:
-        """The effects of all nodes of a block; blocks do not call each other in cycles."""
-        if name not in self._blocks:
-            self._blocks[name] = self._body(self._graph.blocks[name].nodes)
-        return self._blocks[name]
-
-    def _body(self, nodes: Iterable[Node]) -> Effects:
-        total = Effects()
+    def _body(self, nodes: Iterable[Node], indices: Names) -> Effects:
+        reads: set[str] = set()
+        writes: set[str] = set()
         for node in nodes:
-            found = self._node(node)
-            self.nodes[node.index] = found
-            total |= found
-        return total
+            found = self.nodes[node.index] = self._node(node, indices)
+            reads |= found.reads
+            writes |= found.writes
+        return Effects(frozenset(reads), frozenset(writes))
 
-    def _node(self, node: Node) -> Effects:
+    def _node(self, node: Node, indices: Names) -> Effects:
         kind = node.kind
         match kind:
             case Assign(name):
                 return Effects(writes=frozenset((name,)))
             case Op():
-                reads = [self._read(given.operand) for given in kind.inputs]
-                return _joined(*reads, *(self._write(output) for output in kind.outputs))
-            case Transfer(source, dst) | CacheWrite(source, dst):
-                return self._read(source) | self._write(dst)
-            case CacheRead(src, dst):
-                return self._read(src) | self._write(dst)
+                reads = [self._read(given.operand, indices) for given in kind.inputs]
+                writes = [self._write(output, indices) for output in kind.outputs]
+                return _joined(*reads, self._parameters(kind), *writes)
+            case Transfer(source, dst) | CacheWrite(source, dst) | CacheRead(source, dst):
+                return self._read(source, indices) | self._write(dst, indices)
             case CacheReset(target):
-                return self._write(target)
+                return self._write(target, indices)
             case CacheIncrement(name) | CacheDecrement(name):
                 return Effects(frozenset((name,)), frozenset((name,)))
             case Return(variables) | Yield(variables) | Await(variables):
                 return Effects(reads=frozenset(variables))
             case Scope(_, body):
-                return self._body(body)
-            case Loop(_, _, start, end, body):
-                return self._body(body) | self._names(start, end)
+                return self._body(body, indices)
+            case Loop(_, index, start, end, body):
+                return self._body(body, indices | {index}) | self._names((start, end), indices)
             case Branch():
-                cond = frozenset(() if kind.cond is None else (kind.cond,))
-                return _joined(Effects(cond), *(self.block(name) for name in branch_targets(node)))
+                return self._branch(node, kind)
             case _:
-                return Effects()
+                return _NONE
 
-    def _names(self, *exprs: Expr | None) -> Effects:
-        found = {name for expr in exprs if expr is not None for name in names(expr)}
+    def _branch(self, node: Node, kind: Branch) -> Effects:
+        """The same object for the same branch: a graph may have many to a block with many variables."""
+        if kind not in self._branches:
+            cond = frozenset(() if kind.cond is None else (kind.cond,))
+            called = [self._blocks[name] for name in branch_targets(node)]
+            self._branches[kind] = _joined(*called, Effects(cond))
+        return self._branches[kind]
+
+    def _parameters(self, kind: Op) -> Effects:
+        found = {value.name for _, value in kind.attrs if isinstance(value, VarValue)}
         return Effects(frozenset(found & self._variables))
 
-    def _indices(self, access: Access) -> Effects:
+    def _names(self, exprs: Iterable[Expr | None], indices: Names) -> Effects:
+        """The variables in index expressions; the index of a loop hides a variable of its name."""
+        found = {name for expr in exprs if expr is not None for name in names(expr)}
+        return Effects(frozenset((found & self._variables) - indices)) if found else _NONE
+
+    def _chosen(self, access: Access, indices: Names) -> Effects:
         exprs = [
             expr
             for index in access.indices
             for expr in ((index.value,) if isinstance(index, Single) else (index.start, index.end))
         ]
-        return self._names(*exprs)
+        return self._names(exprs, indices)
 
-    def _read(self, operand: Operand) -> Effects:
+    def _read(self, operand: Operand, indices: Names) -> Effects:
         if not isinstance(operand, Access):
-            return Effects()
-        return Effects(frozenset((operand.base,))) | self._indices(operand)
+            return _NONE
+        return Effects(frozenset((operand.base,))) | self._chosen(operand, indices)
 
-    def _write(self, access: Access) -> Effects:
-        return Effects(writes=frozenset((access.base,))) | self._indices(access)
+    def _write(self, access: Access, indices: Names) -> Effects:
+        return Effects(writes=frozenset((access.base,))) | self._chosen(access, indices)
 
 
 def _joined(*effects: Effects) -> Effects:
-    total = Effects()
-    for one in effects:
-        total |= one
-    return total
+    reads = frozenset[str]().union(*(one.reads for one in effects))
+    return Effects(reads, frozenset[str]().union(*(one.writes for one in effects)))
 
+
+def _callees_first(graph: Graph) -> Iterator[str]:
+    """The blocks, each after those it branches to; they do not call each other in cycles.
+
+    A stack of our own: a chain of blocks can be longer than Python likes.
+    """
+    called = {
+        block.name: [
+            name for node in walk(block.nodes) if isinstance(node.kind, Branch) for name in branch_targets(node)
+        ]
+        for block in graph.blocks.values()
+    }
+    done: set[str] = set()
+    for first in called:
+        stack = [first]
+        while stack:
+            name = stack[-1]
+            waiting = [] if name in done else [other for other in dict.fromkeys(called[name]) if other not in done]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            if name not in done:
+                done.add(name)
+                yield name
+
+
+# --- order ----------------------------------------------------------------------------------------------------------
 
 Reason = Literal["value", "overwrite", "barrier", "dep", "order"]
 
@@ -128,21 +166,49 @@ class Dependency:
 
 
 def dependencies(bound: BoundGraph, block: Block) -> Iterator[Dependency]:
-    """Which nodes of a block's body must stay in order, and why: values, overwrites, barriers, ``dep``."""
+    """Which nodes of a block must stay in order, and why: values, overwrites, barriers, ``dep``.
+
+    Nodes are compared with their siblings: those of a loop or scope among themselves, and the loop or scope as a whole
+    with the nodes around it.
+    """
+    bodies: list[tuple[Node, ...]] = [block.nodes, *(node.body for node in walk(block.nodes) if node.body)]
+    for body in bodies:
+        yield from _fenced(body)
+        yield from _touching(bound, body)
+    yield from _explicit(block)
+
+
+def _fenced(body: tuple[Node, ...]) -> Iterator[Dependency]:
+    """Nothing crosses a barrier, nor a node that runs other blocks or hands variables over."""
+    fence: tuple[int, Reason] | None = None
+    since: list[int] = []
+    for node in body:
+        if isinstance(node.kind, Dep):
+            continue
+        if fence is not None:
+            yield Dependency(fence[0], node.index, fence[1])
+        reason = _fence(node)
+        if reason is None:
+            since.append(node.index)
+            continue
+        yield from (Dependency(earlier, node.index, reason) for earlier in since)
+        fence, since = (node.index, reason), []
+
+
+def _fence(node: Node) -> Reason | None:
+    """Why nothing crosses a node, or a loop or scope with such a node in it."""
+    inside = [own.kind for own in walk((node,))]
+    if any(isinstance(kind, Barrier) for kind in inside):
+        return "barrier"
+    return "order" if any(isinstance(kind, Yield | Await | Branch | Return) for kind in inside) else None
+
+
+def _touching(bound: BoundGraph, body: tuple[Node, ...]) -> Iterator[Dependency]:
+    """What a node reads is written before it, and nothing is overwritten before it has been read."""
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
-    barrier: int | None = None
-    since_barrier: list[int] = []
-    for position, node in enumerate(block.nodes):
+    for node in body:
         effects = bound.effects[node.index]
-        if barrier is not None:
-            yield Dependency(barrier, node.index, "barrier")
-        if isinstance(node.kind, Barrier | Yield | Await | Branch | Return):
-            reason: Reason = "barrier" if isinstance(node.kind, Barrier) else "order"
-            yield from (Dependency(earlier, node.index, reason) for earlier in since_barrier)
-            barrier, since_barrier = node.index, []
-        if isinstance(node.kind, Dep):
-            yield from _explicit(block, position, node.kind)
         for name in sorted(effects.reads):
             if name in last_write:
                 yield Dependency(last_write[name], node.index, "value", name)
@@ -153,12 +219,32 @@ def dependencies(bound: BoundGraph, block: Block) -> Iterator[Dependency]:
             last_write[name] = node.index
         for name in effects.reads - effects.writes:
             readers.setdefault(name, []).append(node.index)
-        if not isinstance(node.kind, Barrier | Dep):
-            since_barrier.append(node.index)
 
 
-def _explicit(block: Block, position: int, dep: Dep) -> Iterator[Dependency]:
-    earlier = [node for node in block.nodes[:position] if node_name(node) == dep.after]
-    later = [node for node in block.nodes[position:] if node_name(node) == dep.before]
-    if earlier and later:
-        yield Dependency(earlier[-1].index, later[0].index, "dep")
+def _explicit(block: Block) -> Iterator[Dependency]:
+    """What ``dep`` asks for: between the nearest nodes before and after it, or the loops and scopes they are in."""
+    latest: dict[str, tuple[int, ...]] = {}
+    asked: dict[str, list[tuple[int, ...]]] = {}
+    for node, path in _with_paths(block):
+        if isinstance(node.kind, Dep):
+            earlier = latest.get(node.kind.after)
+            if earlier is not None:
+                asked.setdefault(node.kind.before, []).append(earlier)
+            continue
+        name = node_name(node)
+        if name is None:
+            continue
+        for earlier in asked.pop(name, ()):
+            before, after = next((one, two) for one, two in zip(earlier, path, strict=False) if one != two)
+            yield Dependency(before, after, "dep")
+        latest[name] = path
+
+
+def _with_paths(block: Block) -> Iterator[tuple[Node, tuple[int, ...]]]:
+    """The nodes of a block in the order of the text, each with the indices of the nodes around it and its own."""
+    todo: list[tuple[Node, tuple[int, ...]]] = [(node, ()) for node in reversed(block.nodes)]
+    while todo:
+        node, around = todo.pop()
+        path = (*around, node.index)
+        yield node, path
+        todo += [(inner, path) for inner in reversed(node.body)]

@@ -13,7 +13,7 @@ Around = tuple[Loop, ...]
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _MOST = 4096
 """How many turns of loops are followed for one operand; the rest is left to the run."""
-_MOST_IN_ALL = 500_000
+_MOST_IN_ALL = 250_000
 """And how many for a whole graph."""
 _LONGEST_NAME = 64
 """Bits of the largest index that any name of a tensor contains."""
@@ -26,6 +26,16 @@ def spelled(pattern: str, values: Mapping[str, int]) -> str:
     'attn.0.qkv.3'
     """
     return _PLACEHOLDER.sub(lambda found: str(values[found[1]]), pattern)
+
+
+def spelling(pattern: str) -> re.Pattern[str]:
+    """What all names look like that a pattern can spell.
+
+    >>> bool(spelling("W.{l}").fullmatch("W.12")), bool(spelling("W.{l}").fullmatch("W.bias"))
+    (True, False)
+    """
+    parts = _PLACEHOLDER.split(pattern)[::2]
+    return re.compile("-?[0-9]+".join(map(re.escape, parts)))
 
 
 def pattern_name(
@@ -64,7 +74,7 @@ class Ranges:
     def outside(self, expr: Expr, loops: Around, last: int | None, *, counts_back: bool) -> int | None:
         """A value of an index that is below zero or above ``last`` in some iteration; ends of slices count back."""
         needed = _needed(loops, set(names(expr)))
-        key = (expr, tuple(map(id, needed)), last, counts_back)
+        key = (str(expr), tuple(map(id, needed)), last, counts_back)
         if key not in self._judged:
             self._judged[key] = self._outside(expr, needed, last, counts_back=counts_back)
         return self._judged[key]

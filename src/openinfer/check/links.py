@@ -9,7 +9,7 @@ import numpy as np
 from openinfer.check.bound import BoundVar, FromCaller, FromInit, FromModel, FromPattern, Origin
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError, Sizes
-from openinfer.dtypes import DType, from_numpy_dtype
+from openinfer.dtypes import DType, convert, from_numpy_dtype
 from openinfer.errors import Code
 from openinfer.ir import MemoryKind, VarDecl
 from openinfer.ir.expr import Expr, names
@@ -37,11 +37,16 @@ def model_entry(model: ModelLoader | None, name: str) -> Entry | None:
     info: TensorInfo | None = model.tensors.get(name)
     if info is not None:
         return Entry(name, TensorType(info.dtype, info.shape, info.quant), info.has_data, is_tensor=True)
-    if name not in model.metadata_info:
+    dtype = metadata_dtype(model, name) if name in model.metadata_info else None
+    if dtype is None:
         return None
-    value = np.asarray(model.metadata[name])
-    dtype = DTYPE_BY_TAG.get(model.metadata_info[name].tag) or from_numpy_dtype(value.dtype)
-    return None if dtype is None else Entry(name, TensorType(dtype, value.shape), has_data=True, is_tensor=False)
+    return Entry(name, TensorType(dtype, np.shape(model.metadata[name])), has_data=True, is_tensor=False)
+
+
+def metadata_dtype(model: ModelLoader, name: str) -> DType | None:
+    """The dtype of a metadata entry; a bitset has bools, a string has none."""
+    scalar = DTYPE_BY_TAG.get(model.metadata_info[name].tag)
+    return scalar or from_numpy_dtype(np.asarray(model.metadata[name]).dtype)
 
 
 def metadata_scalar_fits(model: ModelLoader, name: str, dtype: DType) -> bool:
@@ -188,12 +193,15 @@ def require_rank(name: str, rank: int) -> None:
 
 def scalar_value(bound: BoundVar, model: ModelLoader | None) -> Any:
     """The Python value of a scalar constant."""
+    found: Any
     match bound.origin:
-        case FromInit(value):
-            return 0 if value is None else value.value
+        case FromInit(initial):
+            if initial is None:
+                return 0
+            found = convert(np.asarray(initial.value), bound.dtype)  # 0.1 is another number in f16
         case FromModel(name):
             assert model is not None
-            found: Any = model.load(name).to_numpy() if name in model.tensors else model.metadata[name]
-            return {"float": float, "bool": bool}.get(bound.dtype.kind, int)(found)
+            found = model.load(name).to_numpy() if name in model.tensors else model.metadata[name]
         case _:
             return None
+    return {"float": float, "bool": bool}.get(bound.dtype.kind, int)(found)

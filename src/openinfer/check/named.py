@@ -29,13 +29,16 @@ class Named:
         self.vars = dict(links.vars)
         self.temporaries = temporaries
         self.at = at
-        self._declared = links.declared
-        self._unlinked = links.unlinked
+        self._links = links
         self.constants: dict[str, Any] = {}
+
+    def elsewhere(self, at: Mapping[str, int]) -> "Named":
+        """The same with the dynamic sizes at other values, before any temporary has a type."""
+        return Named(self.model, self.sizes, self._links, self.temporaries, at)
 
     def is_variable(self, name: str) -> bool:
         """Whether the name is a variable, declared or temporary."""
-        return name in self._declared or name in self.temporaries
+        return name in self._links.declared or name in self.temporaries
 
     def size(self, name: str) -> int:
         """The value of a size."""
@@ -47,6 +50,10 @@ class Named:
             value = self._constant(name)
             return value if isinstance(value, int) else None
         return self.at[name] if name in self.at else self.sizes.get(name)
+
+    def settled(self, name: str) -> int | None:
+        """The same, where it is so in every step: dynamic sizes have no such value."""
+        return None if name in self.sizes.bounds and not self.is_variable(name) else self.static(name)
 
     def parameter(self, name: str) -> Any:
         """What a name stands for as the value of a parameter: a constant, a size, or a metadata value."""
@@ -62,7 +69,7 @@ class Named:
 
     def _constant(self, name: str) -> Any:
         variable = self.vars.get(name)
-        if name in self._unlinked:
+        if name in self._links.unlinked:
             raise ReportedError
         if variable is None or variable.kind is not MemoryKind.CONSTANT or variable.shape:
             return None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from openinfer.check.access import AccessType, StaticValue, access_type
 from openinfer.check.bound import BoundVar, FromPattern
-from openinfer.check.indices import Around, Ranges, pattern_name, spelled
+from openinfer.check.indices import Around, Ranges, pattern_name, spelled, spelling
 from openinfer.check.links import Entry, model_entry, require_rank
 from openinfer.check.named import Named
 from openinfer.check.problems import Problems, ReportedError
@@ -25,9 +25,11 @@ class Operands:
         self._named = named
         self._declared = declared
         self._problems = problems
-        self._ranges = Ranges(named.static)
+        self._ranges = Ranges(named.settled)
         self._seen: dict[object, TensorType | None] = {}
-        self._missing: set[str] = set()
+        self._whole: dict[str, AccessType] = {}
+        self._families: dict[str, list[str]] = {}
+        self._reported: set[str] = set()
         self.broken: set[str] = set()
         """Temporaries whose type a problem keeps from being known."""
 
@@ -35,17 +37,21 @@ class Operands:
         """The type of an operand; what is wrong with it is reported."""
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, operand.span or node.span, loops)
-        variable = self.variable(operand.base, node)
         span = operand.span or node.span
+        if not operand.bracketed and operand.base in self._whole:
+            return self._whole[operand.base]
+        variable = self.variable(operand.base, span)
         self.require_indices(operand, variable, span, loops)
         found = access_type(operand, variable, self._named.shape(variable), self._outside(loops))
         require_rank(str(operand), len(found.shape))
         if isinstance(variable.origin, FromPattern):
             entry = self._entry(operand, variable, variable.origin.pattern, span, loops)
             return replace(found, quant=None if entry is None else entry.quant)
+        if not operand.bracketed:
+            self._whole[operand.base] = found
         return found
 
-    def variable(self, name: str, node: Node) -> BoundVar:
+    def variable(self, name: str, span: GraphPlace | None) -> BoundVar:
         """A variable that has a type by now."""
         found = self._named.vars.get(name)
         if found is not None:
@@ -53,7 +59,7 @@ class Operands:
         if name not in self._declared and name not in self.broken:
             self.broken.add(name)
             message = f"{name!r} is used before anything gives it a type"
-            self._problems.report(Code.USED_BEFORE_ASSIGN, message, node.span, f"write 'assign {name}: ...' first")
+            self._problems.report(Code.USED_BEFORE_ASSIGN, message, span, f"write 'assign {name}: ...' first")
         raise ReportedError
 
     # --- indices --------------------------------------------------------------------------------------------------
@@ -61,10 +67,10 @@ class Operands:
     def require_indices(self, access: Access, variable: BoundVar, span: GraphPlace | None, loops: Around) -> None:
         """Refuse indices that have no value, and those that are outside their bounds in some iteration."""
         for index in access.indices:
-            for expr in _ends(index):
+            for expr in index_expressions(index):
                 self.require_integers(expr, span, loops)
         for index, bound in self._bounded(access, variable):
-            for expr in _ends(index):
+            for expr in index_expressions(index):
                 self._require_inside(access, index, expr, bound, span, loops)
 
     def require_integers(self, expr: Expr, span: GraphPlace | None, loops: Around) -> None:
@@ -84,10 +90,7 @@ class Operands:
 
     def _require_integer(self, name: str, span: GraphPlace | None) -> None:
         """What a classic ``t = op`` gave is known only now; declared variables have been judged."""
-        found = self._named.vars.get(name)
-        if found is None:
-            self.broken.add(name) if False else None
-            raise ReportedError
+        found = self.variable(name, span)
         if found.shape or found.dtype.kind not in ("int", "uint"):
             message = f"{name!r} is used in an index, but it is {found.type}, not an integer scalar"
             self._problems.report(Code.BAD_INDEXING, message, span)
@@ -136,7 +139,7 @@ class Operands:
     # --- tensors of the model -------------------------------------------------------------------------------------
 
     def _model_ref(self, operand: ModelRef, span: GraphPlace | None, loops: Around) -> AccessType:
-        key = (operand, tuple(map(id, loops)))
+        key = (str(operand), tuple(map(id, loops)))
         if key not in self._seen:
             self._seen[key] = self._common_type(operand, span, loops)
         found = self._seen[key]
@@ -145,11 +148,12 @@ class Operands:
         return AccessType(found.dtype, found.shape, found.quant)
 
     def _common_type(self, operand: ModelRef, span: GraphPlace | None, loops: Around) -> TensorType | None:
-        """The one type of the tensors that ``model[...]`` names, in all iterations where that is static."""
+        """The one type of the tensors that ``model[...]`` names; where the run decides, of all that it can name."""
         first: TensorType | None = None
         missing = 0
-        for values in self._ranges.all(None, loops if operand.formatted else (), operand.name):
-            name = spelled(operand.name, values) if operand.formatted else operand.name
+        chosen = self._ranges.all(None, loops if operand.formatted else (), operand.name)
+        known = [spelled(operand.name, values) for values in chosen] if operand.formatted else [operand.name]
+        for name in known or self._spelled_like(operand.name):
             entry = model_entry(self._named.model, name)
             if entry is None or not entry.has_data:
                 self._report_missing(operand, name, entry, span)
@@ -163,17 +167,24 @@ class Operands:
                 self._problems.report(Code.LINK_TYPE, message, span)
                 return None
         if first is None and not missing:
-            message = f"{operand} names no tensor that is known before the graph runs, so it has no type"
-            advice = 'declare a prefix table, which has one: W(l): f32[...] @pattern("...")'
-            self._problems.report(Code.UNKNOWN_LINK, message, span, advice)
+            self._problems.report(Code.UNKNOWN_LINK, f"{operand} names no tensor of the model", span)
         return first
+
+    def _spelled_like(self, pattern: str) -> list[str]:
+        """The tensors of the model that a pattern can name."""
+        if pattern not in self._families:
+            tensors = self._named.model.tensors.values() if self._named.model is not None else ()
+            like = spelling(pattern)
+            self._families[pattern] = [info.name for info in tensors if info.has_data and like.fullmatch(info.name)]
+        return self._families[pattern]
 
     def _report_missing(self, operand: Operand, name: str, entry: Entry | None, span: GraphPlace | None) -> None:
         """Report a tensor that the model does not have, once however many operands name it."""
         model = self._named.model
-        if name in self._missing:
+        key = name if model is not None else str(operand)
+        if key in self._reported:
             return
-        self._missing.add(name)
+        self._reported.add(key)
         message, advice = f"{operand} is the model tensor {name!r}, which does not exist", None
         if model is None:
             message, advice = f"{operand} is a tensor of the model, and none is given", "give a model"
@@ -187,7 +198,7 @@ class Operands:
         self, access: Access, variable: BoundVar, pattern: str, span: GraphPlace | None, loops: Around
     ) -> TensorType | None:
         """The first of the model tensors that an access of a prefix table can name, as far as that is static."""
-        key = (access, tuple(map(id, loops)))
+        key = (str(access), tuple(map(id, loops)))
         if key not in self._seen:
             self._seen[key] = self._first_entry(access, variable, pattern, span, loops)
         return self._seen[key]
@@ -198,7 +209,7 @@ class Operands:
         first: TensorType | None = None
         missing = 0
         for values in self._ranges.all(access, loops):
-            name = pattern_name(variable, access, pattern, values, self._named.static)
+            name = pattern_name(variable, access, pattern, values, self._named.settled)
             if name is None:
                 break
             entry = model_entry(self._named.model, name)
@@ -208,15 +219,26 @@ class Operands:
                 if missing == _MOST_MISSING:
                     break
             elif entry.type.dtype is not variable.dtype or entry.type.shape != variable.shape:
-                message = f"{access.base!r} is {variable.type}, but the entry {name!r} of the model is {entry.type}"
-                self._problems.report(Code.LINK_TYPE, message, span)
+                self._report_other_type(variable, name, entry, span)
                 break
             else:
                 first = first or entry.type
-        return first
+        return first or self._possible_entry(variable, pattern)
+
+    def _possible_entry(self, variable: BoundVar, pattern: str) -> TensorType | None:
+        """A tensor that a prefix table can name when the run decides; each can be quantized in its own way."""
+        found = (model_entry(self._named.model, name) for name in self._spelled_like(pattern))
+        types = (entry.type for entry in found if entry is not None)
+        return next((one for one in types if one.dtype is variable.dtype and one.shape == variable.shape), None)
+
+    def _report_other_type(self, variable: BoundVar, name: str, entry: Entry, span: GraphPlace | None) -> None:
+        if name not in self._reported:
+            self._reported.add(name)
+            message = f"{variable.name!r} is {variable.type}, but the entry {name!r} of the model is {entry.type}"
+            self._problems.report(Code.LINK_TYPE, message, span)
 
 
-def _ends(index: Index) -> Iterator[Expr]:
+def index_expressions(index: Index) -> Iterator[Expr]:
     """The expressions of an index."""
     for expr in (index.value,) if isinstance(index, Single) else (index.start, index.end):
         if expr is not None:

@@ -16,6 +16,7 @@ from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
 from openinfer.cli.simulate import run
+from openinfer.cli.step import step
 from openinfer.cli.traces import trace, trace_diff
 from openinfer.errors import Diagnostic, OpenInferError
 from openinfer.oinf.terminal import close_quietly
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, run, trace, trace_diff, fmt, draw, inspect, verify, pack, ops, explain, demo):
+for command in (check, run, step, trace, trace_diff, fmt, draw, inspect, verify, pack, ops, explain, demo):
     app.command()(command)
 app.add_typer(convert)
 

@@ -6,12 +6,11 @@ uint8, which hold them exactly, and are taken back exactly by ``--input``.
 
 import io
 import os
-import warnings
 import zipfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from math import prod
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +20,11 @@ from openinfer.dtypes import from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, nearest
 from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
 from openinfer.oinf.quantize import Read
-from openinfer.oinf.sources.npz import open_npz
+from openinfer.oinf.sources.npz import npy_header, open_npz
 from openinfer.oinf.sources.tensor import SourceTensor, bad_weights, open_weights, read_elements, read_whole
 
 Array = npt.NDArray[Any]
 _NPZ = ".npz"
-_BROKEN = (ValueError, TypeError, OverflowError, SyntaxError, MemoryError, RecursionError, EOFError, OSError)
-"""What NumPy raises for a header that is none; it reads them with Python's own parser."""
 
 
 def split_place(text: str) -> tuple[str, str | None]:
@@ -53,9 +50,7 @@ def open_array(path: str, key: str | None, default_key: str, resources: ExitStac
 
     Nothing but the header is looked at, and the file must be as long as that says.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Python's parser, about what a hostile header contains
-        found = _member(path, key, default_key, resources) if is_archive(path) else _open_npy(path, resources)
+    found = _member(path, key, default_key, resources) if is_archive(path) else _open_npy(path, resources)
     if found.read is None:
         advice = "save it as another type, for example array.astype(numpy.float32)"
         message = f"{path!r} holds an array of NumPy type {found.type_name}, which no dtype stands for"
@@ -64,10 +59,7 @@ def open_array(path: str, key: str | None, default_key: str, resources: ExitStac
 
 
 def _member(path: str, key: str | None, default_key: str, resources: ExitStack) -> SourceTensor:
-    try:
-        found = {tensor.name: tensor for tensor in open_npz(path, resources).tensors}
-    except _BROKEN as error:
-        raise bad_weights(path, _reason(error)) from error
+    found = {tensor.name: tensor for tensor in open_npz(path, resources).tensors}
     if key is None:
         key = next(iter(found)) if len(found) == 1 else default_key
     if key not in found:
@@ -81,11 +73,11 @@ def _open_npy(path: str, resources: ExitStack) -> SourceTensor:
     descriptor, size = open_weights(path, resources)
     try:
         with os.fdopen(os.dup(descriptor), "rb") as file:
-            shape, fortran, array_dtype = _header(file)
+            shape, fortran, array_dtype = npy_header(file)
             start = file.tell()
-        dtype = from_numpy_dtype(array_dtype)
-    except _BROKEN as error:
-        raise bad_weights(path, _reason(error)) from error
+    except (OSError, ValueError) as error:
+        raise bad_weights(path, str(error)) from error
+    dtype = from_numpy_dtype(array_dtype)
     if dtype is None:
         return SourceTensor(path, str(array_dtype), None, shape, None)
     needed = start + prod(shape) * array_dtype.itemsize
@@ -99,23 +91,6 @@ def _open_npy(path: str, resources: ExitStack) -> SourceTensor:
 
 def _row_major(read: Read, shape: tuple[int, ...]) -> Read:
     return read_whole(lambda: read(0, prod(shape)).reshape(shape[::-1]).T)
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
-    version = npy.read_magic(file)
-    readers: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    if version not in readers:
-        message = f"unknown .npy version {version}"
-        raise ValueError(message)
-    shape, fortran, dtype = readers[version](file)
-    if any(extent < 0 for extent in shape):
-        message = f"negative extent in {shape}"
-        raise ValueError(message)
-    return shape, fortran, dtype
-
-
-def _reason(error: BaseException) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import typer
 
 from openinfer.check.bound import BoundVar
 from openinfer.cli.arrays import open_array, split_place
-from openinfer.dtypes import convert
+from openinfer.dtypes import DType, convert
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ops import Shape
 from openinfer.sim.memory import accepted_array
@@ -33,6 +33,8 @@ Rule = Callable[[np.random.Generator, Shape], Array]
 FORMS = "@x.npy, @f.npz:key, randn:SEED, uniform:SEED, randint:SEED[:LOW..HIGH], zeros, ones, arange, or JSON"
 _NUMBER = "[0-9]{1,18}"
 _RANDOM = re.compile(rf"(randn|uniform|randint):({_NUMBER})(?::(-?{_NUMBER})\.\.(-?{_NUMBER}))?")
+_LARGEST_EXACT = 1 << 53
+"""Up to here every integer is a float of 64 bits."""
 _WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
 
@@ -211,15 +213,14 @@ class _GeneratedSupply:
 
 
 def _rule(variable: BoundVar, feed: Generated) -> Rule:
-    """How to make the values; integers are left to be converted where they are inserted, which checks their range."""
+    """How to make the values. What the dtype does not have is refused here or, at the latest, on insertion."""
     dtype = variable.dtype
     match feed.rule:
-        case "zeros":
-            return lambda _random, shape: np.broadcast_to(np.int64(0), shape)
-        case "ones":
-            return lambda _random, shape: np.broadcast_to(np.int64(1), shape)
+        case "zeros" | "ones":
+            element = accepted_array(variable.name, np.int64(feed.rule == "ones"), dtype)
+            return lambda _random, shape: np.broadcast_to(element, shape)
         case "arange":
-            return lambda _random, shape: np.arange(prod(shape)).reshape(shape)
+            return lambda _random, shape: np.arange(prod(shape), dtype=_exact(dtype)).reshape(shape)
         case "randint":
             return _integers(variable, feed)
     if dtype.kind != "float":
@@ -227,6 +228,11 @@ def _rule(variable: BoundVar, feed: Generated) -> Rule:
     if feed.rule == "randn":
         return lambda random, shape: convert(np.asarray(random.standard_normal(shape)), dtype)
     return lambda random, shape: convert(np.asarray(random.random(shape)), dtype)
+
+
+def _exact(dtype: DType) -> type[np.generic]:
+    """A type for integers on their way into a dtype: insertion compares floats with floats quickly."""
+    return np.float64 if dtype.kind == "float" else np.int64
 
 
 def _integers(variable: BoundVar, feed: Generated) -> Rule:
@@ -237,11 +243,13 @@ def _integers(variable: BoundVar, feed: Generated) -> Rule:
         values = np.array(dtype.values)
         return lambda random, shape: values[random.integers(0, len(values), shape)]
     low, last = (int(dtype.minimum), int(dtype.maximum)) if limits is None else (limits[0], limits[1] - 1)
-    if not dtype.minimum <= low <= last <= dtype.maximum:
+    widest = _LARGEST_EXACT if dtype.kind == "float" else 1 << 64
+    if not (max(dtype.minimum, -widest) <= low and last <= min(dtype.maximum, widest)):
         message = f"the input {variable.name!r} is {dtype.name}, which does not hold all integers {low}..{last + 1}"
         raise ExecutionError(Diagnostic(Code.VALUE_OUT_OF_RANGE, message))
-    wide = np.uint64 if last >= 1 << 63 else np.int64
-    return lambda random, shape: np.asarray(random.integers(low, last, shape, wide, endpoint=True))
+    if last >= 1 << 63:
+        return lambda random, shape: np.asarray(random.integers(low, last, shape, np.uint64, endpoint=True))
+    return lambda random, shape: np.asarray(random.integers(low, last, shape, endpoint=True)).astype(_exact(dtype))
 
 
 def _unfit(variable: BoundVar, reason: str, advice: str) -> ExecutionError:

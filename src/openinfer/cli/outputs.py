@@ -4,6 +4,9 @@
 first axis. Several outputs may share an ``.npz``, each under its variable's name or the one behind a colon.
 """
 
+import json
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +35,7 @@ class Wanted:
     stacked: bool = False
 
 
-def parsed_outputs(texts: Iterable[str] | None) -> list[Wanted]:
+def parsed_outputs(texts: Iterable[str] | None, state_path: str | None = None) -> list[Wanted]:
     """Outputs from ``NAME`` and ``NAME=@FILE`` options; a malformed one is wrong usage.
 
     >>> parsed_outputs(["y", "z=@z.npz:last"])[1]
@@ -49,10 +52,18 @@ def parsed_outputs(texts: Iterable[str] | None) -> list[Wanted]:
             reason = "write it as NAME, NAME=@FILE.npy or NAME=@FILE.npz:KEY"
             raise _bad_option(f"cannot understand {text[:200]!r}: {reason}")
         wanted = Wanted(name, path, (key or name) if is_archive(path) else "", place.endswith("[]"))
-        if any((one.path, one.key) == (wanted.path, wanted.key) for one in found):
-            raise _bad_option(f"two outputs go to {place[1:][:200]!r}")
         found.append(wanted)
+    _require_apart(found, state_path)
     return found
+
+
+def _require_apart(wanted: Iterable[Wanted], state_path: str | None) -> None:
+    """Refuse to write two things to one place, whichever way it is spelled."""
+    state = [] if state_path is None else [(os.path.realpath(state_path), "")]
+    places = [(os.path.realpath(one.path), one.key) for one in wanted if one.path is not None] + state
+    for place, count in Counter(places).items():
+        if count > 1 or (place[1] and (place[0], "") in places):
+            raise _bad_option(f"two things are to be written to {place[0]!r}")
 
 
 def _bad_option(message: str) -> typer.BadParameter:
@@ -170,6 +181,10 @@ class Results:
             "outputs": [one.facts() for one in self._kept],
             "state": self._state_path,
         }
+
+    def json(self, seconds: list[float]) -> str:
+        """The run for programs."""
+        return json.dumps(self.facts(seconds), indent=2, allow_nan=False)
 
     def text(self, seconds: list[float]) -> str:
         """The run for people."""

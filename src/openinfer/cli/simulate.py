@@ -1,6 +1,5 @@
 """``openinfer run``: steps of a graph, with inputs from files or made up, and outputs into files."""
 
-import json
 import os
 from contextlib import nullcontext
 from typing import Annotated
@@ -23,7 +22,9 @@ from openinfer.cli.options import (
     StepCount,
     StrictOption,
 )
-from openinfer.cli.stepping import Progress, errors_as_json, interruptible, run_steps, step_count
+from openinfer.cli.stepping import Progress, errors_as_json, guarded, run_steps, step_count
+
+TraceLevelOption = Annotated[Level | None, typer.Option("--trace-level", help="How much to record of each step.")]
 
 
 def run(
@@ -37,7 +38,7 @@ def run(
     save_state: SaveState = None,
     scheduler: SchedulerOption = Scheduler.SEQUENTIAL,
     node_budget: NodeBudget = None,
-    trace_level: Annotated[Level | None, typer.Option("--trace-level", help="How much to record of each step.")] = None,
+    trace_level: TraceLevelOption = None,
     strict: StrictOption = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,12 +49,12 @@ def run(
     not at all. bf16 and f8 are written as f32, types narrower than a byte as int8 or uint8; no value changes.
     """
     progress = Progress()
-    with errors_as_json() if as_json else nullcontext(), interruptible(progress):
+    with errors_as_json() if as_json else nullcontext(), guarded(progress):
         # Here, not above: the other commands need neither the simulator nor its op records.
         from openinfer.cli.inputs import prepared
         from openinfer.cli.outputs import Results, default_outputs, parsed_outputs
 
-        wanted = parsed_outputs(output)
+        wanted = parsed_outputs(output, save_state)
         level = trace_level if trace_level or as_json or "OPENINFER_TRACE" in os.environ else Level.OFF
         executor, source = prepared(
             graph, model, size, inputs, strict=strict, scheduler=scheduler, node_budget=node_budget, level=level
@@ -66,5 +67,4 @@ def run(
             run_steps(executor, source, progress, results.keep)
         for path in results.write():
             progress.written.append(path)
-        seconds = progress.seconds
-        typer.echo(json.dumps(results.facts(seconds), indent=2, allow_nan=False) if as_json else results.text(seconds))
+        typer.echo(results.json(progress.seconds) if as_json else results.text(progress.seconds))

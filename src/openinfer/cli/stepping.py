@@ -37,13 +37,16 @@ class Progress:
 
 
 @contextmanager
-def interruptible(progress: Progress) -> Iterator[None]:
-    """Ctrl-C ends the command with a message and its own exit status instead of a traceback."""
+def guarded(progress: Progress) -> Iterator[None]:
+    """Ctrl-C ends the command with a message and its own exit status; a lack of memory is an error like others."""
     try:
         yield
     except KeyboardInterrupt as error:
         typer.echo(f"interrupted {progress}", err=True)
         raise typer.Exit(INTERRUPTED) from error
+    except MemoryError as error:
+        message = f"there is not enough memory to go on {progress}"
+        raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message)) from error
 
 
 @contextmanager

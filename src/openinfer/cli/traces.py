@@ -22,7 +22,7 @@ from openinfer.cli.options import (
     StepCount,
     StrictOption,
 )
-from openinfer.cli.stepping import Progress, errors_as_json, interruptible, run_steps, step_count
+from openinfer.cli.stepping import Progress, errors_as_json, guarded, run_steps, step_count
 from openinfer.errors import OpenInferError
 from openinfer.lang.source import read_source
 from openinfer.oinf.atomic import atomic_file
@@ -39,17 +39,22 @@ class Format(StrEnum):
     CHROME = "chrome"
 
 
+WhichStep = Annotated[
+    int | None, typer.Option("--step", metavar="K", min=0, help="Which step, counted from 0; else the last.")
+]
+LevelOption = Annotated[Level | None, typer.Option("--level", help="'full' adds types, parameters and values.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="'chrome' opens in Perfetto.")]
+
+
 def trace(
     graph: GraphFile,
     model: ModelPath = None,
     size: SizeOptions = None,
     inputs: InputOptions = None,
     steps: StepCount = None,
-    step: Annotated[
-        int | None, typer.Option("--step", metavar="K", min=0, help="Which step, counted from 0; else the last.")
-    ] = None,
-    level: Annotated[Level | None, typer.Option("--level", help="'full' adds types, parameters and values.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="'chrome' opens in Perfetto.")] = Format.JSON,
+    step: WhichStep = None,
+    level: LevelOption = None,
+    form: FormatOption = Format.JSON,
     output: Output = None,
     load_state: LoadState = None,
     scheduler: SchedulerOption = Scheduler.SEQUENTIAL,
@@ -60,21 +65,14 @@ def trace(
 
     A step that fails is written as far as it came; the exit status is then 1. Inputs are as for 'openinfer run'.
     """
-    _require_sensible(steps, step, level)
+    level = _recorded(steps, step, level)
     progress = Progress()
-    with interruptible(progress):
+    with guarded(progress):
         # Here, not above: the other commands need neither the simulator nor its op records.
         from openinfer.cli.inputs import prepared
 
         executor, source = prepared(
-            graph,
-            model,
-            size,
-            inputs,
-            strict=strict,
-            scheduler=scheduler,
-            node_budget=node_budget,
-            level=_chosen(level),
+            graph, model, size, inputs, strict=strict, scheduler=scheduler, node_budget=node_budget, level=level
         )
         if load_state is not None:
             executor.load_state(load_state)
@@ -89,21 +87,18 @@ def trace(
         _deliver(executor, form, output)
 
 
-def _require_sensible(steps: int | None, step: int | None, level: Level | None) -> None:
+def _recorded(steps: int | None, step: int | None, level: Level | None) -> Level:
+    """The level that was asked for, here or in the environment; a step or level that cannot be is wrong usage."""
     if level is Level.OFF:
         message = "'off' records nothing"
         raise typer.BadParameter(message, param_hint="--level")
     if step is not None and steps is not None and step >= steps:
         message = f"of {steps} steps, counted from 0, the last is {steps - 1}"
         raise typer.BadParameter(message, param_hint="--step")
-
-
-def _chosen(level: Level | None) -> str:
-    """The level that was asked for, here or in the environment."""
     from openinfer.sim.simulator import trace_from_environment
 
-    found = level or trace_from_environment()[0]
-    return str(found) if found != Level.OFF else Level.BASIC
+    found = level or Level(trace_from_environment()[0])
+    return found if found is not Level.OFF else Level.BASIC
 
 
 def _deliver(executor: "Executor", form: Format, output: str | None) -> None:
@@ -141,17 +136,18 @@ def trace_diff(
     from openinfer.sim.compare import compare, read_trace
 
     with errors_as_json() if as_json else nullcontext():
-        found = compare(*(read_trace(read_source(path), path) for path in (one, other)), tolerance)
-    typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False) if as_json else _text(found))
+        found = compare(read_trace(read_source(one), one), read_trace(read_source(other), other), tolerance)
+    typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False) if as_json else _text(found, tolerance))
     if found.difference is not None:
         raise typer.Exit(1)
 
 
-def _text(found: "Comparison") -> str:
+def _text(found: "Comparison", tolerance: float) -> str:
     lines = []
     difference = found.difference
     if difference is None:
-        lines.append(f"no difference in {found.events[0]} events")
+        beyond = f" beyond {tolerance:g}" if tolerance else ""
+        lines.append(f"no difference{beyond} in {found.events[0]} events")
     elif difference.what == "end":
         longer, shorter = ("A", "B") if difference.other is None else ("B", "A")
         lines.append(f"{shorter} ends where {longer} goes on with {difference.event.title}")

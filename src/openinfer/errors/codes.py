@@ -131,6 +131,9 @@ class Code(StrEnum):
     MISSING_EXTRA = "E751"
     MISSING_TOOL = "E752"
 
+    # E8xx: synthesis
+    NOT_SYNTHESIZED = "E801"
+
     # W9xx: warnings
     OLD_SPELLING = "W901"
     UNCONSUMED_YIELD = "W902"

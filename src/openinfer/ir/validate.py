@@ -5,7 +5,7 @@ checked when the graph is bound.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
 from openinfer.ir.expr import Expr, constant, names
@@ -27,6 +27,7 @@ from openinfer.ir.graph import (
     Op,
     Return,
     Scope,
+    SizeDecl,
     Transfer,
     VarDecl,
     Yield,
@@ -76,15 +77,10 @@ class _Validation:
     # --- declarations ---------------------------------------------------------------------------------------------
 
     def _sizes(self) -> None:
-        sizes = self.graph.sizes
-        for size in sizes.values():
+        cyclic = _on_cycles(self.graph.sizes)
+        for size in self.graph.sizes.values():
             self._dimension(size.value, size.span)
-            reached = set(names(size.value))
-            while not reached >= (
-                more := {name for known in reached & sizes.keys() for name in names(sizes[known].value)}
-            ):
-                reached |= more
-            if size.name in reached:
+            if size.name in cyclic:
                 self._report(Code.BAD_SHAPE, f"the size {size.name!r} depends on itself", size.span)
 
     def _dimension(self, expr: Expr, span: GraphPlace | None) -> None:
@@ -292,9 +288,10 @@ class _Validation:
         if entry is None:
             return
         consumers = [block for block in self.graph.blocks.values() if is_consumer(block)]
-        takers = {
-            name: [block for block in consumers if name in awaited(block)] for b in consumers for name in awaited(b)
-        }
+        takers: dict[str, list[Block]] = {}
+        for block in consumers:
+            for name in dict.fromkeys(awaited(block)):
+                takers.setdefault(name, []).append(block)
         away: set[str] = set()
         yielded: set[str] = set()
         for node in entry.nodes:
@@ -448,6 +445,26 @@ class _Validation:
         if not isinstance(temporary, Assign) or temporary.dtype is None:
             return True
         return not temporary.dims and temporary.dtype.kind in ("int", "uint")
+
+
+def _on_cycles(sizes: Mapping[str, SizeDecl]) -> set[str]:
+    """The sizes of the cycles that a walk along what they depend on runs into. No recursion: chains can be long."""
+    found: set[str] = set()
+    done: set[str] = set()
+    for first in sizes:
+        path: dict[str, Iterator[str]] = {} if first in done else {first: names(sizes[first].value)}
+        while path:
+            current = next(reversed(path))
+            following = next(path[current], None)
+            if following is None:
+                done.add(current)
+                del path[current]
+            elif following in path:
+                if not found >= {current, following}:
+                    found |= set([*path][[*path].index(following) :])
+            elif following in sizes and following not in done:
+                path[following] = names(sizes[following].value)
+    return found
 
 
 def _occurrences(block: Block) -> tuple[dict[str, int], dict[str, int]]:

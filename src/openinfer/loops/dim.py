@@ -15,7 +15,7 @@ class Dim(int):
 
     >>> length = Dim(128, Ref("T"))
     >>> str((2 * length + 1).expr), 2 * length + 1
-    ('2*T+1', 257)
+    ('2*T+1', 2*T+1)
     """
 
     expr: Expr

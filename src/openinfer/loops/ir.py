@@ -241,10 +241,14 @@ class Cast(Scalar):
 
 @dataclass(frozen=True, slots=True)
 class Bits(Scalar):
-    """The bits of a value read as another compute type of the same width."""
+    """The bits of a value read as another compute type of the same width.
+
+    With a ``storage`` of f8, bf16 or f16: the code that such an element has for a value, or the value of a code.
+    """
 
     operand: Scalar
     type: DType
+    storage: DType | None = None
 
     @property
     def dtype(self) -> DType:
@@ -386,6 +390,9 @@ class Contraction:
     ``extents`` are those of the output's free indices, ``reduced`` those that are summed; ``a_index``, ``b_index`` and
     ``out_index`` are expressions over ``free`` and ``bound`` indices. The epilogue is an expression over the variable
     ``ACCUMULATOR`` and loads at the free indices. ``valid`` is a condition under which a term counts, or None.
+
+    A factor that is not the element itself has an expression of its own, ``a_value`` or ``b_value``: it contains
+    ``Load(a, a_index)``, as where a quantized weight stands for a real number.
     """
 
     out: Buffer
@@ -401,6 +408,16 @@ class Contraction:
     accumulator: DType
     epilogue: Scalar
     valid: Scalar | None = None
+    a_value: Scalar | None = None
+    b_value: Scalar | None = None
+
+    @property
+    def factors(self) -> tuple[Scalar, Scalar]:
+        """The two values that are multiplied, in their own types."""
+        return (
+            Load(self.a, self.a_index) if self.a_value is None else self.a_value,
+            Load(self.b, self.b_index) if self.b_value is None else self.b_value,
+        )
 
 
 ACCUMULATOR = "acc"
@@ -481,7 +498,7 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
         case Store(index=index, value=value):
             return (*index, value)
         case Contraction():
-            parts: tuple[Any, ...] = (*statement.out_index, *statement.a_index, *statement.b_index, statement.epilogue)
+            parts: tuple[Any, ...] = (*statement.out_index, *statement.factors, statement.epilogue)
             return (*parts, statement.valid) if statement.valid is not None else parts
         case _:
             return ()

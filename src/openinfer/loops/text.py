@@ -52,8 +52,8 @@ def scalar_text(value: Scalar) -> str:
             return f"({scalar_text(cond)} ? {scalar_text(then)} : {scalar_text(otherwise)})"
         case Cast(operand, dtype):
             return f"{dtype.name}({scalar_text(operand)})"
-        case Bits(operand, dtype):
-            return f"bits.{dtype.name}({scalar_text(operand)})"
+        case Bits(operand, dtype, storage):
+            return f"bits.{storage.name + '.' if storage else ''}{dtype.name}({scalar_text(operand)})"
         case Round(operand, storage):
             return f"round.{storage.name}({scalar_text(operand)})"
         case Math(function, args):
@@ -95,10 +95,7 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
 def _contraction(one: Contraction) -> list[str]:
     free = ", ".join(f"{var.name} < {extent!r}" for var, extent in zip(one.free, one.extents, strict=True))
     bound = ", ".join(f"{var.name} < {extent!r}" for var, extent in zip(one.bound, one.reduced, strict=True))
-    term = " * ".join(
-        f"{buffer.name}[{', '.join(map(scalar_text, index))}]"
-        for buffer, index in ((one.a, one.a_index), (one.b, one.b_index))
-    )
+    term = " * ".join(map(scalar_text, one.factors))
     where = f" where {scalar_text(one.valid)}" if one.valid is not None else ""
     return [
         f"contract {free} over {bound} in {one.accumulator.name} {{",

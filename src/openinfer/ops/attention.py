@@ -183,7 +183,8 @@ def _bound(call: Call, q: Array, unsure: Array, k: Array, v: Array, mask: Array 
     weights = _exponentials(scores)
     weights /= weights.sum(axis=-1, keepdims=True)
     moved = np.where(weights > 0, weights * np.expm1(errors + gamma(k.shape[-2] + 8, dtype)), 0)
-    groups, magnitudes = k.shape[-3], np.abs(v)
+    # Values that are not finite make a result that is not, or belong to keys that take no part.
+    groups, magnitudes = k.shape[-3], np.where(np.isfinite(v), np.abs(v), 0)
     spread = np.matmul(_folded(moved, groups), magnitudes)
     means = np.matmul(_folded(np.nan_to_num(weights), groups), magnitudes)
     summed = _folded(moved.sum(axis=-1, keepdims=True), groups)

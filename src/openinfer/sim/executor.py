@@ -21,7 +21,7 @@ from openinfer.sim.state import load_state, state_bytes, write_state
 from openinfer.sim.step import Choose, Step, sequential
 from openinfer.sim.strand import Strand
 from openinfer.sim.trace import Event, Recorder, TraceLevel
-from openinfer.sim.views import Place, Variables, Write, edit, inside, pending_writes, reported, wrong_moment
+from openinfer.sim.views import Place, Variables, Write, edit, inside, parsed, pending_writes, reported, wrong_moment
 from openinfer.tensor import Tensor
 
 
@@ -63,6 +63,10 @@ class Executor:
         """
         if self._step is not None:
             raise wrong_moment("inputs cannot change while a step is running", "finish it first: run_step()")
+        given: object = values
+        if not isinstance(given, Mapping | None):
+            message = f"inputs are given by name, not as {type(given).__name__}"
+            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, message, None, "write insert(x=...)"))
         self._memory.insert({**(values or {}), **named})
 
     def fetch(self, *names: str) -> Any:
@@ -96,7 +100,7 @@ class Executor:
             raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{name!r} is {found}, not {dtype}"))
 
     def _require_variable(self, name: str) -> None:
-        if name not in self.bound.vars:
+        if not isinstance(name, str) or name not in self.bound.vars:
             advice = nearest(str(name), self.bound.vars)
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
 
@@ -321,11 +325,11 @@ class NodeView:
         except ExecutionError:
             return None
 
-    def read(self, access: Access) -> Array:
-        """A variable or a part of it; indices are those of the loops around the node. Not to be changed."""
+    def read(self, access: Access | str) -> Array:
+        """A variable or a part of it (``h[0]``, ``K[l, step]``) at the loop indices of the node. Not to be changed."""
         strand = self._strand
         variables = Variables(self._executor.bound, strand.values, strand.tables, self.event.indices, {})
-        return reported(lambda: variables.read(access))
+        return reported(lambda: variables.read(parsed(access)))
 
     def set(self, name: str, value: Any) -> None:
         """Give a volatile variable another value; the step goes on with it."""

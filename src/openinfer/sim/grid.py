@@ -24,6 +24,14 @@ class _Undo:
     region: Region | None = None
 
 
+def filled(fill: Array, shape: Sequence[int]) -> Array:
+    """Cells that nobody has written."""
+    if prod(extent or 1 for extent in shape) * fill.itemsize > MAX_BYTES:  # a zero extent does not hide the others
+        raise OpError(Code.OUT_OF_MEMORY, f"a table of the shape {list(shape)} is larger than any machine can hold")
+    is_zero = not any(fill.tobytes())  # by its bits: -0.0 is another zero
+    return np.zeros(shape, fill.dtype) if is_zero else np.full(shape, fill, fill.dtype)
+
+
 class Grid:
     """A dense array that grows along its first axes. What was never written reads as the fill value.
 
@@ -53,11 +61,7 @@ class Grid:
         self._has_snapshot = False
 
     def _filled(self, shape: Sequence[int]) -> Array:
-        if prod(shape) * self._fill.itemsize > MAX_BYTES:
-            raise OpError(Code.OUT_OF_MEMORY, f"a table of the shape {list(shape)} is larger than any machine can hold")
-        if not self._fill.any():
-            return np.zeros(shape, self._fill.dtype)
-        return np.full(shape, self._fill, self._fill.dtype)
+        return filled(self._fill, shape)
 
     @property
     def data(self) -> Array:

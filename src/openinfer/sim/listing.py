@@ -2,26 +2,26 @@
 
 from bisect import bisect_left
 
-from openinfer.errors import Source, Span, printable
+from openinfer.errors import DocumentSpan, Source, Span, printable
 from openinfer.ir import Graph, Node
 from openinfer.ir.text import node_head
 from openinfer.lang.source import parse
 
 
 class Listing:
-    """Numbered lines: the source of a graph, or its canonical text where it was read from JSON or built by a program.
+    r"""Numbered lines: the source of a graph, or its canonical text where it was read from JSON or built by a program.
 
     >>> from openinfer.lang import graph
-    >>> listing = Listing(graph("volatile { y: f32; }\\nblock entry {\\n    op neg(y) >> y;\\n    return;\\n}"))
+    >>> listing = Listing(graph("volatile { y: f32; }\nblock entry {\n    op neg(y) >> y;\n    return;\n}"))
     >>> listing.line_of(0), listing.lines(3, 4)
     (3, [(3, '    op neg(y) >> y;'), (4, '    return;')])
     """
 
     def __init__(self, graph: Graph) -> None:
         places = [node.span for node in graph.walk()]
-        self.is_canonical = not all(isinstance(place, Span) for place in places)
-        if self.is_canonical:
-            places = [node.span for node in parse(graph.to_text(), "canonical text").graph.walk()]
+        if not all(isinstance(place, Span) for place in places):
+            file = next((place.file for place in places if isinstance(place, DocumentSpan)), "<graph>")
+            places = [node.span for node in parse(graph.to_text(), f"{file} (canonical text)").graph.walk()]
         spans = [place for place in places if isinstance(place, Span)]
         self._source: Source = spans[0].source
         self._lines = [span.source.position(span.start)[0] for span in spans]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundGraph, BoundVar, FromCaller, FromInit, FromModel
+from openinfer.check.links import metadata_dtype
 from openinfer.check.sizes import SizeError, evaluate_evenly
 from openinfer.dtypes import DType, convert, from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, ExecutionError, TensorError, nearest
@@ -30,8 +31,7 @@ def initial_array(dtype: DType, shape: Shape, value: Any) -> Array:
     if value is None:
         zero = np.zeros((), dtype.array) if dtype.name != "t1" else np.full((), -1, dtype.array)
         return np.full(shape, zero) if dtype.name == "t1" else np.zeros(shape, dtype.array)
-    element = convert(np.asarray(value), dtype) if dtype.kind != "float" else np.asarray(value).astype(dtype.array)
-    return np.full(shape, element, dtype.array)
+    return np.full(shape, convert(np.asarray(value), dtype), dtype.array)
 
 
 class Memory:
@@ -84,9 +84,10 @@ class Memory:
         model = self._bound.model
         assert model is not None
         if key[1] not in model.tensors:
-            value = np.asarray(model.metadata[key[1]])
             variable = self._bound.vars.get(key[0])
-            found = value if variable is None else value.astype(variable.dtype.array)
+            dtype = metadata_dtype(model, key[1]) if variable is None else variable.dtype
+            assert dtype is not None
+            found = np.asarray(model.metadata[key[1]]).astype(dtype.array)
         else:
             tensor = model.load(key[1])
             found = tensor.to_numpy()
@@ -99,7 +100,11 @@ class Memory:
 
     def insert(self, values: Mapping[str, Any]) -> None:
         """Keep inputs for the next step; all of them or, when one is wrong, none."""
-        accepted = {name: self._accepted(name, value) for name, value in values.items()}
+        try:
+            accepted = {name: self._accepted(name, value) for name, value in values.items()}
+        except MemoryError as error:
+            message = "there is not enough memory for the inputs"
+            raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message)) from error
         self.inputs |= accepted
 
     def _accepted(self, name: str, value: Any) -> Array:
@@ -111,7 +116,7 @@ class Memory:
                 if variable is None
                 else f"only dynamic variables are inserted, not {variable.kind.value}"
             )
-            advice = nearest(name, dynamic) or (
+            advice = nearest(str(name), dynamic) or (
                 f"inputs are {', '.join(dynamic)}" if dynamic else "there are no inputs"
             )
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"{reason} {name!r}", None, advice))

@@ -44,9 +44,12 @@ class Operands:
 
         def computed(strand: "Strand") -> int:
             try:
-                return evaluate(expr, lambda name: found[name](strand))
+                value = evaluate(expr, lambda name: found[name](strand))
             except ZeroDivisionError:
                 raise OpError(Code.BAD_VALUE, f"the index '{expr}' divides by zero") from None
+            if value.bit_length() > 64:
+                raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index '{expr}' has more than 64 bits")
+            return value
 
         return computed
 
@@ -89,11 +92,10 @@ class Operands:
         if isinstance(variable.origin, FromPattern):
             key = self.entry_key(operand, variable, variable.origin.pattern)
             return lambda strand: strand.values[key(strand)]
-        whole = _agreeing(variable) if variable.is_dynamic else lambda strand: strand.values[name]
         if operand.bracketed and operand.indices:
             chosen = self._all_chosen(operand)
-            return lambda strand: _part(name, whole(strand), chosen(strand))
-        return whole
+            return lambda strand: _part(name, strand.values[name], chosen(strand))
+        return lambda strand: strand.values[name]
 
     def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Strand"], tuple[str, str]]:
         """Which model tensor an access of a prefix table names; one that does not fit is refused."""
@@ -142,7 +144,17 @@ class Operands:
     def _model_reader(self, operand: ModelRef) -> Reader:
         if not operand.formatted:
             return lambda strand: strand.values["", operand.name]
-        return lambda strand: strand.values["", spelled(operand.name, strand.indices)]
+        model = self._bound.model
+
+        def read(strand: "Strand") -> Array:
+            name = spelled(operand.name, strand.indices)
+            if model is None or (name not in model.tensors and name not in model.metadata_info):
+                # Loops are followed only so far when the graph is bound.
+                message = f"{operand} is the model tensor {name!r}, which does not exist"
+                raise OpError(Code.UNKNOWN_LINK, message)
+            return strand.values["", name]
+
+        return read
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -250,17 +262,6 @@ class Operands:
             strand.values[name] = fresh
 
         return reset
-
-
-def _agreeing(variable: BoundVar) -> Reader:
-    """What reads a variable with dynamic sizes: one that an earlier step left must have the sizes of this one."""
-
-    def read(strand: "Strand") -> Array:
-        value = strand.values[variable.name]
-        strand.sizes.agree(variable, value.shape, f"the value of {variable.name!r}")
-        return value
-
-    return read
 
 
 def _region(name: str, array: Array, chosen: list[Chosen]) -> tuple[int | slice, ...]:

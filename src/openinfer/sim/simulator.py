@@ -49,6 +49,9 @@ class Simulator:
         if not callable(scheduler) and scheduler not in _SCHEDULERS:
             message = f"the scheduler is 'sequential' or 'threaded', not {scheduler!r}"
             raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message))
+        if node_budget is not None and not (isinstance(node_budget, int) and node_budget >= 0):
+            message = f"the node budget is a number of nodes or None, not {node_budget!r}"
+            raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
         self._model = model
         self._sizes = dict(sizes or {})
         self._strict = strict

@@ -1,13 +1,17 @@
 """Dynamic sizes during a step: bound by the first value that has them, and the same from then on."""
 
 from collections.abc import Mapping
-from typing import Any
+from fractions import Fraction
+from operator import add, mul, sub, truediv
 
 from openinfer.check.bound import BoundGraph, BoundVar
-from openinfer.check.sizes import SizeError, evaluate_evenly
+from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
 from openinfer.errors import Code
-from openinfer.ir.expr import Expr, names
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, names
 from openinfer.ops import OpError, Shape, TensorType
+
+_MOST_TRIED = 1 << 16
+"""How many values of a size are tried where a dimension such as T*T is no line."""
 
 
 class StepSizes:
@@ -60,13 +64,22 @@ class StepSizes:
             return
         if len(shape) != len(variable.dims):
             raise _disagreement(variable, shape, what)
-        for dim, extent in zip(variable.dims, shape, strict=True):
+        pairs = list(zip(variable.dims, shape, strict=True))
+        # One dimension may bind what another one, such as T*U, needs to know first.
+        while len(self.dynamic) < len(self._bounds) and any(self._settle(variable, *pair) for pair in pairs):
+            pass
+        for dim, extent in pairs:
             self._agree(variable, dim, extent, shape, what)
 
-    def _agree(self, variable: BoundVar, dim: Expr, extent: int, shape: Shape, what: str) -> None:
+    def _settle(self, variable: BoundVar, dim: Expr, extent: int) -> bool:
+        """Bind the only size of a dimension that is not known yet, if that is so."""
         unknown = {name for name in names(dim) if name in self._bounds and name not in self.dynamic}
-        if len(unknown) == 1:
-            self._bind(unknown.pop(), dim, extent, variable)
+        if len(unknown) != 1:
+            return False
+        self._bind(unknown.pop(), dim, extent, variable)
+        return True
+
+    def _agree(self, variable: BoundVar, dim: Expr, extent: int, shape: Shape, what: str) -> None:
         try:
             wanted = evaluate_evenly(dim, self.dynamic, self.lookup)
         except SizeError as error:
@@ -76,7 +89,7 @@ class StepSizes:
 
     def _bind(self, name: str, dim: Expr, extent: int, variable: BoundVar) -> None:
         """Solve ``dim == extent`` for the one size that is not known yet."""
-        value = _solved(dim, name, extent, self.dynamic, self.lookup)
+        value = _solved(dim, name, extent, self.dynamic, self.lookup, self._bounds[name])
         if value is None or not 0 <= value <= self._bounds[name]:
             found = "no value" if value is None else str(value)
             message = f"the dynamic size {name!r} would be {found} for '{dim}' of {variable.name!r} to be {extent}"
@@ -84,28 +97,38 @@ class StepSizes:
         self.dynamic[name] = value
 
 
-def _solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Any) -> int | None:
-    """The size at which a dimension, linear in it, has an extent."""
-    try:
-        at_zero = evaluate_evenly(dim, {**known, name: 0}, lookup)
-        slope = evaluate_evenly(dim, {**known, name: 1}, lookup) - at_zero
-        if slope == 0 or (extent - at_zero) % slope:
-            return None
-        value = (extent - at_zero) // slope
-        return value if evaluate_evenly(dim, {**known, name: value}, lookup) == extent else None
-    except SizeError:
-        return _searched(dim, name, extent, known, lookup)
+def _solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Lookup, bound: int) -> int | None:
+    """The size at which a dimension has an extent: computed where the dimension is linear in it, else searched."""
 
-
-def _searched(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Any) -> int | None:
-    """A dimension that divides, such as T/2, is not defined everywhere: try multiples."""
-    for value in range(0, 64 * (extent + 1), max(1, extent)):
+    def value(size: int) -> int | None:
         try:
-            if evaluate_evenly(dim, {**known, name: value}, lookup) == extent:
-                return value
+            return evaluate_evenly(dim, {**known, name: size}, lookup)
         except SizeError:
-            continue
-    return None
+            return None
+
+    try:
+        at_zero = _fraction(dim, {**known, name: 0}, lookup)
+        slope = _fraction(dim, {**known, name: 1}, lookup) - at_zero
+        guess = (extent - at_zero) / slope
+    except ZeroDivisionError:
+        guess = Fraction(1, 2)
+    if guess.denominator == 1 and value(int(guess)) == extent:
+        return int(guess)
+    return next((size for size in range(min(bound, _MOST_TRIED) + 1) if value(size) == extent), None)
+
+
+def _fraction(dim: Expr, values: Mapping[str, int], lookup: Lookup) -> Fraction:
+    """The value of a dimension that need not divide evenly."""
+    match dim:
+        case Num(value):
+            return Fraction(value)
+        case Ref(name):
+            return Fraction(values[name] if name in values else lookup(name))
+        case Neg(operand):
+            return -_fraction(operand, values, lookup)
+        case Binary(op, left, right):
+            one, other = _fraction(left, values, lookup), _fraction(right, values, lookup)
+            return {"+": add, "-": sub, "*": mul, "/": truediv}[op](one, other)
 
 
 def _disagreement(variable: BoundVar, shape: Shape, what: str, dynamic: Mapping[str, int] | None = None) -> OpError:

@@ -15,7 +15,7 @@ from openinfer.oinf.authoring import named_metadata, tensor_entry
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.package import Package
 from openinfer.oinf.writer import write_package
-from openinfer.ops import Array, OpError, Shape
+from openinfer.ops import Array
 from openinfer.sim.memory import Memory
 from openinfer.sim.sizes import StepSizes
 from openinfer.tensor import Tensor
@@ -46,8 +46,7 @@ def _package(bound: BoundGraph, memory: Memory) -> Package:
             for key, data in memory.tables[variable.name].dump().items():
                 name = ".".join([variable.name + _TABLE, *map(str, key)])
                 entries.append(tensor_entry(name, Tensor.from_numpy(data, variable.dtype)))
-        elif variable.name in memory.persistent or not variable.is_dynamic:
-            # One of dynamic size that no step has written has no shape yet, and nothing to save.
+        else:
             value = memory.initial(variable.name, StepSizes(bound))
             stored = Tensor.from_numpy(np.array(value, order="C"), variable.dtype)
             entries.append(tensor_entry(variable.name, stored))
@@ -108,7 +107,7 @@ def _contents(bound: BoundGraph, memory: Memory, model: ModelLoader, name: str) 
             raise _misfit(name, f"its entry {info.name!r} does not belong to this graph")
         array = model.load(info.name).to_numpy().copy()
         if not variable.is_table:
-            if not _has_shape(bound, variable, array.shape):
+            if array.shape != variable.shape:
                 raise _misfit(name, f"its entry {info.name!r} is {info.type_text}, not {variable.type}")
             plain[base] = array
             continue
@@ -117,14 +116,6 @@ def _contents(bound: BoundGraph, memory: Memory, model: ModelLoader, name: str) 
             raise _misfit(name, f"its entry {info.name!r} does not fit the table {base!r}")
         tables[base][key] = array
     return plain, tables
-
-
-def _has_shape(bound: BoundGraph, variable: BoundVar, shape: Shape) -> bool:
-    try:
-        StepSizes(bound).agree(variable, shape, "the saved value")
-    except OpError:
-        return False
-    return True
 
 
 def _key(text: str) -> tuple[int, ...] | None:

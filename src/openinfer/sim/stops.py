@@ -1,4 +1,4 @@
-"""Breakpoints of the debugger: those on a place stop before the node, those on values after the node that wrote them."""
+"""Breakpoints of the debugger: on a place they stop before its node, on a value after the node that wrote it."""
 
 import re
 from collections.abc import Callable
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundGraph
-from openinfer.errors import ExecutionError, nearest
+from openinfer.errors import nearest
 from openinfer.ir import Access, Loop, Node
-from openinfer.ir.operand import Index, Single
 from openinfer.ir.operand_text import parse_access
 from openinfer.ir.rules import node_name
 from openinfer.ops import Array
 from openinfer.sim.breakpoints import on_change, on_nan, on_write
+from openinfer.sim.commands import PLACES, RefusedError
 from openinfer.sim.executor import NodeView
 from openinfer.sim.listing import Listing
 from openinfer.sim.views import Place
 
-USAGE = "b 12 | b line 7 | b op matmul | b write h | b nan [h] | b change h | b if max(h) > 3"
+_DIGITS = re.compile(r"[0-9]{1,12}")
 _COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)")
 _OF = re.compile(r"(min|max|mean|nan|inf)\s*(?:\((.+)\)|\s(.+))")
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -39,10 +39,6 @@ _MEASURE: dict[str, Callable[[Array], Any]] = {
     "inf": lambda value: np.isinf(value).sum(),
 }
 """What can be said about all elements together; nothing, where there are none."""
-
-
-class RefusedError(Exception):
-    """A command that cannot be obeyed, and why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +68,12 @@ class Stops:
         word, _, rest = text.partition(" ")
         rest = rest.strip()
         match word:
-            case _ if word.isdecimal():
-                return self._at_node(_integer(word))
-            case "line" | "node" if rest.isdecimal():
-                return self._at_line(_integer(rest)) if word == "line" else self._at_node(_integer(rest))
+            case _ if _DIGITS.fullmatch(word):
+                return self._at_node(int(word))
+            case "node" if _DIGITS.fullmatch(rest):
+                return self._at_node(int(rest))
+            case "line" if _DIGITS.fullmatch(rest):
+                return self._at_line(int(rest))
             case "op" if rest:
                 return self._at_op(rest)
             case "write" if rest:
@@ -86,7 +84,7 @@ class Stops:
                 return Stop(f"nan {self.variable(rest)}" if rest else "nan", after=on_nan(rest or None).test)
             case "if" if rest:
                 return self._condition(rest)
-        message = f"cannot understand {text!r:.60}; {USAGE}"
+        message = f"cannot understand {text!r:.60}; {PLACES}"
         raise RefusedError(message)
 
     def variable(self, name: str) -> str:
@@ -117,7 +115,7 @@ class Stops:
     def _at_op(self, name: str) -> Stop:
         found = frozenset(node.index for node in self._nodes if node_name(node) == name)
         if not found:
-            known = {name for node in self._nodes if (name := node_name(node)) is not None}
+            known = {node_name(node) or "" for node in self._nodes} - {""}
             advice = nearest(name, known) or f"there are {', '.join(sorted(known))}"
             message = f"no node is called {name!r:.60}; {advice}"
             raise RefusedError(message)
@@ -174,10 +172,6 @@ def parsed_access(text: str) -> Access:
     except ValueError as error:
         message = f"{text.strip()!r:.60} is no variable: {error}"
         raise RefusedError(message) from error
-
-
-def _integer(digits: str) -> int:
-    return int(digits[:12])
 
 
 def _number(text: str) -> float | None:

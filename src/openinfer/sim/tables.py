@@ -8,7 +8,7 @@ import numpy as np
 from openinfer.check.bound import BoundVar
 from openinfer.errors import Code
 from openinfer.ops import Array, OpError
-from openinfer.sim.grid import Grid, Selector
+from openinfer.sim.grid import Grid, Selector, filled
 
 Chosen = int | tuple[int | None, int | None]
 """An index as evaluated: one, or the ends of a slice, which may be missing or count from the extent."""
@@ -62,12 +62,17 @@ class Table:
         picks = self._key_selectors(keys)
         # Several matrices in one tensor have the extents of the largest.
         where = self._cells(cells, self._common_extents(picks))
-        untouched = self._new_grid()
-        matrices = [self._grids.get(key, untouched).read(where) for key in _combinations(picks)]
-        if all(isinstance(one, int) for one in picks):
-            return matrices[0]
-        shape = self.shape_of(chosen)
-        return np.stack(matrices).reshape(shape) if matrices else np.empty(shape, self._fill.dtype)
+        found = filled(self._fill, (*_lengths(picks), *_lengths(where), *self._shape[len(self._auto) :]))
+        for key, grid in self._chosen_grids(picks):
+            place = tuple(part - one[0] for part, one in zip(key, picks, strict=True) if not isinstance(one, int))
+            found[place] = grid.read(where)
+        return found
+
+    def _chosen_grids(self, picks: Sequence[Selector]) -> Iterator[tuple[tuple[int, ...], Grid]]:
+        """The matrices that have been written, among those chosen: far more can be chosen than there are."""
+        for key, grid in self._grids.items():
+            if all(_is_chosen(part, pick) for part, pick in zip(key, picks, strict=False)):
+                yield key, grid
 
     def write(self, chosen: Sequence[Chosen], value: Array) -> None:
         """Put a value where an access says; writing past the edge grows."""
@@ -98,7 +103,7 @@ class Table:
 
     def _common_extents(self, picks: Sequence[Selector]) -> tuple[int, ...]:
         """The extents of the largest of the chosen matrices."""
-        found = [grid.extents for key in _combinations(picks) if (grid := self._grids.get(key)) is not None]
+        found = [grid.extents for _, grid in self._chosen_grids(picks)]
         least = self._shape[: len(self._auto)]
         return tuple(max(parts) for parts in zip(least, *found, strict=True))
 
@@ -110,10 +115,8 @@ class Table:
             return
         names = self._indices[: len(chosen)]
         keys = [one for name, one in zip(names, chosen, strict=True) if name in self._keys]
-        for key in list(self._grids):
-            picks = self._key_selectors(keys)
-            if all(_is_chosen(part, pick) for part, pick in zip(key, picks, strict=False)):
-                self._reset_matrix(self._grids[key], chosen, names)
+        for _, grid in self._chosen_grids(self._key_selectors(keys)):
+            self._reset_matrix(grid, chosen, names)
         if not chosen:
             self._key_extents = (0,) * len(self._keys)
 

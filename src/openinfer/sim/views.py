@@ -12,6 +12,7 @@ from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Index, MemoryKind, Node, Single, Slice
 from openinfer.ir.expr import Expr, evaluate
+from openinfer.ir.operand_text import parse_access
 from openinfer.ops import Array, OpError
 from openinfer.sim.memory import Key, Overlay, Values, accepted_array
 from openinfer.sim.strand import Frame, Strand
@@ -149,9 +150,9 @@ class Place:
         """The loop indices at the node."""
         return self.variables.indices
 
-    def read(self, access: Access) -> Array:
-        """A variable or a part of it, as its strand sees it. Not to be changed."""
-        return reported(lambda: self.variables.read(access))
+    def read(self, access: Access | str) -> Array:
+        """A variable or a part of it (``h``, ``h[0]``, ``K[l, 0..3]``), as its strand sees it. Not to be changed."""
+        return reported(lambda: self.variables.read(parsed(access)))
 
     def is_at_hand(self, name: str) -> bool:
         """Whether a variable has a value already, so that looking at it loads and makes nothing."""
@@ -171,6 +172,16 @@ def inside(strand: Strand) -> Place:
     return Place(frames[-1].node if frames else None, variables, strand, frames)
 
 
+def parsed(access: Access | str) -> Access:
+    """An access from its text, as the language writes it."""
+    if isinstance(access, Access):
+        return access
+    try:
+        return parse_access(access)
+    except ValueError as error:
+        raise OpError(Code.BAD_INDEXING, f"{access!r:.80} is no variable or part of one: {error}") from error
+
+
 def reported(look: Callable[[], T]) -> T:
     """What a look at variables gives; what goes wrong becomes an error of ours."""
     try:
@@ -186,15 +197,19 @@ def edit(strand: Strand, name: str, value: Any) -> None:
     variable = reported(lambda: inside(strand).variables.variable(name))
     if strand.step.is_over:
         raise wrong_moment("the step of this node has ended", None)
-    is_pattern = isinstance(variable.origin, FromPattern)
-    if variable.kind not in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC) or is_pattern:
-        kind = "a prefix table" if is_pattern else variable.kind.value
-        raise ExecutionError(
-            Diagnostic(Code.NOT_WRITABLE, f"{name!r} is {kind}; only volatile variables can be edited")
-        )
+    require_editable(variable)
     array = accepted_array(name, value, variable.dtype)
     reported(lambda: strand.sizes.agree(variable, array.shape, "the value"))
     strand.values[name] = array
+
+
+def require_editable(variable: BoundVar) -> None:
+    """Refuse variables that are not volatile: what others are is not for one step to change."""
+    is_pattern = isinstance(variable.origin, FromPattern)
+    if variable.kind not in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC) or is_pattern:
+        kind = "a prefix table" if is_pattern else variable.kind.value
+        message = f"{variable.name!r} is {kind}; only volatile variables can be edited"
+        raise ExecutionError(Diagnostic(Code.NOT_WRITABLE, message))
 
 
 def wrong_moment(message: str, advice: str | None) -> ExecutionError:
@@ -275,7 +290,7 @@ def _pending(variables: Variables, access: Access) -> Write:
 
 
 def same_bits(first: Array | None, second: Array | None) -> bool:
-    """Whether two arrays are the same to the last bit: NaN is like NaN, and -0.0 is not like 0.0."""
+    """Whether two arrays are the same to the last bit: a NaN is like itself, and -0.0 is not like 0.0."""
     if first is second:
         return True
     if first is None or second is None:

@@ -1,9 +1,190 @@
-"""draft"""
+"""What the language says about graphs that are bound and run, sentence by sentence, in our own words.
+
+Tests of this folder are marked with the sentences they protect; ``test_coverage`` fails when a sentence has no test.
+"""
+
 from collections.abc import Callable
 from typing import TypeVar
+
+SENTENCES = {
+    # Sizes
+    "size.order": "A size is the caller's, else the sizes section's, else the model's, else integer metadata.",
+    "dimension.expression": "A dimension is an integer expression over sizes that divides evenly and is not negative.",
+    "dimension.scalar": "A type without brackets or with empty ones is a scalar.",
+    "dimension.zero": "An extent of zero is as good as any other.",
+    "dynamic-size.input": "An inserted input binds a dynamic size, anew in each step.",
+    "dynamic-size.slice": "A slice that is read binds a dynamic size.",
+    "dynamic-size.agree": "Every later use of a dynamic size in the step agrees with the first.",
+    "dynamic-size.bound": "No value exceeds the bound of a dynamic size, which is what memory is planned for.",
+    "dynamic-size.expression": "A dimension such as 2*T binds the size in it.",
+    "dynamic-size.uses": "Once it is bound, a dynamic size has its value in types, parameters, bounds and indices.",
+    "dynamic-size.init": "Initial values fill the shape that the step has.",
+    "dynamic-size.persistent": "What outlives a step, or comes from the model, has one shape.",
+    # Memory
+    "dynamic.filled": "Dynamic memory is filled by the caller's insert and nothing else.",
+    "dynamic.writers": "The caller writes dynamic memory between steps, nodes write it during a step.",
+    "dynamic.consumed": "The next step consumes what was inserted.",
+    "dynamic.missing": "A step with an input that was not inserted is an error.",
+    "volatile.model": "Volatile memory is filled from the model's tensor of its name.",
+    "volatile.init": "Without a tensor, volatile memory is filled from its initial value.",
+    "volatile.zero": "Without either, volatile memory is zero.",
+    "volatile.reset": "Volatile memory is what it was at every step, entries of prefix tables too.",
+    "volatile.copy-on-write": "Weights that nothing changes are never copied, and the model never changes.",
+    "constant.filled": "Constants come from a tensor or metadata scalar, else the initial value, else it is an error.",
+    "constant.nobody-writes": "Writing a constant is an error before anything runs.",
+    "constant.forever": "Constants never change.",
+    "persistent.filled": "Persistent memory comes from its initial value, else the model's tensor, else it is zero.",
+    "persistent.survives": "Persistent memory survives steps.",
+    "persistent.reset": "executor.reset() restores persistent memory.",
+    "link.ref": "A variable can be linked to another name of the model.",
+    "link.type": "A model entry of the same name but another dtype or shape is an error.",
+    "link.lazy": "Model entries that the graph does not mention are never loaded.",
+    "attribute.unknown": "Unknown attributes are kept, and are errors in strict mode.",
+    # Blocks
+    "block.nothing-runs": "Nothing runs when a graph is defined.",
+    "block.program-order": "Nodes run in the order of the program.",
+    "block.entry": "Execution starts at entry; other blocks are reached from there.",
+    "block.terminator": "Every block ends with return, or yield in a consumer.",
+    "block.assign-in-entry": "Temporaries are declared in entry, nested loops and scopes included.",
+    "block.global-variables": "All variables are global.",
+    "assign.zero": "A temporary is zero whenever its assign runs.",
+    "assign.first": "A temporary is assigned before it is used.",
+    "op.inputs": "Inputs are given by position or by name.",
+    "op.parameters": "Parameters are numbers, bools, strings, dtypes, lists, sizes or the name of a constant.",
+    "op.outputs": "An op may have several outputs.",
+    "op.result-type": "An output has exactly the dtype and shape that the op infers.",
+    "classic.declares": "A classic t = op declares t with the inferred type.",
+    "transfer.copy": "A transfer is a copy as far as anyone can observe.",
+    "loop.half-open": "A loop runs from its start up to before its end.",
+    "loop.bounds": "Bounds are integer expressions over sizes, integer metadata and scalar integer variables.",
+    "loop.body": "A body may be wrapped in a block.",
+    "loop.nested": "Bounds may use the indices of outer loops.",
+    "loop.start-after-end": "A start beyond the end means no iterations.",
+    "loop.budget": "A node budget ends a loop of any length.",
+    "loop.interrupt": "A loop of any length can be interrupted.",
+    "branch.condition": "A branch with a scalar bool runs one of two blocks, then goes on.",
+    "branch.plain": "A branch without a condition runs its block, then goes on.",
+    "branch.cycle": "Blocks may not call each other in a cycle.",
+    "branch.indices": "The index of a loop is not visible in blocks that the loop runs.",
+    "return.ends": "A return ends the block; those of entry name the outputs.",
+    "barrier.order": "Nothing is reordered across a barrier.",
+    "dep.order": "A dep keeps the nearest earlier node before the nearest later one.",
+    "dep.unmatched": "Names that a dep does not find are errors.",
+    "scope.traces": "A scope names a region in traces and changes nothing.",
+    "with.kept": "Constraints are kept, unknown keys too, and change no result.",
+    # Tables
+    "prefix.entry": "An entry of a prefix table is the model tensor that its pattern spells.",
+    "prefix.kinds": "Prefix tables are volatile or constant.",
+    "table.kinds": "Cache tables are persistent.",
+    "table.entry": "Each combination of indices is one entry of a cache table.",
+    "table.growable": "Tables grow.",
+    "table.extent": "The extent of an index is the highest one written plus one.",
+    "table.fixed": "An index outside a fixed bound is an error.",
+    "table.unwritten": "An entry that was never written is initial.",
+    "table.reading": "Reading does not grow a table.",
+    "table.whole": "Empty brackets are the whole table.",
+    "table.slice": "Slices are half-open.",
+    "table.missing-ends": "Missing ends of slices are the edges.",
+    "table.negative-end": "Negative ends of slices count from the extent.",
+    "table.mixed": "Slices and indices may be mixed.",
+    "table.front": "A slice puts its length in front of the entry's shape.",
+    "table.slice-write": "Slices can be written.",
+    "table.past-extent": "An explicit slice past the extent reads initial values there.",
+    "table.operand": "Ops read and write entries and slices.",
+    "index.expressions": "Indices are expressions over literals, loop indices, sizes and scalar integers.",
+    "index.negative": "A negative single index is an error.",
+    "index.division": "Division in indices floors.",
+    "auto-dim.shape": "An auto-dim matrix has the declared shape plus what it has grown.",
+    "auto-dim.order": "Indices map to the entry's dimensions in order.",
+    "auto-dim.single": "Single indices are the matrix grown by them, with initial new cells.",
+    "auto-dim.top-left": "Single indices of a larger matrix are its top left.",
+    "auto-dim.slices": "Slices are ordinary sub-matrices.",
+    "auto-dim.rows": "An index beside a slice is a row or column.",
+    "auto-dim.reading": "Reading never grows a matrix.",
+    "auto-dim.grows": "Writing past the edge grows a matrix.",
+    "auto-dim.fixed": "Fixed bounds limit the growth.",
+    "auto-dim.table": "With a table, the other indices choose the matrix.",
+    # Cache operations
+    "cache.read": "A read gives the value of the moment.",
+    "cache.write": "A write is seen from then on.",
+    "cache.targets": "Cache operations work on persistent memory, with exact types.",
+    "cache.count": "Counters are persistent integer scalars; they move by one or by an amount, and wrap.",
+    "cache.reset": "A reset puts back initial values, of an entry or of everything under a prefix.",
+    "cache.reset-table": "A reset growable table has extent zero.",
+    "cache.reset-matrix": "A reset matrix has its declared shape.",
+    # Classic
+    "classic.assigns": "A classic t = op assigns t where it exists, which needs the same type.",
+    "classic.untyped": "A classic t = op has no type until a model is bound.",
+    "effect.slice": "Effects address one slice of a buffer.",
+    "effect.axis": "The axis is the only one that fits the value's shape, or it is named.",
+    "model.ref": "model[...] names a tensor of the model.",
+    "model.fmt": "model[fmt(...)] names tensors by loop indices.",
+    # Yield and await
+    "yield.parked": "A consumer is parked until all it awaits has been yielded.",
+    "yield.not-a-target": "A consumer is no target of a branch.",
+    "yield.value": "Each consumer has the value of the moment of the yield.",
+    "yield.several": "Several variables can be yielded and awaited.",
+    "yield.one-writer": "Entry sees the value left by the one consumer that writes it.",
+    "yield.never-awaited": "A consumer that nobody awaits runs before the step ends.",
+    "yield.branches": "Consumers have loops and branches.",
+    "yield.tables": "Tables are not handed over.",
+    "await.all": "An await waits until every consumer has yielded.",
+    "await.other-results": "After the await entry may use the consumers' other results.",
+    "yield.touched": "Entry touching a yielded variable before its await is an error.",
+    "yield.two-writers": "Two consumers writing the same variable are an error.",
+    "yield.race": "Writing on one side what the other side touches while both run is an error.",
+    "yield.never": "A consumer awaiting what is never yielded is an error.",
+    "await.unsatisfied": "An await that can never be satisfied is an error.",
+    "yield.twice": "Yielding twice before awaiting is an error.",
+    "yield.unconsumed": "A yield that nobody consumes is a warning.",
+    "yield.gives-back": "A consumer yields all that entry awaits from it.",
+    "yield.schedules": "Every schedule gives the same result, and no thread is left behind.",
+    "yield.sizes": "What a consumer binds is known to entry after the await, whatever the schedule.",
+    # Fine print
+    "names.separate": "Sizes and variables are separate; in dimensions a name is a size.",
+    "names.index": "In indices and bounds a name is a loop index, then a variable, then a size.",
+    "names.dots": "Names with dots are no dimensions.",
+    "node.after-terminator": "A node after a terminator is an error.",
+    "node.return-in-loop": "A return inside a loop is an error.",
+    "node.indices": "Node indices are pre-order over blocks in source order.",
+    "metadata.converts": "A metadata scalar may fill a constant of another number type when nothing is lost.",
+    "metadata.arrays": "Metadata arrays fill constants; a bitset is an array of bools.",
+    "init.integer": "An integer initial value on a float is fine; one that the dtype does not have is an error.",
+    "attribute.once": "A repeated attribute is an error.",
+    "op.positional-first": "A positional argument after a named one is an error.",
+    "assign.like-an-entry": "A model entry named like a temporary is no conflict.",
+    "op.persistent": "Ops may use persistent variables directly.",
+    "insert.plain": "Lists and scalars convert with range checks.",
+    "insert.arrays": "Arrays convert when no value changes.",
+    "insert.astype": "An array that would change is an error that names the conversion.",
+    "insert.shape": "An input has the declared shape; several are accepted together or not at all.",
+    "insert.copy": "What the caller does to an array after inserting it changes nothing.",
+    "fetch.every": "Every variable can be fetched at any time; of a table, all of it.",
+    "fetch.dtypes": "Each dtype is fetched as its own array type.",
+    "fetch.tensor": "A fetched tensor is packed where its dtype is.",
+    "fetch.checked": "A dtype beside the name is checked.",
+    "fetch.several": "Several names give a tuple.",
+    "fetch.copy": "What is fetched is a copy.",
+    "fetch.view": "A view is read-only.",
+    "attention.mixed": "Attention takes keys and values of another float dtype.",
+    "quantized.operand": "A quantized tensor behaves as its real numbers where a float is expected.",
+    "graph.stages": "Structure is judged with the text, the rest when a model is bound.",
+}
+
 Test = TypeVar("Test", bound=Callable[..., None])
-def sentence(*ids: str) -> Callable[[Test], Test]:
+
+
+def sentence(*names: str) -> Callable[[Test], Test]:
+    """Marks a test with the sentences it protects."""
+
     def mark(test: Test) -> Test:
-        test.sentences = ids
+        test.__dict__["sentences"] = names
         return test
+
     return mark
+
+
+def sentences_of(test: Callable[..., None]) -> tuple[str, ...]:
+    """The sentences a test is marked with."""
+    found: tuple[str, ...] = test.__dict__.get("sentences", ())
+    return found

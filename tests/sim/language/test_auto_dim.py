@@ -1,4 +1,4 @@
-"""Auto-dim matrices: every documented form of access, growing by writing, bounds, and matrices chosen by other indices."""
+"""Auto-dim matrices: every documented form of access, growth by writing, bounds, tables of matrices."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ from openinfer.ops import Array
 
 SIZES = {"D": 2, "H": 3}
 FILL = """sizes { T <= 64; U <= 64; } dynamic { x: i32[T, U]; }
-    persistent { A(i, j): i32[D, H] @auto_dim(i, j) @init(-1) %s; } block entry { cache.write x >> A[0..T, 0..U]; %s return; }"""
+    persistent { A(i, j): i32[D, H] @auto_dim(i, j) @init(-1) %s; }
+    block entry { cache.write x >> A[0..T, 0..U]; %s return; }"""
 
 
 def cells(rows: int, columns: int) -> Array:
@@ -21,7 +22,7 @@ def cells(rows: int, columns: int) -> Array:
     return (10 * np.arange(rows)[:, None] + np.arange(columns)).astype(np.int32)
 
 
-def read(access: str, shape: str, rows: int = 4, columns: int = 5, **inputs: int) -> Array:
+def read(access: str, shape: str, rows: int = 4, columns: int = 5, **inputs: Any) -> Array:
     """What an access reads of a matrix [2, 3] that has grown to [rows, columns]."""
     values = "".join(f" {name}: i32;" for name in inputs)
     text = FILL.replace("dynamic {", f"dynamic {{ {values}", 1).replace("sizes {", "sizes { P <= 64; Q <= 64;", 1)

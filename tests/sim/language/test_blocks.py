@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from tests.sim.language.coverage import sentence
 from tests.sim.language.running import after_step, binding_codes, executor, step, text_codes
@@ -169,6 +170,13 @@ def test_a_parameter_may_name_a_constant_or_use_sizes() -> None:
     assert ready.fetch("c").tolist() == [[-2.0, 1.0], [-4.0, 3.0]]
 
 
+@sentence("op.parameters")
+def test_a_constant_as_a_parameter_has_the_value_of_its_own_dtype() -> None:
+    text = """dynamic { x: f32; } constant { slope: f16 @init(0.1); } volatile { y: f32; }
+        block entry { op relu(x, negative_slope=slope) >> y; return y; }"""
+    assert after_step(text, x=-1.0).fetch("y") == -np.float32(np.float16(0.1))
+
+
 @sentence("op.outputs")
 def test_an_op_may_have_several_outputs() -> None:
     text = """dynamic { x: f32[4]; } volatile { v: f32[2]; i: i64[2]; }
@@ -316,7 +324,8 @@ def test_return_ends_a_block_and_names_the_outputs() -> None:
 def test_nothing_is_reordered_across_a_barrier() -> None:
     text = """dynamic { x: i32; z: i32; } volatile { y: i32; }
         block entry { op neg(x) >> y; barrier; op add(z, z) >> z; return; }"""
-    assert [event.kind for event in after_step(text, x=1, z=2).events] == ["OpExecute", "Barrier", "OpExecute", "Return"]
+    kinds = [event.kind for event in after_step(text, x=1, z=2).events]
+    assert kinds == ["OpExecute", "Barrier", "OpExecute", "Return"]
     bound = bind(graph(text))
     found = [(one.before, one.after) for one in dependencies(bound, bound.graph.blocks["entry"])]
     assert (0, 1) in found

@@ -136,8 +136,8 @@ def test_an_axis_that_cannot_be_told_must_be_named(buffer: str) -> None:
 @sentence("model.ref")
 def test_model_brackets_name_a_tensor_that_is_not_declared(make_model: MakeModel) -> None:
     text = """inputs { x: f32[2]; } outputs { y: f32[2]; } state { p: buffer(f32, [2]); }
-        block entry { y = op mul(a=x, b=model["layers.0.scale"]); transfer model["shift"] >> x; cache.write model["shift"] >> p;
-            return y; }"""
+        block entry { y = op mul(a=x, b=model["layers.0.scale"]);
+            transfer model["shift"] >> x; cache.write model["shift"] >> p; return y; }"""
     model = make_model({"layers.0.scale": floats(10, 100), "shift": floats(7, 8)})
     ready = after_step(text, model, x=[1.0, 2.0])
     assert ready.fetch("y").tolist() == [10.0, 200.0]

@@ -2,17 +2,20 @@
 
 import threading
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 from tests.sim.language.conftest import MakeModel
 from tests.sim.language.coverage import sentence
 from tests.sim.language.running import after_step, binding_codes, executor, floats, step_error, text_codes
 
+from openinfer import Simulator
 from openinfer.errors import Code, OpenInferError
 
 DECLARED = "persistent { n: i32; K(a): i32 @table; G(a, b): i32 @table; }"
 BILLION = "0..1_000_000_000"
-HUGE = f"persistent {{ n: i32; }} block entry {{ loop a (i in {BILLION}) {{ loop b (j in {BILLION}) {{ %s }} }} return; }}"
+HUGE = f"""persistent {{ n: i32; }}
+    block entry {{ loop a (i in {BILLION}) {{ loop b (j in {BILLION}) {{ %s }} }} return; }}"""
 SECONDS = 20
 
 
@@ -33,7 +36,9 @@ def test_a_loop_runs_from_its_start_up_to_before_its_end(bounds: str, expected: 
 
 @sentence("loop.half-open")
 def test_the_index_has_every_value_in_order() -> None:
-    ready = executor(f"{DECLARED} block entry {{ loop l (i in 2..6) {{ cache.increment n; cache.write n >> K[i]; }} return; }}")
+    ready = executor(
+        f"{DECLARED} block entry {{ loop l (i in 2..6) {{ cache.increment n; cache.write n >> K[i]; }} return; }}"
+    )
     ready.run_step()
     assert ready.fetch("K").tolist() == [0, 0, 1, 2, 3, 4]
     assert [fact["indices"] for fact in ready.trace() if fact["kind"] == "CacheIncrement"] == [
@@ -122,6 +127,14 @@ def test_a_loop_of_a_quintillion_iterations_ends_at_the_node_budget(body: str) -
     assert "budget of 2000 nodes" in error.diagnostics[0].message
     assert ready.fetch("n") == 0
     assert monotonic() - began < SECONDS
+
+
+@sentence("loop.budget")
+@pytest.mark.parametrize("budget", [-1, 1.5, "100"])
+def test_a_budget_is_a_number_of_nodes(budget: Any) -> None:
+    with pytest.raises(OpenInferError) as caught:
+        Simulator(node_budget=budget)
+    assert caught.value.code is Code.BAD_PARAMETER
 
 
 @sentence("loop.budget")

@@ -8,7 +8,7 @@ from tests.sim.language.conftest import MakeModel
 from tests.sim.language.coverage import sentence
 from tests.sim.language.running import after_step, binding_codes, executor, floats, step, step_error, text_codes
 
-from openinfer import ModelLoader, Simulator, bind, graph
+from openinfer import ModelLoader, Simulator, Tensor, bind, graph
 from openinfer.errors import Code, ExecutionError, GraphError
 from openinfer.oinf import UninitializedTensor
 
@@ -339,7 +339,12 @@ def test_entries_that_the_graph_does_not_mention_are_never_loaded(
 ) -> None:
     loaded: list[str] = []
     load = ModelLoader.load
-    monkeypatch.setattr(ModelLoader, "load", lambda self, name: (loaded.append(name), load(self, name))[1])
+
+    def noted(model: ModelLoader, name: str) -> Tensor:
+        loaded.append(name)
+        return load(model, name)
+
+    monkeypatch.setattr(ModelLoader, "load", noted)
     model = make_model({f"w{number}": floats(number) for number in range(100)})
     text = "volatile { w7: f32[1]; w8: f32[1]; y: f32[1]; } block entry { op neg(w7) >> y; return y; }"
     ready = executor(text, model)

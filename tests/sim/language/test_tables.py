@@ -13,7 +13,9 @@ from openinfer.errors import Code
 
 WRITE = """dynamic {{ i: i32; x: i32[2]; }} persistent {{ A(i): i32[2] @table {attributes}; }}
     block entry {{ cache.write x >> A[i]; return; }}"""
-READ_ONE = "dynamic { i: i32; } persistent { %s } volatile { y: i32[2]; } block entry { cache.read A[i] >> y; return y; }"
+READ_ONE = (
+    "dynamic { i: i32; } persistent { %s } volatile { y: i32[2]; } block entry { cache.read A[i] >> y; return y; }"
+)
 
 
 def writer(attributes: str = "", *indices: int) -> Executor:
@@ -24,10 +26,11 @@ def writer(attributes: str = "", *indices: int) -> Executor:
     return ready
 
 
-def numbered(access: str, length: str, count: int = 10, **inputs: int) -> list[int]:
+def numbered(access: str, length: str, count: int = 10, **inputs: Any) -> list[int]:
     """The numbers of the entries that an access of a table with ``count`` numbered entries reads."""
     values = "".join(f" {name}: i32;" for name in inputs)
-    text = f"""sizes {{ T <= 64; }} dynamic {{ count: i32; {values} }} persistent {{ n: i32; A(i): i32[1] @table @init(-7); }}
+    text = f"""sizes {{ T <= 64; }} dynamic {{ count: i32; {values} }}
+        persistent {{ n: i32; A(i): i32[1] @table @init(-7); }}
         block entry {{ assign v: i32[1]; assign out: i32[{length}, 1];
             loop l (k in 0..count) {{ op reshape(n, shape=[1]) >> v; cache.write v >> A[k]; cache.increment n; }}
             cache.read {access} >> out; return out; }}"""
@@ -138,6 +141,15 @@ def test_an_entry_never_written_reads_as_init_or_zero(attribute: str, expected: 
     for index in (0, 5, 1_000_000_000):
         assert after_step(text, i=index).fetch("y").tolist() == expected
     assert writer(attribute, 2).fetch("A").tolist() == [expected, expected, [2, -2]]
+
+
+@sentence("table.unwritten")
+def test_an_initial_negative_zero_keeps_its_sign() -> None:
+    text = """dynamic { x: f32; } persistent { K(i): f32 @table @init(-0.0); p: f32[2] @init(-0.0); }
+        block entry { cache.write x >> K[2]; return; }"""
+    ready = after_step(text, x=1.0)
+    assert np.signbit(ready.fetch("K")).tolist() == [True, True, False]
+    assert np.signbit(ready.fetch("p")).tolist() == [True, True]
 
 
 @sentence("table.reading")

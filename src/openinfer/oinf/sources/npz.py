@@ -1,6 +1,8 @@
 """NumPy ``.npz`` archives, compressed or not, read as streams. Pickled objects are refused."""
 
 import os
+import tokenize
+import warnings
 import zipfile
 import zlib
 from contextlib import ExitStack
@@ -17,6 +19,8 @@ from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, ope
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """What zipfile and NumPy raise for a malformed, encrypted or unsupported archive."""
+_BAD_HEADER = (SyntaxError, tokenize.TokenError, TypeError, OverflowError, MemoryError, RecursionError)
+"""What NumPy lets through for a header that is none: it reads them with Python's own tokenizer and parser."""
 
 
 def open_npz(path: str, resources: ExitStack) -> Source:
@@ -35,7 +39,7 @@ def open_npz(path: str, resources: ExitStack) -> Source:
 def _tensor(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> SourceTensor:
     name = member.filename.removesuffix(".npy")
     with archive.open(member) as stream:
-        shape, fortran, array_dtype = _header(stream)
+        shape, fortran, array_dtype = npy_header(stream)
         start = stream.tell()
     dtype = from_numpy_dtype(array_dtype)
     if dtype is None:
@@ -50,13 +54,20 @@ def _tensor(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Sou
     return SourceTensor(name, dtype.name, dtype, shape, read)
 
 
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
-    version = npy.read_magic(stream)
-    read_header: Any = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
-    if read_header is None:
-        message = f"unknown .npy version {version}"
-        raise ValueError(message)
-    shape, fortran, dtype = read_header(stream)
+def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
+    """Shape, whether the order is Fortran's, and element type of an ``.npy`` stream; ValueError for anything else."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's parser, about what a hostile header contains
+            version = npy.read_magic(stream)
+            read_header: Any = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+            if read_header is None:
+                message = f"unknown .npy version {version}"
+                raise ValueError(message)
+            shape, fortran, dtype = read_header(stream)
+    except _BAD_HEADER as error:
+        message = f"its header cannot be read: {error or type(error).__name__}"
+        raise ValueError(message) from error
     if any(extent < 0 for extent in shape):
         message = f"negative extent in {shape}"
         raise ValueError(message)

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, cast, index
 from openinfer.loops.ir import Buffer, Const, Kernel, Load, Scalar, Space
 from openinfer.oinf.quant import QuantParams
-from openinfer.ops.lower.operand import LOWERINGS, Dequantize, Operand
+from openinfer.ops.lower.operand import LOWERINGS, Dequantize, Operand, Quantization
 from openinfer.ops.record import Call, OpRecord
 from openinfer.ops.types import F32
+
+I32 = DTYPES["i32"]
 
 
 def kernel_of(
@@ -34,7 +36,8 @@ def kernel_of(
         dequantize = None
         if kind.quant is not None and kind.dtype is not own:
             dequantize = _dequantizing(kind.quant, slot, extra)
-        operands.append(Operand(buffer, kind.dtype, dequantize))
+        quantization = None if kind.quant is None else _parameters(kind.quant, slot, extra)
+        operands.append(Operand(buffer, kind.dtype, dequantize, quantization))
     outputs = tuple(Buffer(f"y{slot}", kind.dtype, kind.shape) for slot, kind in enumerate(call.outputs))
     builder = Builder()
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
@@ -66,3 +69,20 @@ def _dequantizing(quant: QuantParams, slot: int, extra: list[Buffer]) -> Dequant
         return number * Load(scales, (channel,))
 
     return real
+
+
+def _parameters(quant: QuantParams, slot: int, extra: list[Buffer]) -> Quantization:
+    """Scales and zero points as they are stored: they become inputs when a lowering asks for them."""
+    axis, shape = quant.scale.axis, (len(quant.scale.values),)
+
+    def parameters(where: tuple[Position, ...]) -> tuple[Scalar, Scalar | None]:
+        channel = (index(0) if axis is None else index(where[axis]),)
+        scales = Buffer(f"scale{slot}", F32, shape, Space.WEIGHTS)
+        extra.append(scales)
+        if quant.zero_point is None:
+            return Load(scales, channel), None
+        zeros = Buffer(f"zero{slot}", I32, shape, Space.WEIGHTS)
+        extra.append(zeros)
+        return Load(scales, channel), Load(zeros, channel)
+
+    return parameters

@@ -13,6 +13,10 @@ Dequantize: TypeAlias = Callable[[Scalar, tuple[Position, ...]], Scalar]
 """A stored integer, and where it stands, to the real number it means."""
 
 
+Quantization: TypeAlias = Callable[[tuple[Position, ...]], tuple[Scalar, Scalar | None]]
+"""The scale and the zero point that the model stores for an element, by where it stands."""
+
+
 @dataclass(frozen=True)
 class Operand:
     """An input of a kernel. ``dtype`` is what the op takes it for; ``dequantize`` makes that of what is stored."""
@@ -20,6 +24,8 @@ class Operand:
     buffer: Buffer
     dtype: DType
     dequantize: Dequantize | None = None
+    quantization: Quantization | None = None
+    """Only of a tensor of the model that stands for real numbers; asking makes its parameters inputs of the kernel."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Kernels as C functions."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,6 @@ from openinfer.loops.ir import (
     If,
     Kernel,
     Let,
-    Load,
     Local,
     Statement,
     Store,
@@ -31,6 +31,7 @@ from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.types import scalar_type, stored_type
 
 PAD = "    "
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class _KernelPrinter:
             *(f"{stored_type(one.dtype)} *restrict {one.name}" for one in self._kernel.scratch),
             *(f"const int64_t s_{size}" for size in sizes),
         ]
+        names = [one.name for one in (*self._kernel.inputs, *self._kernel.outputs, *self._kernel.scratch)]
+        words = set(_WORD.findall("\n".join(self._lines)))
+        unused = [name for name in (*names, *(f"s_{size}" for size in sizes)) if name not in words]
+        self._lines[:0] = [f"{PAD}(void){name};" for name in unused]
         if self._can_fail:
             self._lines.append(f"{PAD}return 0;")
         head = f"{self._linkage}{result} {self._name}({', '.join(parameters) or 'void'})"
@@ -107,6 +112,7 @@ class _KernelPrinter:
             match statement:
                 case For(variable, extent, body):
                     self._line(depth, self._head(variable, text(extent)))
+                    self._scalars.positions.add(variable.name)
                     self._body(body, depth + 1)
                     self._line(depth, "}")
                 case While(cond, body):
@@ -121,6 +127,8 @@ class _KernelPrinter:
                         self._body(otherwise, depth + 1)
                     self._line(depth, "}")
                 case Let(variable, value):
+                    if variable.dtype is INDEX and self._scalars.is_position(value):
+                        self._scalars.positions.add(variable.name)
                     self._line(depth, f"const {scalar_type(variable.dtype)} {variable.name} = {text(value)};")
                 case Local(variable, value):
                     self._line(depth, f"{scalar_type(variable.dtype)} {variable.name} = {text(value)};")
@@ -130,6 +138,11 @@ class _KernelPrinter:
                     self._line(depth, self._scalars.store(buffer, self._scalars.offset(buffer, index), value))
                 case Fail(reason):
                     self._line(depth, f"return 1; /* {reason} */")
+                case Contraction(free=()):
+                    # No loop gives the accumulator a scope of its own.
+                    self._line(depth, "{")
+                    self._body(expanded(statement), depth + 1)
+                    self._line(depth, "}")
                 case Contraction():
                     self._body(expanded(statement), depth)
 
@@ -140,8 +153,7 @@ class _KernelPrinter:
 def expanded(one: Contraction) -> tuple[Statement, ...]:
     """A contraction as plain loops: what a target without a generator of its own does."""
     total = Var(ACCUMULATOR, one.accumulator)
-    left = cast(Load(one.a, one.a_index), one.accumulator)
-    right = cast(Load(one.b, one.b_index), one.accumulator)
+    left, right = (cast(factor, one.accumulator) for factor in one.factors)
     add: Statement = Assign(total, Binary("add", total, Binary("mul", left, right)))
     if one.valid is not None:
         add = If(one.valid, (add,))

@@ -25,6 +25,7 @@ from openinfer.loops.ir import (
     Select,
     Unary,
     Var,
+    children,
 )
 from openinfer.synth.c.types import literal, scalar_type
 
@@ -40,6 +41,9 @@ class ScalarPrinter:
     def __init__(self, name_of: Callable[[Buffer], str]) -> None:
         self._name_of = name_of
         self.needs: set[str] = set()
+        self.positions: set[str] = set()
+        """Variables that are loop indices or computed from them: arithmetic on them cannot overflow."""
+        self._in_offset = False
 
     def need(self, function: str) -> str:
         """The name of a support function, which is now needed."""
@@ -65,8 +69,10 @@ class ScalarPrinter:
                 return f"({self.text(cond)} ? {self.text(then)} : {self.text(otherwise)})"
             case Cast(operand, dtype):
                 return self._cast(operand, dtype)
-            case Bits(operand, dtype):
+            case Bits(operand, dtype, storage):
                 name = f"oi_bits_{operand.dtype.name}_{dtype.name}"
+                if storage is not None:
+                    name = f"oi_{'from' if dtype.kind == 'float' else 'to'}_{storage.name}"
                 return f"{self.need(name)}({self.text(operand)})"
             case Round(operand, storage):
                 return self._round(operand, storage)
@@ -83,7 +89,9 @@ class ScalarPrinter:
         total: Scalar = Const(0, INDEX)
         for one, step in zip(index, buffer.steps, strict=True):
             total = total + one * Const(step, INDEX)
+        outside, self._in_offset = self._in_offset, True
         text = self.text(total)
+        self._in_offset = outside
         return text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
 
     def load(self, buffer: Buffer, offset: str) -> str:
@@ -154,13 +162,21 @@ class ScalarPrinter:
             return f"{name}({left}, {right})"
         if op == "rem" and dtype.kind == "float":
             return f"{self.need(f'oi_fmod_{dtype.name}')}({left}, {right})"
-        if dtype.kind == "float" or dtype is INDEX:
+        if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
             return f"({left} {_PLAIN[op]} {right})"
         if op in ("div", "rem"):
             if dtype.kind == "uint":
                 return f"(({scalar_type(dtype)})({left} {_PLAIN[op]} {right}))"
             return f"{self.need(f'oi_{op}_{dtype.name}')}({left}, {right})"
         return self._wrapped(_PLAIN[op], left, right, dtype)
+
+    def is_position(self, value: Scalar) -> bool:
+        """Whether an integer is a place in memory, and not one of the values there, which wrap."""
+        if self._in_offset or isinstance(value, Const):
+            return True
+        if isinstance(value, Var):
+            return value.name in self.positions
+        return not isinstance(value, Load) and all(map(self.is_position, children(value)))
 
     def _wrapped(self, sign: str, left: str, right: str, dtype: DType) -> str:
         """Integer arithmetic modulo the width: unsigned underneath, where overflow is defined."""
@@ -176,7 +192,7 @@ class ScalarPrinter:
 
 
 def _constant(number: float, dtype: DType) -> str:
-    if dtype is INDEX:
+    if dtype is INDEX and number > -(2**63):
         return f"({int(number)})" if number < 0 else str(int(number))
     return literal(number, dtype)
 

@@ -29,12 +29,12 @@ static inline double oi_bits_i64_f64(int64_t x) { union { int64_t u; double f; }
 static inline float oi_from_bf16(uint16_t h) { return oi_bits_u32_f32((uint32_t)h << 16); }
 
 //: oi_to_bf16 oi_bits_f32_u32
-/* Round to nearest even; a NaN stays one. */
+/* Round to nearest even; a NaN stays one, with the bits that fit. */
 static inline uint16_t oi_to_bf16(float x)
 {
     const uint32_t u = oi_bits_f32_u32(x);
     const uint32_t r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    const uint32_t nan = ((u >> 16) & 0x8000u) | 0x7fc0u;
+    const uint32_t nan = (u >> 16) | ((uint32_t)((u & 0x007f0000u) == 0) << 6);
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : r);
 }
 
@@ -62,7 +62,7 @@ static inline uint16_t oi_to_f16(float x)
     const uint32_t small = oi_bits_f32_u32(oi_bits_u32_f32(a) + 0.5f) - 0x3f000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x477ff000u ? 0x7c00u : r;
-    r = a > 0x7f800000u ? 0x7e00u : r;
+    r = a > 0x7f800000u ? 0x7c00u | ((a >> 13) & 0x3ffu) | ((uint32_t)((a & 0x007fe000u) == 0) << 9) : r;
     return (uint16_t)(r | sign);
 }
 
@@ -82,7 +82,7 @@ static inline uint8_t oi_to_f8(float x)
     const uint32_t small = oi_bits_f32_u32(oi_bits_u32_f32(a) + 128.0f) - 0x43000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x47700000u ? 0x7cu : r;
-    r = a > 0x7f800000u ? 0x7eu : r;
+    r = a > 0x7f800000u ? 0x7cu | ((a >> 21) & 3u) | ((uint32_t)((a & 0x00600000u) == 0) << 1) : r;
     return (uint8_t)(r | sign);
 }
 

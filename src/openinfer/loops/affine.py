@@ -1,0 +1,80 @@
+"""Positions in memory as sums of indices times steps: what tiling and packing need to know of an index map."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from openinfer.loops.dim import expr_of
+from openinfer.loops.ir import INDEX, Binary, Buffer, Const, Scalar, Var, visit
+
+
+def is_same(one: int, other: int) -> bool:
+    """Whether two extents are equal whatever the dynamic sizes are."""
+    return expr_of(one) == expr_of(other)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``first + sum of index * step``; indices whose step is 0 are left out."""
+
+    first: int
+    steps: Mapping[str, int]
+
+    def step(self, var: Var) -> int:
+        """How far one more of an index moves."""
+        return self.steps.get(var.name, 0)
+
+    def scalar(self) -> Scalar:
+        """The position as an expression."""
+        total: Scalar = Const(self.first, INDEX)
+        for name, step in self.steps.items():
+            total = total + Var(name) * Const(step, INDEX)
+        return total
+
+
+def affine(value: Scalar) -> Affine | None:
+    """The form of an index expression that has one, else None."""
+    match value:
+        case Const(number) if isinstance(number, int):
+            return Affine(number, {})
+        case Var(name) if value.dtype is INDEX:
+            return Affine(0, {name: 1})
+        case Binary("add" | "sub" | "mul", left, right):
+            one, other = affine(left), affine(right)
+            if one is None or other is None:
+                return None
+            if value.op == "mul":
+                if other.steps:
+                    one, other = other, one
+                return None if other.steps else scaled(one, other.first)
+            return added(one, other if value.op == "add" else scaled(other, -1))
+        case _:
+            return None
+
+
+def scaled(one: Affine, factor: int) -> Affine:
+    """A position times a number."""
+    return Affine(one.first * factor, {name: step * factor for name, step in one.steps.items()})
+
+
+def added(one: Affine, other: Affine) -> Affine:
+    """The sum of two positions."""
+    steps = dict(one.steps)
+    for name, step in other.steps.items():
+        steps[name] = steps[name] + step if name in steps else step
+    return Affine(one.first + other.first, {name: step for name, step in steps.items() if not is_same(step, 0)})
+
+
+def position(buffer: Buffer, index: Sequence[Scalar]) -> Affine | None:
+    """Where an element lies in a buffer, counted in elements, if that is affine."""
+    total = Affine(0, {})
+    for one, step in zip(index, buffer.steps, strict=True):
+        found = affine(one)
+        if found is None:
+            return None
+        total = added(total, scaled(found, step))
+    return total
+
+
+def variables(*values: Scalar) -> set[str]:
+    """The names of the variables in expressions."""
+    return {one.name for value in values for one in visit(value) if isinstance(one, Var)}

@@ -1,0 +1,126 @@
+"""Pooling: loops over the part of the window that lies on the input, so that padding costs nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+from operator import mul
+
+from openinfer.loops.build import Builder, cast, index, pair
+from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
+from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.record import Call
+from openinfer.ops.shapes import pads_of, per_axis
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """How windows lie along one spatial axis."""
+
+    extent: int
+    kernel: int
+    stride: int
+    dilation: int
+    begin: int
+    end: int
+
+    def first(self, result: Var) -> Scalar:
+        """Where a window starts; before 0 in the padding."""
+        return result * index(self.stride) - index(self.begin)
+
+    def until(self, first: Scalar, limit: Scalar) -> Scalar:
+        """How many positions of a window lie before a limit."""
+        distance = pair("max", limit - first + index(self.dilation - 1), 0)
+        return pair("min", distance // index(self.dilation), self.kernel)
+
+
+def _axes(call: Call, spatial: Sequence[int]) -> list[_Axis]:
+    rank = len(spatial)
+    kernel = per_axis(call.params["kernel"], rank, "kernel", 1)
+    strides = kernel if call.params["strides"] is None else per_axis(call.params["strides"], rank, "strides", 1)
+    dilations = per_axis(call.params["dilations"], rank, "dilations", 1)
+    begins, ends = pads_of(call.params["pads"], rank)
+    return [_Axis(*one) for one in zip(spatial, kernel, strides, dilations, begins, ends, strict=True)]
+
+
+def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[Var]) -> tuple[list[Scalar], list[Scalar]]:
+    """Along each axis: the first element that a window sees, and how many it sees."""
+    starts, counts = [], []
+    for axis, result in zip(axes, where, strict=True):
+        first = builder.let(axis.first(result), "first")
+        hidden = builder.let(axis.until(first, index(0)), "hidden")
+        starts.append(builder.let(first + hidden * index(axis.dilation), "start"))
+        counts.append(builder.let(axis.until(first, index(axis.extent)) - hidden, "count"))
+    return starts, counts
+
+
+def _least(operand: Operand) -> float:
+    """What the maximum of nothing is."""
+    return float("-inf") if operand.dtype.kind == "float" else int(operand.dtype.minimum)
+
+
+def _places(axes: Sequence[_Axis], starts: Sequence[Scalar], offsets: Sequence[Var]) -> tuple[Scalar, ...]:
+    """The element at a position of a window."""
+    parts = zip(axes, starts, offsets, strict=True)
+    return tuple(start + offset * index(axis.dilation) for axis, start, offset in parts)
+
+
+@lowers("max_pool")
+def max_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+    """The largest of what the window sees."""
+    (x,), (out,) = inputs, outputs
+    assert x is not None
+    axes = _axes(call, x.shape[2:])
+    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
+        starts, counts = _seen(builder, axes, where[2:])
+        largest = builder.local(_least(x), x.dtype.compute, "largest")
+        with builder.loops(counts) as offsets:
+            builder.assign(largest, pair("max", largest, x[(*where[:2], *_places(axes, starts, offsets))]))
+        builder.store(out, where, largest)
+
+
+@lowers("avg_pool")
+def avg_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+    """The sum of what the window sees over how many count."""
+    (x,), (out,) = inputs, outputs
+    assert x is not None
+    axes, dtype = _axes(call, x.shape[2:]), x.dtype.compute
+    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
+        starts, counts = _seen(builder, axes, where[2:])
+        total = builder.local(0, dtype, "total")
+        with builder.loops(counts) as offsets:
+            builder.assign(total, total + x[(*where[:2], *_places(axes, starts, offsets))])
+        if call.params["count_include_pad"]:
+            # No window starts before the padding: those past its end are all that do not count.
+            pairs = zip(axes, where[2:], strict=True)
+            counts = [axis.until(axis.first(result), index(axis.extent + axis.end)) for axis, result in pairs]
+        builder.store(out, where, total / cast(reduce(mul, counts), dtype))
+
+
+@lowers("global_max_pool")
+def global_max_pool(
+    _call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
+    """The largest of each channel."""
+    (x,), (out,) = inputs, outputs
+    assert x is not None
+    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
+        largest = builder.local(_least(x), x.dtype.compute, "largest")
+        with builder.loops(x.shape[2:]) as inner:
+            builder.assign(largest, pair("max", largest, x[(*where[:2], *inner)]))
+        builder.store(out, where, largest)
+
+
+@lowers("global_avg_pool")
+def global_avg_pool(
+    _call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
+    """The sum of each channel over its number of elements."""
+    (x,), (out,) = inputs, outputs
+    assert x is not None
+    dtype = x.dtype.compute
+    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
+        total = builder.local(0, dtype, "total")
+        with builder.loops(x.shape[2:]) as inner:
+            builder.assign(total, total + x[(*where[:2], *inner)])
+        builder.store(out, where, total / cast(index(prod(x.shape[2:])), dtype))

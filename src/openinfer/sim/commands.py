@@ -1,0 +1,110 @@
+"""The commands of the debugger: their names, how to use them, and the lines they answer with."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from openinfer.errors import OpenInferError, nearest
+
+PLACES = "b 12 | b line 7 | b op matmul | b write h | b nan [h] | b change h | b if max(h) > 3"
+_MOST = 1_000_000_000
+
+
+class Line(NamedTuple):
+    """A line of output. Styles: ``title``, ``current``, ``stop``, ``watch``, ``error``, ``text`` or none.
+
+    Lines of errors and text are meant to be read to their ends; others may be cut to the width of a window.
+    """
+
+    text: str
+    style: str = ""
+
+
+class RefusedError(Exception):
+    """A command that cannot be obeyed, and why, in one line."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and how to use it."""
+
+    name: str
+    alias: str
+    usage: str
+    help: str
+
+
+COMMANDS = (
+    Command("next", "n", "[N]", "execute the next node; a loop, branch or scope as a whole"),
+    Command("step", "s", "[N]", "execute one node: step into loops, branches and scopes"),
+    Command("out", "o", "", "go on to the end of the loop, scope or block around the next node"),
+    Command("finish", "f", "", "go on to the end of this step"),
+    Command("continue", "c", "", "go on to the next breakpoint, over all steps"),
+    Command("break", "b", "[WHERE]", f"set a breakpoint, or list them: {PLACES}"),
+    Command("delete", "d", "[N]", "delete breakpoint N, or all"),
+    Command("watch", "w", "[VAR]", "show a variable or a part of it at every stop; without one, show all watched"),
+    Command("unwatch", "u", "[VAR]", "watch a variable no longer, or none"),
+    Command("print", "p", "VAR", "show a variable, a part (h[0], K[l, 0..3]), a size or a loop index"),
+    Command("edit", "e", "VAR = VALUE", "change a volatile variable: e h = 1.5 | e h[0, 1] = 2 | e h = @h.npy"),
+    Command("vars", "v", "", "list all variables"),
+    Command("where", "", "", "show the step, blocks, loops and scopes around the next node"),
+    Command("list", "l", "[LINE]", "show the source; repeated, go on with it"),
+    Command("history", "hi", "[N]", "list the nodes executed last, with their times"),
+    Command("steps", "", "[N]", "say how many steps are done and planned, or plan N"),
+    Command("restart", "", "", "go back to the first step and to initial persistent memory"),
+    Command("run", "r", "", "restart, then continue"),
+    Command("help", "h", "[COMMAND]", "show this list, or one command"),
+    Command("quit", "q", "", "leave"),
+)
+
+
+def named(word: str) -> Command:
+    """The command that a word is the name, the letter or a clear beginning of.
+
+    >>> named("cont").name, named("n").name
+    ('continue', 'next')
+    """
+    exact = [one for one in COMMANDS if word in (one.name, one.alias)]
+    begun = exact or [one for one in COMMANDS if one.name.startswith(word)]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        message = f"{word!r} can be {' or '.join(one.name for one in begun)}"
+    else:
+        advice = nearest(word, [one.name for one in COMMANDS]) or "help lists the commands"
+        message = f"there is no command {word!r:.60}; {advice}"
+    raise RefusedError(message)
+
+
+def help_lines(word: str) -> list[Line]:
+    """All commands, or one."""
+    shown = (named(word),) if word else COMMANDS
+    heads = [f"{one.name} {one.usage}".strip() for one in shown]
+    width = max(map(len, heads))
+    lines = [
+        Line(f"{one.alias:>2}  {head:<{width}}  {one.help}", "text") for one, head in zip(shown, heads, strict=True)
+    ]
+    return lines if word else [*lines, Line("An empty line repeats the last command.", "text")]
+
+
+def error_lines(error: OpenInferError) -> list[Line]:
+    """An error with its place and advice."""
+    return [Line(text, "error") for text in str(error).split("\n")]
+
+
+def positive(argument: str, default: int) -> int:
+    """The number behind a command."""
+    if not argument:
+        return default
+    if not (argument.isascii() and argument.isdecimal()) or not 0 < int(argument[:12]) <= _MOST:
+        message = f"{argument!r:.60} is no number from 1 to {_MOST}"
+        raise RefusedError(message)
+    return int(argument[:12])
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "step"), counted(2, "step")
+    ('1 step', '2 steps')
+    """
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,0 +1,325 @@
+"""A debugger for graphs: commands in, lines of text out. Knows nothing of terminals; the command line gives it one."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.bound import BoundVar
+from openinfer.errors import ExecutionError, OpenInferError, nearest, printable
+from openinfer.ir import Access
+from openinfer.ops import Array, Shape
+from openinfer.sim.commands import (
+    COMMANDS,
+    PLACES,
+    Command,
+    Line,
+    RefusedError,
+    counted,
+    error_lines,
+    help_lines,
+    named,
+    positive,
+)
+from openinfer.sim.executor import Executor
+from openinfer.sim.inspection import brief, described, difference
+from openinfer.sim.listing import Listing
+from openinfer.sim.memory import accepted_array
+from openinfer.sim.screen import Screen
+from openinfer.sim.stepper import Halt, Inputs, Stepper
+from openinfer.sim.stops import Stops, parsed_access
+from openinfer.sim.views import Place, require_editable
+
+ValueReader = Callable[[BoundVar, str, Shape], Any]
+"""What makes a value of a text that is neither a number nor a list, such as ``@x.npy``."""
+PROMPT = "(step) "
+_RECENT = 20
+_WORDS = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What JSON would call these numbers."""
+
+
+class Debugger:
+    """Steps through a graph as commands say.
+
+    ``inputs`` gives what to insert before each step, counted from 0. ``state`` is what persistent memory begins with,
+    from ``Executor.save_state``. ``values`` makes values of the texts behind ``edit`` that are neither numbers nor
+    lists.
+
+    >>> from openinfer.lang import graph
+    >>> from openinfer.sim import Simulator
+    >>> g = graph("dynamic { x: f32; } volatile { y: f32; } block entry { op neg(x) >> y; return y; }", "g.oig")
+    >>> debugger = Debugger(Simulator().make_executor(g), lambda step: {"x": 2.0})
+    >>> _ = debugger.start()
+    >>> print(debugger.execute("next")[0].text)
+    y: f32 -2
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        inputs: Inputs = lambda _step: {},
+        *,
+        steps: int = 1,
+        state: str | bytes | None = None,
+        values: ValueReader | None = None,
+    ) -> None:
+        self._executor = executor
+        self._bound = executor.bound
+        self._values = values
+        self._stepper = Stepper(executor, inputs, steps, state)
+        listing = Listing(executor.bound.graph)
+        self._screen = Screen(self._stepper, listing)
+        self._stops = Stops(executor.bound, listing)
+        self._set = 0
+        self._watched: dict[str, Array | None] = {}
+        self._last = ""
+        self.is_over = False
+        """Whether ``quit`` has been said."""
+        self.failures = 0
+        """How many commands could not be obeyed, or ended in an error."""
+        self._actions: dict[str, Callable[[str], list[Line]]] = {
+            "next": lambda count: self._move(self._stepper.over, positive(count, 1)),
+            "step": lambda count: self._move(self._stepper.into, positive(count, 1)),
+            "out": lambda _: self._move(self._stepper.out),
+            "finish": lambda _: self._move(self._stepper.finish),
+            "continue": lambda _: self._move(self._stepper.resume),
+            "break": self._break,
+            "delete": self._delete,
+            "watch": self._watch,
+            "unwatch": self._unwatch,
+            "print": self._print,
+            "edit": self._edit,
+            "vars": lambda _: self._screen.variables(),
+            "where": lambda _: self._screen.where(),
+            "list": lambda line: self._screen.page(positive(line, 1) if line else None),
+            "history": lambda count: self._screen.history(positive(count, _RECENT)),
+            "steps": self._steps,
+            "restart": lambda _: [*self._restart(), *self._screen.here()],
+            "run": lambda _: [*self._restart(), *self._move(self._stepper.resume)],
+            "help": help_lines,
+            "quit": lambda _: self._quit(),
+        }
+
+    # --- commands in, lines out -----------------------------------------------------------------------------------
+
+    def start(self) -> list[Line]:
+        """Insert the inputs of the first step and show where execution begins."""
+        self._stepper.restart()
+        return [*self._screen.welcome(), *self._screen.here()]
+
+    def execute(self, line: str) -> list[Line]:
+        """Obey a command; an empty line repeats the last one. What is wrong with it is said in a line."""
+        text = line.strip() or self._last
+        word, _, argument = text.partition(" ")
+        try:
+            if not word:
+                return []
+            command, self._last = named(word), text
+            if command.name == "list" and not line.strip():
+                return self._screen.next_page()
+            return self._obey(command, argument.strip())
+        except RefusedError as error:
+            self.failures += 1
+            return [Line(printable(str(error)), "error")]
+        except OpenInferError as error:
+            self.failures += 1
+            return error_lines(error)
+        except KeyboardInterrupt:
+            return [Line("interrupted", "stop")]
+
+    def _obey(self, command: Command, argument: str) -> list[Line]:
+        if argument and not command.usage:
+            message = f"nothing can stand behind {command.name!r}, but there is {argument!r:.60}"
+            raise RefusedError(message)
+        return self._actions[command.name](argument)
+
+    def interrupt(self) -> None:
+        """For the handler of Ctrl-C: halt after the node that is running; a second time, give the step up.
+
+        When nothing runs, or to give the step up, this raises ``KeyboardInterrupt``.
+        """
+        self._stepper.interrupt()
+
+    def completions(self, text: str, line: str) -> list[str]:
+        """What the word that a line ends with can become: a command in front, a variable behind one."""
+        known = self._bound.vars if line.lstrip().partition(" ")[1] else [command.name for command in COMMANDS]
+        return [name for name in known if name.startswith(text)]
+
+    def _quit(self) -> list[Line]:
+        self.is_over = True
+        self._executor.cancel()
+        return []
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def _move(self, move: Callable[[], Halt], count: int = 1) -> list[Line]:
+        stepper = self._stepper
+        if stepper.is_finished:
+            message = (
+                f"{counted(stepper.total, 'step')} done; restart goes back, steps {stepper.total + 1} plans another"
+            )
+            raise RefusedError(message)
+        halt = move()
+        for _ in range(count - 1):
+            if halt.is_notable:
+                break
+            halt = move()
+        return [*self._outcome(halt), *self._watches(), *self._screen.here()]
+
+    def _outcome(self, halt: Halt) -> list[Line]:
+        """What a run did and why it halted."""
+        lines = [*self._screen.results(halt), *self._screen.end(halt)]
+        not_happened = f"{self._screen.step_text()} has not happened"
+        if halt.error is not None:
+            self.failures += 1
+            lines += [*error_lines(halt.error), Line(f"{not_happened}; it would begin again", "stop")]
+        if halt.given_up:
+            lines.append(Line(f"interrupted in the middle of a node: {not_happened}", "stop"))
+        elif halt.interrupted:
+            lines.append(Line("interrupted", "stop"))
+        lines += [Line(printable(reason), "stop") for reason in halt.stops]
+        return [*lines, *self._screen.culprit(halt)]
+
+    def _restart(self) -> list[Line]:
+        self._stepper.restart()
+        self._watched = dict.fromkeys(self._watched)
+        return [Line("back at the beginning", "stop")]
+
+    def _steps(self, argument: str) -> list[Line]:
+        stepper = self._stepper
+        if argument:
+            planned, least = positive(argument, 1), stepper.done + self._executor.is_suspended
+            if planned < least:
+                message = f"so many steps have begun already: {least}"
+                raise RefusedError(message)
+            stepper.total = planned
+        return [Line(f"{stepper.done} of {counted(stepper.total, 'step')} done")]
+
+    # --- breakpoints and watches ----------------------------------------------------------------------------------
+
+    def _break(self, argument: str) -> list[Line]:
+        word, _, rest = argument.partition(" ")
+        if word in ("delete", "list"):
+            return self._delete(rest.strip()) if word == "delete" else self._all_stops()
+        if not argument:
+            return self._all_stops()
+        stop = self._stops.parsed(argument)
+        self._set += 1
+        self._stepper.stops[self._set] = stop
+        return [Line(f"breakpoint {self._set}: {stop.text}", "stop")]
+
+    def _all_stops(self) -> list[Line]:
+        found = [Line(f"breakpoint {number}: {stop.text}", "stop") for number, stop in self._stepper.stops.items()]
+        return found or [Line(f"there are no breakpoints; set one: {PLACES}", "text")]
+
+    def _delete(self, argument: str) -> list[Line]:
+        stops = self._stepper.stops
+        if not argument:
+            count = len(stops)
+            stops.clear()
+            return [Line(f"{counted(count, 'breakpoint')} deleted", "stop")]
+        number = positive(argument, 1)
+        if number not in stops:
+            message = f"there is no breakpoint {number}; break lists them"
+            raise RefusedError(message)
+        return [Line(f"breakpoint {number} deleted: {stops.pop(number).text}", "stop")]
+
+    def _watch(self, argument: str) -> list[Line]:
+        if argument:
+            access = parsed_access(argument)
+            self._stops.variable(access.base)
+            self._executor.place.read(access)
+            self._watched.setdefault(str(access), None)
+        return self._watches() or [Line("nothing is watched; watch VAR does it", "text")]
+
+    def _unwatch(self, argument: str) -> list[Line]:
+        name = str(parsed_access(argument)) if argument else ""
+        if argument and name not in self._watched:
+            message = f"{name} is not watched; {nearest(name, self._watched) or 'watch lists what is'}"
+            raise RefusedError(message)
+        for text in [name] if argument else list(self._watched):
+            del self._watched[text]
+        return [Line(f"watched: {', '.join(self._watched) or 'nothing'}", "watch")]
+
+    def _watches(self) -> list[Line]:
+        """What is watched, and how it differs from the last time it was shown."""
+        place, lines = self._executor.place, []
+        for text, before in self._watched.items():
+            access = parsed_access(text)
+            try:
+                value = place.read(access)
+            except ExecutionError as error:
+                lines.append(Line(f"watch {text}: {printable(error.message)}", "watch"))
+                continue
+            shown = brief(self._bound.vars[access.base], value)
+            lines.append(Line(f"watch {text}: {shown}  {difference(before, value)}", "watch"))
+            self._watched[text] = value
+        return lines
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def _print(self, argument: str) -> list[Line]:
+        if not argument:
+            message = "print what? For example: print x"
+            raise RefusedError(message)
+        place, access = self._executor.place, parsed_access(argument)
+        name = access.base
+        if name in place.indices and not access.bracketed:
+            return [Line(f"{name} = {place.indices[name]}, a loop index")]
+        if name not in self._bound.vars:
+            return [Line(f"{name} = {self._size(place, name)}, a size")]
+        first, *rest = described(self._bound.vars[name], place.read(access))
+        return [Line(f"{access}: {first}"), *map(Line, rest)]
+
+    def _size(self, place: Place, name: str) -> int | str:
+        sizes = place.variables.values.sizes
+        if name in self._bound.bounds and name not in sizes.dynamic:
+            return f"at most {self._bound.bounds[name]}"
+        if name not in self._bound.sizes and name not in sizes.dynamic:
+            known = [*self._bound.vars, *self._bound.sizes, *self._bound.bounds]
+            message = f"there is no variable {name!r:.60}; {nearest(name, known) or 'vars lists them'}"
+            raise RefusedError(message)
+        return sizes.lookup(name)
+
+    def _edit(self, argument: str) -> list[Line]:
+        target, equals, text = (part.strip() for part in argument.partition("="))
+        if not target or not equals or not text:
+            message = "write edit VAR = VALUE, for example: edit h = 1.5, edit h[0, 1] = 2, edit h = [1, 2]"
+            raise RefusedError(message)
+        access = parsed_access(target)
+        variable = self._bound.vars[self._stops.variable(access.base)]
+        require_editable(variable)
+        if self._stepper.is_finished:
+            message = "all steps are done, and nothing would use the value; restart goes back"
+            raise RefusedError(message)
+        self._stepper.begin()
+        place = self._executor.place
+        place.set(access.base, self._edited(place, access, variable, text))
+        return [Line(f"{access}: {brief(variable, place.read(access))}")]
+
+    def _edited(self, place: Place, access: Access, variable: BoundVar, text: str) -> Array:
+        """The array that a variable gets: all of it new, or a part."""
+        old = place.read(Access(access.base))
+        part = place.read(access)
+        value = accepted_array(access.base, self._value(variable, text, part.shape), variable.dtype)
+        if value.ndim and value.shape != part.shape:
+            message = f"{access} has the shape {list(part.shape)}, but the value has {list(value.shape)}"
+            raise RefusedError(message)
+        new = old.copy()
+        new[(*place.variables.cells(access, old.shape), ...)] = value
+        return new
+
+    def _value(self, variable: BoundVar, text: str, shape: Shape) -> Any:
+        try:
+            value = json.loads(re.sub(r"-?\b(?:nan|inf)\b", lambda word: _WORDS[word[0]], text))
+        except (ValueError, RecursionError) as error:
+            if self._values is not None:
+                return np.asarray(self._values(variable, text, shape))
+            message = f"{text!r:.60} is neither a number nor a list of numbers"
+            raise RefusedError(message) from error
+        if isinstance(value, bool | int | float | list):
+            return value
+        message = f"{text!r:.60} is neither a number nor a list of numbers"
+        raise RefusedError(message)

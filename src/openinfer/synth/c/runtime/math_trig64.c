@@ -1,0 +1,242 @@
+//: oi_reduced_large oi_pair oi_bits_f64_u64 oi_exact_sum oi_pair_product
+/* x - k * pi / 2 to twice the precision and k modulo 4, for every finite x >= 2: x * 2 / pi modulo 4 in integers, with
+   as many bits of 2 / pi as matter (Payne and Hanek). */
+typedef struct { oi_pair rest; uint32_t k; } oi_reduced;
+#if defined(__GNUC__)
+__attribute__((noinline))
+#endif
+static oi_reduced oi_reduced_large(double x)
+{
+    /* 64 zero bits, then the bits of 2 / pi behind the point. */
+    static const uint32_t two_over_pi[41] = {
+        0x00000000u, 0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
+        0xfe5163abu, 0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu,
+        0xe88235f5u, 0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u, 0x3991d639u, 0x835339f4u, 0x9c845f8bu, 0xbdf9283bu,
+        0x1ff897ffu, 0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu, 0x6d367ecfu, 0x27cb09b7u, 0x4f463f66u, 0x9e5fea2du,
+        0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u, 0x1f8d5d08u, 0x56033046u, 0xfc7b6babu,
+        0xf0cfbc20u,
+    };
+    const uint64_t u = oi_bits_f64_u64(x), m = (u & 0xfffffffffffffu) | 0x10000000000000u;
+    /* x = m * 2^e. Bits of 2 / pi that make multiples of 4 with it are left out: the first e - 2. */
+    const int32_t e = (int32_t)(u >> 52) - 1075;
+    const uint32_t skip = (uint32_t)(e - 2 + 64), word = skip / 32, shift = skip % 32;
+    /* The lower 224 bits of m * window, least significant word first: two bits before the point, 222 behind. */
+    uint32_t product[7] = { 0 };
+    for (int half = 0; half < 2; half++) {
+        const uint64_t factor = half ? m >> 32 : m & 0xffffffffu;
+        uint64_t carry = 0;
+        for (int i = 0; i + half < 7; i++) {
+            const uint64_t both = (uint64_t)two_over_pi[word + 6 - i] << 32 | two_over_pi[word + 7 - i];
+            const uint64_t sum = factor * ((both << shift >> 32) & 0xffffffffu) + product[i + half] + carry;
+            product[i + half] = (uint32_t)sum;
+            carry = sum >> 32;
+        }
+    }
+    uint32_t k = product[6] >> 30;
+    const bool above = (product[6] >> 29) & 1u;
+    k += above;
+    product[6] &= 0x3fffffffu;
+    /* The fraction, or what is missing to the next integer: (2^222 - fraction) is the complement plus one. */
+    uint64_t carry = 1;
+    for (int i = 0; i < 7; i++) {
+        const uint64_t flipped = (uint64_t)(uint32_t)~product[i] + carry;
+        product[i] = above ? (uint32_t)flipped : product[i];
+        carry = flipped >> 32;
+    }
+    product[6] &= 0x3fffffffu;
+    oi_pair f = { 0.0, 0.0 };
+    double unit = 0x1p-30;
+    for (int i = 6; i >= 0; i--) {
+        const oi_pair s = oi_exact_sum(f.hi, (double)product[i] * unit);
+        f = (oi_pair){ s.hi, f.lo + s.lo };
+        unit *= 0x1p-32;
+    }
+    f = oi_exact_sum(f.hi, f.lo);
+    oi_pair r = oi_pair_product(f, (oi_pair){ 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54 });
+    r = above ? (oi_pair){ -r.hi, -r.lo } : r;
+    return (oi_reduced){ r, k & 3u };
+}
+
+//: oi_reduced_f64 oi_reduced_large oi_pair oi_exact_sum oi_bits_f64_u64
+/* |x| - k * pi / 2 and k modulo 4 for finite x. */
+static inline oi_reduced oi_reduced_f64(double x)
+{
+    const double a = __builtin_fabs(x);
+    if (a > 0x1p20)
+        return oi_reduced_large(a);
+    const double shifted = a * 0x1.45f306dc9c883p-1 + 0x1.8p52;
+    const double k = shifted - 0x1.8p52;
+    /* pi / 2 in four parts, of which three have 30 bits: k times them is exact. */
+    const oi_pair first = oi_exact_sum(a - k * 0x1.921fb54000000p+0, k * -0x1.10b4611800000p-30);
+    const oi_pair second = oi_exact_sum(first.hi, k * -0x1.313198a000000p-61);
+    const oi_pair r = oi_exact_sum(second.hi, (first.lo + second.lo) - k * 0x1.701b839a25205p-92);
+    return (oi_reduced){ r, (uint32_t)oi_bits_f64_u64(shifted) & 3u };
+}
+
+//: oi_sin_part oi_pair oi_mad_f64 oi_ordered_sum
+/* sin(r) for |r| < 0.786 */
+static inline oi_pair oi_sin_part(oi_pair r)
+{
+    const double z = r.hi * r.hi;
+    double p = -0x1.aaa0a5cfea734p-41;
+    p = oi_mad_f64(p, z, 0x1.612088ad08a0ap-33);
+    p = oi_mad_f64(p, z, -0x1.ae6452872eee9p-26);
+    p = oi_mad_f64(p, z, 0x1.71de3a532b03ep-19);
+    p = oi_mad_f64(p, z, -0x1.a01a01a018a1cp-13);
+    p = oi_mad_f64(p, z, 0x1.111111111110bp-7);
+    p = oi_mad_f64(p, z, -0x1.5555555555555p-3);
+    return oi_ordered_sum(r.hi, r.hi * z * p + r.lo * (1.0 - 0.5 * z));
+}
+
+//: oi_cos_part oi_pair oi_exact_product oi_mad_f64 oi_ordered_sum
+/* cos(r) for |r| < 0.786 */
+static inline oi_pair oi_cos_part(oi_pair r)
+{
+    const oi_pair square = oi_exact_product(r.hi, r.hi);
+    const double z = square.hi;
+    double p = 0x1.aab9ad2ac749ep-45;
+    p = oi_mad_f64(p, z, -0x1.93931bcbdc578p-37);
+    p = oi_mad_f64(p, z, 0x1.1eed8c88a2f55p-29);
+    p = oi_mad_f64(p, z, -0x1.27e4fb75e35d0p-22);
+    p = oi_mad_f64(p, z, 0x1.a01a01a018c3ep-16);
+    p = oi_mad_f64(p, z, -0x1.6c16c16c16c0fp-10);
+    p = oi_mad_f64(p, z, 0x1.5555555555555p-5);
+    const oi_pair s = oi_ordered_sum(1.0, -0.5 * z);
+    return oi_ordered_sum(s.hi, s.lo + (z * z * p - (0.5 * square.lo + r.hi * r.lo)));
+}
+
+//: oi_sin_f64 oi_reduced_large oi_reduced_f64 oi_cos_part oi_sin_part
+static inline double oi_sin_f64(double x)
+{
+    if (!(__builtin_fabs(x) >= 0x1p-27))
+        return x;
+    if (x - x != 0.0)
+        return x - x;
+    const oi_reduced a = oi_reduced_f64(x);
+    const double y = a.k & 1u ? oi_cos_part(a.rest).hi : oi_sin_part(a.rest).hi;
+    return (a.k >= 2u) != (x < 0.0) ? -y : y;
+}
+
+//: oi_cos_f64 oi_reduced_large oi_reduced_f64 oi_sin_part oi_cos_part
+static inline double oi_cos_f64(double x)
+{
+    if (x - x != 0.0)
+        return x - x;
+    const oi_reduced a = oi_reduced_f64(x);
+    const double y = a.k & 1u ? oi_sin_part(a.rest).hi : oi_cos_part(a.rest).hi;
+    return a.k == 1u || a.k == 2u ? -y : y;
+}
+
+//: oi_tan_f64 oi_reduced_large oi_reduced_f64 oi_pair oi_sin_part oi_cos_part oi_pair_quotient
+static inline double oi_tan_f64(double x)
+{
+    if (!(__builtin_fabs(x) >= 0x1p-28))
+        return x;
+    if (x - x != 0.0)
+        return x - x;
+    const oi_reduced a = oi_reduced_f64(x);
+    const oi_pair s = oi_sin_part(a.rest), c = oi_cos_part(a.rest);
+    const double y = a.k & 1u ? -oi_pair_quotient(c, s).hi : oi_pair_quotient(s, c).hi;
+    return x < 0.0 ? -y : y;
+}
+
+//: oi_angle oi_pair oi_exact_product oi_pair_sum oi_pair_quotient oi_mad_f64 oi_ordered_sum
+/* atan2(y, x) to twice the precision for y and x that are not negative, not both 0 and between 2^-480 and 2^500. */
+static inline oi_pair oi_angle(oi_pair y, oi_pair x)
+{
+    /* atan(i / 16) */
+    static const double table[17][2] = {
+        { 0.0, 0.0 }, { 0x1.ff55bb72cfdeap-5, -0x1.c934d86d23f1dp-60 },
+        { 0x1.fd5ba9aac2f6ep-4, -0x1.cd37686760c17p-59 }, { 0x1.7b97b4bce5b02p-3, 0x1.347b0b4f881cap-58 },
+        { 0x1.f5b75f92c80ddp-3, 0x1.8ab6e3cf7afbdp-57 }, { 0x1.362773707ebccp-2, -0x1.963a544b672d8p-57 },
+        { 0x1.6f61941e4def1p-2, -0x1.c63aae6f6e918p-56 }, { 0x1.a64eec3cc23fdp-2, -0x1.24dec1b50b7ffp-56 },
+        { 0x1.dac670561bb4fp-2, 0x1.a2b7f222f65e2p-56 }, { 0x1.0657e94db30d0p-1, -0x1.d5b495f6349e6p-56 },
+        { 0x1.1e00babdefeb4p-1, -0x1.928df287a668fp-58 }, { 0x1.345f01cce37bbp-1, 0x1.1021137c71102p-55 },
+        { 0x1.4978fa3269ee1p-1, 0x1.2419a87f2a458p-56 }, { 0x1.5d58987169b18p-1, 0x1.0028e4bc5e7cap-57 },
+        { 0x1.700a7c5784634p-1, -0x1.8c34d25aadef6p-56 }, { 0x1.819d0b7158a4dp-1, -0x1.bf76229d3b917p-56 },
+        { 0x1.921fb54442d18p-1, 0x1.1a62633145c07p-55 },
+    };
+    const bool steep = y.hi > x.hi;
+    const oi_pair n = steep ? x : y, d = steep ? y : x;
+    /* atan(n / d) = atan(c) + atan((n - c d) / (d + c n)) with c the nearest sixteenth */
+    const int32_t i = (int32_t)(n.hi / d.hi * 16.0 + 0.5);
+    const double c = (double)i * 0.0625;
+    const oi_pair cd = oi_exact_product(c, d.hi), cn = oi_exact_product(c, n.hi);
+    const oi_pair above = oi_pair_sum(n, (oi_pair){ -cd.hi, -cd.lo - c * d.lo });
+    const oi_pair below = oi_pair_sum(d, (oi_pair){ cn.hi, cn.lo + c * n.lo });
+    const oi_pair t = oi_pair_quotient(above, below);
+    const double z = t.hi * t.hi;
+    double p = 0x1.3a2047ce6f69cp-4;
+    p = oi_mad_f64(p, z, -0x1.745cc24882e84p-4);
+    p = oi_mad_f64(p, z, 0x1.c71c71b87f4f8p-4);
+    p = oi_mad_f64(p, z, -0x1.2492492491a65p-3);
+    p = oi_mad_f64(p, z, 0x1.9999999999999p-3);
+    p = oi_mad_f64(p, z, -0x1.5555555555555p-2);
+    const oi_pair small = oi_ordered_sum(t.hi, t.lo + t.hi * z * p);
+    const oi_pair a = oi_pair_sum((oi_pair){ table[i][0], table[i][1] }, small);
+    return steep ? oi_pair_sum((oi_pair){ 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54 }, (oi_pair){ -a.hi, -a.lo }) : a;
+}
+
+//: oi_atan_f64 oi_angle oi_pair
+static inline double oi_atan_f64(double x)
+{
+    const double a = __builtin_fabs(x);
+    if (!(a >= 0x1p-28))
+        return x;
+    const double y = a > 0x1p60 ? 0x1.921fb54442d18p+0 : oi_angle((oi_pair){ a, 0.0 }, (oi_pair){ 1.0, 0.0 }).hi;
+    return __builtin_copysign(y, x);
+}
+
+//: oi_atan2_f64 OI_INF64 oi_pair oi_angle oi_pair_sum
+static inline double oi_atan2_f64(double y, double x)
+{
+    if (x != x || y != y)
+        return x + y;
+    const double ay = __builtin_fabs(y), ax = __builtin_fabs(x);
+    const bool behind = __builtin_signbit(x) != 0;
+    const double pi = 0x1.921fb54442d18p+1;
+    double a;
+    if (ay == 0.0 || (ax == OI_INF64 && ay < ax)) {
+        a = behind ? pi : 0.0;
+    } else if (ax == OI_INF64 && ay == ax) {
+        a = behind ? 0.75 * pi : 0.25 * pi;
+    } else if (ay * 0x1p-60 > ax || (ay > ax * 0x1p60)) {
+        a = 0.5 * pi;
+    } else if (ax * 0x1p-60 > ay || ax > ay * 0x1p60) {
+        a = behind ? pi : ay / ax;
+    } else {
+        const double most = ay > ax ? ay : ax;
+        const double scale = most > 0x1p450 ? 0x1p-600 : most < 0x1p-400 ? 0x1p600 : 1.0;
+        const oi_pair t = oi_angle((oi_pair){ ay * scale, 0.0 }, (oi_pair){ ax * scale, 0.0 });
+        a = behind ? oi_pair_sum((oi_pair){ pi, 0x1.1a62633145c07p-53 }, (oi_pair){ -t.hi, -t.lo }).hi : t.hi;
+    }
+    return __builtin_copysign(a, y);
+}
+
+//: oi_asin_f64 OI_NAN64 oi_pair oi_exact_product oi_pair_sqrt oi_pair_sum oi_angle
+/* asin(x) = atan2(x, sqrt(1 - x^2)) */
+static inline double oi_asin_f64(double x)
+{
+    const double a = __builtin_fabs(x);
+    if (!(a >= 0x1p-28))
+        return x;
+    if (a > 1.0)
+        return OI_NAN64;
+    const oi_pair square = oi_exact_product(a, a);
+    const oi_pair other = oi_pair_sqrt(oi_pair_sum((oi_pair){ 1.0, 0.0 }, (oi_pair){ -square.hi, -square.lo }));
+    return __builtin_copysign(oi_angle((oi_pair){ a, 0.0 }, other).hi, x);
+}
+
+//: oi_acos_f64 OI_NAN64 oi_pair oi_exact_product oi_pair_sqrt oi_pair_sum oi_angle
+/* acos(x) = atan2(sqrt(1 - x^2), x) */
+static inline double oi_acos_f64(double x)
+{
+    const double a = __builtin_fabs(x);
+    if (!(a <= 1.0))
+        return x != x ? x + x : OI_NAN64;
+    const oi_pair square = oi_exact_product(a > 0x1p-60 ? a : 0.0, a);
+    const oi_pair other = oi_pair_sqrt(oi_pair_sum((oi_pair){ 1.0, 0.0 }, (oi_pair){ -square.hi, -square.lo }));
+    const oi_pair t = oi_angle(other, (oi_pair){ a > 0x1p-60 ? a : 0.0, 0.0 });
+    const oi_pair pi = { 0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53 };
+    return x < 0.0 ? oi_pair_sum(pi, (oi_pair){ -t.hi, -t.lo }).hi : t.hi;
+}

@@ -1,0 +1,395 @@
+"""Kernels joined so that values between them need no memory.
+
+Two ways: a value that is computed element by element is computed where it is read (``inline``), or what is done to each
+element of a result is done before it is stored (``sink``). Either way every op still rounds as it does alone. The
+ledger says what was joined and what was not, and why.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from openinfer.ir import Dep
+from openinfer.ir.rules import node_name
+from openinfer.ir.values import BoolValue
+from openinfer.loops.build import rounded
+from openinfer.loops.ir import (
+    Buffer,
+    Contraction,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Math,
+    Scalar,
+    Statement,
+    Store,
+    Var,
+    While,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers
+from openinfer.synth.liveness import uses
+from openinfer.synth.program import KernelStep, LoopStep, Move, Program, Step, Value
+from openinfer.synth.program import Store as Memory
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger: two nodes, whether they were joined, why (not), and the bytes that need no memory."""
+
+    producer: int
+    consumer: int
+    is_fused: bool
+    reason: str
+    bytes_saved: int = 0
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A kernel that computes each element of its one output from elements of its inputs: a perfect nest of loops."""
+
+    indices: tuple[Var, ...]
+    lets: tuple[Let, ...]
+    value: Scalar
+
+
+def pointwise_form(kernel: Kernel) -> Pointwise | None:
+    """The form of a kernel that is one, else None."""
+    if len(kernel.outputs) != 1 or kernel.scratch:
+        return None
+    body: tuple[Statement, ...] = kernel.body
+    indices: list[Var] = []
+    while len(body) == 1 and isinstance(body[0], For):
+        indices.append(body[0].index)
+        body = body[0].body
+    if not body or not isinstance(body[-1], Store) or not all(isinstance(one, Let) for one in body[:-1]):
+        return None
+    store = body[-1]
+    if store.buffer != kernel.outputs[0] or store.index != tuple(indices):
+        return None
+    return Pointwise(tuple(indices), tuple(one for one in body[:-1] if isinstance(one, Let)), store.value)
+
+
+def expression(form: Pointwise) -> Scalar:
+    """The element as one expression, its named parts put in."""
+    found = form.value
+    for let in reversed(form.lets):
+        found = changed(found, lambda one, let=let: let.value if one == let.var else None)  # type: ignore[misc]
+    return found
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """The pass: kernels of one body are joined where nothing forbids it."""
+
+    max_kernel_ops: int = 64
+    max_recomputed: int = 8
+    """An element that is read several times is computed again each time only if that takes so few operations."""
+
+    def run(self, program: Program) -> tuple[Program, list[Entry]]:
+        """The program with fused kernels, and the ledger."""
+        ledger: list[Entry] = []
+        limits = _Limits(program)
+        needed = set(program.outputs.values())
+        for name, steps in program.blocks.items():
+            program.blocks[name] = _Body(self, program, limits, ledger, needed).fused(steps)
+        return program, ledger
+
+
+class _Limits:
+    """What the graph itself says about joining nodes: ``fuse``, ``group``, ``no_reorder``, ``dep``."""
+
+    def __init__(self, program: Program) -> None:
+        self._nodes = {node.index: node for node in program.bound.graph.walk()}
+        self._deps: set[tuple[int, int]] = set()
+        for block in program.bound.graph.blocks.values():
+            for position, node in enumerate(block.nodes):
+                if isinstance(node.kind, Dep):
+                    earlier = [one.index for one in block.nodes[:position] if node_name(one) == node.kind.after]
+                    later = [one.index for one in block.nodes[position:] if node_name(one) == node.kind.before]
+                    if earlier and later:
+                        self._deps.add((earlier[-1], later[0]))
+
+    def refusal(self, one: int, other: int) -> str | None:
+        """Why two nodes may not become one kernel, if the graph says so."""
+        first, second = self._nodes.get(one), self._nodes.get(other)
+        if first is None or second is None:
+            return None
+        for node in (first, second):
+            if node.constraints.get("fuse") == BoolValue(value=False):
+                return f"node {node.index} says fuse = false"
+            if node.constraints.get("no_reorder") == BoolValue(value=True):
+                return f"node {node.index} says no_reorder = true"
+        if first.constraints.get("group") != second.constraints.get("group"):
+            return "the nodes are in different groups"
+        if first.constraints.get("placement") != second.constraints.get("placement"):
+            return "the nodes are placed differently"
+        if (one, other) in self._deps:
+            return "a dep keeps them apart"
+        return None
+
+
+@dataclass
+class _Body:
+    options: Fuse
+    program: Program
+    limits: _Limits
+    ledger: list[Entry]
+    needed: set[Value]
+    counts: dict[Value, int] = field(default_factory=dict)
+
+    def fused(self, steps: list[Step]) -> list[Step]:
+        """The steps of one body, with loops' bodies done first."""
+        for step in steps:
+            if isinstance(step, LoopStep):
+                step.body = self.fused(step.body)
+        again = True
+        while again:
+            again = False
+            for position, step in enumerate(steps):
+                if isinstance(step, KernelStep) and len(step.outputs) == 1:
+                    joined = self._try(steps, position, step)
+                    if joined is not None:
+                        steps = joined
+                        again = True
+                        break
+        return steps
+
+    def _try(self, steps: list[Step], position: int, producer: KernelStep) -> list[Step] | None:
+        value = producer.outputs[0]
+        readers = self._readers(steps, value)
+        if readers is None or value.is_home or value in self.needed or value.store is not Memory.ARENA:
+            return None
+        if len(readers) != 1 or readers[0] <= position:
+            return None
+        consumer = steps[readers[0]]
+        assert isinstance(consumer, KernelStep)
+        reason = self._refusal(steps, position, readers[0], producer, consumer)
+        if reason is None:
+            made = self._joined(producer, consumer, value)
+            if made is not None:
+                saved = 2 * value.nbytes
+                self.ledger.append(
+                    Entry(producer.node, consumer.node, is_fused=True, reason="one kernel", bytes_saved=saved)
+                )
+                return [*steps[:position], *steps[position + 1 : readers[0]], made, *steps[readers[0] + 1 :]]
+            reason = "neither computes its elements one by one"
+        entry = Entry(producer.node, consumer.node, is_fused=False, reason=reason)
+        if entry not in self.ledger:
+            self.ledger.append(entry)
+        return None
+
+    def _readers(self, steps: list[Step], value: Value) -> list[int] | None:
+        """The positions of the kernels that read a value; None where something else does."""
+        found: list[int] = []
+        for position, step in enumerate(steps):
+            if value not in uses(step) and not (isinstance(step, LoopStep) and _is_read(step.body, value)):
+                continue
+            if not isinstance(step, KernelStep) or value in step.scalars:
+                return None
+            found.append(position)
+        return found
+
+    def _refusal(
+        self, steps: list[Step], first: int, last: int, producer: KernelStep, consumer: KernelStep
+    ) -> str | None:
+        for one in producer.nodes or (producer.node,):
+            for other in consumer.nodes or (consumer.node,):
+                found = self.limits.refusal(one, other)
+                if found is not None:
+                    return found
+        inputs = {operand for operand in producer.inputs if isinstance(operand, Value)} | set(producer.scalars)
+        for step in steps[first + 1 : last]:
+            if not isinstance(step, KernelStep | Move):
+                return "something that must stay in place lies between them"
+            written = step.outputs if isinstance(step, KernelStep) else [step.dst]
+            if any(value in inputs for value in written):
+                return "an operand changes between them"
+        if len(producer.nodes or (0,)) + len(consumer.nodes or (0,)) > self.options.max_kernel_ops:
+            return f"a kernel would have more than {self.options.max_kernel_ops} ops"
+        return None
+
+    def _joined(self, producer: KernelStep, consumer: KernelStep, value: Value) -> KernelStep | None:
+        one, other = _apart(producer.kernel, consumer.kernel)
+        places = [place for place, operand in enumerate(consumer.inputs) if operand is value]
+        target = other.inputs[places[0]]
+        kept = [buffer for place, buffer in enumerate(other.inputs) if place not in places]
+        other = replace(
+            with_buffers(other, {other.inputs[place].name: target for place in places[1:]}), inputs=other.inputs
+        )
+        sunk = _sunk(one, other, target)
+        made = sunk if sunk is not None else _inlined(one, other, target, self.options.max_recomputed)
+        if made is None:
+            return None
+        others = [operand for operand in consumer.inputs if operand is not value]
+        merged = replace(
+            made, inputs=(*one.inputs, *kept), outputs=other.outputs, scratch=(*one.scratch, *other.scratch)
+        )
+        nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
+        return KernelStep(
+            replace(merged, name=_joined_name(one.name, other.name), doc=(*one.doc, *other.doc)),
+            [*producer.inputs, *others],
+            consumer.outputs,
+            consumer.node,
+            [*producer.scratch, *consumer.scratch],
+            [*producer.scalars, *consumer.scalars],
+            nodes,
+        )
+
+
+def _joined_name(one: str, other: str) -> str:
+    name = f"{one}_{other}"
+    return name if len(name) <= 40 else f"{name[:36]}_etc"
+
+
+def _is_read(steps: list[Step], value: Value) -> bool:
+    return any(value in uses(step) or (isinstance(step, LoopStep) and _is_read(step.body, value)) for step in steps)
+
+
+def _apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
+    """Two kernels with no variable or buffer of the same name."""
+    return _prefixed(one, "p"), _prefixed(other, "c")
+
+
+def _prefixed(kernel: Kernel, prefix: str) -> Kernel:
+    names = {var.name: Var(f"{prefix}{var.name}", var.type) for var in _variables(kernel.body)}
+    buffers = {
+        buffer.name: replace(buffer, name=f"{prefix}{buffer.name}")
+        for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+    }
+    changed_kernel = with_buffers(replace(kernel, body=renamed(kernel.body, names)), buffers)
+    return replace(
+        changed_kernel,
+        inputs=tuple(buffers[buffer.name] for buffer in kernel.inputs),
+        scratch=tuple(buffers[buffer.name] for buffer in kernel.scratch),
+    )
+
+
+def _variables(body: tuple[Statement, ...]) -> Iterator[Var]:
+    for statement in walk(body):
+        match statement:
+            case For(index=index):
+                yield index
+            case Let(var=var) | Local(var=var):
+                yield var
+            case Contraction():
+                yield from (*statement.free, *statement.bound)
+
+
+# --- what is done to each element of a result, before it is stored ----------------------------------------------------
+
+
+def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
+    """The producer, storing what the consumer makes of each element; the consumer reads it once, where it stands."""
+    form = pointwise_form(consumer)
+    if form is None or not _stores_once(producer):
+        return None
+    loads = [
+        one for value in _values(consumer) for one in visit(value) if isinstance(one, Load) and one.buffer == target
+    ]
+    if not loads or any(one.index != form.indices for one in loads):
+        return None
+    if repr(target.shape) != repr(consumer.outputs[0].shape):
+        return None
+    out = producer.outputs[0]
+    element = expression(form)
+
+    def finished(where: tuple[Scalar, ...], value: Scalar) -> Scalar:
+        places = dict(zip(form.indices, where, strict=True))
+        own = rounded(value, out.dtype)
+
+        def change(one: Scalar) -> Scalar | None:
+            if isinstance(one, Var) and one in places:
+                return places[one]
+            return None
+
+        moved = changed(element, change)
+        return changed(moved, lambda one: own if isinstance(one, Load) and one.buffer == target else None)
+
+    body = _with_stores(producer.body, out, consumer.outputs[0], finished)
+    return replace(producer, body=body)
+
+
+def _values(kernel: Kernel) -> Iterator[Scalar]:
+    for statement in walk(kernel.body):
+        yield from scalars(statement)
+
+
+def _stores_once(kernel: Kernel) -> bool:
+    """Whether each element of the output is written by one statement, exactly once, and never read."""
+    out = kernel.outputs[0]
+    if any(isinstance(one, Load) and one.buffer == out for value in _values(kernel) for one in visit(value)):
+        return False
+    writers = [
+        statement
+        for statement in walk(kernel.body)
+        if (isinstance(statement, Store) and statement.buffer == out)
+        or (isinstance(statement, Contraction) and statement.out == out)
+    ]
+    if len(writers) != 1 or any(isinstance(statement, While | Fail) for statement in walk(kernel.body)):
+        return False
+    (writer,) = writers
+    index = writer.index if isinstance(writer, Store) else writer.out_index
+    if not all(isinstance(one, Var) for one in index) or len(set(index)) < len(index):
+        return False
+    return isinstance(writer, Contraction) or _is_unconditional(kernel.body, writer)
+
+
+def _is_unconditional(body: tuple[Statement, ...], writer: Statement) -> bool:
+    return not any(isinstance(statement, If) and writer in tuple(walk((statement,))) for statement in walk(body))
+
+
+def _with_stores(body: tuple[Statement, ...], out: Buffer, target: Buffer, finished: Any) -> tuple[Statement, ...]:
+    found: list[Statement] = []
+    for one in body:
+        statement = one
+        match statement:
+            case Store() if statement.buffer == out:
+                statement = Store(target, statement.index, finished(statement.index, statement.value))
+            case Contraction() if statement.out == out:
+                value = finished(statement.out_index, statement.epilogue)
+                statement = replace(statement, out=target, epilogue=value)
+            case For():
+                statement = replace(statement, body=_with_stores(statement.body, out, target, finished))
+            case If():
+                then, otherwise = (
+                    _with_stores(part, out, target, finished) for part in (statement.then, statement.otherwise)
+                )
+                statement = If(statement.cond, then, otherwise)
+        found.append(statement)
+    return tuple(found)
+
+
+# --- elements computed where they are read ----------------------------------------------------------------------------
+
+
+def _inlined(producer: Kernel, consumer: Kernel, target: Buffer, most: int) -> Kernel | None:
+    """The consumer, computing the producer's elements itself."""
+    form = pointwise_form(producer)
+    if form is None or any(
+        isinstance(statement, Contraction) and target in (statement.a, statement.b) for statement in walk(consumer.body)
+    ):
+        return None
+    element = rounded(expression(form), producer.outputs[0].dtype)
+    loads = [
+        one for value in _values(consumer) for one in visit(value) if isinstance(one, Load) and one.buffer == target
+    ]
+    operations = sum(10 if isinstance(one, Math) else 1 for one in visit(element) if not isinstance(one, Var | Load))
+    if len(loads) > 1 and operations > most:
+        return None
+    if not loads:
+        return None
+
+    def change(one: Scalar) -> Scalar | None:
+        if not isinstance(one, Load) or one.buffer != target:
+            return None
+        places = dict(zip(form.indices, one.index, strict=True))
+        return changed(element, lambda part: places.get(part) if isinstance(part, Var) else None)
+
+    return replace(consumer, body=changed_statements(consumer.body, change))

@@ -1,0 +1,202 @@
+"""Where every value lies in the arena: values that are never alive together may share memory."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from openinfer.loops.ir import For, Kernel, Load, Store, Var, scalars, visit, walk
+from openinfer.synth.liveness import Lives, lives_of
+from openinfer.synth.program import KernelStep, Move, Program, Value
+from openinfer.synth.program import Store as Memory
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """Memory that is needed: how much, and the positions (as bits) at which it must not be shared."""
+
+    nbytes: int
+    occupied: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Offsets in the arena, how large it is, and how large it must be at least."""
+
+    offsets: tuple[int, ...]
+    peak: int
+    lower_bound: int
+
+
+def aligned(nbytes: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def lower_bound(requests: Sequence[Request]) -> int:
+    """The most bytes that are alive at one position."""
+    positions = max((request.occupied.bit_length() for request in requests), default=0)
+    return max(
+        (
+            sum(aligned(request.nbytes) for request in requests if request.occupied >> position & 1)
+            for position in range(positions)
+        ),
+        default=0,
+    )
+
+
+def placed(requests: Sequence[Request]) -> Placement:
+    """Offsets such that what is alive together does not overlap: the best of a few greedy orders."""
+    least = lower_bound(requests)
+    orders = (
+        lambda request: (-request.nbytes, -request.occupied.bit_count()),
+        lambda request: (-request.occupied.bit_count(), -request.nbytes),
+        lambda request: (-request.nbytes * request.occupied.bit_count(),),
+        lambda request: ((request.occupied & -request.occupied).bit_length(), -request.nbytes),
+    )
+    best: tuple[int, tuple[int, ...]] | None = None
+    for order in orders:
+        numbers = sorted(range(len(requests)), key=lambda number: (order(requests[number]), number))
+        offsets = _first_fit(requests, numbers)
+        peak = max((offset + aligned(one.nbytes) for offset, one in zip(offsets, requests, strict=True)), default=0)
+        if best is None or peak < best[0]:
+            best = (peak, offsets)
+        if peak == least:
+            break
+    assert best is not None
+    return Placement(best[1], best[0], least)
+
+
+def _first_fit(requests: Sequence[Request], order: Iterable[int]) -> tuple[int, ...]:
+    """Each request at the lowest offset that is free at all its positions."""
+    offsets: dict[int, int] = {}
+    for number in order:
+        own = requests[number]
+        taken = sorted(
+            (offsets[other], offsets[other] + aligned(requests[other].nbytes))
+            for other in offsets
+            if requests[other].occupied & own.occupied
+        )
+        offset = 0
+        for start, end in taken:
+            if offset + aligned(own.nbytes) <= start:
+                break
+            offset = max(offset, end)
+        offsets[number] = offset
+    return tuple(offsets[number] for number in range(len(requests)))
+
+
+# --- values that can be the same memory -------------------------------------------------------------------------------
+
+
+class Classes:
+    """Values that share memory: a union-find with the positions each class occupies."""
+
+    def __init__(self, lives: Lives) -> None:
+        self._parent: dict[Value, Value] = {}
+        self._occupied = dict(lives.occupied)
+
+    def root(self, value: Value) -> Value:
+        """The value that stands for the class."""
+        found = value
+        while found in self._parent:
+            found = self._parent[found]
+        return found
+
+    def occupied(self, value: Value) -> int:
+        """The positions of a class."""
+        return self._occupied.get(self.root(value), 0)
+
+    def join(self, one: Value, other: Value, forgiven: int) -> bool:
+        """Make two values the same memory, unless both are alive somewhere else than at forgiven positions."""
+        a, b = self.root(one), self.root(other)
+        if a is b:
+            return True
+        if a.store is not Memory.ARENA and b.store is not Memory.ARENA:
+            return False
+        if self.occupied(a) & self.occupied(b) & ~forgiven:
+            return False
+        keep, gone = (
+            (a, b) if b.store is Memory.ARENA and (a.store is not Memory.ARENA or a.nbytes >= b.nbytes) else (b, a)
+        )
+        if keep.store is not Memory.ARENA and gone.nbytes > keep.nbytes:
+            return False
+        self._occupied[keep] = self.occupied(a) | self.occupied(b)
+        self._parent[gone] = keep
+        return True
+
+
+def classes_of(lives: Lives) -> Classes:
+    """Moves, and kernels that work in place, whose two sides can be one memory."""
+    classes = Classes(lives)
+    for position, step in enumerate(lives.steps):
+        after = lives.alive_after[position]
+        if isinstance(step, Move) and isinstance(step.src, Value) and step.src.store is not Memory.INPUT:
+            forgiven = 1 << position if step.src not in after else 0
+            same = step.src.dtype is step.dst.dtype
+            if same:
+                classes.join(step.src, step.dst, forgiven)
+        elif isinstance(step, KernelStep) and len(step.outputs) == 1:
+            for number in in_place_inputs(step.kernel):
+                operand = step.inputs[number]
+                if not isinstance(operand, Value) or operand.store is Memory.INPUT or operand in after:
+                    continue
+                if classes.join(operand, step.outputs[0], 1 << position):
+                    break
+    return classes
+
+
+def in_place_inputs(kernel: Kernel) -> list[int]:
+    """The inputs over which a kernel may write its one output: read only where the same element is then written."""
+    stores = [statement for statement in walk(kernel.body) if isinstance(statement, Store)]
+    (out,) = kernel.outputs
+    if len([store for store in stores if store.buffer == out]) != 1 or kernel.scratch:
+        return []
+    where = next(store.index for store in stores if store.buffer == out)
+    loops = {statement.index for statement in walk(kernel.body) if isinstance(statement, For)}
+    if not all(isinstance(one, Var) and one in loops for one in where) or len(set(where)) < len(where):
+        return []
+    found = []
+    for number, buffer in enumerate(kernel.inputs):
+        loads = [
+            one
+            for statement in walk(kernel.body)
+            for value in scalars(statement)
+            for one in visit(value)
+            if isinstance(one, Load) and one.buffer == buffer
+        ]
+        same_size = buffer.dtype.bits == out.dtype.bits and repr(buffer.shape) == repr(out.shape)
+        if loads and same_size and all(one.index == where for one in loads):
+            found.append(number)
+    return found
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where every value of a program lies."""
+
+    classes: Classes
+    offsets: dict[Value, int]
+    peak: int
+    lower_bound: int
+
+    def offset(self, value: Value) -> int:
+        """The offset of a value of the arena."""
+        return self.offsets[self.classes.root(value)]
+
+    def is_same(self, one: Value, other: Value) -> bool:
+        """Whether two values are the same memory."""
+        return self.classes.root(one) is self.classes.root(other)
+
+
+def plan_memory(program: Program) -> MemoryPlan:
+    """The memory of a program."""
+    lives = lives_of(program)
+    classes = classes_of(lives)
+    roots = list(dict.fromkeys(classes.root(value) for value in lives.occupied))
+    arena = [value for value in roots if value.store is Memory.ARENA]
+    requests = [Request(value.nbytes, classes.occupied(value), value.name) for value in arena]
+    placement = placed(requests) if requests else Placement((), 0, 0)
+    offsets = dict(zip(arena, placement.offsets, strict=True))
+    return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound)

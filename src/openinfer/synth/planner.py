@@ -1,0 +1,339 @@
+"""Offsets in an arena: requests whose lifetimes overlap lie side by side, the others share memory.
+
+Greedy orders come first; where none reaches the lower bound, a search does (``openinfer.synth.skyline``), until it has
+found or excluded a better placement or used up a fixed number of steps. The result depends on the requests alone, never
+on the clock. Knows nothing of programs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from openinfer.synth.skyline import Component, Steps, search
+
+ALIGNMENT = 64
+GREEDY_STEPS = 4_000_000
+"""How many neighbours the greedy orders may look at, all together; the first order always runs to its end."""
+SEARCH_STEPS = 600_000
+"""How many requests the search may look at, all together."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Memory that is needed: how much, and the positions (as bits) at which it must not be shared."""
+
+    nbytes: int
+    occupied: int
+    label: str = ""
+
+    @property
+    def lifetime(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last position of each stretch in which it is occupied.
+
+        >>> Request(64, 0b1101).lifetime
+        ((0, 0), (2, 3))
+        """
+        starts = _bits(self.occupied & ~(self.occupied << 1))
+        ends = _bits(self.occupied & ~(self.occupied >> 1))
+        return tuple(zip(starts, ends, strict=True))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Offsets in the arena, how large it is, and how large it must be at least."""
+
+    offsets: tuple[int, ...]
+    peak: int
+    lower_bound: int
+    is_optimal: bool = False
+    """Whether no placement is smaller: the bound is met, or the search has excluded everything below the peak."""
+
+    @property
+    def gap(self) -> int:
+        """How many bytes the arena is above the lower bound."""
+        return self.peak - self.lower_bound
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The positions of the ones in a number, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def aligned(nbytes: int) -> int:
+    """The next multiple of the alignment.
+
+    >>> aligned(1), aligned(64), aligned(0)
+    (64, 64, 0)
+    """
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def live_bytes(requests: Sequence[Request]) -> list[int]:
+    """How many bytes are alive at each position.
+
+    >>> live_bytes([Request(64, 0b011), Request(100, 0b110)])
+    [64, 192, 128]
+    """
+    changes = [0] * (max((request.occupied.bit_length() for request in requests), default=0) + 1)
+    for request in requests:
+        for first, last in request.lifetime:
+            changes[first] += aligned(request.nbytes)
+            changes[last + 1] -= aligned(request.nbytes)
+    alive = 0
+    found = []
+    for change in changes[:-1]:
+        alive += change
+        found.append(alive)
+    return found
+
+
+def lower_bound(requests: Sequence[Request]) -> int:
+    """The most bytes that are alive at one position; no request is larger, alive or not."""
+    largest = max((aligned(request.nbytes) for request in requests), default=0)
+    return max(largest, max(live_bytes(requests), default=0))
+
+
+# --- one arena --------------------------------------------------------------------------------------------------------
+
+
+def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
+    """Offsets such that what is alive together does not overlap, in an arena as small as was found.
+
+    >>> placed([Request(100, 0b011), Request(64, 0b110), Request(100, 0b100)]).offsets
+    (0, 128, 0)
+    """
+    least = lower_bound(requests)
+    components = _components(requests)
+    greedy, budget = Steps(GREEDY_STEPS), Steps(steps)
+    found = [_greedy(component, least, greedy) for component in components]
+    # A component that is above the bound after all makes room for the others up to where it ends.
+    proven = least
+    for number in sorted(range(len(found)), key=lambda number: -components[number].peak(found[number])):
+        component = components[number]
+        if component.peak(found[number]) > proven:
+            result = search(component, found[number], proven, ALIGNMENT, budget)
+            found[number], proven = result.offsets, max(proven, result.at_least)
+    offsets = [0] * len(requests)
+    for component, own in zip(components, found, strict=True):
+        for request, offset in zip(component.requests, own, strict=True):
+            offsets[request] = offset
+    peak = max((component.peak(own) for component, own in zip(components, found, strict=True)), default=0)
+    # What is never alive, or has no bytes, lies at the start.
+    peak = max(peak, least)
+    return Placement(tuple(offsets), peak, least, peak == proven)
+
+
+def _components(requests: Sequence[Request]) -> list[Component]:
+    """Requests that touch each other in time, directly or through others; each group is placed by itself."""
+    sections, neighbours = _sections(requests)
+    group: dict[int, int] = {}
+    groups: list[list[int]] = []
+    for start in sorted(neighbours):
+        if start in group:
+            continue
+        group[start] = len(groups)
+        members = [start]
+        for one in members:
+            for other in neighbours[one]:
+                if other not in group:
+                    group[other] = len(groups)
+                    members.append(other)
+        groups.append(sorted(members))
+    own_sections: list[list[list[int]]] = [[] for _ in groups]
+    number = {request: place for members in groups for place, request in enumerate(members)}
+    for section in sections:
+        own_sections[group[section[0]]].append(sorted(number[request] for request in section))
+    return [
+        Component(
+            tuple(members),
+            tuple(aligned(requests[one].nbytes) for one in members),
+            tuple(tuple(sorted(number[other] for other in neighbours[one])) for one in members),
+            tuple(map(tuple, own)),
+        )
+        for members, own in zip(groups, own_sections, strict=True)
+    ]
+
+
+def _sections(requests: Sequence[Request]) -> tuple[list[list[int]], dict[int, set[int]]]:
+    """The sets of requests alive at once that are in no larger neighbouring one, and who meets whom."""
+    starts: dict[int, list[int]] = {}
+    ends: dict[int, list[int]] = {}
+    neighbours: dict[int, set[int]] = {}
+    for number, request in enumerate(requests):
+        if request.nbytes > 0 and request.occupied:
+            neighbours[number] = set()
+            for first, last in request.lifetime:
+                starts.setdefault(first, []).append(number)
+                ends.setdefault(last + 1, []).append(number)
+    sections: list[list[int]] = []
+    alive: dict[int, None] = {}
+    has_grown = False
+    for position in sorted({*starts, *ends}):
+        if position in ends:
+            if has_grown:
+                sections.append(list(alive))
+                has_grown = False
+            for number in ends[position]:
+                del alive[number]
+        for number in starts.get(position, ()):
+            neighbours[number].update(alive)
+            for other in alive:
+                neighbours[other].add(number)
+            alive[number] = None
+            has_grown = True
+    return sections, neighbours
+
+
+# --- greedy -----------------------------------------------------------------------------------------------------------
+
+Gap = Callable[[int, list[tuple[int, int]]], int]
+"""An offset for so many bytes among the stretches that are taken, which are sorted."""
+
+
+def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
+    """The lowest offset.
+
+    >>> first_gap(10, [(0, 10), (30, 40), (50, 60)])
+    10
+    """
+    offset = 0
+    for start, end in taken:
+        if offset + size <= start:
+            break
+        offset = max(offset, end)
+    return offset
+
+
+def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
+    """The offset where the least room is left over; above everything where there is no gap.
+
+    >>> best_gap(10, [(0, 10), (30, 40), (50, 60)])
+    40
+    """
+    offset, best, spare = 0, -1, 0
+    for start, end in taken:
+        if offset + size <= start and (best < 0 or start - offset < spare):
+            best, spare = offset, start - offset
+        offset = max(offset, end)
+    return offset if best < 0 else best
+
+
+def _greedy(component: Component, enough: int, steps: Steps) -> tuple[int, ...]:
+    """The best of the greedy orders, each with two ways to choose a gap."""
+    best: tuple[int, ...] | None = None
+    for order in component.orders():
+        for gap in (first_gap, best_gap):
+            if best is not None and (component.peak(best) <= enough or steps.used_up):
+                return best
+            offsets = _fitted(component, order, gap, steps)
+            if best is None or component.peak(offsets) < component.peak(best):
+                best = offsets
+    assert best is not None
+    return best
+
+
+def _fitted(component: Component, order: Sequence[int], gap: Gap, steps: Steps) -> tuple[int, ...]:
+    """One request after the other into a gap between those that are already placed."""
+    sizes = component.sizes
+    offsets = [-1] * len(sizes)
+    for own in order:
+        neighbours = component.neighbours[own]
+        taken = [(offsets[one], offsets[one] + sizes[one]) for one in neighbours if offsets[one] >= 0]
+        taken.sort()
+        offsets[own] = gap(sizes[own], taken)
+        steps.use(len(neighbours))
+    return tuple(offsets)
+
+
+# --- several memories -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Region:
+    """A memory of the device."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class RegionPlan:
+    """For each request the number of its region and its offset there; for each region how much is used."""
+
+    regions: tuple[int, ...]
+    offsets: tuple[int, ...]
+    peaks: tuple[int, ...]
+
+
+class DoesNotFitError(Exception):
+    """The requests need more memory than there is; ``owners`` are those that no region had room for."""
+
+    def __init__(self, owners: tuple[Request, ...]) -> None:
+        names = ", ".join(request.label or f"{request.nbytes} bytes" for request in owners)
+        super().__init__(f"no memory region has room for {names}")
+        self.owners = owners
+
+
+def placed_in(requests: Sequence[Request], regions: Sequence[Region], steps: int = SEARCH_STEPS) -> RegionPlan:
+    """Each request in one of several regions, which are listed fast first: what does not fit spills to the next.
+
+    A single region is used as ``placed`` uses an arena. Raises ``DoesNotFitError`` where the last one is too small.
+    """
+    region_of = [-1] * len(requests)
+    offsets = [0] * len(requests)
+    peaks: list[int] = []
+    rest = list(range(len(requests)))
+    for number, region in enumerate(regions):
+        kept = _filled(requests, rest, region, steps)
+        for one, offset in kept.items():
+            region_of[one], offsets[one] = number, offset
+        peaks.append(max((offset + aligned(requests[one].nbytes) for one, offset in kept.items()), default=0))
+        rest = [one for one in rest if one not in kept]
+    if rest:
+        raise DoesNotFitError(tuple(requests[one] for one in rest))
+    return RegionPlan(tuple(region_of), tuple(offsets), tuple(peaks))
+
+
+def _filled(requests: Sequence[Request], candidates: list[int], region: Region, steps: int) -> dict[int, int]:
+    """The requests that a region takes, with their offsets there."""
+    room = region.nbytes // ALIGNMENT * ALIGNMENT
+    kept = _without_excess(requests, candidates, room)
+    found = placed([requests[one] for one in kept], steps)
+    offsets = {
+        one: offset
+        for one, offset in zip(kept, found.offsets, strict=True)
+        if offset + aligned(requests[one].nbytes) <= room
+    }
+    # Those that were sent away may fit into what is left between the others after all.
+    for one in candidates:
+        if one in offsets:
+            continue
+        size = aligned(requests[one].nbytes)
+        taken = sorted(
+            (offset, offset + aligned(requests[other].nbytes))
+            for other, offset in offsets.items()
+            if requests[other].occupied & requests[one].occupied
+        )
+        offset = first_gap(size, taken)
+        if offset + size <= room:
+            offsets[one] = offset
+    return offsets
+
+
+def _without_excess(requests: Sequence[Request], candidates: list[int], room: int) -> list[int]:
+    """Candidates of which never more are alive than there is room for: the largest at the fullest position goes."""
+    kept = [one for one in candidates if aligned(requests[one].nbytes) <= room]
+    alive = live_bytes([requests[one] for one in kept])
+    while alive and max(alive) > room:
+        position = alive.index(max(alive))
+        gone = max(
+            (one for one in kept if requests[one].occupied >> position & 1),
+            key=lambda one: (requests[one].nbytes, requests[one].occupied.bit_count(), -one),
+        )
+        kept.remove(gone)
+        for first, last in requests[gone].lifetime:
+            for place in range(first, last + 1):
+                alive[place] -= aligned(requests[gone].nbytes)
+    return kept

@@ -1,0 +1,193 @@
+"""A graph as kernels and values: what fusion, scheduling, placement and targets work on.
+
+Every write of a variable makes a new value. Where control flow joins, and for memory that outlives the step, a variable
+has a *home*, and moves bring its value there; placement makes most moves vanish by giving both the same memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from openinfer.check.bound import BoundGraph, BoundVar
+from openinfer.dtypes import DType
+from openinfer.ir import Index
+from openinfer.ir.expr import Expr
+from openinfer.loops.ir import Kernel
+
+
+class Store(StrEnum):
+    """What kind of memory a value lives in."""
+
+    ARENA = "arena"
+    """Memory of one step; the planner decides where."""
+    INPUT = "input"
+    """The caller's input, which no kernel writes."""
+    STATE = "state"
+    """Memory that outlives the step, at a place of its own."""
+    WEIGHTS = "weights"
+    """The model's data."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor in memory. ``shape`` may be symbolic; its integers are the bounds."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    store: Store = Store.ARENA
+    variable: str | None = None
+    is_home: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """The most bytes the value takes."""
+        count = 1
+        for extent in self.shape:
+            count *= int(extent)
+        return self.dtype.nbytes(count)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor of the model as an operand: one, or one of a family that indices choose while running."""
+
+    names: tuple[str, ...]
+    """The model tensors, in row-major order of the indices."""
+    dtype: DType
+    shape: tuple[int, ...]
+    index: tuple[Expr, ...] = ()
+    extents: tuple[int, ...] = ()
+    """How many values each index has."""
+    firsts: tuple[int, ...] = ()
+    """The smallest value of each index."""
+    part: str = "data"
+    """``data``, or ``scale`` and ``zero`` for the quantization of the tensors."""
+
+
+@dataclass(eq=False)
+class Table:
+    """The storage of a persistent table: growing axes first, with their bounds (None: it can always grow)."""
+
+    variable: BoundVar
+    bounds: tuple[int | None, ...]
+    entry: tuple[int, ...]
+    keys: int
+    """How many of the growing axes choose matrices; the rest are the matrix's own (auto-dim)."""
+
+
+Operand: TypeAlias = Value | Weight
+
+
+@dataclass
+class KernelStep:
+    """One call of a kernel."""
+
+    kernel: Kernel
+    inputs: list[Operand]
+    outputs: list[Value]
+    node: int
+    scratch: list[Value] = field(default_factory=list)
+    scalars: list[Value] = field(default_factory=list)
+    """The variables that its indices read."""
+    nodes: tuple[int, ...] = ()
+    """The nodes it computes, where it was made of several."""
+
+
+@dataclass
+class Move:
+    """A value becomes another's: a copy unless both have the same memory."""
+
+    src: Operand
+    dst: Value
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class LoopStep:
+    """A loop of the graph."""
+
+    index: str
+    start: Expr
+    end: Expr
+    body: list["Step"]
+    node: int
+    name: str = ""
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class BranchStep:
+    """Runs one of two blocks, or none; without a condition, the first."""
+
+    cond: Value | None
+    then_block: str
+    else_block: str | None
+    node: int
+
+
+@dataclass
+class CallStep:
+    """Runs a block: a consumer that has been given what it awaits."""
+
+    block: str
+    node: int
+
+
+@dataclass
+class Fence:
+    """Nothing moves or fuses across: a barrier, or a place where variables are handed over."""
+
+    node: int
+
+
+@dataclass
+class BindSize:
+    """A dynamic size gets its value from an expression, or is compared with it when it has one."""
+
+    size: str
+    value: Expr
+    bound: int
+    node: int
+
+
+@dataclass
+class TableStep:
+    """Reads, writes or resets a part of a table. Indices are as the graph writes them."""
+
+    action: str
+    table: Table
+    indices: tuple[Index, ...]
+    value: Value | None
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+Step: TypeAlias = KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | Fence
+
+
+@dataclass
+class Program:
+    """Everything that is left of a graph when nothing about its meaning is open any more."""
+
+    bound: BoundGraph
+    blocks: dict[str, list[Step]]
+    inputs: dict[str, Value]
+    outputs: dict[str, Value]
+    homes: dict[str, Value]
+    tables: dict[str, Table]
+    sizes: Mapping[str, int]
+    """Dynamic sizes with their bounds, those of unnamed slices included."""
+
+
+def steps_in(steps: list[Step]) -> Iterator[Step]:
+    """Steps and those inside loops."""
+    for step in steps:
+        yield step
+        if isinstance(step, LoopStep):
+            yield from steps_in(step.body)

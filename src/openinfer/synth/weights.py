@@ -1,0 +1,85 @@
+"""The model data a program needs, laid out in one blob."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from openinfer.dtypes import DType, convert, pack
+from openinfer.oinf.model import ModelLoader
+from openinfer.synth.program import KernelStep, Move, Program, Weight, steps_in
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One tensor in the blob."""
+
+    name: str
+    part: str
+    dtype: DType
+    offset: int
+    nbytes: int
+
+
+class WeightLayout:
+    """Where each tensor that a program reads lies; tensors that nothing reads are left out."""
+
+    def __init__(self, program: Program) -> None:
+        self._model = program.bound.model
+        self.pieces: dict[tuple[str, str, str], Piece] = {}
+        self.size = 0
+        for weight in weights_in(program):
+            for name in weight.names:
+                if name:
+                    self._add(name, weight)
+
+    def include(self, weight: Weight) -> None:
+        """Make room for a tensor that no kernel reads, such as an initial value."""
+        for name in weight.names:
+            self._add(name, weight)
+
+    def _add(self, name: str, weight: Weight) -> None:
+        key = (name, weight.part, weight.dtype.name)
+        if key in self.pieces:
+            return
+        nbytes = len(self.data(name, weight.part, weight.dtype))
+        self.pieces[key] = Piece(name, weight.part, weight.dtype, self.size, nbytes)
+        self.size += -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+    def offset(self, weight: Weight, name: str) -> int:
+        """The offset of one tensor of a weight operand."""
+        return self.pieces[name, weight.part, weight.dtype.name].offset
+
+    def data(self, name: str, part: str, dtype: DType) -> bytes:
+        """The bytes of a tensor as a kernel reads them."""
+        model = self._model
+        assert isinstance(model, ModelLoader)
+        if part != "data":
+            quant = model.tensors[name].quant
+            assert quant is not None
+            values = quant.scale.values if part == "scale" else quant.zero_point.values  # type: ignore[union-attr]
+            return values.astype(np.float32).tobytes()
+        if name in model.tensors:
+            return model.load(name).raw().tobytes()
+        value = np.asarray(model.metadata[name])
+        stored = convert(value, dtype) if dtype.kind != "float" else value.astype(dtype.array)
+        return pack(stored, dtype).tobytes() if dtype.is_packed else np.asarray(stored).tobytes()
+
+    def blob(self) -> bytes:
+        """All pieces at their offsets."""
+        out = bytearray(self.size)
+        for piece in self.pieces.values():
+            out[piece.offset : piece.offset + piece.nbytes] = self.data(piece.name, piece.part, piece.dtype)
+        return bytes(out)
+
+
+def weights_in(program: Program) -> Iterator[Weight]:
+    """Every weight operand of a program."""
+    for steps in program.blocks.values():
+        for step in steps_in(steps):
+            if isinstance(step, KernelStep):
+                yield from (operand for operand in step.inputs if isinstance(operand, Weight))
+            elif isinstance(step, Move) and isinstance(step.src, Weight):
+                yield step.src

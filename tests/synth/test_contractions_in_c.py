@@ -1,0 +1,123 @@
+"""Contractions, windows and attention in generated C: quantized weights, and extents known when the code runs."""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.in_c import Prepared, compiled
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.ir.expr import Ref
+from openinfer.loops.dim import Dim
+from openinfer.loops.ir import Kernel
+from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
+from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
+from openinfer.ops import Kernel as Reference
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.c.kernels import printed
+
+F32, I8 = DTYPES["f32"], DTYPES["i8"]
+BOUND = 9
+
+
+def run(kernel: Kernel, folder: Path, arrays: Sequence[Array], shape: tuple[int, ...], *sizes: int) -> Array:
+    """The only result of a kernel, f32, on inputs as they are stored."""
+    code = printed(kernel, "case0", linkage="")
+    one = Prepared(OPS[kernel.name], Case((), ()), Call(()), code, kernel.inputs, kernel.outputs, kernel.scratch)
+    library = compiled([one], folder, ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"))
+    result = np.full(shape, np.nan, np.float32)
+    # Scratch memory is as large as the bounds of the sizes say.
+    scratch = [np.zeros(max(int(np.prod(buffer.shape)), 1) * 8, np.uint8) for buffer in kernel.scratch]
+    memory = [np.ascontiguousarray(array) for array in (*arrays, result, *scratch)]
+    library.case0(*(ctypes.c_void_p(array.ctypes.data) for array in memory), *(ctypes.c_int64(size) for size in sizes))
+    return np.asarray(memory[len(arrays)])
+
+
+def reference(name: str, arrays: Sequence[Array], kinds: Sequence[TensorType], **params: Any) -> Array:
+    record = OPS[name]
+    call = infer(record, Call(tuple(kinds), complete(record, params)))
+    stored: list[DType] = [I8 if array.dtype == np.int8 else F32 for array in arrays]
+    with np.errstate(all="ignore"):
+        return Reference(record, call, stored)(arrays)[0]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(
+    ("name", "x", "w", "params"),
+    [
+        ("matmul", (3, 5), (5, 4), {}),
+        ("linear", (2, 5), (4, 5), {}),
+        ("conv2d", (1, 4, 5, 5), (6, 2, 3, 3), {"groups": 2, "pads": 1}),
+        ("conv_transpose1d", (1, 3, 5), (3, 2, 3), {"strides": 2}),
+    ],
+)
+def test_quantized_weights_stand_for_real_numbers(
+    name: str,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    params: dict[str, Any],
+    zeros: bool,
+    axis: int | None,
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(3)
+    count = 1 if axis is None else w[axis]
+    scales = rng.uniform(0.01, 0.1, count).astype(np.float32)
+    points = rng.integers(-5, 5, count).astype(np.int32)
+    quant = QuantParams(
+        "asymmetric" if zeros else "symmetric",
+        QuantScale(axis, scales),
+        QuantZeroPoint(axis, points) if zeros else None,
+    )
+    arrays = rng.normal(size=x).astype(np.float32), rng.integers(-128, 128, w).astype(np.int8)
+    kinds = TensorType(F32, x), TensorType(I8, w, quant)
+    wanted = reference(name, arrays, kinds, **params)
+    record = OPS[name]
+    call = infer(record, Call(kinds, complete(record, params)))
+    extra = [scales, points.astype(np.float32)] if zeros else [scales]
+    got = run(kernel_of(record, call, (F32, I8)), tmp_path, [*arrays, *extra], wanted.shape)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
+
+
+N = Dim(BOUND, Ref("N"))
+"""An extent that is at most so large; the tests run with less."""
+
+
+@pytest.mark.parametrize("size", [1, 4, BOUND])
+@pytest.mark.parametrize(
+    ("name", "shapes", "params"),
+    [
+        ("matmul", ((3, N), (N, 4)), {}),
+        ("matmul", ((2, N, 3), (3, N)), {}),
+        ("linear", ((N, 5), (4, 5)), {}),
+        ("einsum", ((N, 3), (3, N), (N,)), {"equation": "ij,jk,k->i"}),
+        ("conv1d", ((1, 2, N), (3, 2, 3)), {"pads": 1}),
+        ("conv2d", ((1, N, N, 4), (3, 4, 3, 3)), {"pads": 1, "layout": "NHWC"}),
+        ("conv_transpose1d", ((1, 2, N), (2, 3, 3)), {"strides": 2, "pads": 1}),
+        ("max_pool", ((1, 2, N),), {"kernel": 2, "strides": 1, "pads": 1}),
+        ("avg_pool", ((1, 2, N),), {"kernel": 2, "strides": 1, "pads": 1, "count_include_pad": True}),
+        ("global_avg_pool", ((1, 2, N, 3),), {}),
+        ("resize", ((1, 2, N),), {"size": 7}),
+        ("resize", ((1, 2, N),), {"size": 7, "mode": "linear"}),
+        ("resize", ((1, 2, N),), {"size": 7, "mode": "cubic", "coordinates": "align_corners"}),
+        ("sdpa", ((2, N, 4), (2, N, 4), (2, N, 3)), {"causal": True}),
+        ("sdpa", ((2, 3, 4), (2, N, 4), (2, N, 3)), {"window": 2}),
+        ("attn", ((N, 8), (N, 2, 4), (N, 2, 4), (8, 8)), {"causal": True}),
+        ("rope_cached", ((2, N, 4), (N, 2), (N, 2)), {}),
+    ],
+)
+def test_extents_may_be_known_only_when_the_code_runs(
+    name: str, shapes: tuple[tuple[int, ...], ...], params: dict[str, Any], size: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    record = OPS[name]
+    call = infer(record, Call(tuple(TensorType(F32, shape) for shape in shapes), complete(record, params)))
+    real = [tuple(size if isinstance(extent, Dim) else extent for extent in shape) for shape in shapes]
+    arrays = [rng.normal(size=shape).astype(np.float32) for shape in real]
+    wanted = reference(name, arrays, [TensorType(F32, shape) for shape in real], **params)
+    got = run(kernel_of(record, call, (F32,) * len(shapes)), tmp_path, arrays, wanted.shape, size)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
