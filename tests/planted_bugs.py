@@ -39,6 +39,10 @@ DIAGNOSTICS = "tests/lang/test_diagnostics.py"
 BAD_JSON = "tests/ir/test_bad_json.py"
 FORMAT = "tests/fmt/test_format.py"
 BUILDER = "tests/builder/test_builder.py"
+FAILED_STEPS = "tests/sim/test_failed_steps.py"
+SCHEDULES = "tests/sim/test_concurrency.py"
+TABLES = "tests/sim/language/test_tables.py"
+ELEMENTWISE = "tests/ops/test_elementwise.py"
 
 
 @dataclass(frozen=True)
@@ -346,7 +350,78 @@ LANGUAGE_BUGS = (
     ),
 )
 
-BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS
+SIMULATION_BUGS = (
+    Bug(
+        "a failed step keeps what it wrote into tables",
+        "sim/grid.py",
+        "data[change.region] = change.data",
+        "pass",
+        FAILED_STEPS,
+        "leaves_persistent_state_untouched",
+    ),
+    Bug(
+        "a consumer writes into entry's variable",
+        "sim/memory.py",
+        "if key in self._own:",
+        "if False:",
+        "tests/sim/language/test_yield_await.py",
+        "consumer",
+    ),
+    Bug(
+        "two consumers may write one variable",
+        "check/concurrency.py",
+        "        *_rivals(running),\n",
+        "",
+        SCHEDULES,
+        "refused_when_it_is_bound",
+    ),
+    Bug(
+        "a negative end of a slice is cut off",
+        "sim/tables.py",
+        "max(0, one + extent) if one < 0 else one",
+        "max(0, one)",
+        TABLES,
+        "negative",
+    ),
+    Bug(
+        "the node budget allows one more",
+        "sim/step.py",
+        "elif self._left == 0:",
+        "elif self._left == -7:",
+        FAILED_STEPS,
+        "node_budget_that_is_too_small",
+    ),
+    Bug(
+        "dynamic sizes are checked at their bounds only",
+        "check/bind.py",
+        "problems.found += _elsewhere(",
+        "problems.found += () and _elsewhere(",
+        "tests/check/test_sizes.py",
+        "bound or below",
+    ),
+)
+
+OP_BUGS = (
+    Bug(
+        "packed integers do not wrap",
+        "ops/numeric.py",
+        "(((array & mask) ^ half) - half).astype(stored)",
+        "array.clip(-half, half - 1).astype(stored)",
+        ELEMENTWISE,
+        "add and i4",
+    ),
+    Bug("operands of sub swapped", "ops/binary.py", "return a - b", "return b - a", ELEMENTWISE, "sub and f32"),
+    Bug(
+        "negative gather indices not counted from the end",
+        "ops/indexing.py",
+        "np.where(positions < 0, positions + extent, positions)",
+        "np.abs(positions)",
+        "tests/ops/test_indexing.py",
+        "gather and f32",
+    ),
+)
+
+BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from openinfer.lang import graph, load_graph
     from openinfer.oinf import ModelLoader
     from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
+    from openinfer.synth.synthesizer import Plan, Synthesizer
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
@@ -49,9 +50,11 @@ _HOMES = {
     "ModelLoader": "oinf",
     "OinfError": "errors",
     "OpenInferError": "errors",
+    "Plan": "synth.synthesizer",
     "SimBackend": "sim",
     "SimSession": "sim",
     "Simulator": "sim",
+    "Synthesizer": "synth.synthesizer",
     "Tensor": "tensor",
     "TensorError": "errors",
     "TraceLevel": "sim",
@@ -79,9 +82,11 @@ __all__ = [
     "ModelLoader",
     "OinfError",
     "OpenInferError",
+    "Plan",
     "SimBackend",
     "SimSession",
     "Simulator",
+    "Synthesizer",
     "Tensor",
     "TensorError",
     "TraceLevel",

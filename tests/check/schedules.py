@@ -1,4 +1,4 @@
-"""An oracle for yield and await: small graphs run in every order there is, with values that remember how they came about.
+"""An oracle for yield and await: small graphs run in every order there is, and values remember how they came about.
 
 It follows the rules of the language, not the code: a consumer starts when all it awaits has been yielded, works on
 copies of that, and entry gets what it wrote when it awaits it.

@@ -38,12 +38,16 @@ ON_X = "block work { await x; op neg(x) >> x; yield x; }"
         ("yield x; await x; yield y; await y;", [ON_X, "block other { await y; op neg(x) >> x; yield y; }"]),
         ("op neg(x) >> z; yield x;", ["block work { await x; op neg(x) >> v; return; }"]),
         ("yield x; yield y; await x; await y;", ["block both { await x, y; op add(x, y) >> x; yield x, y; }"]),
+        (
+            "yield x, y; await y; op neg(z) >> z; await x;",
+            ["block both { await x, y; op add(x, y) >> z; yield x, y; }"],
+        ),
         ("yield x; branch aside; await x;", [ON_X, "block aside { op neg(y) >> z; return; }"]),
-        ("yield x; await x;", ["block work { await x; branch aside; yield x; }", "block aside { op neg(y) >> z; return; }"]),
+        ("yield x; await x;", ["block work { await x; branch b; yield x; }", "block b { op neg(y) >> z; return; }"]),
         ("yield x; await x; cache.increment step;", ["block work { await x; cache.write x >> K[step]; yield x; }"]),
         ("assign h: f32; yield x; await x;", ["block work { await x; op neg(x) >> h; yield x; }"]),
     ],
-)  # fmt: skip
+)
 def test_these_graphs_have_one_result(entry: str, blocks: list[str]) -> None:
     assert codes(step(entry, *blocks)) == []
 
@@ -126,6 +130,16 @@ def test_two_consumers_do_not_share_what_one_of_them_writes_while_both_run() -> 
     assert str(problem.code) == "E603"
     assert problem.message == "the blocks 'one' and 'two' run at the same time, and one of them writes 'z'"
     assert codes(step("yield x; await x; yield y; await y;", one, two)) == []
+
+
+def test_a_consumer_that_ends_early_does_not_hide_one_that_runs_on() -> None:
+    long = "block long { await x; op neg(z) >> v; yield x; }"
+    short = "block short { await y; op neg(z) >> y; yield y; }"
+    last = "block last { await w; op neg(w) >> z; yield w; }"
+    text = step("yield x; yield y; await y; yield w; await w; await x;", long, short, last)
+    assert messages(text.replace("y: f32; }", "y: f32; w: f32; }")) == [
+        "the blocks 'long' and 'last' run at the same time, and one of them writes 'z'"
+    ]
 
 
 def test_a_copy_does_not_excuse_another_block_that_writes_the_variable_itself() -> None:

@@ -32,6 +32,7 @@ block entry {
     assign limit: f32;
     assign row: f32[1, 2];
     op add(x, total) >> total;
+    cache.write x >> K[0, 0];
     loop layers (l in 0..3) {
         cache.write x >> K[l, step];
         cache.read K[l, 0..step+1] >> k;

@@ -5,7 +5,7 @@ All kernels of an op go into one file, which is compiled once; operands are pass
 
 import ctypes
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tests.ops.harness import Question, compare
 
 from openinfer.dtypes import DType, pack, unpack
 from openinfer.loops.ir import Buffer
+from openinfer.loops.ir import Kernel as LoopKernel
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
@@ -41,13 +42,18 @@ class Prepared:
     scratch: tuple[Buffer, ...]
 
 
-def prepared(record: OpRecord, case: Case, number: int) -> Prepared:
+Schedule = Callable[[LoopKernel], LoopKernel]
+
+
+def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | None = None) -> Prepared:
     types = tuple(
         None if array is None else TensorType(kind, array.shape)  # type: ignore[arg-type]
         for array, kind in zip(case.arrays, case.dtypes, strict=True)
     )
     call = infer(record, Call(types, complete(record, case.params)))
     kernel = kernel_of(record, call, case.dtypes)
+    if schedule is not None:
+        kernel = schedule(kernel)
     code = printed(kernel, f"case{number}", linkage="")
     return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, kernel.scratch)
 
@@ -113,11 +119,18 @@ def executed(one: Prepared, library: ctypes.CDLL, number: int) -> tuple[tuple[Ar
     return results, int(status or 0)
 
 
-def check_op(name: str, folder: Path, most: int | None = 4, options: Sequence[str] = ("-O1",), cc: str = "gcc") -> int:
+def check_op(
+    name: str,
+    folder: Path,
+    most: int | None = 4,
+    options: Sequence[str] = ("-O1",),
+    cc: str = "gcc",
+    schedule: Schedule | None = None,
+) -> int:
     """Compare generated C with the reference on the op's own cases, for all its dtypes; how many there were."""
     record = OPS[name]
     chosen = [case for dtype in record.dtypes for case in cases_of(name, dtype, most)]
-    cases = [prepared(record, case, number) for number, case in enumerate(chosen)]
+    cases = [prepared(record, case, number, schedule) for number, case in enumerate(chosen)]
     library = compiled(cases, folder, options, cc)
     for number, one in enumerate(cases):
         results, status = executed(one, library, number)

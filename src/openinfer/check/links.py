@@ -158,13 +158,17 @@ class Links:
             size = self._first_dynamic(decl.dims)
             message = f"{decl.name!r} is {kind} where {size!r} is dynamic, but the entry {entry.name!r} has one shape"
             advice = f"give it the shape of the entry: {entry.type}"
+        elif self._is_metadata_scalar(decl, entry, kind.shape):
+            advice = f"its value has no {decl.dtype.name} form: declare it as {entry.type}"
         self._report(Code.LINK_TYPE, message, decl, advice)
         return False
 
+    def _is_metadata_scalar(self, decl: VarDecl, entry: Entry, shape: Shape) -> bool:
+        return decl.kind is MemoryKind.CONSTANT and not (entry.is_tensor or shape or entry.type.shape)
+
     def _converts(self, decl: VarDecl, entry: Entry, shape: Shape) -> bool:
-        if entry.is_tensor or shape or entry.type.shape or decl.kind is not MemoryKind.CONSTANT:
+        if self._model is None or not self._is_metadata_scalar(decl, entry, shape):
             return False
-        assert self._model is not None
         return metadata_scalar_fits(self._model, entry.name, decl.dtype)
 
     def _missing(self, decl: VarDecl, name: str) -> None:

@@ -120,20 +120,26 @@ class Typing:
     # --- temporaries ----------------------------------------------------------------------------------------------
 
     def _require_assigned(self, node: Node) -> None:
-        if not self._in_entry:
-            return
-        via = ""
-        if isinstance(node.kind, Branch):
-            via = f" by the block {' or '.join(repr(name) for name in branch_targets(node))}"
-        self._require_all_assigned(self.effects[node.index].touches, via, node.span)
+        if self._in_entry:
+            self._require_all_assigned(self.effects[node.index].touches, node)
 
-    def _require_all_assigned(self, touched: Iterable[str], via: str, span: GraphPlace | None) -> None:
+    def _require_all_assigned(self, touched: Iterable[str], node: Node) -> None:
         temporaries = self._named.temporaries
         early = sorted(name for name in touched if name in temporaries and name not in self._assigned)
         if early:
-            message = f"{early[0]!r} is used{via} before it is assigned"
-            self._report(Code.USED_BEFORE_ASSIGN, message, span, f"move 'assign {early[0]}: ...' up")
+            message = f"{early[0]!r} is used{self._by_blocks(early[0], node)} before it is assigned"
+            self._report(Code.USED_BEFORE_ASSIGN, message, node.span, f"move 'assign {early[0]}: ...' up")
             raise ReportedError
+
+    def _by_blocks(self, name: str, node: Node) -> str:
+        """Through which blocks a branch uses a variable."""
+        targets = dict.fromkeys(branch_targets(node)) if isinstance(node.kind, Branch) else {}
+        blocks = [
+            repr(target)
+            for target in targets
+            if any(name in self.effects[inner.index].touches for inner in self.graph.blocks[target].nodes)
+        ]
+        return f" by the block {' and the block '.join(blocks)}" if blocks else ""
 
     def _assign(self, kind: Assign) -> None:
         self._assigned.add(kind.name)
@@ -161,7 +167,7 @@ class Typing:
         try:
             for bound in (kind.start, kind.end):
                 if self._in_entry:
-                    self._require_all_assigned(set(names(bound)) - {loop.index for loop in loops}, "", node.span)
+                    self._require_all_assigned(set(names(bound)) - {loop.index for loop in loops}, node)
                 self._operands.require_integers(bound, node.span, loops)
         except ReportedError:
             pass  # what is wrong inside is worth knowing all the same
@@ -243,7 +249,7 @@ class Typing:
         if len(kind.outputs) != len(specs) and not specs[-1].variadic:
             listed = ", ".join(spec.name for spec in specs)
             message = f"'{record.name}' has {len(specs)} output{'s' * (len(specs) != 1)} ({listed})"
-            raise OpError(Code.WRONG_OPERANDS, f"{message}, but {len(kind.outputs)} are given")
+            raise OpError(Code.WRONG_OPERANDS, f"{message}, but {_named_outputs(kind)}")
 
     def _call(
         self,
@@ -264,7 +270,7 @@ class Typing:
 
     def _results(self, node: Node, record: OpRecord, kind: Op, call: Call, wanted: list[AccessType | None]) -> None:
         if len(call.outputs) != len(kind.outputs):
-            message = f"'{record.name}' gives {len(call.outputs)} results here, but {len(kind.outputs)} are named"
+            message = f"'{record.name}' gives {len(call.outputs)} results here, but {_named_outputs(kind)}"
             raise OpError(Code.WRONG_OPERANDS, message)
         for output, found, declared in zip(kind.outputs, call.outputs, wanted, strict=True):
             if declared is None:
@@ -316,6 +322,10 @@ class Typing:
             for end in index_expressions(index)
             for name in names(end)
         )
+
+
+def _named_outputs(kind: Op) -> str:
+    return f"{len(kind.outputs)} {'is' if len(kind.outputs) == 1 else 'are'} named"
 
 
 def _names_in(value: AttrValue) -> Iterator[str]:

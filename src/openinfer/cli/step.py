@@ -87,14 +87,13 @@ def _converse(debugger: "Debugger") -> None:
     while not debugger.is_over:
         try:
             line = input(PROMPT)
+            with _interruptible(debugger.interrupt):
+                _show(debugger.execute(line))
         except EOFError:
             typer.echo()
             return
         except KeyboardInterrupt:
             typer.echo("\n(quit or Ctrl-D leaves)")
-            continue
-        with _interruptible(debugger.interrupt):
-            _show(debugger.execute(line))
 
 
 def _follow(debugger: "Debugger", script: Iterable[str]) -> None:

@@ -384,6 +384,25 @@ class Fail:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """How a contraction is computed in tiles of sums that stay in registers; a schedule decides it, for one target.
+
+    ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
+    them the factors are read where they lie. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
+    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``.
+    """
+
+    rows: int
+    columns: int
+    lanes: int
+    block: int = 0
+    has_panels: bool = False
+    is_direct: bool = False
+    left: Buffer | None = None
+    right: Buffer | None = None
+
+
+@dataclass(frozen=True)
 class Contraction:
     """A sum of products: ``out[o(i)] = epilogue(sum over k of a[x(i, k)] * b[y(i, k)])``.
 
@@ -410,6 +429,7 @@ class Contraction:
     valid: Scalar | None = None
     a_value: Scalar | None = None
     b_value: Scalar | None = None
+    tile: "Tile | None" = None
 
     @property
     def factors(self) -> tuple[Scalar, Scalar]:

@@ -97,8 +97,9 @@ def _contraction(one: Contraction) -> list[str]:
     bound = ", ".join(f"{var.name} < {extent!r}" for var, extent in zip(one.bound, one.reduced, strict=True))
     term = " * ".join(map(scalar_text, one.factors))
     where = f" where {scalar_text(one.valid)}" if one.valid is not None else ""
+    tile = "" if one.tile is None else f" in tiles of {one.tile.rows} x {one.tile.columns} by {one.tile.lanes}"
     return [
-        f"contract {free} over {bound} in {one.accumulator.name} {{",
+        f"contract {free} over {bound} in {one.accumulator.name}{tile} {{",
         f"    acc += {term}{where}",
         f"    {one.out.name}[{', '.join(map(scalar_text, one.out_index))}] = {scalar_text(one.epilogue)}",
         "}",

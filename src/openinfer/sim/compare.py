@@ -78,10 +78,13 @@ def _event(item: Cursor, position: int) -> TraceEvent:
     parts = _parts(item, "node_index", *_TEXTS, *_LISTS)
     indices = {key: cell.integer() for key, cell in _parts(parts["indices"]).items()} if "indices" in parts else {}
     return TraceEvent(
-        position,
-        parts["node_index"].integer(),
-        *(parts[key].text() for key in _TEXTS),
-        *(_texts(parts[key]) for key in _LISTS),
+        position=position,
+        node_index=parts["node_index"].integer(),
+        block_name=parts["block_name"].text(),
+        kind=parts["kind"].text(),
+        op_name=parts["op_name"].text(),
+        params=_texts(parts["params"]),
+        output=_texts(parts["output"]),
         thread=parts["thread"].text() if "thread" in parts else "entry",
         indices=indices,
         scope=_texts(parts["scope"]) if "scope" in parts else (),

@@ -79,7 +79,10 @@ class Debugger:
         """Whether ``quit`` has been said."""
         self.failures = 0
         """How many commands could not be obeyed, or ended in an error."""
-        self._actions: dict[str, Callable[[str], list[Line]]] = {
+        self._actions = self._bound_actions()
+
+    def _bound_actions(self) -> dict[str, Callable[[str], list[Line]]]:
+        return {
             "next": lambda count: self._move(self._stepper.over, positive(count, 1)),
             "step": lambda count: self._move(self._stepper.into, positive(count, 1)),
             "out": lambda _: self._move(self._stepper.out),

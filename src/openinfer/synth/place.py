@@ -1,91 +1,12 @@
 """Where every value lies in the arena: values that are never alive together may share memory."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from openinfer.loops.ir import For, Kernel, Load, Store, Var, scalars, visit, walk
 from openinfer.synth.liveness import Lives, lives_of
+from openinfer.synth.planner import Request, placed
 from openinfer.synth.program import KernelStep, Move, Program, Value
 from openinfer.synth.program import Store as Memory
-
-ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Request:
-    """Memory that is needed: how much, and the positions (as bits) at which it must not be shared."""
-
-    nbytes: int
-    occupied: int
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Offsets in the arena, how large it is, and how large it must be at least."""
-
-    offsets: tuple[int, ...]
-    peak: int
-    lower_bound: int
-
-
-def aligned(nbytes: int) -> int:
-    """The next multiple of the alignment."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def lower_bound(requests: Sequence[Request]) -> int:
-    """The most bytes that are alive at one position."""
-    positions = max((request.occupied.bit_length() for request in requests), default=0)
-    return max(
-        (
-            sum(aligned(request.nbytes) for request in requests if request.occupied >> position & 1)
-            for position in range(positions)
-        ),
-        default=0,
-    )
-
-
-def placed(requests: Sequence[Request]) -> Placement:
-    """Offsets such that what is alive together does not overlap: the best of a few greedy orders."""
-    least = lower_bound(requests)
-    orders = (
-        lambda request: (-request.nbytes, -request.occupied.bit_count()),
-        lambda request: (-request.occupied.bit_count(), -request.nbytes),
-        lambda request: (-request.nbytes * request.occupied.bit_count(),),
-        lambda request: ((request.occupied & -request.occupied).bit_length(), -request.nbytes),
-    )
-    best: tuple[int, tuple[int, ...]] | None = None
-    for order in orders:
-        numbers = sorted(range(len(requests)), key=lambda number: (order(requests[number]), number))
-        offsets = _first_fit(requests, numbers)
-        peak = max((offset + aligned(one.nbytes) for offset, one in zip(offsets, requests, strict=True)), default=0)
-        if best is None or peak < best[0]:
-            best = (peak, offsets)
-        if peak == least:
-            break
-    assert best is not None
-    return Placement(best[1], best[0], least)
-
-
-def _first_fit(requests: Sequence[Request], order: Iterable[int]) -> tuple[int, ...]:
-    """Each request at the lowest offset that is free at all its positions."""
-    offsets: dict[int, int] = {}
-    for number in order:
-        own = requests[number]
-        taken = sorted(
-            (offsets[other], offsets[other] + aligned(requests[other].nbytes))
-            for other in offsets
-            if requests[other].occupied & own.occupied
-        )
-        offset = 0
-        for start, end in taken:
-            if offset + aligned(own.nbytes) <= start:
-                break
-            offset = max(offset, end)
-        offsets[number] = offset
-    return tuple(offsets[number] for number in range(len(requests)))
-
 
 # --- values that can be the same memory -------------------------------------------------------------------------------
 
@@ -197,6 +118,6 @@ def plan_memory(program: Program) -> MemoryPlan:
     roots = list(dict.fromkeys(classes.root(value) for value in lives.occupied))
     arena = [value for value in roots if value.store is Memory.ARENA]
     requests = [Request(value.nbytes, classes.occupied(value), value.name) for value in arena]
-    placement = placed(requests) if requests else Placement((), 0, 0)
+    placement = placed(requests)
     offsets = dict(zip(arena, placement.offsets, strict=True))
     return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound)

@@ -1,17 +1,18 @@
 """Offsets in an arena: requests whose lifetimes overlap lie side by side, the others share memory.
 
-Greedy orders come first; where none reaches the lower bound, a search does (``openinfer.synth.skyline``), until it has
-found or excluded a better placement or used up a fixed number of steps. The result depends on the requests alone, never
-on the clock. Knows nothing of programs.
+Greedy orders come first; where none reaches the lower bound, a search does (``openinfer.synth.arena_search``), until it
+has found or excluded a better placement or used up a fixed number of steps. The result depends on the requests alone,
+never on the clock. Knows nothing of programs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from openinfer.synth.skyline import Component, Steps, search
+from openinfer.synth.arena_search import Budget, first_gap, greedy, search
+from openinfer.synth.skyline import Component, Steps
 
 ALIGNMENT = 64
-GREEDY_STEPS = 4_000_000
+GREEDY_STEPS = 3_000_000
 """How many neighbours the greedy orders may look at, all together; the first order always runs to its end."""
 SEARCH_STEPS = 600_000
 """How many requests the search may look at, all together."""
@@ -104,24 +105,23 @@ def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
     >>> placed([Request(100, 0b011), Request(64, 0b110), Request(100, 0b100)]).offsets
     (0, 128, 0)
     """
-    least = lower_bound(requests)
+    least = proven = lower_bound(requests)
     components = _components(requests)
-    greedy, budget = Steps(GREEDY_STEPS), Steps(steps)
-    found = [_greedy(component, least, greedy) for component in components]
-    # A component that is above the bound after all makes room for the others up to where it ends.
-    proven = least
-    for number in sorted(range(len(found)), key=lambda number: -components[number].peak(found[number])):
-        component = components[number]
-        if component.peak(found[number]) > proven:
-            result = search(component, found[number], proven, ALIGNMENT, budget)
-            found[number], proven = result.offsets, max(proven, result.at_least)
+    budget = Budget(Steps(GREEDY_STEPS), Steps(steps))
+    found = [greedy(component, least, budget.greedy) for component in components]
+    highest = sorted(range(len(found)), key=lambda number: -components[number].peak(found[number]))
+    for number in highest:
+        # What one component certainly needs the others may use.
+        if components[number].peak(found[number]) > proven:
+            result = search(components[number], found[number], proven, ALIGNMENT, budget)
+            found[number], proven = result.offsets, result.at_least
+    # What is never alive, or has no bytes, lies at the start.
     offsets = [0] * len(requests)
+    peak = least
     for component, own in zip(components, found, strict=True):
+        peak = max(peak, component.peak(own))
         for request, offset in zip(component.requests, own, strict=True):
             offsets[request] = offset
-    peak = max((component.peak(own) for component, own in zip(components, found, strict=True)), default=0)
-    # What is never alive, or has no bytes, lies at the start.
-    peak = max(peak, least)
     return Placement(tuple(offsets), peak, least, peak == proven)
 
 
@@ -184,67 +184,6 @@ def _sections(requests: Sequence[Request]) -> tuple[list[list[int]], dict[int, s
             alive[number] = None
             has_grown = True
     return sections, neighbours
-
-
-# --- greedy -----------------------------------------------------------------------------------------------------------
-
-Gap = Callable[[int, list[tuple[int, int]]], int]
-"""An offset for so many bytes among the stretches that are taken, which are sorted."""
-
-
-def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """The lowest offset.
-
-    >>> first_gap(10, [(0, 10), (30, 40), (50, 60)])
-    10
-    """
-    offset = 0
-    for start, end in taken:
-        if offset + size <= start:
-            break
-        offset = max(offset, end)
-    return offset
-
-
-def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """The offset where the least room is left over; above everything where there is no gap.
-
-    >>> best_gap(10, [(0, 10), (30, 40), (50, 60)])
-    40
-    """
-    offset, best, spare = 0, -1, 0
-    for start, end in taken:
-        if offset + size <= start and (best < 0 or start - offset < spare):
-            best, spare = offset, start - offset
-        offset = max(offset, end)
-    return offset if best < 0 else best
-
-
-def _greedy(component: Component, enough: int, steps: Steps) -> tuple[int, ...]:
-    """The best of the greedy orders, each with two ways to choose a gap."""
-    best: tuple[int, ...] | None = None
-    for order in component.orders():
-        for gap in (first_gap, best_gap):
-            if best is not None and (component.peak(best) <= enough or steps.used_up):
-                return best
-            offsets = _fitted(component, order, gap, steps)
-            if best is None or component.peak(offsets) < component.peak(best):
-                best = offsets
-    assert best is not None
-    return best
-
-
-def _fitted(component: Component, order: Sequence[int], gap: Gap, steps: Steps) -> tuple[int, ...]:
-    """One request after the other into a gap between those that are already placed."""
-    sizes = component.sizes
-    offsets = [-1] * len(sizes)
-    for own in order:
-        neighbours = component.neighbours[own]
-        taken = [(offsets[one], offsets[one] + sizes[one]) for one in neighbours if offsets[one] >= 0]
-        taken.sort()
-        offsets[own] = gap(sizes[own], taken)
-        steps.use(len(neighbours))
-    return tuple(offsets)
 
 
 # --- several memories -------------------------------------------------------------------------------------------------

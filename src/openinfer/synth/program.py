@@ -14,6 +14,7 @@ from openinfer.dtypes import DType
 from openinfer.ir import Index
 from openinfer.ir.expr import Expr
 from openinfer.loops.ir import Kernel
+from openinfer.synth.packing import Packing
 
 
 class Store(StrEnum):
@@ -67,6 +68,8 @@ class Weight:
     """The smallest value of each index."""
     part: str = "data"
     """``data``, or ``scale`` and ``zero`` for the quantization of the tensors."""
+    packing: Packing | None = None
+    """The order of the elements, where it is not that of the tensors; ``shape`` then is the packed one."""
 
 
 @dataclass(eq=False)

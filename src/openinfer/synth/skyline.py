@@ -1,11 +1,11 @@
-"""The search for a smaller arena.
+"""Requests stacked under a capacity: the exact part of the memory planner.
 
 Requests are placed from the bottom upwards, each on the skyline of those below it, so that a state is an order and not
-a set of offsets; every arena that cannot be made lower is reached this way. A branch ends where, at some position, what
-is still to come cannot fit under the capacity any more.
+a set of offsets; every arena in which nothing can be moved down is reached this way. A branch ends where, at some
+position, what is still to come cannot fit under the capacity any more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +25,12 @@ class Steps:
         """Some steps less."""
         self.left -= count
 
+    def taken(self, count: int) -> "Steps":
+        """Up to so many of the steps, which are then gone here; what is not used can be given back."""
+        own = Steps(min(count, self.left))
+        self.left -= own.left
+        return own
+
 
 @dataclass(frozen=True)
 class Component:
@@ -35,6 +41,7 @@ class Component:
     sizes: tuple[int, ...]
     neighbours: tuple[tuple[int, ...], ...]
     sections: tuple[tuple[int, ...], ...]
+    """In the order of time."""
 
     @cached_property
     def sections_of(self) -> tuple[tuple[int, ...], ...]:
@@ -45,70 +52,60 @@ class Component:
                 found[one].append(number)
         return tuple(map(tuple, found))
 
-    def peak(self, offsets: Sequence[int]) -> int:
-        """Where the highest request ends."""
-        return max(offset + size for offset, size in zip(offsets, self.sizes, strict=True))
-
-    def orders(self) -> list[list[int]]:
+    @cached_property
+    def orders(self) -> tuple[list[int], ...]:
         """Ways to go through the requests: what is hard to place first."""
         loads = [sum(self.sizes[one] for one in section) for section in self.sections]
         load = [max(loads[number] for number in own) for own in self.sections_of]
         length = [len(own) for own in self.sections_of]
-        start = [own[0] for own in self.sections_of]
         size = self.sizes
-        area = [one * other for one, other in zip(size, length, strict=True)]
-        keys = (
-            lambda one: (-size[one], -length[one]),
-            lambda one: (-area[one], -size[one]),
-            lambda one: (-load[one], -area[one]),
-            lambda one: (-length[one], -size[one]),
-            lambda one: (start[one], -size[one]),
+        everyone = range(len(size))
+        return (
+            sorted(everyone, key=lambda one: (-size[one], -length[one], one)),
+            sorted(everyone, key=lambda one: (-size[one] * length[one], -size[one], one)),
+            sorted(everyone, key=lambda one: (-load[one], -size[one] * length[one], one)),
+            sorted(everyone, key=lambda one: (-length[one], -size[one], one)),
+            sorted(everyone, key=lambda one: (self.sections_of[one][0], -size[one], one)),
         )
-        return [sorted(range(len(size)), key=lambda one, key=key: (key(one), one)) for key in keys]  # type: ignore[misc]
+
+    def peak(self, offsets: Sequence[int]) -> int:
+        """Where the highest request ends."""
+        return max(offset + size for offset, size in zip(offsets, self.sizes, strict=True))
+
+    def only(self, members: Iterable[int]) -> "Component":
+        """Some of the requests; their numbers outside are those that they have here."""
+        own = sorted(members)
+        number = {one: place for place, one in enumerate(own)}
+        sections: list[set[int]] = []
+        for section in self.sections:
+            left = {number[one] for one in section if one in number}
+            if sections and left <= sections[-1]:
+                continue
+            while sections and sections[-1] <= left:
+                sections.pop()
+            sections.append(left)
+        return Component(
+            tuple(own),
+            tuple(self.sizes[one] for one in own),
+            tuple(tuple(number[other] for other in self.neighbours[one] if other in number) for one in own),
+            tuple(tuple(sorted(section)) for section in sections if section),
+        )
 
 
 @dataclass(frozen=True)
-class Result:
-    """The best offsets, and a size below which there is certainly no placement."""
-
-    offsets: tuple[int, ...]
-    at_least: int
-
-
-def search(component: Component, best: tuple[int, ...], least: int, unit: int, steps: Steps) -> Result:
-    """A placement smaller than the best one, down to the least size; sizes are multiples of a unit."""
-    # The least size first, as it is nearly always possible; then by halves between what is possible and what is not, or
-    # was not found. Each try gets half of the steps that are left.
-    low = capacity = least
-    while low < component.peak(best) and steps.left >= 2 * len(component.sizes):
-        share = Steps(steps.left // 2)
-        found = _under(component, capacity, share)
-        steps.use(steps.left // 2 - share.left)
-        if found.offsets is not None:
-            best = found.offsets
-        else:
-            low = capacity + unit
-            least = low if found.is_excluded else least
-        capacity = low + (component.peak(best) - low) // (2 * unit) * unit
-    return Result(best, least)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """Offsets under a capacity, or None: there are none, or none were found."""
+class Answer:
+    """Offsets under a capacity, or None: there are certainly none (``is_excluded``), or none were found."""
 
     offsets: tuple[int, ...] | None
-    is_excluded: bool
+    is_excluded: bool = False
 
 
-def _under(component: Component, capacity: int, steps: Steps) -> _Answer:
+def stacked(component: Component, capacity: int, steps: Steps) -> Answer:
     """Offsets under a capacity: every order for a while, then every order for longer."""
-    orders = component.orders()
     limit = 8 * len(component.sizes) ** 2
     while True:
-        for order in orders:
-            own = Steps(min(limit, steps.left))
-            steps.use(own.left)
+        for order in component.orders:
+            own = steps.taken(limit)
             answer = _Tree(component, capacity, order).run(own)
             steps.use(-own.left)
             if answer.offsets is not None or answer.is_excluded or steps.used_up:
@@ -123,7 +120,7 @@ class _Tree:
         self._component = component
         self._capacity = capacity
         self._rank = {one: rank for rank, one in enumerate(order)}
-        self._left = dict.fromkeys(order)
+        self._left = set(order)
         self._offset = [-1] * len(order)
         self._low = [0] * len(order)
         """How high the skyline under each request is, until it is placed."""
@@ -132,8 +129,8 @@ class _Tree:
         self._placed: list[tuple[int, list[tuple[int, int]]]] = []
         """The requests that are placed, each with the requests it lifted and how high those were before."""
 
-    def run(self, steps: Steps) -> _Answer:
-        """The search, until it succeeds, has seen everything, or used up its steps."""
+    def run(self, steps: Steps) -> Answer:
+        """The search, until it succeeds, has seen everything, or has used up its steps."""
         stack = [self._candidates(steps)]
         while stack:
             one = next(stack[-1], None)
@@ -144,12 +141,12 @@ class _Tree:
             elif not self._place(one, steps):
                 self._take_back()
             elif not self._left:
-                return _Answer(tuple(self._offset), is_excluded=False)
+                return Answer(tuple(self._offset))
             elif steps.used_up:
-                return _Answer(None, is_excluded=False)
+                return Answer(None)
             else:
                 stack.append(self._candidates(steps))
-        return _Answer(None, is_excluded=True)
+        return Answer(None, is_excluded=True)
 
     def _candidates(self, steps: Steps) -> Iterator[int]:
         """The requests that can come next, from the lowest."""
@@ -157,8 +154,8 @@ class _Tree:
         steps.use(len(left))
         last = self._placed[-1][0] if self._placed else None
         bottom = (-1, -1) if last is None else (self._offset[last], self._rank[last])
-        # Below what could still slip in there is no point in leaving a hole; and everything of a section that is still
-        # to come lies above what comes now.
+        # Nothing is put so high that one of the others would fit under it: that one comes first. And all of a section
+        # that is still to come lies above what comes now.
         under = min(low[one] + sizes[one] for one in left)
         most = self._capacity - max(self._rest)
         found = [(low[one], self._rank[one], one) for one in left if low[one] < under and low[one] <= most]
@@ -166,21 +163,24 @@ class _Tree:
 
     def _place(self, one: int, steps: Steps) -> bool:
         """Put a request on the skyline; whether everything may still fit."""
-        component, low = self._component, self._low
+        component, low, left = self._component, self._low, self._left
+        left.remove(one)
         offset = self._offset[one] = low[one]
         top = offset + component.sizes[one]
-        del self._left[one]
-        lifted = [(other, low[other]) for other in component.neighbours[one] if other in self._left and low[other] < top]
+        lifted = [(other, low[other]) for other in component.neighbours[one] if other in left and low[other] < top]
         for other, _ in lifted:
             low[other] = top
         for section in component.sections_of[one]:
             self._rest[section] -= component.sizes[one]
         self._placed.append((one, lifted))
-        touched = {*component.sections_of[one], *(number for other, _ in lifted for number in component.sections_of[other])}
+        touched = set(component.sections_of[one])
+        for other, _ in lifted:
+            touched.update(component.sections_of[other])
         steps.use(len(touched))
         return all(self._fits(section, offset) for section in touched)
 
     def _fits(self, section: int, offset: int) -> bool:
+        """Whether the rest of a section may fit above its lowest skyline."""
         low = self._low
         lows = [low[one] for one in self._component.sections[section] if one in self._left]
         return not lows or max(min(lows), offset) + self._rest[section] <= self._capacity
@@ -192,5 +192,4 @@ class _Tree:
             self._low[other] = before
         for section in self._component.sections_of[one]:
             self._rest[section] += self._component.sizes[one]
-        self._offset[one] = -1
-        self._left[one] = None
+        self._left.add(one)

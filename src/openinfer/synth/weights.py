@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from openinfer.dtypes import DType, convert, pack
 from openinfer.oinf.model import ModelLoader
+from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, Move, Program, Weight, steps_in
 
 ALIGNMENT = 64
@@ -19,8 +21,13 @@ class Piece:
     name: str
     part: str
     dtype: DType
+    packing: Packing | None
     offset: int
     nbytes: int
+
+
+def _key(name: str, weight: Weight) -> tuple[str, str, str, Packing | None]:
+    return name, weight.part, weight.dtype.name, weight.packing
 
 
 class WeightLayout:
@@ -28,7 +35,7 @@ class WeightLayout:
 
     def __init__(self, program: Program) -> None:
         self._model = program.bound.model
-        self.pieces: dict[tuple[str, str, str], Piece] = {}
+        self.pieces: dict[tuple[str, str, str, Packing | None], Piece] = {}
         self.size = 0
         for weight in weights_in(program):
             for name in weight.names:
@@ -41,16 +48,18 @@ class WeightLayout:
             self._add(name, weight)
 
     def _add(self, name: str, weight: Weight) -> None:
-        key = (name, weight.part, weight.dtype.name)
+        key = _key(name, weight)
         if key in self.pieces:
             return
         nbytes = len(self.data(name, weight.part, weight.dtype))
-        self.pieces[key] = Piece(name, weight.part, weight.dtype, self.size, nbytes)
+        if weight.packing is not None:
+            nbytes = weight.dtype.nbytes(prod(weight.packing.shape))
+        self.pieces[key] = Piece(name, weight.part, weight.dtype, weight.packing, self.size, nbytes)
         self.size += -(-nbytes // ALIGNMENT) * ALIGNMENT
 
     def offset(self, weight: Weight, name: str) -> int:
         """The offset of one tensor of a weight operand."""
-        return self.pieces[name, weight.part, weight.dtype.name].offset
+        return self.pieces[_key(name, weight)].offset
 
     def data(self, name: str, part: str, dtype: DType) -> bytes:
         """The bytes of a tensor as a kernel reads them."""
@@ -71,7 +80,10 @@ class WeightLayout:
         """All pieces at their offsets."""
         out = bytearray(self.size)
         for piece in self.pieces.values():
-            out[piece.offset : piece.offset + piece.nbytes] = self.data(piece.name, piece.part, piece.dtype)
+            data = self.data(piece.name, piece.part, piece.dtype)
+            if piece.packing is not None:
+                data = piece.packing.packed(np.frombuffer(data, piece.dtype.array)).tobytes()
+            out[piece.offset : piece.offset + piece.nbytes] = data
         return bytes(out)
 
 

@@ -98,7 +98,7 @@ def _slice(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
 def _expand(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
-    fill_from(builder, out, lambda where: x.at(where))
+    fill_from(builder, out, x.at)
 
 
 @moving("tile")

@@ -21,12 +21,14 @@ from openinfer.loops.ir import (
     Local,
     Statement,
     Store,
+    Tile,
     Var,
     While,
     scalars,
     visit,
     walk,
 )
+from openinfer.synth.c.contraction import tiled
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.types import scalar_type, stored_type
 
@@ -138,6 +140,8 @@ class _KernelPrinter:
                     self._line(depth, self._scalars.store(buffer, self._scalars.offset(buffer, index), value))
                 case Fail(reason):
                     self._line(depth, f"return 1; /* {reason} */")
+                case Contraction(tile=Tile() as tile):
+                    self._lines += [PAD * depth + line for line in tiled(statement, tile, self._scalars)]
                 case Contraction(free=()):
                     # No loop gives the accumulator a scope of its own.
                     self._line(depth, "{")

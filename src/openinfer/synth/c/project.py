@@ -6,8 +6,6 @@ from openinfer.synth.c.source import StepPrinter, comment
 from openinfer.synth.c.support import support_code
 from openinfer.synth.c.tables import REGION, table_functions
 from openinfer.synth.c.types import literal, stored_type
-from openinfer.synth.fuse import Fuse
-from openinfer.synth.liveness import without_dead_steps
 from openinfer.synth.place import MemoryPlan, plan_memory
 from openinfer.synth.program import Program, Store, Value, Weight
 from openinfer.synth.weights import WeightLayout
@@ -19,7 +17,7 @@ class Project:
     """A program with its memory planned and its text printed."""
 
     def __init__(self, program: Program, name: str) -> None:
-        self.program, self.ledger = Fuse().run(without_dead_steps(program))
+        self.program = program
         self.name = name
         self.memory: MemoryPlan = plan_memory(self.program)
         self.weights = WeightLayout(self.program)

@@ -207,7 +207,25 @@ def size_text(expr: Expr) -> str:
         case Neg(operand):
             return f"(-{size_text(operand)})"
         case SizeBinary(op, left, right):
-            return f"({size_text(left)} {op} {size_text(right)})"
+            one, other = size_text(left), size_text(right)
+            # Sizes divide rounding down, C towards zero; divisors are positive.
+            if op in "/%" and _may_be_negative(left):
+                is_below = f"({one} % {other} < 0)"
+                return f"({one} / {other} - {is_below})" if op == "/" else f"({one} % {other} + {is_below} * {other})"
+            return f"({one} {op} {other})"
+
+
+def _may_be_negative(expr: Expr) -> bool:
+    """Whether a subtraction or a sign is anywhere in an expression over sizes, which are not negative."""
+    match expr:
+        case Num(value):
+            return value < 0
+        case Ref():
+            return False
+        case Neg():
+            return True
+        case SizeBinary(op, left, right):
+            return op == "-" or _may_be_negative(left) or _may_be_negative(right)
 
 
 def _is_wrapped(text: str) -> bool:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from openinfer.dtypes import DTYPES, DType
+from openinfer.synth.c.tiles import tile_support
 from openinfer.synth.c.types import scalar_type
 
 _MARK = re.compile(r"^//: (.*)\n", re.MULTILINE)
@@ -41,7 +42,7 @@ def support_code(needs: Iterable[str]) -> str:
 def _define(name: str, done: dict[str, str]) -> None:
     if name in done:
         return
-    own = _runtime().get(name)
+    own = _runtime().get(name) or tile_support(name)
     needs, text = own if own is not None else ((), _integer_function(name))
     for one in needs:
         _define(one, done)

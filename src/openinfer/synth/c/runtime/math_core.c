@@ -15,6 +15,14 @@
 #define OI_INLINE static inline
 #endif
 
+//: OI_SPARE
+/* A function that is there in case the target lacks an instruction. */
+#if defined(__GNUC__)
+#define OI_SPARE static inline __attribute__((unused))
+#else
+#define OI_SPARE static inline
+#endif
+
 //: oi_pick_f32 OI_INLINE oi_bits_u32_f32 oi_bits_f32_u32
 /* c ? a : b without a branch, for values that are computed anyway: loops over it become vector code. */
 OI_INLINE float oi_pick_f32(bool c, float a, float b)
@@ -87,21 +95,21 @@ OI_INLINE oi_pair oi_exact_product(double a, double b)
 #endif
 }
 
-//: oi_pair_sum OI_INLINE oi_pair oi_exact_sum oi_ordered_sum
+//: oi_pair_sum oi_exact_sum oi_ordered_sum
 OI_INLINE oi_pair oi_pair_sum(oi_pair a, oi_pair b)
 {
     const oi_pair s = oi_exact_sum(a.hi, b.hi);
     return oi_ordered_sum(s.hi, s.lo + (a.lo + b.lo));
 }
 
-//: oi_pair_product OI_INLINE oi_pair oi_exact_product oi_ordered_sum
+//: oi_pair_product oi_exact_product oi_ordered_sum
 OI_INLINE oi_pair oi_pair_product(oi_pair a, oi_pair b)
 {
     const oi_pair p = oi_exact_product(a.hi, b.hi);
     return oi_ordered_sum(p.hi, p.lo + (a.hi * b.lo + a.lo * b.hi));
 }
 
-//: oi_pair_quotient OI_INLINE oi_pair oi_exact_product oi_ordered_sum
+//: oi_pair_quotient oi_exact_product oi_ordered_sum
 OI_INLINE oi_pair oi_pair_quotient(oi_pair a, oi_pair b)
 {
     const double q = a.hi / b.hi;
@@ -110,7 +118,7 @@ OI_INLINE oi_pair oi_pair_quotient(oi_pair a, oi_pair b)
     return oi_ordered_sum(q, rest / b.hi);
 }
 
-//: oi_pair_sqrt OI_INLINE oi_pair oi_exact_product oi_ordered_sum
+//: oi_pair_sqrt oi_exact_product oi_ordered_sum
 /* The root of a number that is not negative. */
 OI_INLINE oi_pair oi_pair_sqrt(oi_pair a)
 {
@@ -127,7 +135,7 @@ OI_INLINE double oi_power_of_two_f64(double n)
     return oi_bits_u64_f64(oi_bits_f64_u64(n + (0x1.8p52 + 1023.0)) << 52);
 }
 
-//: oi_scaled_f64 OI_INLINE oi_power_of_two_f64
+//: oi_scaled_f64 oi_power_of_two_f64
 /* x * 2^n for whole n from -2044 to 2046, rounded once unless the result is subnormal. */
 OI_INLINE double oi_scaled_f64(double x, double n)
 {

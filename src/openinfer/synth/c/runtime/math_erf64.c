@@ -1,4 +1,4 @@
-//: oi_erf_near_f64 oi_pair oi_mad_f64 oi_ordered_sum
+//: oi_erf_near_f64 oi_mad_f64 oi_ordered_sum
 /* erf(x) for |x| < 0.85 */
 static inline oi_pair oi_erf_near_f64(double x)
 {
@@ -19,7 +19,7 @@ static inline oi_pair oi_erf_near_f64(double x)
     return oi_ordered_sum(x, x * p);
 }
 
-//: oi_erfc_tail_f64 oi_mad_f64 oi_pair oi_ordered_sum oi_exact_product oi_expm1_parts oi_pair_quotient oi_pair_product oi_exact_sum oi_scaled_f64
+//: oi_erfc_tail_f64 oi_expm1_parts oi_pair_quotient oi_pair_product oi_scaled_f64
 /* erfc(x) = exp(-x^2) * q(t) / (1 + 2 x), t = (x - 3) / (x + 3), for x from 0.49 to 28 */
 static inline double oi_erfc_tail_f64(double x)
 {
@@ -65,7 +65,7 @@ static inline double oi_erf_f64(double x)
     return __builtin_copysign(a < 6.0 ? 1.0 - oi_erfc_tail_f64(a) : 1.0, x);
 }
 
-//: oi_erfc_f64 oi_pair oi_erf_near_f64 oi_ordered_sum oi_erfc_tail_f64
+//: oi_erfc_f64 oi_erf_near_f64 oi_erfc_tail_f64
 static inline double oi_erfc_f64(double x)
 {
     const double a = __builtin_fabs(x);

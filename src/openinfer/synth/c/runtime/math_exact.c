@@ -46,7 +46,7 @@ static inline float oi_fmod_f32(float a, float b)
     return oi_bits_u32_f32(oi_bits_f32_u32((float)rest * scale * other) | sign);
 }
 
-//: oi_fmod_f64 oi_bits_f64_u64 OI_NAN64 oi_bits_u64_f64 oi_scaled_f64
+//: oi_fmod_f64 OI_NAN64 oi_scaled_f64
 static inline double oi_fmod_f64(double a, double b)
 {
     const uint64_t sign = oi_bits_f64_u64(a) & 0x8000000000000000u;
@@ -71,15 +71,11 @@ static inline double oi_fmod_f64(double a, double b)
     return oi_bits_u64_f64(oi_bits_f64_u64(oi_scaled_f64((double)rest, (double)eb - 1075.0)) | sign);
 }
 
-//: oi_fma_f32 OI_FUSED oi_bits_f64_u64 oi_bits_u64_f64
-/* a * b + c with one rounding. */
-static inline float oi_fma_f32(float a, float b, float c)
+//: oi_soft_fma_f32 OI_SPARE oi_bits_f64_u64 oi_bits_u64_f64
+/* The product is exact in f64. The sum is rounded to odd (an inexact sum gets an odd last bit, so that it lies on the
+   same side of every f32 and of every midpoint as the exact one) and only then to f32. */
+OI_SPARE float oi_soft_fma_f32(float a, float b, float c)
 {
-#if OI_FUSED
-    return __builtin_fmaf(a, b, c);
-#else
-    /* The product is exact in f64. The sum is rounded to odd (an inexact sum gets an odd last bit, so that it lies on
-       the same side of every f32 and of every midpoint as the exact one) and only then to f32. */
     const double p = (double)a * (double)b, d = (double)c;
     const double s = p + d, t = s - p;
     const double lost = (p - (s - t)) + (d - t);
@@ -87,6 +83,16 @@ static inline float oi_fma_f32(float a, float b, float c)
     const uint64_t towards_zero = (uint64_t)((lost < 0.0) == (s > 0.0));
     const uint64_t odd = u & 1u ? u : towards_zero ? u - 1u : u + 1u;
     return (float)(lost != 0.0 && lost - lost == 0.0 ? oi_bits_u64_f64(odd) : s);
+}
+
+//: oi_fma_f32 OI_FUSED oi_soft_fma_f32
+/* a * b + c with one rounding. */
+static inline float oi_fma_f32(float a, float b, float c)
+{
+#if OI_FUSED
+    return __builtin_fmaf(a, b, c);
+#else
+    return oi_soft_fma_f32(a, b, c);
 #endif
 }
 
@@ -126,7 +132,7 @@ static inline oi_wide oi_wide_right(oi_wide a, uint32_t n)
     return (oi_wide){ a.hi >> n, (a.hi << (64 - n)) | (a.lo >> n) | (uint64_t)((a.lo << (64 - n)) != 0) };
 }
 
-//: oi_rounded_wide_f64 oi_wide oi_wide_right oi_scaled_f64
+//: oi_rounded_wide_f64 oi_wide_right oi_scaled_f64
 /* a * 2^exponent rounded to nearest even, for a from 1 to 2^127 - 1. */
 static inline double oi_rounded_wide_f64(oi_wide a, int32_t exponent)
 {
@@ -138,13 +144,10 @@ static inline double oi_rounded_wide_f64(oi_wide a, int32_t exponent)
     return oi_scaled_f64((double)((kept + 1u + last) >> 2), (double)(exponent + shift + 2));
 }
 
-//: oi_fma_f64 OI_FUSED oi_bits_f64_u64 oi_wide oi_wide_left oi_wide_product oi_wide_right oi_rounded_wide_f64
-/* a * b + c with one rounding. */
-static inline double oi_fma_f64(double a, double b, double c)
+//: oi_soft_fma_f64 OI_SPARE oi_wide_left oi_wide_product oi_rounded_wide_f64
+/* a * b + c with one rounding, in integers. */
+OI_SPARE double oi_soft_fma_f64(double a, double b, double c)
 {
-#if OI_FUSED
-    return __builtin_fma(a, b, c);
-#else
     const double all = a - a + (b - b) + (c - c);
     if (all != 0.0 || a == 0.0 || b == 0.0 || c == 0.0) {
         if (a - a == 0.0 && b - b == 0.0 && c - c != 0.0)
@@ -184,5 +187,15 @@ static inline double oi_fma_f64(double a, double b, double c)
     }
     const double size = oi_rounded_wide_f64(r, e);
     return negative ? -size : size;
+}
+
+//: oi_fma_f64 OI_FUSED oi_soft_fma_f64
+/* a * b + c with one rounding. */
+static inline double oi_fma_f64(double a, double b, double c)
+{
+#if OI_FUSED
+    return __builtin_fma(a, b, c);
+#else
+    return oi_soft_fma_f64(a, b, c);
 #endif
 }

@@ -1,4 +1,4 @@
-//: oi_exp_core_f32 OI_INLINE oi_mad_f32 oi_bits_f32_u32 oi_bits_u32_f32
+//: oi_exp_core_f32 oi_mad_f32 oi_bits_f32_u32 oi_bits_u32_f32
 /* exp(x) for x from -104 to 89: x = n * ln 2 + r, exp(x) = 2^n * exp(r), |r| < 0.347. */
 OI_INLINE float oi_exp_core_f32(float x)
 {
@@ -19,14 +19,14 @@ OI_INLINE float oi_exp_core_f32(float x)
     return y * oi_bits_u32_f32((half + 127u) << 23) * oi_bits_u32_f32((n - half + 127u) << 23);
 }
 
-//: oi_exp_f32 OI_INLINE oi_pick_f32 oi_exp_core_f32
+//: oi_exp_f32 oi_pick_f32 oi_exp_core_f32
 OI_INLINE float oi_exp_f32(float x)
 {
     const float a = oi_pick_f32(x < -104.0f, -104.0f, x);
     return oi_exp_core_f32(oi_pick_f32(x > 89.0f, 89.0f, a));
 }
 
-//: oi_exp2_f32 OI_INLINE oi_pick_f32 oi_mad_f32 oi_bits_f32_u32 oi_bits_u32_f32
+//: oi_exp2_f32 oi_pick_f32 oi_mad_f32
 OI_INLINE float oi_exp2_f32(float x)
 {
     const float low = oi_pick_f32(x < -151.0f, -151.0f, x);
@@ -45,7 +45,7 @@ OI_INLINE float oi_exp2_f32(float x)
     return y * oi_bits_u32_f32((half + 127u) << 23) * oi_bits_u32_f32((n - half + 127u) << 23);
 }
 
-//: oi_tanh_f32 OI_INLINE oi_mad_f32 oi_exp_core_f32 oi_pick_f32
+//: oi_tanh_f32 oi_exp_core_f32 oi_pick_f32
 OI_INLINE float oi_tanh_f32(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x;
@@ -61,7 +61,7 @@ OI_INLINE float oi_tanh_f32(float x)
     return __builtin_copysignf(oi_pick_f32(a >= 0.625f, far, near), x);
 }
 
-//: oi_erf_f32 OI_INLINE oi_mad_f32 oi_pick_f32 oi_exp_core_f32
+//: oi_erf_f32 oi_pick_f32 oi_exp_core_f32
 OI_INLINE float oi_erf_f32(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x;
@@ -87,7 +87,7 @@ OI_INLINE float oi_erf_f32(float x)
     return __builtin_copysignf(oi_pick_f32(a >= 0.9f, far, near), x);
 }
 
-//: oi_exp_short OI_INLINE oi_mad_f64 oi_bits_u64_f64 oi_bits_f64_u64
+//: oi_exp_short oi_mad_f64 oi_bits_u64_f64 oi_bits_f64_u64
 /* exp(x) = scale * (1 + rest), for |x| < 700, where rest has a relative error of 2^-31: enough for f32. */
 typedef struct { double scale, rest; } oi_short_power;
 OI_INLINE oi_short_power oi_exp_short(double x)
@@ -105,7 +105,7 @@ OI_INLINE oi_short_power oi_exp_short(double x)
     return (oi_short_power){ oi_bits_u64_f64((oi_bits_f64_u64(shifted) << 52) + ((uint64_t)1023 << 52)), p * r };
 }
 
-//: oi_expm1_short OI_INLINE oi_exp_short oi_pick_f64 oi_mad_f64
+//: oi_expm1_short oi_exp_short oi_pick_f64
 /* exp(x) - 1 for |x| as large as an f32 may need. */
 OI_INLINE double oi_expm1_short(double x)
 {
@@ -113,10 +113,10 @@ OI_INLINE double oi_expm1_short(double x)
     return oi_mad_f64(e.scale, e.rest, e.scale - 1.0);
 }
 
-//: oi_expm1_f32 OI_INLINE oi_expm1_short
+//: oi_expm1_f32 oi_expm1_short
 OI_INLINE float oi_expm1_f32(float x) { return __builtin_copysignf((float)oi_expm1_short((double)x), x); }
 
-//: oi_sinh_f32 OI_INLINE oi_expm1_short
+//: oi_sinh_f32 oi_expm1_short
 /* sinh(x) = (e + e / (e + 1)) / 2 with e = exp(x) - 1 */
 OI_INLINE float oi_sinh_f32(float x)
 {
@@ -124,7 +124,7 @@ OI_INLINE float oi_sinh_f32(float x)
     return __builtin_copysignf((float)(0.5 * (e + e / (e + 1.0))), x);
 }
 
-//: oi_cosh_f32 OI_INLINE oi_expm1_short
+//: oi_cosh_f32 oi_expm1_short
 /* cosh(x) = (exp(x) + 1 / exp(x)) / 2 */
 OI_INLINE float oi_cosh_f32(float x)
 {
@@ -132,7 +132,7 @@ OI_INLINE float oi_cosh_f32(float x)
     return (float)(0.5 * (e + 1.0 / e));
 }
 
-//: oi_erfc_f32 OI_INLINE oi_pick_f64 oi_mad_f64 oi_exp_short
+//: oi_erfc_f32 oi_pick_f64 oi_exp_short
 /* erfc(x) = exp(-x^2) * q(t) / (1 + 2 x), t = (x - 3) / (x + 3), for x >= 0; from 10.06 on it is 0 */
 OI_INLINE float oi_erfc_f32(float x)
 {

@@ -1,4 +1,4 @@
-//: oi_expm1_parts oi_pair OI_INLINE oi_mad_f64 oi_exact_sum oi_exact_product oi_ordered_sum
+//: oi_expm1_parts oi_mad_f64 oi_exact_sum oi_exact_product oi_ordered_sum
 /* exp(hi + lo) = 2^n * (1 + rest), where rest is within 2^-59 of its value, for sums from -1100 to 1100. */
 typedef struct { oi_pair rest; double n; } oi_exp_parts;
 OI_INLINE oi_exp_parts oi_expm1_parts(double hi, double lo)
@@ -24,7 +24,7 @@ OI_INLINE oi_exp_parts oi_expm1_parts(double hi, double lo)
     return (oi_exp_parts){ oi_ordered_sum(s.hi, s.lo + tail), n };
 }
 
-//: oi_exp_pair_f64 OI_INLINE oi_pick_f64 oi_expm1_parts oi_pair oi_ordered_sum oi_scaled_f64
+//: oi_exp_pair_f64 oi_pick_f64 oi_expm1_parts oi_scaled_f64
 OI_INLINE double oi_exp_pair_f64(double hi, double lo)
 {
     const double a = oi_pick_f64(hi > 720.0, 720.0, oi_pick_f64(hi < -760.0, -760.0, hi));
@@ -33,10 +33,10 @@ OI_INLINE double oi_exp_pair_f64(double hi, double lo)
     return oi_scaled_f64(m.hi + (m.lo + e.rest.lo), e.n);
 }
 
-//: oi_exp_f64 OI_INLINE oi_exp_pair_f64
+//: oi_exp_f64 oi_exp_pair_f64
 OI_INLINE double oi_exp_f64(double x) { return oi_exp_pair_f64(x, 0.0); }
 
-//: oi_exp2_f64 OI_INLINE oi_pick_f64 oi_pair oi_exact_product oi_expm1_parts oi_ordered_sum oi_scaled_f64
+//: oi_exp2_f64 oi_pick_f64 oi_expm1_parts oi_scaled_f64
 OI_INLINE double oi_exp2_f64(double x)
 {
     const double a = oi_pick_f64(x > 1030.0, 1030.0, oi_pick_f64(x < -1100.0, -1100.0, x));
@@ -48,7 +48,7 @@ OI_INLINE double oi_exp2_f64(double x)
     return oi_scaled_f64(m.hi + (m.lo + e.rest.lo), k + e.n);
 }
 
-//: oi_expm1_pair_f64 OI_INLINE oi_pair oi_expm1_parts oi_power_of_two_f64 oi_exact_sum oi_pair_sum
+//: oi_expm1_pair_f64 oi_expm1_parts oi_power_of_two_f64 oi_pair_sum
 /* exp(x) - 1 to twice the precision, halved (so that it exists if the result does), for x from -50 to 710. */
 OI_INLINE oi_pair oi_expm1_pair_f64(double x)
 {
@@ -58,7 +58,7 @@ OI_INLINE oi_pair oi_expm1_pair_f64(double x)
     return oi_pair_sum(whole, (oi_pair){ scale * e.rest.hi, scale * e.rest.lo });
 }
 
-//: oi_expm1_f64 OI_INLINE oi_pick_f64 oi_pair oi_expm1_pair_f64
+//: oi_expm1_f64 oi_pick_f64 oi_expm1_pair_f64
 OI_INLINE double oi_expm1_f64(double x)
 {
     const double a = oi_pick_f64(x > 710.0, 710.0, oi_pick_f64(x < -50.0, -50.0, x));
@@ -66,7 +66,7 @@ OI_INLINE double oi_expm1_f64(double x)
     return oi_pick_f64(__builtin_fabs(x) < 0x1p-54, x, 2.0 * (e.hi + e.lo));
 }
 
-//: oi_sinh_f64 oi_pair oi_expm1_pair_f64 oi_pair_quotient oi_pair_sum oi_expm1_parts oi_scaled_f64
+//: oi_sinh_f64 oi_expm1_pair_f64 oi_pair_quotient oi_scaled_f64
 /* sinh(x) = (e + e / (e + 1)) / 2 with e = exp(x) - 1 */
 static inline double oi_sinh_f64(double x)
 {
@@ -86,7 +86,7 @@ static inline double oi_sinh_f64(double x)
     return x != x ? x + x : __builtin_copysign(y, x);
 }
 
-//: oi_cosh_f64 oi_expm1_parts oi_pair oi_pair_sum oi_power_of_two_f64 oi_pair_quotient oi_scaled_f64
+//: oi_cosh_f64 oi_expm1_parts oi_pair_sum oi_pair_quotient oi_scaled_f64
 /* cosh(x) = (exp(x) + 1 / exp(x)) / 2 */
 static inline double oi_cosh_f64(double x)
 {
@@ -104,7 +104,7 @@ static inline double oi_cosh_f64(double x)
     return x != x ? x + x : y;
 }
 
-//: oi_tanh_f64 OI_INLINE oi_pair oi_expm1_pair_f64 oi_pick_f64 oi_pair_quotient oi_pair_sum
+//: oi_tanh_f64 oi_expm1_pair_f64 oi_pick_f64 oi_pair_quotient
 /* tanh(x) = e / (e + 2) with e = exp(2 x) - 1 */
 OI_INLINE double oi_tanh_f64(double x)
 {

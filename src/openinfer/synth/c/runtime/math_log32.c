@@ -1,4 +1,4 @@
-//: oi_log_special_f32 OI_INLINE oi_pick_f32 OI_INF OI_NAN oi_bits_f32_u32
+//: oi_log_special_f32 oi_pick_f32 OI_INF OI_NAN
 /* What all logarithms give where they are not finite, y elsewhere. */
 OI_INLINE float oi_log_special_f32(float x, float y)
 {
@@ -6,11 +6,11 @@ OI_INLINE float oi_log_special_f32(float x, float y)
     return oi_pick_f32(oi_bits_f32_u32(x) - 1u < 0x7f7fffffu, y, special);
 }
 
-//: oi_log_f32 OI_INLINE oi_bits_f32_u32 oi_pick_f32 oi_bits_u32_f32 oi_mad_f32 OI_INF OI_NAN
+//: oi_log_f32 oi_mad_f32 oi_log_special_f32
 OI_INLINE float oi_log_f32(float x)
 {
     const uint32_t given = oi_bits_f32_u32(x);
-    const bool tiny = given < 0x00800000u, usual = given - 1u < 0x7f7fffffu;
+    const bool tiny = given < 0x00800000u;
     const uint32_t u = oi_bits_f32_u32(x * oi_pick_f32(tiny, 0x1p23f, 1.0f));
     /* A mantissa 1 + f from sqrt(1/2) to sqrt(2), and its exponent. */
     const uint32_t n = (uint32_t)((int32_t)(u - 0x3f3504f3u) >> 23);
@@ -29,8 +29,7 @@ OI_INLINE float oi_log_f32(float x)
     /* log x = k * ln 2 + f - f^2 / 2 + f^3 * p */
     const float tail = oi_mad_f32(-0.5f, z, oi_mad_f32(k, -0x1.05c610p-29f, p * f * z));
     const float y = oi_mad_f32(k, 0x1.62e430p-1f, f + tail);
-    const float special = oi_pick_f32(x == 0.0f, -OI_INF, oi_pick_f32(x < 0.0f, OI_NAN, x));
-    return oi_pick_f32(usual, y, special);
+    return oi_log_special_f32(x, y);
 }
 
 //: oi_split_short OI_INLINE oi_bits_f64_u64 oi_bits_u64_f64
@@ -45,7 +44,7 @@ OI_INLINE oi_short_split oi_split_short(double x)
     return (oi_short_split){ oi_bits_u64_f64(0x4330000000000000u | field) - (0x1p52 + 1024.0), m - 1.0 };
 }
 
-//: oi_log_short OI_INLINE oi_mad_f64
+//: oi_log_short oi_mad_f64
 /* log(1 + f) = 2 atanh(s), s = f / (2 + f), for 1 + f from sqrt(1/2) to sqrt(2), with a relative error of 2^-37 */
 OI_INLINE double oi_log_short(double f)
 {
@@ -57,14 +56,14 @@ OI_INLINE double oi_log_short(double f)
     return oi_mad_f64(p * z, s, s + s);
 }
 
-//: oi_log2_f32 OI_INLINE oi_split_short oi_log_special_f32 oi_mad_f64 oi_log_short
+//: oi_log2_f32 oi_split_short oi_log_special_f32 oi_log_short
 OI_INLINE float oi_log2_f32(float x)
 {
     const oi_short_split a = oi_split_short((double)x);
     return oi_log_special_f32(x, (float)oi_mad_f64(oi_log_short(a.f), 0x1.71547652b82fep+0, a.n));
 }
 
-//: oi_log10_f32 OI_INLINE oi_split_short oi_mad_f64 oi_log_short oi_log_special_f32
+//: oi_log10_f32 oi_split_short oi_log_short oi_log_special_f32
 OI_INLINE float oi_log10_f32(float x)
 {
     const oi_short_split a = oi_split_short((double)x);
@@ -72,7 +71,7 @@ OI_INLINE float oi_log10_f32(float x)
     return oi_log_special_f32(x, (float)y);
 }
 
-//: oi_log1p_short OI_INLINE oi_split_short oi_pick_f64 oi_mad_f64 oi_log_short
+//: oi_log1p_short oi_split_short oi_pick_f64 oi_log_short
 /* log(1 + x) for finite x > -1 */
 OI_INLINE double oi_log1p_short(double x)
 {
@@ -81,7 +80,7 @@ OI_INLINE double oi_log1p_short(double x)
     return oi_mad_f64(a.n, 0x1.62e42fefa39efp-1, oi_log_short(f));
 }
 
-//: oi_log1p_f32 OI_INLINE oi_log1p_short oi_pick_f32 OI_INF OI_NAN
+//: oi_log1p_f32 oi_log1p_short oi_pick_f32 OI_INF OI_NAN
 OI_INLINE float oi_log1p_f32(float x)
 {
     const float y = __builtin_copysignf((float)oi_log1p_short((double)x), x);
@@ -90,7 +89,7 @@ OI_INLINE float oi_log1p_f32(float x)
     return oi_pick_f32(below & above, y, special);
 }
 
-//: oi_asinh_f32 OI_INLINE oi_log1p_short oi_pick_f32 OI_INF
+//: oi_asinh_f32 oi_log1p_short oi_pick_f32 OI_INF
 /* asinh(x) = log(1 + x + x^2 / (1 + sqrt(1 + x^2))) */
 OI_INLINE float oi_asinh_f32(float x)
 {
@@ -100,7 +99,7 @@ OI_INLINE float oi_asinh_f32(float x)
     return __builtin_copysignf(oi_pick_f32(size < OI_INF, (float)y, size), x);
 }
 
-//: oi_acosh_f32 OI_INLINE oi_log1p_short OI_INF oi_pick_f32 OI_NAN
+//: oi_acosh_f32 oi_log1p_short OI_INF oi_pick_f32 OI_NAN
 /* acosh(x) = log(1 + t + sqrt(2 t + t^2)) with t = x - 1 */
 OI_INLINE float oi_acosh_f32(float x)
 {
@@ -110,7 +109,7 @@ OI_INLINE float oi_acosh_f32(float x)
     return oi_pick_f32(below & above, (float)y, oi_pick_f32(x < 1.0f, OI_NAN, x));
 }
 
-//: oi_atanh_f32 OI_INLINE oi_log1p_short oi_pick_f32 OI_INF OI_NAN
+//: oi_atanh_f32 oi_log1p_short oi_pick_f32 OI_INF OI_NAN
 /* atanh(x) = log(1 + 2 x / (1 - x)) / 2 */
 OI_INLINE float oi_atanh_f32(float x)
 {
@@ -121,7 +120,7 @@ OI_INLINE float oi_atanh_f32(float x)
     return __builtin_copysignf(oi_pick_f32(size < 1.0f, y, special), x);
 }
 
-//: oi_pow_f32 OI_INLINE oi_split_short oi_mad_f64 oi_log_short oi_pick_f64 oi_exp_short oi_pick_f32 OI_INF oi_bits_f64_u64 oi_bits_f32_u32 oi_bits_u32_f32 OI_NAN
+//: oi_pow_f32 oi_split_short oi_log_short oi_pick_f64 oi_exp_short oi_pick_f32 OI_INF OI_NAN
 /* x^y = exp(y * log x), with the sign of x if y is odd. */
 OI_INLINE float oi_pow_f32(float x, float y)
 {
@@ -142,7 +141,8 @@ OI_INLINE float oi_pow_f32(float x, float y)
     const uint32_t sign = oi_bits_f32_u32(x) & (0u - (uint32_t)odd) & 0x80000000u;
     float r = oi_bits_u32_f32(oi_bits_f32_u32(size) | sign);
     r = oi_pick_f32(negative & !whole & !infinite, OI_NAN, r);
-    const bool bad = x != x, worse = y != y, one = x == 1.0f, none = y == 0.0f, unit = x == -1.0f, endless = ay == OI_INF;
-    r = oi_pick_f32(bad | worse, x + y, r);
-    return oi_pick_f32(one | none | (unit & endless), 1.0f, r);
+    const bool x_is_nan = x != x, y_is_nan = y != y;
+    r = oi_pick_f32(x_is_nan | y_is_nan, x + y, r);
+    const bool one = x == 1.0f, none = y == 0.0f, turning = x == -1.0f, endless = ay == OI_INF;
+    return oi_pick_f32(one | none | (turning & endless), 1.0f, r);
 }

@@ -1,5 +1,6 @@
-//: oi_log_parts oi_pair OI_INLINE oi_bits_f64_u64 oi_pick_f64 oi_bits_u64_f64 oi_exact_sum oi_ordered_sum oi_pair_quotient oi_pair_product oi_mad_f64
-/* log(hi + lo) = n * ln 2 + rest for normal or subnormal sums above 0, where rest has a relative error of 2^-64; lo is 0 for hi > 2^60. */
+//: oi_log_parts oi_pick_f64 oi_exact_sum oi_pair_quotient oi_pair_product oi_mad_f64
+/* log(hi + lo) = n * ln 2 + rest for finite sums above 0, where rest has a relative error of 2^-64; lo is 0 if hi is
+   subnormal or above 2^60. */
 typedef struct { oi_pair rest; double n; } oi_log_split;
 OI_INLINE oi_log_split oi_log_parts(double hi, double lo)
 {
@@ -8,7 +9,7 @@ OI_INLINE oi_log_split oi_log_parts(double hi, double lo)
     /* A mantissa from sqrt(1/2) to sqrt(2), and its exponent. */
     const uint64_t field = (u - 0x3fe6a09e667f3bcdu + offset) >> 52;
     const double m = oi_bits_u64_f64(u - (field << 52) + offset);
-    /* The exponent is a number in the last bits of 2^52. The factor 2^-n is nonsense for tiny or huge hi: no lo then. */
+    /* The exponent becomes a number in the last bits of 2^52. Where 2^-n does not exist there is no lo. */
     const double n = oi_bits_u64_f64(0x4330000000000000u | field) - (0x1p52 + 1024.0) - oi_pick_f64(tiny, 54.0, 0.0);
     const double tail = oi_pick_f64(lo == 0.0, 0.0, lo * oi_bits_u64_f64((uint64_t)(2047u - field) << 52));
     /* log(1 + f) = 2 atanh(s) with s = f / (2 + f) */
@@ -16,7 +17,8 @@ OI_INLINE oi_log_split oi_log_parts(double hi, double lo)
     const oi_pair below = oi_ordered_sum(2.0, f.hi);
     const oi_pair s = oi_pair_quotient(f, (oi_pair){ below.hi, below.lo + f.lo });
     const oi_pair square = oi_pair_product(s, s);
-    const oi_pair third = oi_pair_product(oi_pair_product(square, s), (oi_pair){ 0x1.5555555555555p-1, 0x1.5555555555555p-55 });
+    const oi_pair two_thirds = { 0x1.5555555555555p-1, 0x1.5555555555555p-55 };
+    const oi_pair third = oi_pair_product(oi_pair_product(square, s), two_thirds);
     const double z = square.hi;
     double p = 0x1.86b3189ee0d3fp-4;
     p = oi_mad_f64(p, z, 0x1.5ec86067e5cf5p-4);
@@ -34,7 +36,7 @@ OI_INLINE oi_log_split oi_log_parts(double hi, double lo)
     return (oi_log_split){ oi_ordered_sum(sum.hi, rest), n };
 }
 
-//: oi_log_pair_f64 OI_INLINE oi_pair oi_log_parts oi_exact_sum oi_pair_sum
+//: oi_log_pair_f64 oi_log_parts oi_pair_sum
 /* log(hi + lo) to twice the precision. */
 OI_INLINE oi_pair oi_log_pair_f64(double hi, double lo)
 {
@@ -44,7 +46,7 @@ OI_INLINE oi_pair oi_log_pair_f64(double hi, double lo)
     return oi_pair_sum(base, l.rest);
 }
 
-//: oi_log_special_f64 OI_INLINE oi_pick_f64 OI_INF64 OI_NAN64 oi_bits_f64_u64
+//: oi_log_special_f64 oi_pick_f64 OI_INF64 OI_NAN64
 /* What all logarithms give where they are not finite, y elsewhere. */
 OI_INLINE double oi_log_special_f64(double x, double y)
 {
@@ -52,13 +54,13 @@ OI_INLINE double oi_log_special_f64(double x, double y)
     return oi_pick_f64(oi_bits_f64_u64(x) - 1u < 0x7fefffffffffffffu, y, special);
 }
 
-//: oi_log_f64 OI_INLINE oi_log_special_f64 oi_log_pair_f64
+//: oi_log_f64 oi_log_special_f64 oi_log_pair_f64
 OI_INLINE double oi_log_f64(double x)
 {
     return oi_log_special_f64(x, oi_log_pair_f64(x, 0.0).hi);
 }
 
-//: oi_log2_f64 OI_INLINE oi_log_parts oi_pair oi_pair_product oi_exact_sum oi_log_special_f64
+//: oi_log2_f64 oi_log_parts oi_log_special_f64
 OI_INLINE double oi_log2_f64(double x)
 {
     const oi_log_split l = oi_log_parts(x, 0.0);
@@ -67,7 +69,7 @@ OI_INLINE double oi_log2_f64(double x)
     return oi_log_special_f64(x, sum.hi + (sum.lo + part.lo));
 }
 
-//: oi_log10_f64 OI_INLINE oi_pair oi_log_pair_f64 oi_pair_product oi_log_special_f64
+//: oi_log10_f64 oi_log_pair_f64 oi_log_special_f64
 OI_INLINE double oi_log10_f64(double x)
 {
     const oi_pair l = oi_log_pair_f64(x, 0.0);
@@ -75,7 +77,7 @@ OI_INLINE double oi_log10_f64(double x)
     return oi_log_special_f64(x, y.hi);
 }
 
-//: oi_log1p_pair_f64 OI_INLINE oi_pair oi_exact_sum oi_ordered_sum oi_log_pair_f64 oi_pick_f64
+//: oi_log1p_pair_f64 oi_log_pair_f64
 /* log(1 + hi + lo) to twice the precision, for sums above -1 and below 2^1000. */
 OI_INLINE oi_pair oi_log1p_pair_f64(double hi, double lo)
 {
@@ -84,7 +86,7 @@ OI_INLINE oi_pair oi_log1p_pair_f64(double hi, double lo)
     return oi_log_pair_f64(u.hi, oi_pick_f64(u.hi > 0x1p60, 0.0, u.lo));
 }
 
-//: oi_log1p_f64 OI_INLINE oi_pick_f64 oi_log1p_pair_f64 OI_INF64 OI_NAN64
+//: oi_log1p_f64 oi_log1p_pair_f64 OI_INF64 OI_NAN64
 OI_INLINE double oi_log1p_f64(double x)
 {
     const double y = oi_pick_f64(__builtin_fabs(x) < 0x1p-54, x, oi_log1p_pair_f64(x, 0.0).hi);
@@ -93,7 +95,7 @@ OI_INLINE double oi_log1p_f64(double x)
     return oi_pick_f64(below & above, y, special);
 }
 
-//: oi_asinh_f64 OI_INF64 oi_pair oi_exact_product oi_pair_sum oi_pair_sqrt oi_pair_quotient oi_log1p_pair_f64 oi_log_pair_f64
+//: oi_asinh_f64 OI_INF64 oi_pair_sqrt oi_log1p_pair_f64
 /* asinh(x) = log(1 + x + x^2 / (1 + sqrt(1 + x^2))) */
 static inline double oi_asinh_f64(double x)
 {
@@ -112,7 +114,7 @@ static inline double oi_asinh_f64(double x)
     return x != x ? x + x : __builtin_copysign(y, x);
 }
 
-//: oi_acosh_f64 OI_INF64 OI_NAN64 oi_pair_sum oi_log_pair_f64 oi_pair oi_pair_sqrt oi_exact_product oi_log1p_pair_f64
+//: oi_acosh_f64 OI_INF64 OI_NAN64 oi_pair_sqrt oi_log1p_pair_f64
 /* acosh(x) = log(1 + t + sqrt(2 t + t^2)) with t = x - 1 */
 static inline double oi_acosh_f64(double x)
 {
@@ -126,7 +128,7 @@ static inline double oi_acosh_f64(double x)
     return oi_log1p_pair_f64(u.hi, u.lo).hi;
 }
 
-//: oi_atanh_f64 OI_INF64 OI_NAN64 oi_pair oi_pair_quotient oi_exact_sum oi_log1p_pair_f64
+//: oi_atanh_f64 OI_INF64 OI_NAN64 oi_log1p_pair_f64
 /* atanh(x) = log(1 + 2 x / (1 - x)) / 2 */
 static inline double oi_atanh_f64(double x)
 {
@@ -139,7 +141,7 @@ static inline double oi_atanh_f64(double x)
     return __builtin_copysign(0.5 * oi_log1p_pair_f64(q.hi, q.lo).hi, x);
 }
 
-//: oi_pow_f64 oi_trunc_f64 OI_INF64 OI_NAN64 oi_pair oi_log_pair_f64 oi_exact_product oi_ordered_sum oi_exp_pair_f64
+//: oi_pow_f64 oi_trunc_f64 OI_INF64 OI_NAN64 oi_log_pair_f64 oi_exp_pair_f64
 /* x^y = exp(y * log x), with the logarithm and the product to twice the precision. */
 static inline double oi_pow_f64(double x, double y)
 {

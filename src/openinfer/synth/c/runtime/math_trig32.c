@@ -1,7 +1,7 @@
 //: oi_quarters OI_INLINE oi_bits_f32_u32 oi_bits_u32_f32 oi_bits_f64_u64
-/* |x| = (k + f) * pi / 2 for every finite x, with k modulo 4 and |f| < 0.501 to full precision: |x| is an integer m of
-   28 bits times 16^i, or just itself for i = 0, and row i has 16^i * 2 / pi modulo 4 in three parts. Those that the
-   first two are multiplied with have 24 bits and they 29, so that these products are exact. */
+/* |x| = (k + f) * pi / 2 for every finite x, with |f| < 0.501 to full precision and k right in its last two bits: |x|
+   is m * 16^i, where m is whole unless i is 0, so that multiples of 4 can be left out of 16^i * 2 / pi. That number is
+   in three parts. The first two have 29 bits and m has 24: their products are exact. */
 typedef struct { double f; uint64_t k; } oi_quarter;
 OI_INLINE oi_quarter oi_quarters(float x)
 {
@@ -41,7 +41,7 @@ OI_INLINE oi_quarter oi_quarters(float x)
     return (oi_quarter){ ((first - k) + second) + third, oi_bits_f64_u64(shifted) };
 }
 
-//: oi_sin_quarter OI_INLINE oi_mad_f64
+//: oi_sin_quarter oi_mad_f64
 /* sin(f * pi / 2) for |f| < 0.501 */
 OI_INLINE double oi_sin_quarter(double f)
 {
@@ -54,7 +54,7 @@ OI_INLINE double oi_sin_quarter(double f)
     return p * f;
 }
 
-//: oi_cos_quarter OI_INLINE oi_mad_f64
+//: oi_cos_quarter oi_mad_f64
 /* cos(f * pi / 2) for |f| < 0.501 */
 OI_INLINE double oi_cos_quarter(double f)
 {
@@ -66,7 +66,7 @@ OI_INLINE double oi_cos_quarter(double f)
     return oi_mad_f64(p, z, 1.0);
 }
 
-//: oi_sin_f32 OI_INLINE oi_quarters oi_pick_f64 oi_cos_quarter oi_sin_quarter oi_bits_u64_f64 oi_bits_f64_u64 oi_bits_u32_f32 oi_bits_f32_u32 oi_pick_f32 OI_INF
+//: oi_sin_f32 oi_quarters oi_pick_f64 oi_cos_quarter oi_sin_quarter oi_pick_f32 OI_INF
 OI_INLINE float oi_sin_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
@@ -77,7 +77,7 @@ OI_INLINE float oi_sin_f32(float x)
     return oi_pick_f32(__builtin_fabsf(x) < OI_INF, r, x - x);
 }
 
-//: oi_cos_f32 OI_INLINE oi_quarters oi_pick_f64 oi_sin_quarter oi_cos_quarter oi_bits_u64_f64 oi_bits_f64_u64 oi_pick_f32 OI_INF
+//: oi_cos_f32 oi_quarters oi_pick_f64 oi_sin_quarter oi_cos_quarter oi_pick_f32 OI_INF
 OI_INLINE float oi_cos_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
@@ -86,7 +86,7 @@ OI_INLINE float oi_cos_f32(float x)
     return oi_pick_f32(__builtin_fabsf(x) < OI_INF, r, x - x);
 }
 
-//: oi_tan_f32 OI_INLINE oi_quarters oi_sin_quarter oi_cos_quarter oi_pick_f64 oi_bits_u32_f32 oi_bits_f32_u32 oi_pick_f32 OI_INF
+//: oi_tan_f32 oi_quarters oi_sin_quarter oi_cos_quarter oi_pick_f64 oi_pick_f32 OI_INF
 OI_INLINE float oi_tan_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
@@ -97,7 +97,7 @@ OI_INLINE float oi_tan_f32(float x)
     return oi_pick_f32(__builtin_fabsf(x) < OI_INF, r, x - x);
 }
 
-//: oi_atan_short OI_INLINE oi_mad_f64
+//: oi_atan_short oi_mad_f64
 /* atan(t) for t from 0 to 1 */
 OI_INLINE double oi_atan_short(double t)
 {
@@ -116,7 +116,7 @@ OI_INLINE double oi_atan_short(double t)
     return oi_mad_f64(p * z, t, t);
 }
 
-//: oi_atan_f32 OI_INLINE oi_atan_short oi_pick_f64
+//: oi_atan_f32 oi_atan_short oi_pick_f64
 OI_INLINE float oi_atan_f32(float x)
 {
     const double a = (double)__builtin_fabsf(x);
@@ -125,7 +125,7 @@ OI_INLINE float oi_atan_f32(float x)
     return __builtin_copysignf((float)oi_pick_f64(steep, 0x1.921fb54442d18p+0 - t, t), x);
 }
 
-//: oi_atan2_f32 OI_INLINE oi_pick_f64 oi_atan_short oi_pick_f32
+//: oi_atan2_f32 oi_pick_f64 oi_atan_short oi_pick_f32
 OI_INLINE float oi_atan2_f32(float y, float x)
 {
     const double ay = (double)__builtin_fabsf(y), ax = (double)__builtin_fabsf(x);
@@ -136,11 +136,11 @@ OI_INLINE float oi_atan2_f32(float y, float x)
     const double t = oi_atan_short(ratio);
     const double u = oi_pick_f64(steep, 0x1.921fb54442d18p+0 - t, t);
     const double a = oi_pick_f64(__builtin_signbit(x) != 0, 0x1.921fb54442d18p+1 - u, u);
-    const bool bad = x != x, worse = y != y;
-    return oi_pick_f32(bad | worse, x + y, __builtin_copysignf((float)a, y));
+    const bool x_is_nan = x != x, y_is_nan = y != y;
+    return oi_pick_f32(x_is_nan | y_is_nan, x + y, __builtin_copysignf((float)a, y));
 }
 
-//: oi_asin_short OI_INLINE oi_mad_f64
+//: oi_asin_short oi_mad_f64
 /* asin(x) for |x| <= 1/2 and z = x^2 */
 OI_INLINE double oi_asin_short(double x, double z)
 {
@@ -154,7 +154,7 @@ OI_INLINE double oi_asin_short(double x, double z)
     return oi_mad_f64(p * z, x, x);
 }
 
-//: oi_asin_f32 OI_INLINE oi_pick_f64 oi_asin_short oi_pick_f32 OI_NAN
+//: oi_asin_f32 oi_pick_f64 oi_asin_short oi_pick_f32 OI_NAN
 /* asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2)) for x > 1/2 */
 OI_INLINE float oi_asin_f32(float x)
 {
@@ -166,7 +166,7 @@ OI_INLINE float oi_asin_f32(float x)
     return oi_pick_f32(a > 1.0, OI_NAN, __builtin_copysignf(y, x));
 }
 
-//: oi_acos_f32 OI_INLINE oi_pick_f64 oi_asin_short oi_pick_f32 OI_NAN
+//: oi_acos_f32 oi_pick_f64 oi_asin_short oi_pick_f32 OI_NAN
 /* acos(x) = pi / 2 - asin(x), or 2 asin(sqrt((1 - x) / 2)) for x > 1/2; acos(-x) = pi - acos(x) */
 OI_INLINE float oi_acos_f32(float x)
 {

@@ -1,4 +1,4 @@
-//: oi_reduced_large oi_pair oi_bits_f64_u64 oi_exact_sum oi_pair_product
+//: oi_reduced_large oi_bits_f64_u64 oi_exact_sum oi_pair_product
 /* x - k * pi / 2 to twice the precision and k modulo 4, for every finite x >= 2: x * 2 / pi modulo 4 in integers, with
    as many bits of 2 / pi as matter (Payne and Hanek). */
 typedef struct { oi_pair rest; uint32_t k; } oi_reduced;
@@ -57,7 +57,7 @@ static oi_reduced oi_reduced_large(double x)
     return (oi_reduced){ r, k & 3u };
 }
 
-//: oi_reduced_f64 oi_reduced_large oi_pair oi_exact_sum oi_bits_f64_u64
+//: oi_reduced_f64 oi_reduced_large
 /* |x| - k * pi / 2 and k modulo 4 for finite x. */
 static inline oi_reduced oi_reduced_f64(double x)
 {
@@ -73,7 +73,7 @@ static inline oi_reduced oi_reduced_f64(double x)
     return (oi_reduced){ r, (uint32_t)oi_bits_f64_u64(shifted) & 3u };
 }
 
-//: oi_sin_part oi_pair oi_mad_f64 oi_ordered_sum
+//: oi_sin_part oi_mad_f64 oi_ordered_sum
 /* sin(r) for |r| < 0.786 */
 static inline oi_pair oi_sin_part(oi_pair r)
 {
@@ -88,7 +88,7 @@ static inline oi_pair oi_sin_part(oi_pair r)
     return oi_ordered_sum(r.hi, r.hi * z * p + r.lo * (1.0 - 0.5 * z));
 }
 
-//: oi_cos_part oi_pair oi_exact_product oi_mad_f64 oi_ordered_sum
+//: oi_cos_part oi_exact_product oi_mad_f64 oi_ordered_sum
 /* cos(r) for |r| < 0.786 */
 static inline oi_pair oi_cos_part(oi_pair r)
 {
@@ -105,7 +105,7 @@ static inline oi_pair oi_cos_part(oi_pair r)
     return oi_ordered_sum(s.hi, s.lo + (z * z * p - (0.5 * square.lo + r.hi * r.lo)));
 }
 
-//: oi_sin_f64 oi_reduced_large oi_reduced_f64 oi_cos_part oi_sin_part
+//: oi_sin_f64 oi_reduced_f64 oi_cos_part oi_sin_part
 static inline double oi_sin_f64(double x)
 {
     if (!(__builtin_fabs(x) >= 0x1p-27))
@@ -117,7 +117,7 @@ static inline double oi_sin_f64(double x)
     return (a.k >= 2u) != (x < 0.0) ? -y : y;
 }
 
-//: oi_cos_f64 oi_reduced_large oi_reduced_f64 oi_sin_part oi_cos_part
+//: oi_cos_f64 oi_reduced_f64 oi_sin_part oi_cos_part
 static inline double oi_cos_f64(double x)
 {
     if (x - x != 0.0)
@@ -127,7 +127,7 @@ static inline double oi_cos_f64(double x)
     return a.k == 1u || a.k == 2u ? -y : y;
 }
 
-//: oi_tan_f64 oi_reduced_large oi_reduced_f64 oi_pair oi_sin_part oi_cos_part oi_pair_quotient
+//: oi_tan_f64 oi_reduced_f64 oi_sin_part oi_cos_part oi_pair_quotient
 static inline double oi_tan_f64(double x)
 {
     if (!(__builtin_fabs(x) >= 0x1p-28))
@@ -140,7 +140,7 @@ static inline double oi_tan_f64(double x)
     return x < 0.0 ? -y : y;
 }
 
-//: oi_angle oi_pair oi_exact_product oi_pair_sum oi_pair_quotient oi_mad_f64 oi_ordered_sum
+//: oi_angle oi_pair_sum oi_pair_quotient oi_mad_f64
 /* atan2(y, x) to twice the precision for y and x that are not negative, not both 0 and between 2^-480 and 2^500. */
 static inline oi_pair oi_angle(oi_pair y, oi_pair x)
 {
@@ -177,7 +177,7 @@ static inline oi_pair oi_angle(oi_pair y, oi_pair x)
     return steep ? oi_pair_sum((oi_pair){ 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54 }, (oi_pair){ -a.hi, -a.lo }) : a;
 }
 
-//: oi_atan_f64 oi_angle oi_pair
+//: oi_atan_f64 oi_angle
 static inline double oi_atan_f64(double x)
 {
     const double a = __builtin_fabs(x);
@@ -187,7 +187,7 @@ static inline double oi_atan_f64(double x)
     return __builtin_copysign(y, x);
 }
 
-//: oi_atan2_f64 OI_INF64 oi_pair oi_angle oi_pair_sum
+//: oi_atan2_f64 OI_INF64 oi_angle
 static inline double oi_atan2_f64(double y, double x)
 {
     if (x != x || y != y)
@@ -213,7 +213,7 @@ static inline double oi_atan2_f64(double y, double x)
     return __builtin_copysign(a, y);
 }
 
-//: oi_asin_f64 OI_NAN64 oi_pair oi_exact_product oi_pair_sqrt oi_pair_sum oi_angle
+//: oi_asin_f64 OI_NAN64 oi_pair_sqrt oi_angle
 /* asin(x) = atan2(x, sqrt(1 - x^2)) */
 static inline double oi_asin_f64(double x)
 {
@@ -227,7 +227,7 @@ static inline double oi_asin_f64(double x)
     return __builtin_copysign(oi_angle((oi_pair){ a, 0.0 }, other).hi, x);
 }
 
-//: oi_acos_f64 OI_NAN64 oi_pair oi_exact_product oi_pair_sqrt oi_pair_sum oi_angle
+//: oi_acos_f64 OI_NAN64 oi_pair_sqrt oi_angle
 /* acos(x) = atan2(sqrt(1 - x^2), x) */
 static inline double oi_acos_f64(double x)
 {

@@ -1,0 +1,210 @@
+"""Contractions as products of matrices: which indices are rows, which columns, and which run outside.
+
+Columns lie next to each other in the result: they are what vectors hold. Several indices run as one where that is the
+same place in every buffer that is read or written in place.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from openinfer.loops.affine import Affine, is_same, position, variables
+from openinfer.loops.build import cast
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Var, children
+from openinfer.loops.rewrite import changed, changed_statements
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Indices that run as one, the last fastest; without any, the extent is 1."""
+
+    vars: tuple[Var, ...]
+    extents: tuple[int, ...]
+
+    @property
+    def extent(self) -> int:
+        """How many positions there are."""
+        count = 1
+        for extent in self.extents:
+            count = extent * count
+        return count
+
+    @property
+    def last(self) -> Var | None:
+        """The fastest index."""
+        return self.vars[-1] if self.vars else None
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One side of the product: its value as the sum takes it, and its place where it can be read as it lies."""
+
+    buffer: Buffer
+    value: Scalar
+    place: Affine | None
+
+    def step(self, axis: Axis) -> int:
+        """How far apart neighbours along an axis are."""
+        assert self.place is not None
+        return self.place.step(axis.last) if axis.last is not None else 0
+
+
+@dataclass(frozen=True)
+class Product:
+    """``result[rows, columns] = sum over inner of left[rows, inner] * right[inner, columns]``, for each outside index."""
+
+    outside: Axis
+    rows: Axis
+    columns: Axis
+    inner: Axis
+    left: Factor
+    right: Factor
+
+
+def without_single(one: Contraction) -> Contraction:
+    """The contraction without indices that have one position only."""
+    gone = {
+        var
+        for var, extent in zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True)
+        if is_same(extent, 1)
+    }
+    if not gone:
+        return one
+    (found,) = changed_statements(
+        (one,), lambda value: Const(0, INDEX) if isinstance(value, Var) and value in gone else None
+    )
+    assert isinstance(found, Contraction)
+    free = [(var, extent) for var, extent in zip(one.free, one.extents, strict=True) if var not in gone]
+    bound = [(var, extent) for var, extent in zip(one.bound, one.reduced, strict=True) if var not in gone]
+    return replace(
+        found,
+        free=tuple(var for var, _ in free),
+        extents=tuple(extent for _, extent in free),
+        bound=tuple(var for var, _ in bound),
+        reduced=tuple(extent for _, extent in bound),
+    )
+
+
+def product_of(one: Contraction, is_panels: Callable[[Buffer], bool]) -> Product | None:
+    """The product that a contraction is, or None. Columns that are in panels, or can be, are not read as they lie."""
+    return _Finder(one, is_panels).run()
+
+
+class _Finder:
+    def __init__(self, one: Contraction, is_panels: Callable[[Buffer], bool]) -> None:
+        self._one = one
+        self._is_panels = is_panels
+        self._extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))
+        self._names = [variables(factor) for factor in one.factors]
+
+    def run(self) -> Product | None:
+        one = self._one
+        out = position(one.out, one.out_index)
+        unit = [var for var in one.free if out is not None and is_same(out.step(var), 1)]
+        if out is None or len(unit) != 1 or self._side(unit[0]) is None:
+            return None
+        side = self._side(unit[0])
+        assert side is not None
+        maps = [out, *self._epilogue_maps()]
+        valid = self._valid_side(side)
+        if valid is None:
+            return None
+        right = self._factor(side, has_valid=valid == side)
+        if self._is_panels(right.buffer):
+            right = replace(right, place=None)
+        left = self._factor(1 - side, has_valid=valid == 1 - side)
+        columns = self._grown(unit[0], side, [*maps, *([right.place] if right.place is not None else [])])
+        row_maps = [*maps, *([left.place] if left.place is not None else [])]
+        rows = max(
+            (self._grown(var, 1 - side, row_maps) for var in reversed(one.free) if self._side(var) == 1 - side),
+            key=lambda axis: int(axis.extent),
+            default=Axis((), ()),
+        )
+        rest = [var for var in one.free if var not in rows.vars and var not in columns.vars]
+        return Product(
+            Axis(tuple(rest), tuple(self._extents[var] for var in rest)),
+            rows,
+            columns,
+            Axis(one.bound, one.reduced),
+            left,
+            right,
+        )
+
+    def _side(self, var: Var) -> int | None:
+        """The factor that alone depends on a free index."""
+        inside = [number for number in (0, 1) if var.name in self._names[number]]
+        return inside[0] if len(inside) == 1 else None
+
+    def _valid_side(self, columns: int) -> int | None:
+        """The factor that stands for 0 where a term does not count; -1 where all do, None where no factor knows."""
+        if self._one.valid is None:
+            return -1
+        used = variables(self._one.valid) & {var.name for var in self._extents}
+        buffers = (self._one.a, self._one.b)
+        sides = [side for side in (columns, 1 - columns) if used <= self._names[side]]
+        sides = [side for side in sides if not (side == columns and self._is_panels(buffers[side]))]
+        return sides[0] if sides else None
+
+    def _factor(self, side: int, *, has_valid: bool) -> Factor:
+        one = self._one
+        buffer, own = (one.a, one.a_value) if side == 0 else (one.b, one.b_value)
+        index = one.a_index if side == 0 else one.b_index
+        value = cast(one.factors[side], one.accumulator)
+        if has_valid:
+            assert one.valid is not None
+            value = Select(one.valid, value, Const(0, one.accumulator))
+        place = position(buffer, index)
+        is_plain = own is None and buffer.dtype is one.accumulator and not has_valid
+        if not is_plain or place is None or not _is_one(place, one.bound, one.reduced):
+            return Factor(buffer, value, None)
+        return Factor(buffer, value, place)
+
+    def _epilogue_maps(self) -> list[Affine | None]:
+        """Where the epilogue reads; None keeps indices apart that it uses for something else."""
+        maps: list[Affine | None] = []
+        stack: list[Scalar] = [self._one.epilogue]
+        loose: set[str] = set()
+        while stack:
+            value = stack.pop()
+            if isinstance(value, Load):
+                found = position(value.buffer, value.index)
+                if found is not None:
+                    maps.append(found)
+                    continue
+                loose |= variables(*value.index)
+            elif isinstance(value, Var):
+                loose.add(value.name)
+            stack.extend(children(value))
+        # A step of its own makes an index one that nothing can run on into.
+        return [*maps, *(Affine(0, {name: 1}) for name in loose if any(var.name == name for var in self._one.free))]
+
+    def _grown(self, last: Var, side: int, maps: Sequence[Affine | None]) -> Axis:
+        """An index and those that it can run on into."""
+        known = [one for one in maps if one is not None]
+        found = [last]
+        again = True
+        while again:
+            again = False
+            for var in self._one.free:
+                if var in found or self._side(var) != side:
+                    continue
+                first = found[0]
+                if all(is_same(one.step(var), one.step(first) * self._extents[first]) for one in known):
+                    found.insert(0, var)
+                    again = True
+        return Axis(tuple(found), tuple(self._extents[var] for var in found))
+
+
+def _is_one(place: Affine, vars_: Sequence[Var], extents: Sequence[int]) -> bool:
+    """Whether indices run as one at a place."""
+    return all(
+        is_same(place.step(outer), place.step(inner) * extent)
+        for outer, inner, extent in zip(vars_, vars_[1:], extents[1:], strict=False)
+    )
+
+
+def as_one(value: Scalar, axis: Axis, flat: Scalar) -> Scalar:
+    """An expression in which an axis is one index: the slower ones stay at 0 while the fastest runs on."""
+    places: dict[Var, Scalar] = dict.fromkeys(axis.vars, Const(0, INDEX))
+    if axis.last is not None:
+        places[axis.last] = flat
+    return changed(value, lambda one: places.get(one) if isinstance(one, Var) else None)

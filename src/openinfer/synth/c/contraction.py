@@ -1,0 +1,283 @@
+"""Contractions in C as loops over tiles.
+
+Columns are taken a panel at a time, rows a tile at a time; a function of the support code computes the sums of a tile,
+and the epilogue makes results of them where they are stored. Factors that cannot be read where they lie are copied into
+scratch memory first: a panel of columns, or a block of rows. What falls outside a window is copied as 0.
+"""
+
+from collections.abc import Sequence
+
+from openinfer.loops.affine import Affine
+from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Const, Contraction, Scalar, Tile, Var
+from openinfer.loops.product import Axis, Product, as_one, product_of
+from openinfer.synth.c.scalars import ScalarPrinter, size_text
+from openinfer.synth.c.tiles import tile_name
+from openinfer.synth.c.types import scalar_type
+from openinfer.synth.schedule import row_sizes
+
+PAD = "    "
+_PANEL, _TILE_ROW, _BLOCK = Var("n0"), Var("m0"), Var("m1")
+_ROW, _COLUMN = Var("row"), Var("column")
+
+
+def tiled(one: Contraction, tile: Tile, scalars: ScalarPrinter) -> list[str]:
+    """The lines of a contraction that has a tile."""
+    product = product_of(one, lambda _: tile.has_panels)
+    assert product is not None
+    return _Printer(one, tile, product, scalars).run()
+
+
+class _Printer:
+    def __init__(self, one: Contraction, tile: Tile, product: Product, scalars: ScalarPrinter) -> None:
+        self._one = one
+        self._tile = tile
+        self._product = product
+        self._scalars = scalars
+        self._kind = scalar_type(one.accumulator)
+        self._lines: list[str] = []
+        self._depth = 0
+        names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
+        own = (_PANEL, _TILE_ROW, _BLOCK, _ROW, _COLUMN)
+        scalars.positions |= {var.name for var in (*names, *own)}
+
+    def run(self) -> list[str]:
+        product = self._product
+        self._say(
+            f"/* In tiles of {self._tile.rows} rows and {self._tile.columns} columns:"
+            f" {_number(product.rows.extent)} x {_number(product.inner.extent)}"
+            f" times {_number(product.inner.extent)} x {_number(product.columns.extent)}. */"
+        )
+        for var, extent in zip(product.outside.vars, product.outside.extents, strict=True):
+            self._open(_loop(var.name, extent))
+        if self._tile.left is not None:
+            self._blocks(self._tile.left)
+        else:
+            self._panels(product.rows.extent)
+        while self._depth:
+            self._close()
+        return self._lines
+
+    # --- text -----------------------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        self._lines.append(PAD * self._depth + text)
+
+    def _open(self, text: str) -> None:
+        self._say(f"{text} {{")
+        self._depth += 1
+
+    def _close(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._depth -= 1
+            self._say("}")
+
+    def _place(self, place: Affine | Scalar) -> str:
+        """A position as text."""
+        scalar = place.scalar() if isinstance(place, Affine) else place
+        return self._scalars.offset(Buffer("", self._one.accumulator, (1,), strides=(1,)), (scalar,))
+
+    # --- loops ----------------------------------------------------------------------------------------------------
+
+    def _blocks(self, left: Buffer) -> None:
+        """Blocks of rows, copied so that each row lies in one piece."""
+        rows, block, depth = self._product.rows, self._tile.block, self._product.inner.extent
+        self._open(f"for (int64_t m1 = 0; m1 < {_number(rows.extent)}; m1 += {block})")
+        self._say(f"const int64_t height = {_least(rows.extent, 'm1', block)};")
+        self._open("for (int64_t row = 0; row < height; ++row)")
+        self._unflatten(rows, _BLOCK + _ROW)
+        self._say(f"{self._kind} *to = {left.name} + row * {_number(depth)};")
+        self._inner_loops()
+        self._say(f"*to++ = {self._scalars.text(self._product.left.value)};")
+        self._close(1 + len(self._product.inner.vars))
+        self._panels(None)
+        self._close()
+
+    def _panels(self, rows: int | None) -> None:
+        """Panels of columns, and in each the tiles of all rows, or of the block."""
+        tile, columns = self._tile, self._product.columns.extent
+        self._open(f"for (int64_t n0 = 0; n0 < {_number(columns)}; n0 += {tile.columns})")
+        if is_symbolic(columns) or columns % tile.columns:
+            self._say(f"const int64_t columns = {_least(columns, 'n0', tile.columns)};")
+        else:
+            self._say(f"enum {{ columns = {tile.columns} }};")
+        right, step = self._right()
+        count = "height" if rows is None else _number(rows)
+        self._open(f"for (int64_t m0 = 0, rows; m0 < {count}; m0 += rows)")
+        sizes = self._heights()
+        self._say(f"rows = {_chosen(sizes, count)};")
+        self._say(f"{self._kind} tile[{tile.rows * tile.columns}];")
+        self._calls(sizes, right, step)
+        self._results(_TILE_ROW + _ROW if rows is not None else _BLOCK + _TILE_ROW + _ROW)
+        self._close(2)
+
+    def _heights(self) -> tuple[int, ...]:
+        return row_sizes(self._product.rows.extent, self._tile.rows)
+
+    # --- factors --------------------------------------------------------------------------------------------------
+
+    def _right(self) -> tuple[str, str]:
+        """Where a panel starts and how far apart its rows are; a panel that must be copied is."""
+        tile, product = self._tile, self._product
+        depth, factor = product.inner.extent, product.right
+        if tile.has_panels:
+            index = self._one.a_index if factor.buffer == self._one.a else self._one.b_index
+            steps = zip(index[:-3], factor.buffer.steps[:-3], strict=True)
+            place: Scalar = _PANEL * Const(depth, INDEX)
+            for one, step in steps:
+                place = place + one * Const(step, INDEX)
+            return f"{factor.buffer.name} + {self._place(place)}", str(tile.columns)
+        if not tile.is_direct:
+            assert tile.right is not None
+            self._copied_panel(tile.right, _PANEL, "columns", tile.columns)
+            return tile.right.name, str(tile.columns)
+        place, step = f"{factor.buffer.name} + {self._panel_place()}", _number(factor.step(product.inner))
+        if tile.right is None:
+            return place, step
+        self._say(f"const {self._kind} *panel = {place};")
+        self._say(f"int64_t step = {step};")
+        self._open(f"if (columns < {tile.columns})")
+        self._copied_panel(tile.right, _PANEL, "columns", tile.columns)
+        self._say(f"panel = {tile.right.name};")
+        self._say(f"step = {tile.columns};")
+        self._close()
+        return "panel", "step"
+
+    def _panel_place(self) -> str:
+        place = self._product.right.place
+        assert place is not None
+        return self._place(_moved(place, self._product.columns, _PANEL, self._product.inner))
+
+    def _copied_panel(self, right: Buffer, first: Scalar, columns: str, width: int) -> None:
+        """The columns of a panel next to each other, one row for each inner index; missing columns are 0."""
+        product, axis = self._product, self._product.columns
+        value = self._scalars.text(product.right.value)
+        target = self._scalars.text(_flat(product.inner))
+        last = axis.vars[-1]
+        if len(axis.vars) == 1:
+            self._inner_loops()
+            self._say(f"{self._kind} *to = {right.name} + {target} * {width};")
+            self._open(f"for (int64_t column = 0; column < {columns}; ++column)")
+            self._say(f"const int64_t {last.name} = {self._scalars.text(first + _COLUMN)};")
+            self._say(f"to[column] = {value};")
+            self._close(1)
+            self._say(f"for (int64_t column = {columns}; column < {width}; ++column) to[column] = 0;")
+            self._close(len(product.inner.vars))
+            return
+        # A run of columns that differ in the last index only: what the others decide is decided once for all of them.
+        self._open(f"for (int64_t from = 0, run; from < {columns}; from += run)")
+        extent = _number(axis.extents[-1])
+        self._say(f"const int64_t start = ({self._scalars.text(first)} + from) % {extent};")
+        self._unflatten(
+            Axis(axis.vars[:-1], axis.extents[:-1]), Var("from") + first, f" / {extent}"
+        )
+        self._say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
+        self._inner_loops()
+        self._say(f"{self._kind} *to = {right.name} + {target} * {width} + from;")
+        self._open("for (int64_t column = 0; column < run; ++column)")
+        self._say(f"const int64_t {last.name} = start + column;")
+        self._say(f"to[column] = {value};")
+        self._close(2 + len(product.inner.vars))
+        if is_symbolic(axis.extent) or axis.extent % width:
+            self._open(f"for (int64_t k = 0; columns < {width} && k < {_number(product.inner.extent)}; ++k)")
+            self._say(f"for (int64_t column = {columns}; column < {width}; ++column)")
+            self._say(f"{PAD}{right.name}[k * {width} + column] = 0;")
+            self._close()
+
+    def _inner_loops(self) -> None:
+        for var, extent in zip(self._product.inner.vars, self._product.inner.extents, strict=True):
+            self._open(_loop(var.name, extent))
+
+    def _unflatten(self, axis: Axis, flat: Scalar, divided: str = "") -> None:
+        """The indices of an axis from its position as one number."""
+        text = f"({self._scalars.text(flat)}){divided}"
+        for number in range(len(axis.vars) - 1, -1, -1):
+            extent = _number(axis.extents[number])
+            value = text if number == 0 else f"{text} % {extent}"
+            self._say(f"const int64_t {axis.vars[number].name} = {value};")
+            text = f"{text} / {extent}"
+
+    # --- tiles ----------------------------------------------------------------------------------------------------
+
+    def _calls(self, sizes: Sequence[int], right: str, step: str) -> None:
+        """The call that computes the sums of a tile: one for each size that occurs."""
+        tile, product = self._tile, self._product
+        if tile.left is not None:
+            depth = _number(product.inner.extent)
+            left = f"{tile.left.name} + m0 * {depth}, {depth}, 1"
+        else:
+            assert product.left.place is not None
+            place = self._place(_moved(product.left.place, product.rows, _TILE_ROW, product.inner))
+            left = f"{product.left.buffer.name} + {place}, {_number(product.left.step(product.rows))}"
+            left += f", {_number(product.left.step(product.inner))}"
+        widths = self._widths()
+        cases = [(rows, vectors) for vectors in widths for rows in sizes]
+        for number, (rows, vectors) in enumerate(cases):
+            name = self._scalars.need(tile_name(self._one.accumulator.name, tile.lanes, rows, vectors))
+            tests = [f"rows == {rows}"] if len(sizes) > 1 else []
+            tests += [f"columns > {(vectors - 1) * tile.lanes}"] if len(widths) > 1 else []
+            head = "" if number == len(cases) - 1 else f"if ({' && '.join(tests)}) "
+            other = "else " if number else ""
+            depth = _number(product.inner.extent)
+            self._say(f"{other}{head}{name}({depth}, {left}, {right}, {step}, tile, {tile.columns});")
+
+    def _widths(self) -> list[int]:
+        """How many vectors a panel may have, the most first."""
+        tile, columns = self._tile, self._product.columns.extent
+        most = tile.columns // tile.lanes
+        if is_symbolic(columns):
+            return list(range(most, 0, -1))
+        rest = -(-(columns % tile.columns) // tile.lanes)
+        return [most] if rest == 0 else [rest] if columns < tile.columns else sorted({most, rest}, reverse=True)
+
+    def _results(self, row: Scalar) -> None:
+        """The epilogue for every element of a tile."""
+        one, product = self._one, self._product
+
+        def at_place(value: Scalar) -> Scalar:
+            return as_one(as_one(value, product.rows, row_var), product.columns, _PANEL + _COLUMN)
+
+        row_var = product.rows.last or Var("row")
+        self._open("for (int64_t row = 0; row < rows; ++row)")
+        index = tuple(at_place(part) for part in one.out_index)
+        epilogue = at_place(one.epilogue)
+        if product.rows.last is not None:
+            self._say(f"const int64_t {row_var.name} = {self._scalars.text(row)};")
+        self._open("for (int64_t column = 0; column < columns; ++column)")
+        self._say(f"const {self._kind} {ACCUMULATOR} = tile[row * {self._tile.columns} + column];")
+        self._say(self._scalars.store(one.out, self._scalars.offset(one.out, index), epilogue))
+        self._close(2)
+
+
+def _loop(name: str, extent: int) -> str:
+    return f"for (int64_t {name} = 0; {name} < {_number(extent)}; ++{name})"
+
+
+def _number(value: int) -> str:
+    return size_text(value.expr) if isinstance(value, Dim) else str(value)
+
+
+def _least(extent: int, first: str, most: int) -> str:
+    left = f"{_number(extent)} - {first}"
+    return f"{left} < {most} ? {left} : {most}"
+
+
+def _chosen(sizes: Sequence[int], count: str) -> str:
+    """The height of the next tile."""
+    text = str(sizes[-1])
+    for size in reversed(sizes[:-1]):
+        text = f"{count} - m0 >= {size} ? {size} : {text}"
+    return text
+
+
+def _flat(axis: Axis) -> Scalar:
+    total: Scalar = Const(0, INDEX)
+    for var, extent in zip(axis.vars, axis.extents, strict=True):
+        total = total * Const(extent, INDEX) + var
+    return total
+
+
+def _moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Scalar:
+    """The place of the first element of a tile: an axis stands at a position, inner indices at 0."""
+    at_start = as_one(place.scalar(), inner, Const(0, INDEX))
+    return as_one(at_start, axis, first)

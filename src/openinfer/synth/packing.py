@@ -1,0 +1,59 @@
+"""Weights in the order in which tiles read them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = Any
+Steps = tuple[tuple[int, int], ...]
+"""Extents of indices and how far apart neighbours along each lie in the tensor."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """``[outside indices..., panel, inner index, column in the panel]``; columns behind the last one are 0."""
+
+    first: int
+    outside: Steps
+    inner: Steps
+    columns: Steps
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of the packed tensor."""
+        panels = -(-_count(self.columns) // self.width)
+        return (*(extent for extent, _ in self.outside), panels, _count(self.inner), self.width)
+
+    def packed(self, tensor: Array) -> Array:
+        """The elements of a tensor in panels.
+
+        >>> Packing(0, (), ((2, 1),), ((3, 2),), 2).packed(np.arange(6)).tolist()
+        [[[0, 2], [1, 3]], [[4, 0], [5, 0]]]
+        """
+        lead = [extent for extent, _ in self.outside]
+        places = self.first + np.zeros([1] * len(lead) + [1, 1], np.int64)
+        for axis, (extent, step) in enumerate(self.outside):
+            places = places + (np.arange(extent) * step).reshape([-1, *[1] * (len(lead) + 1 - axis)])
+        places = places + _places(self.inner)[:, None] + _places(self.columns)[None, :]
+        values = np.asarray(tensor).reshape(-1)[places]
+        spare = -values.shape[-1] % self.width
+        values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, spare)])
+        split = values.reshape(*values.shape[:-1], -1, self.width)
+        return np.ascontiguousarray(np.swapaxes(split, -3, -2))
+
+
+def _count(steps: Steps) -> int:
+    total = 1
+    for extent, _ in steps:
+        total *= extent
+    return total
+
+
+def _places(steps: Steps) -> Array:
+    """Where the positions of indices lie, the last fastest."""
+    places = np.zeros(1, np.int64)
+    for extent, step in steps:
+        places = (places[:, None] + np.arange(extent)[None, :] * step).reshape(-1)
+    return places

@@ -1,0 +1,264 @@
+"""Which contractions are computed in tiles, how large these are, and which weights are stored in panels for it.
+
+Sizes follow from the target by formula: as many sums as fit in registers, so that each number that is loaded takes part
+in as many products as possible.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from openinfer.loops.affine import Affine, position, variables
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    INDEX,
+    Buffer,
+    Const,
+    Contraction,
+    For,
+    If,
+    Kernel,
+    Load,
+    Scalar,
+    Space,
+    Statement,
+    Tile,
+    While,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.product import Axis, Product, product_of, without_single
+from openinfer.synth.packing import Packing
+from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
+from openinfer.synth.target import CpuTarget
+
+_LEAST = 512
+"""Contractions of fewer products are plain loops: nothing is gained by tiles."""
+_LATENCY = 4
+"""Sums that must be under way at least for the multipliers to be busy."""
+_PACKED_FROM = 32
+"""So many rows make it worth while to copy a panel of columns that could be read where it lies."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The pass: contractions get tiles, weights are packed for them."""
+
+    target: CpuTarget
+
+    def run(self, program: Program) -> Program:
+        """The program with scheduled kernels; its steps are changed in place."""
+        for name, steps in program.blocks.items():
+            program.blocks[name] = [self._step(step) for step in steps]
+        return program
+
+    def _step(self, step: Step) -> Step:
+        if isinstance(step, LoopStep):
+            step.body = [self._step(one) for one in step.body]
+        if not isinstance(step, KernelStep):
+            return step
+        names = [buffer.name for buffer in step.kernel.inputs]
+        weights = {name for name, operand in zip(names, step.inputs, strict=True) if isinstance(operand, Weight)}
+        kernel, packings = scheduled(step.kernel, self.target, frozenset(weights))
+        inputs = [
+            replace(operand, packing=packings[name], shape=packings[name].shape)
+            if isinstance(operand, Weight) and name in packings
+            else operand
+            for name, operand in zip(names, step.inputs, strict=True)
+        ]
+        added = kernel.scratch[len(step.kernel.scratch) :]
+        memory = [Value(f"{step.outputs[0].name}_{buffer.name}", buffer.dtype, buffer.shape) for buffer in added]
+        return replace(step, kernel=kernel, inputs=inputs, scratch=[*step.scratch, *memory])
+
+
+def scheduled(kernel: Kernel, target: CpuTarget, weights: frozenset[str]) -> tuple[Kernel, dict[str, Packing]]:
+    """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed."""
+    if not any(isinstance(statement, Contraction) for statement in walk(kernel.body)):
+        return kernel, {}
+    planner = _Planner(kernel, target, weights)
+    body = planner.statements(kernel.body)
+    inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
+    made = replace(kernel, body=body, inputs=inputs, scratch=(*kernel.scratch, *planner.scratch))
+    return made, planner.packings
+
+
+class _Planner:
+    def __init__(self, kernel: Kernel, target: CpuTarget, weights: frozenset[str]) -> None:
+        self._target = target
+        self._weights = weights
+        self._uses = list(_uses(kernel.body))
+        self.scratch: list[Buffer] = []
+        self.packings: dict[str, Packing] = {}
+        self.panels: dict[str, Buffer] = {}
+
+    def statements(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(self._statement(statement) for statement in body)
+
+    def _statement(self, statement: Statement) -> Statement:
+        match statement:
+            case For() | While():
+                return replace(statement, body=self.statements(statement.body))
+            case If():
+                then, otherwise = self.statements(statement.then), self.statements(statement.otherwise)
+                return replace(statement, then=then, otherwise=otherwise)
+            case Contraction():
+                return self._tiled(statement)
+            case _:
+                return statement
+
+    def _tiled(self, statement: Contraction) -> Contraction:
+        is_empty = any(not extent and not is_symbolic(extent) for extent in (*statement.extents, *statement.reduced))
+        if statement.accumulator.name not in ("f32", "f64") or not self._target.vector_bits or is_empty:
+            return statement
+        one = _ordered(without_single(statement), self._weights)
+        product = product_of(one, self._packable(one))
+        if product is None or product.rows.extent * product.columns.extent * product.inner.extent < _LEAST:
+            return statement
+        lanes = self._target.lanes(one.accumulator.bits)
+        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target)
+        tile = Tile(rows, vectors * lanes, lanes)
+        if self._packable(one)(product.right.buffer):
+            return self._with_panels(one, product, replace(tile, has_panels=True))
+        return replace(one, tile=self._with_scratch(one, product, tile))
+
+    def _packable(self, one: Contraction) -> "_Packable":
+        return _Packable(one, self._weights, tuple(self._uses))
+
+    def _buffer(self, one: Contraction, shape: tuple[int, ...]) -> Buffer:
+        made = Buffer(f"pack{len(self.scratch)}", one.accumulator, shape, Space.SCRATCH)
+        self.scratch.append(made)
+        return made
+
+    def _with_scratch(self, one: Contraction, product: Product, tile: Tile) -> Tile:
+        """The tile with memory for the factors that cannot be read where they lie, or should not be."""
+        depth, columns = product.inner.extent, product.columns.extent
+        right = product.right
+        is_direct = right.place is not None and product.rows.extent < _PACKED_FROM
+        tile = replace(tile, is_direct=is_direct)
+        if not tile.has_panels and (not is_direct or columns % tile.lanes or is_symbolic(columns)):
+            tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
+        if product.left.place is None:
+            room = self._target.l2 // 2 // (one.accumulator.bits // 8) // max(int(depth), 1)
+            tiles = max(1, min(room // tile.rows, -(-int(product.rows.extent) // tile.rows)))
+            tile = replace(tile, left=self._buffer(one, (tiles * tile.rows, depth)), block=tiles * tile.rows)
+        return tile
+
+    def _with_panels(self, one: Contraction, product: Product, tile: Tile) -> Contraction:
+        is_a = product.right.buffer == one.a
+        buffer, index = (one.a, one.a_index) if is_a else (one.b, one.b_index)
+        place = position(buffer, index)
+        assert place is not None
+        outside = [
+            (var, extent)
+            for var, extent in zip(product.outside.vars, product.outside.extents, strict=True)
+            if place.step(var)
+        ]
+        packing = Packing(
+            place.first,
+            tuple((extent, place.step(var)) for var, extent in outside),
+            _steps(place, product.inner),
+            _steps(place, product.columns),
+            tile.columns,
+        )
+        panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
+        self.packings[buffer.name] = packing
+        self.panels[buffer.name] = panels
+        column, depth = _flat(product.columns), _flat(product.inner)
+        width = Const(tile.columns, INDEX)
+        where = (*(var for var, _ in outside), column // width, depth, column % width)
+        found = replace(one, a=panels, a_index=where) if is_a else replace(one, b=panels, b_index=where)
+        return replace(found, tile=self._with_scratch(found, product, tile))
+
+
+@dataclass(frozen=True)
+class _Packable:
+    """Whether a buffer of a contraction can be stored in panels beforehand."""
+
+    one: Contraction
+    weights: frozenset[str]
+    uses: tuple[str, ...]
+
+    def __call__(self, buffer: Buffer) -> bool:
+        one = self.one
+        value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
+        if buffer.name not in self.weights or self.uses.count(buffer.name) != 1 or value is not None:
+            return False
+        own = {var.name for var in (*one.free, *one.bound)}
+        is_static = not any(map(is_symbolic, (*one.extents, *one.reduced, *buffer.shape, *buffer.steps)))
+        place = position(buffer, index)
+        is_known = place is not None and set(place.steps) <= own
+        return is_static and is_known and buffer.dtype is one.accumulator
+
+
+def _uses(body: Sequence[Statement]) -> Iterator[str]:
+    """The names of the buffers that are read, once for each place that reads them."""
+    for statement in walk(tuple(body)):
+        for value in scalars(statement):
+            yield from (one.buffer.name for one in visit(value) if isinstance(one, Load))
+
+
+def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:
+    """The contraction with the order of its inner indices in which a factor that is not packed beforehand lies."""
+    if len(one.bound) < 2:
+        return one
+    places = [position(one.a, one.a_index), position(one.b, one.b_index)]
+    known = [
+        place for place, buffer in zip(places, (one.a, one.b), strict=True) if place and buffer.name not in weights
+    ]
+    known += [place for place in places if place]
+    if not known:
+        return one
+    pairs = sorted(zip(one.bound, one.reduced, strict=True), key=lambda pair: -abs(int(known[0].step(pair[0]))))
+    return replace(one, bound=tuple(var for var, _ in pairs), reduced=tuple(extent for _, extent in pairs))
+
+
+def _steps(place: Affine, axis: Axis) -> tuple[tuple[int, int], ...]:
+    return tuple((extent, place.step(var)) for var, extent in zip(axis.vars, axis.extents, strict=True))
+
+
+def _flat(axis: Axis) -> Scalar:
+    total: Scalar = Const(0, INDEX)
+    for var, extent in zip(axis.vars, axis.extents, strict=True):
+        total = total * Const(extent, INDEX) + var
+    return total
+
+
+# --- the size of tiles ------------------------------------------------------------------------------------------------
+
+
+def row_sizes(count: int, rows: int) -> tuple[int, ...]:
+    """The heights of the tiles that cover so many rows, the usual one first; of unknown many, powers of two too."""
+    if is_symbolic(count):
+        return (rows, *(size for size in (8, 4, 2, 1) if size < rows))
+    if count <= rows or count % rows == 0:
+        return (rows,)
+    return (rows, count % rows)
+
+
+def tile_shape(rows: int, columns: int, lanes: int, target: CpuTarget) -> tuple[int, int]:
+    """The rows and vectors of a tile: the shape that takes the least time over the whole result."""
+    registers = target.vector_registers - (1 if target.fma else 2)
+    best: tuple[float, int, int] | None = None
+    for vectors in range(1, 9):
+        for height in range(1, 17):
+            if height * vectors + vectors > registers or (vectors > 1 and (vectors - 1) * lanes >= columns):
+                continue
+            if height > max(rows, 1) and height > 1:
+                continue
+            cost = _time(rows, columns, height, vectors, lanes)
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, height, vectors)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _time(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
+    """Cycles for each step of the sums: multiplications, loads that do not hide behind them, and the loop."""
+    total = 0.0
+    wide = -(-int(columns) // lanes)
+    for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
+        for broad, broad_count in ((vectors, wide // vectors), (wide % vectors, 1)):
+            if tall and broad:
+                each = max(tall * broad, _LATENCY, broad + tall / 2) + 0.15 * (tall + broad) + 0.5
+                total += each * tall_count * broad_count
+    return total
