@@ -110,7 +110,8 @@ def _scaled_erfc(t: Any) -> Any:
 
 
 def _t(x: str) -> Any:
-    return (mpf(x) - 3) / (mpf(x) + 3)
+    with mpmath.workprec(PRECISION):
+        return (mpf(x) - 3) / (mpf(x) + 3)
 
 
 def _quarter_sin(x: Any) -> Any:

@@ -60,6 +60,9 @@ class Dim(int):
     def __mod__(self, other: Any) -> Any:
         return self._with("%", other)
 
+    def __rmod__(self, other: Any) -> Any:
+        return self._with("%", other, swapped=True)
+
     def __neg__(self) -> "Dim":
         return Dim(-int(self), Neg(self.expr))
 

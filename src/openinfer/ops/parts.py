@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.loops.dim import is_symbolic
 from openinfer.ops.cases import case, special
 from openinfer.ops.move import moving, settings
 from openinfer.ops.numeric import leaving
@@ -158,7 +159,21 @@ def _slices(call: Call) -> tuple[slice, ...]:
 
 def _sliced(call: Call) -> tuple[Shape, ...]:
     pairs = zip(_slices(call), call.shape(0), strict=True)
-    return (tuple(len(range(*part.indices(extent))) for part, extent in pairs),)
+    return (tuple(_taken(part, extent) for part, extent in pairs),)
+
+
+def _taken(part: slice, extent: int) -> int:
+    """How many elements a slice takes of an axis; of one whose extent is a symbol, an expression of it."""
+    if part == slice(None):
+        return extent
+    if not is_symbolic(extent):
+        return len(range(*part.indices(extent)))
+    start, end = (0 if part.start is None else part.start), (extent if part.stop is None else part.stop)
+    start, end = (one + extent if one < 0 else one for one in (start, end))
+    if part.step not in (None, 1) or not (is_symbolic(end) or end == 0):
+        message = f"an axis of the dynamic size {extent!r} is cut only up to an end that counts back"
+        raise parameter_error("ends", message)
+    return end - start
 
 
 @moving(

@@ -29,7 +29,7 @@ def _length(call: Call, x: TensorType, default: int) -> int:
         raise parameter_error("n", f"a transform has at least one point, not {given}")
     if given is None and default < 1:
         raise shape_error(f"{x} leaves a transform no points", 0, "n=... says how many there are")
-    return default if given is None else int(given)
+    return default if given is None else given
 
 
 def _require_pairs(x: TensorType) -> int:

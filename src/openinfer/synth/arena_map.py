@@ -1,6 +1,7 @@
 """What a memory plan says to people and to plan.json: figures, lifetimes, and a picture of time against address."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -118,11 +119,29 @@ def arena_svg(
         *picture.shade(),
         *picture.rectangles(),
         *picture.alive(),
+        *picture.labels(),
         *picture.bound(),
         *picture.times(positions),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One stretch of a request's lifetime, in the coordinates of the picture."""
+
+    number: int
+    request: Request
+    alive: tuple[int, int]
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def name(self) -> str:
+        return self.request.label or f"request {self.number}"
 
 
 class _Picture:
@@ -133,9 +152,13 @@ class _Picture:
         self._placement = placement
         self._live = live_bytes(requests)
         self._fullest = _fullest(self._live)
-        self._width, self._height = width, height
+        self._height = height
         self._column = (width - _LEFT - _RIGHT) / max(len(self._live), 1)
         self._row = (height - _TOP - _BOTTOM) / max(placement.peak, 1)
+
+    @property
+    def _end(self) -> float:
+        return self._x(max(len(self._live), 1))
 
     def _x(self, position: float) -> float:
         return _LEFT + position * self._column
@@ -163,7 +186,7 @@ class _Picture:
         parts = []
         for address in _ticks(self._placement.peak, 6):
             y = self._y(address)
-            parts.append(_line(self._x(0), y, self._x(len(self._live)), y, 'stroke="#e3e3e3"'))
+            parts.append(_line(self._x(0), y, self._end, y, 'stroke="#e3e3e3"'))
             parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{size_text(address)}</text>')
         middle = self._y(self._placement.peak / 2)
         turned = f'transform="rotate(-90 14 {middle:.1f})"'
@@ -177,41 +200,44 @@ class _Picture:
         x, y, height = self._x(self._fullest), self._y(self._placement.peak), self._row * self._placement.peak
         return [f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._column:.1f}" height="{height:.1f}" fill="#fbe3e4"/>']
 
+    def _pieces(self) -> Iterator[_Piece]:
+        """One rectangle for each stretch of a lifetime; the owners of the peak last, as their outline stands out."""
+        pairs = [(number, request) for number, request in enumerate(self._requests) if request.nbytes]
+        for number, request in sorted(pairs, key=lambda pair: self._owns(pair[1])):
+            offset, size = self._placement.offsets[number], aligned(request.nbytes)
+            for first, last in request.lifetime:
+                x, y = self._x(first), self._y(offset + size)
+                yield _Piece(number, request, (first, last), x, y, (last + 1 - first) * self._column, size * self._row)
+
     def rectangles(self) -> list[str]:
-        """The requests; the owners of the peak last, so that their outline is not covered."""
-        pairs = list(enumerate(zip(self._requests, self._placement.offsets, strict=True)))
-        pairs = [(number, pair) for number, pair in pairs if pair[0].nbytes]
-        ordinary = [part for number, pair in pairs if not self._owns(pair[0]) for part in self._request(number, *pair)]
-        return [
-            *ordinary,
-            *(part for number, pair in pairs if self._owns(pair[0]) for part in self._request(number, *pair)),
-        ]
+        """The requests."""
+        parts = []
+        for one in self._pieces():
+            stroke = 'stroke="#b3262d" stroke-width="1.6"' if self._owns(one.request) else 'stroke="#fff"'
+            first, last = one.alive
+            about = f"{one.name}: {size_text(one.request.nbytes)} at {self._placement.offsets[one.number]}"
+            about += f", alive from {first} to {last}"
+            parts.append(
+                f'<rect x="{one.x:.1f}" y="{one.y:.1f}" width="{one.width:.1f}" height="{one.height:.1f}"'
+                f' fill="{_COLOURS[one.number % len(_COLOURS)]}" fill-opacity="0.8" {stroke}>'
+                f"<title>{_plain(about)}</title></rect>"
+            )
+        return parts
+
+    def labels(self) -> list[str]:
+        """The names of the requests, where there is room."""
+        parts = []
+        halo = 'stroke="#fff" stroke-opacity="0.6" stroke-width="3" paint-order="stroke" fill="#1a1a1a"'
+        for one in self._pieces():
+            room = int((one.width - 8) / _LETTER)
+            if one.height >= 13 and room >= min(3, len(one.name)):
+                shown = one.name if len(one.name) <= room else one.name[: room - 1] + "~"
+                place = f'x="{one.x + one.width / 2:.1f}" y="{one.y + one.height / 2 + 4:.1f}"'
+                parts.append(f'<text {place} text-anchor="middle" {halo} pointer-events="none">{_plain(shown)}</text>')
+        return parts
 
     def _owns(self, request: Request) -> bool:
         return self._fullest is not None and bool(request.occupied >> self._fullest & 1)
-
-    def _request(self, number: int, request: Request, offset: int) -> list[str]:
-        size = aligned(request.nbytes)
-        name = request.label or f"request {number}"
-        stroke = 'stroke="#b3262d" stroke-width="1.6"' if self._owns(request) else 'stroke="#fff" stroke-width="1"'
-        parts = []
-        for first, last in request.lifetime:
-            x, y = self._x(first), self._y(offset + size)
-            width, height = (last + 1 - first) * self._column, size * self._row
-            about = f"{name}: {size_text(request.nbytes)} at {offset}, alive from {first} to {last}"
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-                f' fill="{_COLOURS[number % len(_COLOURS)]}" fill-opacity="0.8" {stroke}>'
-                f"<title>{_plain(about)}</title></rect>"
-            )
-            room = int((width - 8) / _LETTER)
-            if height >= 13 and room >= 3:
-                shown = name if len(name) <= room else name[: room - 1] + "~"
-                place = f'x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}"'
-                parts.append(
-                    f'<text {place} text-anchor="middle" fill="#1a1a1a" pointer-events="none">{_plain(shown)}</text>'
-                )
-        return parts
 
     def alive(self) -> list[str]:
         """How much is alive at each position."""
@@ -226,7 +252,7 @@ class _Picture:
     def bound(self) -> list[str]:
         """The line below which no arena ends."""
         y = self._y(self._placement.lower_bound)
-        end = self._x(len(self._live))
+        end = self._end
         return [
             _line(self._x(0), y, end, y, 'stroke="#b3262d" stroke-dasharray="8 4"'),
             f'<text x="{end:.1f}" y="{y - 4:.1f}" text-anchor="end" fill="#b3262d">lower bound</text>',
@@ -235,14 +261,14 @@ class _Picture:
     def times(self, names: Sequence[str]) -> list[str]:
         """The axis of time."""
         base = self._y(0)
-        parts = [_line(self._x(0), base, self._x(len(self._live)), base, 'stroke="#333"')]
+        parts = [_line(self._x(0), base, self._end, base, 'stroke="#333"')]
         for position in _ticks(max(len(self._live) - 1, 0), 20):
             x = self._x(position + 0.5)
             name = names[position] if position < len(names) else str(position)
             shown = name if len(name) <= 14 else name[:13] + "~"
             parts.append(f'<text x="{x:.1f}" y="{base + 16:.1f}" text-anchor="middle">{_plain(shown)}</text>')
         legend = "step; dashed: bytes alive; shaded: the fullest step, outlined: what is alive there"
-        middle = self._x(len(self._live) / 2)
+        middle = (self._x(0) + self._end) / 2
         parts.append(f'<text x="{middle:.1f}" y="{base + 40:.1f}" text-anchor="middle" fill="#666">{legend}</text>')
         return parts
 
@@ -262,7 +288,7 @@ def _ticks(most: int, about: int) -> list[int]:
     """Round numbers from 0 up to one, at most about so many.
 
     >>> _ticks(100, 6)
-    [0, 32, 64, 96]
+    [0, 16, 32, 48, 64, 80, 96]
     """
     step = 1
     while most // step > about:

@@ -87,8 +87,8 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
             for one in visit(value)
             if isinstance(one, Load) and one.buffer == buffer
         ]
-        same_size = buffer.dtype.bits == out.dtype.bits and repr(buffer.shape) == repr(out.shape)
-        if loads and same_size and all(one.index == where for one in loads):
+        is_like = buffer.dtype is out.dtype and repr(buffer.shape) == repr(out.shape)
+        if loads and is_like and all(one.index == where for one in loads):
             found.append(number)
     return found
 
@@ -117,7 +117,7 @@ def plan_memory(program: Program) -> MemoryPlan:
     classes = classes_of(lives)
     roots = list(dict.fromkeys(classes.root(value) for value in lives.occupied))
     arena = [value for value in roots if value.store is Memory.ARENA]
-    requests = [Request(value.nbytes, classes.occupied(value), value.name) for value in arena]
+    requests = [Request(max(value.nbytes, 1), classes.occupied(value), value.name) for value in arena]
     placement = placed(requests)
     offsets = dict(zip(arena, placement.offsets, strict=True))
     return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound)

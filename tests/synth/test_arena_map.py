@@ -1,0 +1,69 @@
+"""What a memory plan says to people."""
+
+import json
+import xml.etree.ElementTree as ET
+
+from openinfer.synth.arena_map import arena_svg, arena_text, describe
+from openinfer.synth.planner import Request, placed
+
+REQUESTS = [Request(100, 0b0011, "a"), Request(256, 0b0110, "b"), Request(64, 0b1100, "c"), Request(64, 0b1001, "d")]
+
+
+def test_the_figures() -> None:
+    found = describe(REQUESTS, placed(REQUESTS))
+    assert json.loads(json.dumps(found)) == found
+    assert (found["peak_bytes"], found["lower_bound_bytes"], found["gap_bytes"]) == (384, 384, 0)
+    assert (found["peak_position"], found["peak_owners"]) == (1, ["b", "a"])
+    assert found["live_bytes"] == [192, 384, 320, 128]
+    assert found["requests"][3] == {"label": "d", "offset": 0, "nbytes": 64, "lifetime": [[0, 0], [3, 3]]}
+
+
+def test_the_figures_of_nothing() -> None:
+    found = describe([], placed([]))
+    assert (found["peak_bytes"], found["peak_position"], found["peak_owners"]) == (0, None, [])
+
+
+def test_the_map_as_text() -> None:
+    assert arena_text(REQUESTS, placed(REQUESTS), height=6) == "\n".join(
+        [
+            "384 B |aa..",
+            "      |aacc",
+            "      |.bb.",
+            "      |.bb.",
+            "      |.bb.",
+            "  0 B |dbbd",
+        ]
+    )
+    assert arena_text([], placed([])) == "the arena is empty"
+
+
+def test_the_picture_has_a_rectangle_for_each_stretch() -> None:
+    drawn = ET.fromstring(arena_svg(REQUESTS, placed(REQUESTS)))
+    titles = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert len(titles) == 5
+    assert "d: 64 B at 0, alive from 3 to 3" in titles
+
+
+def test_names_cannot_break_the_picture() -> None:
+    hostile = [
+        "</title><script>",
+        "&amp;",
+        '"quoted"',
+        "\x00\x1b[31m",
+        "\u202eright to left",
+        "\U0001f40d" * 20,
+        "]]>",
+        "",
+    ]
+    requests = [Request(4096, 0b1111 << number, name) for number, name in enumerate(hostile)]
+    text = arena_svg(requests, placed(requests), positions=hostile)
+    assert text.isascii()
+    drawn = ET.fromstring(text)
+    assert not list(drawn.iter("{http://www.w3.org/2000/svg}script"))
+    harmless = [Request(one.nbytes, one.occupied, "x" * len(one.label)) for one in requests]
+    plain = ET.fromstring(arena_svg(harmless, placed(harmless), positions=["x" * len(one) for one in hostile]))
+    assert [one.tag for one in drawn.iter()] == [one.tag for one in plain.iter()]
+
+
+def test_a_picture_of_nothing_is_a_picture() -> None:
+    ET.fromstring(arena_svg([], placed([])))
