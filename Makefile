@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim docs clean
+.PHONY: demo test lint format types tests tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/openinfer demo
@@ -48,7 +48,7 @@ FUZZ_LANG_COUNT ?= 500000
 fuzz-lang: $(VENV)/.dev
 	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
 
-bench: bench-oinf bench-lang bench-sim
+bench: bench-oinf bench-lang bench-sim bench-synth
 
 bench-oinf: $(VENV)/.dev
 	$(BIN)/python -m bench.oinf
@@ -58,6 +58,9 @@ bench-lang: $(VENV)/.dev
 
 bench-sim: $(VENV)/.dev
 	$(BIN)/python -m bench.sim
+
+bench-synth: $(VENV)/.dev
+	$(BIN)/python -m bench.synth
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py

@@ -157,8 +157,8 @@ def encoder(folder: Path, weights: dict[str, Any]) -> Executor:
     return Simulator(ModelLoader.open(path)).with_trace("off").make_executor(graph(ENCODER))
 
 
-def onnx_encoder(weights: dict[str, Any]) -> Any:
-    """The same encoder as an ONNX Runtime session with two threads."""
+def onnx_encoder(weights: dict[str, Any], threads: int = 2) -> Any:
+    """The same encoder as an ONNX Runtime session with so many threads."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
@@ -208,7 +208,7 @@ def onnx_encoder(weights: dict[str, Any]) -> Any:
         ir_version=9,
     )
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

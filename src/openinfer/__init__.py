@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from openinfer.dtypes import DTYPES, DType, dtype_of
     from openinfer.errors import (
         Code,
+        DeviceError,
         Diagnostic,
         ExecutionError,
         GraphError,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from openinfer.lang import graph, load_graph
     from openinfer.oinf import ModelLoader
     from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
+    from openinfer.synth.devices import DeviceArch, DeviceSpec
     from openinfer.synth.synthesizer import Plan, Synthesizer
     from openinfer.tensor import Tensor
 
@@ -39,6 +41,9 @@ _HOMES = {
     "Code": "errors",
     "DType": "dtypes",
     "Device": "device",
+    "DeviceArch": "synth.devices",
+    "DeviceError": "errors",
+    "DeviceSpec": "synth.devices",
     "Diagnostic": "errors",
     "Event": "sim",
     "ExecutionError": "errors",
@@ -71,6 +76,9 @@ __all__ = [
     "Code",
     "DType",
     "Device",
+    "DeviceArch",
+    "DeviceError",
+    "DeviceSpec",
     "Diagnostic",
     "Event",
     "ExecutionError",

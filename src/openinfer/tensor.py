@@ -57,7 +57,7 @@ class Tensor:
         rounded to nearest even and integers must fit. An array that already has the right type and layout is not
         copied.
         """
-        array = as_array(values) if dtype is None else _any_array(values)
+        array = as_array(values) if dtype is None else any_array(values)
         wanted = from_numpy_dtype(array.dtype) if dtype is None else dtype_of(dtype)
         if wanted is None:
             raise TensorError(
@@ -293,7 +293,7 @@ def as_array(values: npt.ArrayLike) -> Array:
     >>> as_array([1.5, 2]).dtype
     dtype('float32')
     """
-    array = _any_array(values)
+    array = any_array(values)
     if array is values:
         return array
     if array.dtype == np.float64 and not isinstance(values, np.generic) and not hasattr(values, "__array__"):
@@ -301,7 +301,8 @@ def as_array(values: npt.ArrayLike) -> Array:
     return array
 
 
-def _any_array(values: npt.ArrayLike) -> Array:
+def any_array(values: npt.ArrayLike) -> Array:
+    """Anything array-like as the array that NumPy makes of it; integers of 64 bits without a sign stay integers."""
     if isinstance(values, np.ma.MaskedArray):
         raise TensorError(
             Diagnostic(
@@ -312,7 +313,8 @@ def _any_array(values: npt.ArrayLike) -> Array:
         return values
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        # PyTorch's tensors that need a gradient are a RuntimeError.
         raise TensorError(Diagnostic(Code.BAD_SHAPE, f"these values do not form an array: {error}")) from error
     is_large = array.dtype == np.float64 and np.any(np.abs(array) >= 2.0**63)
     return _large_integers(values, array) if is_large and not hasattr(values, "__array__") else array

@@ -143,6 +143,7 @@ def test_a_loop_bound_named_like_its_own_index_is_the_size() -> None:
     text = table("loop a (i in 0..2) { loop b (t in 0..t) { op neg(K[i, t]) >> y; } }")
     assert codes(text, sizes={"t": 5}) == []
     assert codes(text, sizes={"t": 6}) == ["E507"]
+    assert codes(text.replace("0..t", "0..2*t"), sizes={"t": 2}) == []
 
 
 @pytest.mark.parametrize("op", ["neg(x)", "gt(x, x)"])

@@ -7,8 +7,9 @@ import pytest
 from tests.check.binding import bound, codes, floats, marked, messages, problems, types
 from tests.check.conftest import MakeModel
 
-from openinfer import Graph
+from openinfer import Graph, GraphError, bind, graph
 from openinfer.check import check
+from openinfer.lang import parse
 
 SIZES = {"B": 4, "D": 16}
 RNN = """'activation' of 'rnn_cell' is "tanh" or "relu", not "tan\""""
@@ -325,3 +326,21 @@ def test_warnings_of_the_graph_are_kept_and_are_no_obstacle() -> None:
     text = "dynamic { x: f32; } block entry { yield x; return; }"
     assert codes(text) == ["W902"]
     assert [str(one.code) for one in bound(text).warnings] == ["W902"]
+
+
+# --- structure ------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_with_structural_errors_is_not_bound_any_further() -> None:
+    text = "constant { c: f32; } dynamic { x: f32[Q]; } block entry { op nag(x) >> c; return; }"
+    binding = check(parse(text).graph)
+    assert binding.bound is None
+    assert [str(problem.code) for problem in binding.problems] == ["E503"]
+
+
+def test_attributes_we_do_not_know_are_errors_in_strict_mode_only() -> None:
+    built = graph("dynamic { x: f32 @layout; } block entry { return x; }")
+    assert check(built).problems == ()
+    assert [str(problem.code) for problem in check(built, strict=True).problems] == ["E204"]
+    with pytest.raises(GraphError):
+        bind(built, strict=True)

@@ -190,6 +190,11 @@ def shift(move: Callable[[int, int], int]) -> Judge:
     return judge
 
 
+def infinite_fma(a: Any, b: Any, c: Any) -> Any:
+    """A product of finite numbers is finite, whatever f64 makes of it: an infinite addend wins."""
+    return np.where(np.isfinite(a) & np.isfinite(b) & np.isinf(c), c, a * b + c)
+
+
 JUDGES: dict[str, Judge] = {
     "add": rational(operator.add, operator.add),
     "sub": rational(operator.sub, operator.sub),
@@ -207,7 +212,7 @@ JUDGES: dict[str, Judge] = {
     "xor": python(operator.xor),
     "shl": shift(operator.lshift),
     "shr": shift(operator.rshift),
-    "fma": rational(lambda a, b, c: a * b + c, lambda a, b, c: a * b + c),
+    "fma": rational(lambda a, b, c: a * b + c, infinite_fma),
     "where": python(lambda condition, a, b: a if condition else b),
     "eq": python(operator.eq),
     "ne": python(operator.ne),

@@ -17,6 +17,7 @@ from tests.ops.harness import Question, compare
 from openinfer.dtypes import DType, pack, unpack
 from openinfer.loops.ir import Buffer
 from openinfer.loops.ir import Kernel as LoopKernel
+from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
@@ -54,6 +55,7 @@ def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | Non
     kernel = kernel_of(record, call, case.dtypes)
     if schedule is not None:
         kernel = schedule(kernel)
+    assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
     code = printed(kernel, f"case{number}", linkage="")
     return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, kernel.scratch)
 

@@ -68,7 +68,7 @@ SIGNED = ("i4", "i8", "i32", "i64")
 
 
 def test_values_without_a_result_are_failures(tmp_path: Path) -> None:
-    cases = []
+    cases: list[Prepared] = []
     for kind in SIGNED:
         for name in ("div", "floor_div", "rem", "mod"):
             cases.append(prepared(name, ([7, 1], [2, 0]), (kind, kind), len(cases)))
@@ -119,8 +119,10 @@ def test_tails_are_as_accurate_as_the_rest(name: str, kind: str, tmp_path: Path)
     if name == "gelu":
         params = [{"approximate": "none"}, {"approximate": "tanh"}]
         reach = {"f32": 15.0, "f64": 37.0}[kind]
+    if name == "celu":
+        reach = min(reach, 450.0)  # beyond it a negative alpha times an exponential is infinite
     params += {"softplus": [{"beta": 0.3}, {"beta": -1.7}], "celu": [{"alpha": -0.7}, {"alpha": 1e10}]}.get(name, [])
-    cases = []
+    cases: list[Prepared] = []
     for given in params:
         values = np.concatenate([rng.uniform(-reach, reach / 8, 3000), rng.uniform(-12, 4, 3000)])
         cases.append(prepared(name, (values,), (kind,), len(cases), **given))
@@ -158,7 +160,7 @@ def test_stored_quantization_is_read_from_the_model(tmp_path: Path) -> None:
 
 
 def test_bits_of_small_floats_survive_being_loaded_and_stored(tmp_path: Path) -> None:
-    cases = []
+    cases: list[Prepared] = []
     for small, unsigned in (("f16", "u16"), ("bf16", "u16"), ("f8", "u8")):
         codes = np.arange(1 << dtype_of(unsigned).bits)
         cases.append(prepared("bitcast", (codes,), (unsigned,), len(cases), to=dtype_of(small)))

@@ -12,7 +12,7 @@ from openinfer.check.problems import Problems
 from openinfer.check.sizes import Sizes
 from openinfer.check.typing import Typing
 from openinfer.collection import collection_paused
-from openinfer.errors import Diagnostic, GraphError, Span
+from openinfer.errors import Code, Diagnostic, GraphError, Span
 from openinfer.ir import Assign, Graph, validate
 from openinfer.ir.expr import Expr
 from openinfer.oinf.model import ModelLoader
@@ -47,11 +47,30 @@ def check(
     graph: Graph, model: ModelLoader | None = None, sizes: Mapping[str, int] | None = None, *, strict: bool = False
 ) -> Binding:
     """Everything that is wrong with a graph for a model, warnings included."""
+    require_graph(graph)
+    require_surroundings(model, sizes)
     problems = validate(graph, strict=strict)
     if any(not problem.code.is_warning for problem in problems):
         return Binding(None, tuple(problems))
     with collection_paused():
         return _checked(graph, model, sizes or {}, problems)
+
+
+def require_graph(graph: object) -> None:
+    """Refuse what is no graph, such as the text of one."""
+    if not isinstance(graph, Graph):
+        message = f"this is no graph, but {type(graph).__name__}"
+        raise GraphError(Diagnostic(Code.BAD_SOURCE_FILE, message, None, "graph(text) or load_graph(path) makes one"))
+
+
+def require_surroundings(model: object, sizes: object) -> None:
+    """Refuse what is no model and no sizes, such as the path of one."""
+    if not isinstance(model, ModelLoader | None):
+        message = f"this is no model, but {type(model).__name__}"
+        raise GraphError(Diagnostic(Code.NOT_A_MODEL_FILE, message, None, "ModelLoader.open(path) gives one"))
+    if not isinstance(sizes, Mapping | None):
+        message = f"sizes are given by name, not as {type(sizes).__name__}"
+        raise GraphError(Diagnostic(Code.UNKNOWN_SIZE, message, None, 'write sizes={"B": 4}'))
 
 
 def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], found: list[Diagnostic]) -> Binding:

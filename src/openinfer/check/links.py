@@ -92,7 +92,8 @@ class Links:
     def _bound(self, decl: VarDecl) -> BoundVar:
         shape = tuple(self._sizes.at_most(dim) for dim in decl.dims)
         fixed = {name: self._sizes.at_most(bound) for name, bound in decl.fixed}
-        require_rank(decl.name, len(shape))
+        indices = [index for index in decl.table_indices if decl.table and index not in decl.auto_dim]
+        require_rank(decl.name, len(indices) + len(shape))  # the whole table is a tensor too: A[]
         is_dynamic = any(self._sizes.is_dynamic(dim) for dim in decl.dims)
         if is_dynamic:
             self._require_one_shape(decl)

@@ -5,9 +5,10 @@ it are passed over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from openinfer.check.access import AccessType
+from openinfer.check.access import AccessType, PartialShape
 from openinfer.check.bound import BoundOp, BoundVar, Effects, FromInit
 from openinfer.check.indices import Around
 from openinfer.check.links import require_rank
@@ -35,7 +36,7 @@ from openinfer.ir import (
     Slice,
     Transfer,
 )
-from openinfer.ir.expr import names
+from openinfer.ir.expr import Expr, Ref, names
 from openinfer.ir.rules import branch_targets
 from openinfer.ir.values import AttrValue, ExprList, ExprValue, VarValue
 from openinfer.ops import OPS, Call, OpError, OpRecord, TensorType, complete, infer, slots, with_dtypes
@@ -184,9 +185,31 @@ class Typing:
     def _copy(self, node: Node, src: Operand, dst: Access, loops: Around) -> None:
         source = self._operands.type(src, node, loops)
         target = self._operands.type(dst, node, loops)
-        if not source.agrees_with(target):
+        if not source.agrees_with(self._binding(target, dst, (src,), source.shape)):
             message = f"{src} is {source}, but {dst} is {target}"
             self._report(Code.RESULT_TYPE, message, dst.span or node.span)
+
+    def _binding(
+        self, target: AccessType, dst: Access, sources: Iterable[Operand], found: PartialShape
+    ) -> AccessType:
+        """What a value made of slices may be: their lengths bind the dynamic sizes of the variable that takes it."""
+        variable = self.vars[dst.base]
+        is_slice = any(
+            isinstance(index, Slice) for source in sources if isinstance(source, Access) for index in source.indices
+        )
+        if not is_slice or dst.bracketed or not variable.is_dynamic or len(found) != len(target.shape):
+            return target
+        assert variable.dims is not None
+        shape = tuple(
+            None if self._can_bind(dim, extent) else own
+            for dim, extent, own in zip(variable.dims, found, target.shape, strict=True)
+        )
+        return replace(target, shape=shape)
+
+    def _can_bind(self, dim: Expr, extent: int | None) -> bool:
+        """Whether a size in this dimension can be such that it has the extent, as far as that is easily told."""
+        sizes = self._named.sizes
+        return sizes.is_dynamic(dim) and (extent is None or not isinstance(dim, Ref) or extent <= sizes.at_most(dim))
 
     def _reset(self, target: Access, node: Node, loops: Around) -> None:
         span = target.span or node.span
@@ -277,7 +300,9 @@ class Typing:
                 self.vars[output.base] = BoundVar(
                     output.base, MemoryKind.VOLATILE, found.dtype, None, found.shape, FromInit(None)
                 )
-            elif not AccessType(found.dtype, found.shape).agrees_with(declared):
+            elif not AccessType(found.dtype, found.shape).agrees_with(
+                self._binding(declared, output, (given.operand for given in kind.inputs), found.shape)
+            ):
                 message = f"'{record.name}' gives {found}, but {output} is {declared}"
                 self._report(Code.RESULT_TYPE, message, output.span or node.span)
 

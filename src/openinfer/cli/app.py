@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from openinfer import __version__
+from openinfer.cli.devices import devices
 from openinfer.cli.draw import draw
 from openinfer.cli.explain import explain
 from openinfer.cli.graph import check, convert, fmt
@@ -17,6 +18,7 @@ from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
 from openinfer.cli.simulate import run
 from openinfer.cli.step import step
+from openinfer.cli.synth import synth
 from openinfer.cli.traces import trace, trace_diff
 from openinfer.errors import Diagnostic, OpenInferError
 from openinfer.oinf.terminal import close_quietly
@@ -28,7 +30,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (check, run, step, trace, trace_diff, fmt, draw, inspect, verify, pack, ops, explain, demo):
+for command in (
+    *(check, run, step, trace, trace_diff, synth, fmt, draw),
+    *(inspect, verify, pack, ops, devices, explain, demo),
+):
     app.command()(command)
 app.add_typer(convert)
 

@@ -21,11 +21,11 @@ import numpy.typing as npt
 import typer
 
 from openinfer.check.bound import BoundVar
+from openinfer.check.inserted import accepted_array
 from openinfer.cli.arrays import open_array, split_place
 from openinfer.dtypes import DType, convert
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ops import Shape
-from openinfer.sim.memory import accepted_array
 from openinfer.tensor import storage_bytes
 
 Array = npt.NDArray[Any]

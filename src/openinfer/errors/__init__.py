@@ -2,6 +2,7 @@
 
 from openinfer.errors.codes import Code
 from openinfer.errors.diagnostic import (
+    DeviceError,
     Diagnostic,
     ExecutionError,
     GraphError,
@@ -18,6 +19,7 @@ from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, GraphPlace,
 __all__ = [
     "ByteSpan",
     "Code",
+    "DeviceError",
     "Diagnostic",
     "DocumentSpan",
     "ExecutionError",

@@ -133,6 +133,10 @@ class Code(StrEnum):
 
     # E8xx: synthesis
     NOT_SYNTHESIZED = "E801"
+    BAD_DEVICE = "E802"
+
+    # W8xx: warnings about devices
+    UNKNOWN_DEVICE_KEY = "W801"
 
     # W9xx: warnings
     OLD_SPELLING = "W901"

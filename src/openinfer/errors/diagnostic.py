@@ -101,6 +101,10 @@ class GraphError(OpenInferError):
     """Graph source or JSON that is not a graph, or not a sensible one."""
 
 
+class DeviceError(OpenInferError):
+    """A device description that cannot be read or makes no sense."""
+
+
 class ExecutionError(OpenInferError):
     """A step, or a call around one, that could not be carried out. It left everything as it was before."""
 

@@ -13,6 +13,7 @@ from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, evaluate, names
 class Dim(int):
     """An integer with the expression it came from.
 
+    >>> from openinfer.ir.expr import Ref
     >>> length = Dim(128, Ref("T"))
     >>> str((2 * length + 1).expr), 2 * length + 1
     ('2*T+1', 2*T+1)

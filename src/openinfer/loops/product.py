@@ -50,7 +50,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """``result[rows, columns] = sum over inner of left[rows, inner] * right[inner, columns]``, for each outside index."""
+    """``result[rows, columns] = sum of left[rows, inner] * right[inner, columns]``, for each outside index."""
 
     outside: Axis
     rows: Axis
@@ -109,7 +109,8 @@ class _Finder:
         if valid is None:
             return None
         right = self._factor(side, has_valid=valid == side)
-        if self._is_panels(right.buffer):
+        is_loose = right.place is not None and not is_same(right.place.step(unit[0]), 1)
+        if is_loose or self._is_panels(right.buffer):
             right = replace(right, place=None)
         left = self._factor(1 - side, has_valid=valid == 1 - side)
         columns = self._grown(unit[0], side, [*maps, *([right.place] if right.place is not None else [])])

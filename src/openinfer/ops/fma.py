@@ -27,7 +27,8 @@ def _in_single(a: Array, b: Array, c: Array) -> Array:
 
 def _in_double(a: Array, b: Array, c: Array) -> Array:
     """f64 by error-free steps; by fractions where a step would leave the range of f64."""
-    plain = np.array(a * b + c)
+    # A product that leaves the range of f64 is still finite: an infinite addend wins.
+    plain = np.where(np.isfinite(a) & np.isfinite(b) & np.isinf(c), c, a * b + c)
     inexact = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a != 0) & (b != 0)
     size = np.abs(a * b)
     safe = (size > 2.0**-900) & (np.maximum(size, np.abs(c)) < 2.0**1000)

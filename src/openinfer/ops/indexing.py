@@ -58,6 +58,29 @@ def _indices(rng: np.random.Generator, dtype: DType, shape: Shape, extent: int) 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+def _picked(call: Call, x: Array, places: Array, axis: int) -> Array:
+    """Slices along an axis; of a quantized tensor only what is picked becomes real numbers."""
+    picked = np.take(x, places, axis)
+    kind = call.input(0)
+    if kind.quant is None or x.dtype == kind.dtype.array:
+        return picked
+    channel = kind.quant.scale.axis
+
+    def along(values: Array) -> Array:
+        """What belongs to each slice of the tensor, to broadcast over what was picked."""
+        if channel is None:
+            return values.reshape(())
+        own = values[places] if channel == axis else values
+        first = channel if channel <= axis else channel - 1 + places.ndim
+        return own.reshape((*own.shape, *(1,) * (picked.ndim - first - own.ndim)))
+
+    real = picked.astype(np.float32)
+    if kind.quant.zero_point is not None:
+        real -= along(kind.quant.zero_point.values.astype(np.float32))
+    real *= along(kind.quant.scale.values)
+    return real.astype(kind.dtype.array, copy=False)
+
+
 def _gathered(call: Call) -> tuple[Shape, ...]:
     shape = call.shape(0)
     axis = axis_of(call.params["axis"], len(shape))
@@ -100,7 +123,7 @@ def gather(call: Call, x: Array, ids: Array) -> Array:
     Negative indices count from the end; an index out of range is an error.
     """
     axis = axis_of(call.params["axis"], x.ndim)
-    return np.take(x, _counted(ids, x.shape[axis]), axis)
+    return _picked(call, x, _counted(ids, x.shape[axis]), axis)
 
 
 def _embedded(call: Call) -> tuple[Shape, ...]:
@@ -128,12 +151,12 @@ def _embedding_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     T=ALL,
     I=INDEX,
 )
-def embedding(_call: Call, table: Array, ids: Array) -> Array:
+def embedding(call: Call, table: Array, ids: Array) -> Array:
     """Rows of a table, `y[j..., :] = table[ids[j...], :]`.
 
     Negative indices count from the end; an index out of range is an error.
     """
-    return np.take(table, _counted(ids, len(table)), 0)
+    return _picked(call, table, _counted(ids, len(table)), 0)
 
 
 def _taken(call: Call) -> tuple[Shape, ...]:

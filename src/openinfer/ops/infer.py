@@ -61,7 +61,9 @@ def _unified(record: OpRecord, call: Call) -> tuple[Call, dict[str, DType]]:
         known = first.setdefault(spec.type, kind)
         if known.dtype is not kind.dtype:
             message = f"'{record.name}' mixes {known} and {kind}"
-            raise OpError(Code.WRONG_DTYPE, message, slot, "cast one of them: op cast(x, to=...) >> y")
+            is_quantized = known.quant is not None or kind.quant is not None
+            advice = "op dequantize(x) >> y" if is_quantized else "cast one of them: op cast(x, to=...) >> y"
+            raise OpError(Code.WRONG_DTYPE, message, slot, advice)
         variables[spec.type] = kind.dtype
     return replace(call, inputs=tuple(inputs)), variables
 

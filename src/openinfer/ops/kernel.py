@@ -47,11 +47,11 @@ class Kernel:
 
 
 def _entry(kind: TensorType | None, stored: DType | None, *, as_stored: bool) -> Convert | None:
-    if kind is None or stored is None:
-        return None
+    if kind is None or stored is None or as_stored:
+        return None  # what moves values knows itself which of them to dequantize
     if kind.quant is not None and kind.dtype is not stored:
-        return _dequantizing(kind.quant, kind.dtype if as_stored else kind.dtype.compute)
-    return None if as_stored else entering(stored)
+        return _dequantizing(kind.quant, kind.dtype.compute)
+    return entering(stored)
 
 
 def _dequantizing(quant: QuantParams, dtype: DType) -> Convert:

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Breakpoint:
-    """A condition with a name for people."""
+    """A condition with a name for people, and the variable it is about, where it is about one."""
 
     text: str
     test: "Callable[[NodeView], bool]"
+    variable: str | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -36,7 +37,7 @@ def on_op(name: str) -> Breakpoint:
 
 def on_write(variable: str) -> Breakpoint:
     """Stop after every node that writes this variable, all of it or a part."""
-    return Breakpoint(f"write {variable}", lambda node: variable in node.written)
+    return Breakpoint(f"write {variable}", lambda node: variable in node.written, variable)
 
 
 def on_nan(variable: str | None = None) -> Breakpoint:
@@ -47,7 +48,7 @@ def on_nan(variable: str | None = None) -> Breakpoint:
             return False
         return any(_is_broken(value) for name, value in node.results if variable in (None, name))
 
-    return Breakpoint("nan" if variable is None else f"nan {variable}", appears)
+    return Breakpoint("nan" if variable is None else f"nan {variable}", appears, variable)
 
 
 def _is_broken(value: Array) -> bool:
@@ -57,7 +58,9 @@ def _is_broken(value: Array) -> bool:
 
 def on_change(variable: str) -> Breakpoint:
     """Stop when a node leaves another value in this variable than it found there; writing the same is no change."""
-    return Breakpoint(f"change {variable}", lambda node: variable in node.written and node.changed(variable))
+    return Breakpoint(
+        f"change {variable}", lambda node: variable in node.written and node.changed(variable), variable
+    )
 
 
 def when(predicate: "Callable[[NodeView], bool]", text: str = "condition") -> Breakpoint:

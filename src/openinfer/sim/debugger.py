@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundVar
+from openinfer.check.inserted import accepted_array
 from openinfer.errors import ExecutionError, OpenInferError, nearest, printable
 from openinfer.ir import Access
 from openinfer.ops import Array, Shape
@@ -26,7 +27,6 @@ from openinfer.sim.commands import (
 from openinfer.sim.executor import Executor
 from openinfer.sim.inspection import brief, described, difference
 from openinfer.sim.listing import Listing
-from openinfer.sim.memory import accepted_array
 from openinfer.sim.screen import Screen
 from openinfer.sim.stepper import Halt, Inputs, Stepper
 from openinfer.sim.stops import Stops, parsed_access

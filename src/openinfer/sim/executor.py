@@ -12,7 +12,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Node
 from openinfer.oinf.atomic import atomic_file
-from openinfer.ops import Array, OpError
+from openinfer.ops import Array
 from openinfer.sim.breakpoints import Breakpoint
 from openinfer.sim.memory import Memory, Overlay, Values
 from openinfer.sim.program import Program
@@ -77,10 +77,12 @@ class Executor:
         return self._copies(names, None)
 
     def _copies(self, names: tuple[str, ...], values: "Values | Overlay | None") -> Any:
-        if len(names) == 2 and names[1] in DTYPES:
-            self._require_dtype(names[0], names[1])
-            return self._array(names[0], values).copy()
-        found = tuple(self._array(name, values).copy() for name in names)
+        if not names:
+            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, "fetch takes the names of variables"))
+        if len(names) == 2 and str(names[1]) in DTYPES:
+            self._require_dtype(names[0], str(names[1]))
+            names = names[:1]
+        found = reported(lambda: tuple(self._array(name, values).copy() for name in names))
         return found[0] if len(found) == 1 else found
 
     def fetch_view(self, name: str) -> Array:
@@ -109,7 +111,7 @@ class Executor:
         self._require_variable(name)
         variable = self.bound.vars[name]
         if variable.is_table:
-            return self._memory.tables[name].read(())
+            return reported(lambda: self._memory.tables[name].read(()))
         if variable.decl is not None and variable.decl.pattern is not None:
             message = f"{name!r} is a family of model tensors, not one value"
             raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span))
@@ -117,27 +119,25 @@ class Executor:
             if self._step is None and name in self._memory.inputs:
                 return self._memory.inputs[name]
             values = self._values if self._step is None else self._step.values
-        try:
-            return values[name]
-        except OpError as error:
-            raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
+        seen = values
+        return reported(lambda: seen[name])
 
     # --- running --------------------------------------------------------------------------------------------------
 
     def run_step(self) -> None:
         """Run one step, or what is left of the one that was suspended. If it fails, it has not happened."""
-        step = self._running()
         choose = self._scheduler if callable(self._scheduler) else None
         try:
+            step = self._running()
             with np.errstate(all="ignore"):
                 if self._scheduler == "threaded" and step.entry.position == 0 and not step.entry.is_done:
                     step.run_threaded()
                 else:
                     step.run(choose)
+            self._finish(step)
         except BaseException:
-            self._abandon(step)
+            self._settle()
             raise
-        self._finish(step)
 
     def step(self) -> None:
         """The same as ``run_step``."""
@@ -160,16 +160,27 @@ class Executor:
         return Recorder(self.bound, self._level, timing=self._timing)
 
     def _finish(self, step: Step) -> None:
-        step.commit()
-        self._values = step.values
-        self._recorder = step.recorder
-        self._step = None
+        """A step whose nodes have all been executed has happened, unless its trace cannot be written."""
         if self._trace_path is not None:
             with atomic_file(self._trace_path) as sink:
                 sink.write(json.dumps(self.trace(), indent=2).encode())
+        step.commit()
+        self._leave(step)
 
-    def _abandon(self, step: Step) -> None:
-        step.rollback()
+    def _settle(self) -> None:
+        """After an error or interruption: a step that was about to become real does so, any other has not happened."""
+        step = self._step
+        if step is None:
+            return
+        if step.is_committed:
+            step.commit()
+        else:
+            step.rollback()
+        self._leave(step)
+
+    def _leave(self, step: Step) -> None:
+        if step.is_committed:
+            self._values = step.values
         self._recorder = step.recorder
         self._step = None
 
@@ -184,7 +195,11 @@ class Executor:
             yield view
             if self._step is not step:
                 return
-        self._finish(step)
+        try:
+            self._finish(step)
+        except BaseException:
+            self._settle()
+            raise
 
     def _advance(self, step: Step) -> "NodeView":
         choose = self._scheduler if callable(self._scheduler) else sequential
@@ -200,12 +215,19 @@ class Executor:
             with np.errstate(all="ignore"):
                 strand = step.advance(choose, look)
         except BaseException:
-            self._abandon(step)
+            self._settle()
             raise
         return NodeView(self, strand, writes)
 
     def run_until(self, *breakpoints: Breakpoint) -> "NodeView | None":
         """Go on until one of the breakpoints says stop: the node it stopped after, or None at the end of the step."""
+        for one in breakpoints:
+            if not isinstance(one, Breakpoint):
+                message = f"this is no breakpoint, but {type(one).__name__}"
+                advice = "openinfer.sim has at_node, on_op, on_write, on_nan, on_change and when"
+                raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, advice))
+            if one.variable is not None:
+                self._require_variable(one.variable)
         for node in self.iterate():
             hit = [one for one in breakpoints if one.test(node)]
             if hit:
@@ -233,8 +255,7 @@ class Executor:
 
     def cancel(self) -> None:
         """Give up a suspended step, as if it had not begun."""
-        if self._step is not None:
-            self._abandon(self._step)
+        self._settle()
 
     def interrupt(self) -> None:
         """Stop a running step at its next node; from another thread or a signal handler. The step has then not run."""
@@ -276,7 +297,7 @@ class Executor:
         write_state(self.bound, self._memory, path)
         return None
 
-    def load_state(self, state: "bytes | str | os.PathLike[str]") -> None:
+    def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
         """Put back what ``save_state`` saved, from its bytes or its path; a state that does not fit changes nothing."""
         self._require_between_steps("loaded")
         load_state(self.bound, self._memory, state)

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundGraph, BoundVar, FromCaller, FromInit, FromModel
+from openinfer.check.inserted import accepted_input
 from openinfer.check.links import metadata_dtype
 from openinfer.check.sizes import SizeError, evaluate_evenly
-from openinfer.dtypes import DType, convert, from_numpy_dtype
-from openinfer.errors import Code, Diagnostic, ExecutionError, TensorError, nearest
-from openinfer.ir import MemoryKind
+from openinfer.dtypes import DType, convert
+from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ops import Array, OpError, Shape
 from openinfer.sim.sizes import StepSizes
 from openinfer.sim.tables import Table
-from openinfer.tensor import Tensor, storage_bytes
+from openinfer.tensor import storage_bytes
 
 Key = str | tuple[str, str]
 """A variable, or the entry of a prefix table by the name of its model tensor."""
@@ -42,17 +42,25 @@ class Memory:
         self._base: dict[Key, Array] = {}
         self.inputs: dict[str, Array] = {}
         self.persistent: dict[str, Array] = {}
-        self.tables: dict[str, Table] = {}
-        self.reset()
+        self.tables = self._new_tables()
 
-    def reset(self) -> None:
-        """Put persistent memory back to its initial values."""
-        self.persistent = {}
-        self.tables = {
+    def _new_tables(self) -> dict[str, Table]:
+        return {
             variable.name: Table(variable, self._element(variable))
             for variable in self._bound.vars.values()
             if variable.is_table
         }
+
+    def reset(self) -> None:
+        """Put persistent memory back to its initial values."""
+        self.persistent, self.tables = {}, self._new_tables()
+
+    def restore(self, plain: dict[str, Array], tables: Mapping[str, Mapping[tuple[int, ...], Array]]) -> None:
+        """Replace persistent memory, all of it at once."""
+        fresh = self._new_tables()
+        for name, grids in tables.items():
+            fresh[name].restore(grids)
+        self.persistent, self.tables = plain, fresh
 
     def _element(self, variable: BoundVar) -> Array:
         origin = variable.origin
@@ -96,84 +104,29 @@ class Memory:
         self._base[key] = found
         return found
 
+    def is_packed(self, key: Key) -> bool:
+        """Whether this is a model tensor that stays packed, so that its elements belong to whoever reads them."""
+        origin = self._bound.vars[key].origin if isinstance(key, str) else FromModel(key[1])
+        if not isinstance(origin, FromModel) or self._bound.model is None:
+            return False
+        info = self._bound.model.tensors.get(origin.name)
+        return info is not None and info.dtype.is_packed
+
     # --- inputs ---------------------------------------------------------------------------------------------------
 
     def insert(self, values: Mapping[str, Any]) -> None:
         """Keep inputs for the next step; all of them or, when one is wrong, none."""
         try:
-            accepted = {name: self._accepted(name, value) for name, value in values.items()}
+            accepted = {name: accepted_input(self._bound, name, value) for name, value in values.items()}
         except MemoryError as error:
             message = "there is not enough memory for the inputs"
             raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message)) from error
         self.inputs |= accepted
 
-    def _accepted(self, name: str, value: Any) -> Array:
-        variable = self._bound.vars.get(name)
-        if variable is None or variable.kind is not MemoryKind.DYNAMIC:
-            dynamic = [one.name for one in self._bound.vars.values() if one.kind is MemoryKind.DYNAMIC]
-            reason = (
-                "there is no variable"
-                if variable is None
-                else f"only dynamic variables are inserted, not {variable.kind.value}"
-            )
-            advice = nearest(str(name), dynamic) or (
-                f"inputs are {', '.join(dynamic)}" if dynamic else "there are no inputs"
-            )
-            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"{reason} {name!r}", None, advice))
-        array = accepted_array(name, value, variable.dtype)
-        self._require_shape(variable, array.shape)
-        return array
-
-    def _require_shape(self, variable: BoundVar, shape: Shape) -> None:
-        sizes = StepSizes(self._bound)
-        try:
-            sizes.agree(variable, shape, "the value")
-        except OpError as error:
-            span = variable.decl.span if variable.decl else None
-            raise ExecutionError(Diagnostic(error.code, error.message, span, error.advice)) from error
-
 
 def _init(variable: BoundVar) -> Any:
     origin = variable.origin
     return origin.value.value if isinstance(origin, FromInit) and origin.value is not None else None
-
-
-def accepted_array(name: str, value: Any, dtype: DType) -> Array:
-    """A caller's value as a stored array of its own: plain data is range-checked, arrays change no value."""
-    if isinstance(value, Tensor):
-        if value.dtype is dtype:
-            return value.to_numpy().copy()
-        value = value.to_numpy()
-    try:
-        if not isinstance(value, np.ndarray | np.generic) and not hasattr(value, "__array__"):
-            return Tensor.from_numpy(value, dtype).to_numpy().copy()
-        array = np.asarray(value)
-        converted = np.array(convert(array, dtype), order="C")
-    except TensorError as error:
-        raise ExecutionError(
-            *(
-                Diagnostic(found.code, f"the value of {name!r}: {found.message}", None, found.help)
-                for found in error.diagnostics
-            )
-        ) from error
-    if dtype.kind == "float" and array.dtype != dtype.array and not _is_unchanged(array, converted):
-        message = f"{name!r} is {dtype.name}, and some values of this {array.dtype} array have no {dtype.name} form"
-        advice = f"round them yourself: {name}.astype({_spelling(dtype)})"
-        raise ExecutionError(Diagnostic(Code.VALUE_OUT_OF_RANGE, message, None, advice))
-    return converted
-
-
-def _is_unchanged(before: Array, after: Array) -> bool:
-    if from_numpy_dtype(before.dtype) is not None and before.dtype.kind in "iu":
-        return bool(np.all(after.astype(np.float64).astype(object) == before.astype(object)))
-    wide = before.astype(np.float64)
-    back = after.astype(np.float64)
-    return bool(np.all((back == wide) | (np.isnan(back) & np.isnan(wide))))
-
-
-def _spelling(dtype: DType) -> str:
-    module = "np" if dtype.array.type.__module__.startswith("numpy") else "ml_dtypes"
-    return f"{module}.{dtype.array.name}"
 
 
 class Values(dict[Key, Array]):
@@ -187,7 +140,8 @@ class Values(dict[Key, Array]):
 
     def __missing__(self, key: Key) -> Array:
         value = self.initial(key, self.sizes)
-        self[key] = value
+        if not self._memory.is_packed(key):
+            self[key] = value
         return value
 
     def initial(self, key: Key, sizes: StepSizes) -> Array:

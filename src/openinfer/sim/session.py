@@ -1,17 +1,18 @@
 """``SimSession``: run a graph at once, or prepare it and step through its events."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
 
 from openinfer.device import Device
-from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
 from openinfer.sim.executor import Executor
 from openinfer.sim.simulator import Simulator
+from openinfer.sim.step import Choose
 from openinfer.sim.trace import Event, TraceLevel
+from openinfer.sim.views import wrong_moment
 
 
 class SimBackend(StrEnum):
@@ -30,9 +31,19 @@ class SimSession:
     """
 
     def __init__(
-        self, model: ModelLoader | None = None, backend: SimBackend | str = SimBackend.CPU, **options: Any
+        self,
+        model: ModelLoader | None = None,
+        backend: SimBackend | str = SimBackend.CPU,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        strict: bool = False,
+        scheduler: str | Choose = "sequential",
+        node_budget: int | None = None,
     ) -> None:
-        self._simulator = Simulator(model, Device.CPU if backend == SimBackend.CPU else str(backend), **options)
+        device = Device.CPU if backend == SimBackend.CPU else str(backend)
+        self._simulator = Simulator(
+            model, device, sizes=sizes, strict=strict, scheduler=scheduler, node_budget=node_budget
+        )
 
     def with_trace(self, level: TraceLevel | str) -> Self:
         """Record this much of every run."""
@@ -52,7 +63,7 @@ class SimSession:
         return SimOutput(executor)
 
     def prepare(self, graph: Graph, inputs: Mapping[str, Any] | None = None) -> "SimRun":
-        """One step of a graph, not yet begun."""
+        """One step of a graph, suspended before its first node."""
         executor = self._simulator.make_executor(graph)
         executor.insert(inputs or {})
         return SimRun(executor)
@@ -74,55 +85,68 @@ class SimOutput:
 
 
 class SimRun(SimOutput):
-    """A step that is run event by event: blocks entered and left, nodes executed."""
+    """A step that is run event by event: blocks entered and left, nodes executed. No node runs before its event."""
 
     def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
+        executor.begin_step()
+        self._nodes = executor.iterate()
         self._pending: deque[Event] = deque()
         self._inside: dict[str, list[str]] = {}
-        self._events = self._all_events()
-        self._is_running = True
-        self._look_ahead()
+        self._is_over = False
+        self._has_failed = False
 
     def is_running(self) -> bool:
         """Whether there is another event."""
-        return self._is_running
+        return bool(self._pending) or not self._is_over
 
     def step(self) -> Event:
         """The next event: ``BlockEnter``, ``OpExecute`` (or another kind of node), ``BlockExit``."""
-        if not self._is_running:
-            message = "the run has ended"
-            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "prepare it again for another"))
-        event = self._pending.popleft()
-        self._look_ahead()
-        return event
+        if not self.is_running():
+            raise wrong_moment("the run has ended", "prepare it again for another")
+        if not self._pending:
+            self._advance()
+        return self._pending.popleft()
 
     def finish(self) -> SimOutput:
         """Run what is left and give the result."""
-        while self._is_running:
+        while self.is_running():
             self.step()
+        if self._has_failed:
+            raise wrong_moment("the run has failed, and there is no result", "prepare it again")
         return SimOutput(self._executor)
 
-    def _look_ahead(self) -> None:
-        if not self._pending:
-            event = next(self._events, None)
-            if event is None:
-                self._is_running = False
-            else:
-                self._pending.append(event)
+    def _advance(self) -> None:
+        """Enter the block of the next node, or run the node."""
+        place = self._executor.place
+        block = place.frames[-1].block if place.frames else "entry"
+        if place.node is not None and self._enter(place.thread, block, place.node.index, str(place.node.uuid)):
+            return
+        try:
+            event = next(self._nodes).event
+            if self._executor.next_node is None:
+                next(self._nodes, None)  # no node is left, only the end
+                self._is_over = True
+        except BaseException:
+            self._is_over = self._has_failed = True
+            raise
+        # A scheduler of the caller's may have chosen another strand than the one looked at above.
+        self._enter(event.thread, event.block_name, event.node_index, event.node_uuid)
+        self._pending.append(event)
+        if event.kind == "Return" or (event.kind == "Yield" and event.thread != "entry"):
+            self._inside[event.thread].pop()
+            self._pending.append(
+                _boundary("BlockExit", event.thread, event.block_name, event.node_index, event.node_uuid)
+            )
 
-    def _all_events(self) -> Iterator[Event]:
-        for node in self._executor.iterate():
-            event = node.event
-            blocks = self._inside.setdefault(event.thread, [])
-            if not blocks or blocks[-1] != event.block_name:
-                blocks.append(event.block_name)
-                yield _boundary("BlockEnter", event)
-            yield event
-            if event.kind == "Return" or (event.kind == "Yield" and event.thread != "entry"):
-                blocks.pop()
-                yield _boundary("BlockExit", event)
+    def _enter(self, thread: str, block: str, index: int, uuid: str) -> bool:
+        blocks = self._inside.setdefault(thread, [])
+        if blocks and blocks[-1] == block:
+            return False
+        blocks.append(block)
+        self._pending.append(_boundary("BlockEnter", thread, block, index, uuid))
+        return True
 
 
-def _boundary(kind: str, event: Event) -> Event:
-    return Event(kind, event.block_name, "", event.node_index, event.node_uuid, [], [], [0, 0, 0], event.thread)
+def _boundary(kind: str, thread: str, block: str, index: int, uuid: str) -> Event:
+    return Event(kind, block, "", index, uuid, [], [], [0, 0, 0], thread)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Self
 
 from openinfer.check import bind
+from openinfer.check.bind import require_surroundings
+from openinfer.collection import collection_paused
 from openinfer.device import Device
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Graph
@@ -15,6 +17,7 @@ from openinfer.sim.step import Choose
 from openinfer.sim.trace import TraceLevel
 
 _SCHEDULERS = ("sequential", "threaded")
+_LEVELS = {**{str(level): level for level in TraceLevel}, "verbose": TraceLevel.FULL}
 
 
 class Simulator:
@@ -49,9 +52,10 @@ class Simulator:
         if not callable(scheduler) and scheduler not in _SCHEDULERS:
             message = f"the scheduler is 'sequential' or 'threaded', not {scheduler!r}"
             raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message))
-        if node_budget is not None and not (isinstance(node_budget, int) and node_budget >= 0):
+        if not (node_budget is None or (type(node_budget) is int and node_budget >= 0)):
             message = f"the node budget is a number of nodes or None, not {node_budget!r}"
             raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
+        require_surroundings(model, sizes)
         self._model = model
         self._sizes = dict(sizes or {})
         self._strict = strict
@@ -73,9 +77,11 @@ class Simulator:
     def make_executor(self, graph: Graph) -> Executor:
         """A graph bound to the model, checked and ready to run, with memory of its own."""
         bound = bind(graph, self._model, self._sizes, strict=self._strict)
+        with collection_paused():
+            program = compiled(bound)
         return Executor(
             bound,
-            compiled(bound),
+            program,
             scheduler=self._scheduler,
             trace=self._level,
             timing=self._timing,
@@ -86,17 +92,21 @@ class Simulator:
 
 def parse_level(level: TraceLevel | str) -> TraceLevel:
     """A trace level by name."""
-    name = str(level).lower()
-    if name == "verbose":
-        return TraceLevel.FULL
-    try:
-        return TraceLevel(name)
-    except ValueError:
+    found = _LEVELS.get(str(level).lower())
+    if found is None:
         message = f"a trace level is off, basic or full, not {level!r}"
-        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message)) from None
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
+    return found
 
 
 def trace_from_environment() -> tuple[TraceLevel, str | None]:
     """What ``OPENINFER_TRACE`` asks for: a level, or a path where every step's full trace is written."""
-    wanted = os.environ.get("OPENINFER_TRACE", "") or TraceLevel.BASIC
-    return (TraceLevel(wanted), None) if wanted in tuple(TraceLevel) else (TraceLevel.FULL, wanted)
+    wanted = os.environ.get("OPENINFER_TRACE", "").strip()
+    level = _LEVELS.get(wanted.lower() or "basic")
+    if level is not None:
+        return level, None
+    if "." not in wanted and "/" not in wanted:
+        # A misspelt level must not become a file of that name.
+        message = f"OPENINFER_TRACE is off, basic, full or a path, not {wanted!r}"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, f"./{wanted} is a path"))
+    return TraceLevel.FULL, wanted

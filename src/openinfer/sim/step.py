@@ -47,6 +47,7 @@ class Step:
         self.interrupted = False
         self.is_over = False
         """Whether the step has been committed or rolled back."""
+        self.is_committed = False
         self._budget = budget
         self._left = budget if budget is not None else -1
         self.values = Values(memory, StepSizes(bound), self._inputs())
@@ -171,7 +172,8 @@ class Step:
             if failures or not self.entry.is_done:
                 self.interrupted = True
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:  # an interruption can come before one has begun
+                    thread.join()
         if failures:
             raise next((one for one in failures if not _is_interruption(one)), failures[0])
 
@@ -225,23 +227,17 @@ class Step:
     def _take(self, variables: Sequence[str]) -> None:
         for name in variables:
             if name in self._returned:
-                self.values[name] = self._returned.pop(name)
+                self.values[name] = self._returned[name]
+                del self._returned[name]
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
         """The step becomes what has happened: persistent values are kept, inputs are used up.
 
-        An interruption in the middle of it comes too late to undo the step, so the rest is done before it is felt.
+        An interruption in the middle of it comes too late to undo the step: whoever feels it calls this again.
         """
-        try:
-            self._commit()
-        except BaseException:
-            self._commit()
-            raise
-
-    def _commit(self) -> None:
-        self.is_over = True
+        self.is_over = self.is_committed = True
         self._take(tuple(self._returned))
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.PERSISTENT and not variable.is_table and name in self.values:
@@ -251,7 +247,7 @@ class Step:
             table.begin()
 
     def rollback(self) -> None:
-        """As if the step had not run."""
+        """As if the step had not run. Interrupted, it can be called again."""
         self.is_over = True
         for table in self.tables.values():
             table.rollback()

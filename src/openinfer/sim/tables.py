@@ -29,7 +29,9 @@ class Table:
         self._indices = decl.table_indices
         # Without auto-dim there is one grid over all indices; with it, one matrix for each choice of the others.
         self._grids: dict[tuple[int, ...], Grid] = {}
-        self._born: list[tuple[int, ...]] = []
+        # Of many matrices a step changes few; only those have something to take back.
+        self._born: set[tuple[int, ...]] = set()
+        self._changed: set[tuple[int, ...]] = set()
         self._key_extents = (0,) * len(self._keys)
         self._old_key_extents = self._key_extents
         if not decl.auto_dim or not self._keys:
@@ -70,6 +72,11 @@ class Table:
 
     def _chosen_grids(self, picks: Sequence[Selector]) -> Iterator[tuple[tuple[int, ...], Grid]]:
         """The matrices that have been written, among those chosen: far more can be chosen than there are."""
+        one = tuple(pick for pick in picks if isinstance(pick, int))
+        if len(one) == len(picks):
+            if one in self._grids:
+                yield one, self._grids[one]
+            return
         for key, grid in self._grids.items():
             if all(_is_chosen(part, pick) for part, pick in zip(key, picks, strict=False)):
                 yield key, grid
@@ -77,17 +84,18 @@ class Table:
     def write(self, chosen: Sequence[Chosen], value: Array) -> None:
         """Put a value where an access says; writing past the edge grows."""
         if not self._auto:
-            grid = self._grids[()]
+            grid = self._changing(())
             grid.write(self._selectors(chosen, grid.extents, self._indices), value)
             return
         keys, cells = self._split(chosen)
         picks = self._key_selectors(keys)
-        combinations = list(_combinations(picks))
-        front = sum(not isinstance(one, int) for one in picks)
+        where = self._cells(cells, self._common_extents(picks))
+        if 0 in (*_lengths(picks), *_lengths(where)):
+            return
+        front = len(_lengths(picks))
         parts = value.reshape((-1, *value.shape[front:])) if front else value[None]
-        for key, part in zip(combinations, parts, strict=True):
-            grid = self._born_matrix(key)
-            grid.write(self._cells(cells, grid.extents), part)
+        for key, part in zip(_combinations(picks), parts, strict=True):
+            self._changing(key).write(where, part)
         reach = [one + 1 if isinstance(one, int) else one[1] for one in picks]
         self._key_extents = tuple(max(own, end) for own, end in zip(self._key_extents, reach, strict=True))
 
@@ -110,19 +118,18 @@ class Table:
     def reset(self, chosen: Sequence[Chosen]) -> None:
         """Back to initial: all of it, or everything under a prefix of indices."""
         if not self._auto:
-            grid = self._grids[()]
+            grid = self._changing(())
             grid.reset(self._selectors(chosen, grid.extents, self._indices[: len(chosen)]))
             return
-        names = self._indices[: len(chosen)]
-        keys = [one for name, one in zip(names, chosen, strict=True) if name in self._keys]
-        for _, grid in self._chosen_grids(self._key_selectors(keys)):
-            self._reset_matrix(grid, chosen, names)
+        keys, cells = self._split([*chosen, *[(None, None)] * (len(self._indices) - len(chosen))])
+        # Where no index of the matrix is given, its growth is taken back as well.
+        is_whole = not any(name in self._auto for name in self._indices[: len(chosen)])
+        picks = self._key_selectors(keys)
+        where = () if is_whole else self._cells(cells, self._common_extents(picks))
+        for key, _ in self._chosen_grids(picks):
+            self._changing(key).reset(where)
         if not chosen:
             self._key_extents = (0,) * len(self._keys)
-
-    def _reset_matrix(self, grid: Grid, chosen: Sequence[Chosen], names: Sequence[str]) -> None:
-        cells = [one for name, one in zip(names, chosen, strict=True) if name in self._auto]
-        grid.reset(self._cells(cells, grid.extents, is_reset=True) if cells else ())
 
     # --- indices --------------------------------------------------------------------------------------------------
 
@@ -150,9 +157,9 @@ class Table:
             message = f"the index {last} of {self.name!r} is outside its bound {name}={bound}"
             raise OpError(Code.INDEX_OUT_OF_RANGE, message)
 
-    def _cells(self, cells: Sequence[Chosen], extents: Sequence[int], *, is_reset: bool = False) -> list[Selector]:
+    def _cells(self, cells: Sequence[Chosen], extents: Sequence[int]) -> list[Selector]:
         """Cells of a matrix: all single indices mean the matrix grown by them, otherwise rows, columns and slices."""
-        if cells and all(isinstance(one, int) for one in cells) and not is_reset:
+        if all(isinstance(one, int) for one in cells):
             grown: list[Selector] = []
             for axis, more in enumerate(cells):
                 assert isinstance(more, int)
@@ -165,40 +172,50 @@ class Table:
             return grown
         return [selected(one, extent) for one, extent in zip(cells, extents, strict=False)]
 
-    def _born_matrix(self, key: tuple[int, ...]) -> Grid:
+    def _changing(self, key: tuple[int, ...]) -> Grid:
+        """The storage under these indices, about to be changed. An interruption after any line can be taken back."""
         grid = self._grids.get(key)
         if grid is None:
+            self._born.add(key)
             grid = self._grids[key] = self._new_grid()
-            self._born.append(key)
+        self._changed.add(key)
         return grid
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """From here on changes can be taken back."""
-        self._born.clear()
         self._old_key_extents = self._key_extents
-        for grid in self._grids.values():
-            grid.begin()
+        for key in self._changed:
+            self._grids[key].begin()
+        self._born.clear()
+        self._changed.clear()
 
     def rollback(self) -> None:
         """Take back everything since ``begin``."""
         for key in self._born:
-            del self._grids[key]
+            self._grids.pop(key, None)
         self._key_extents = self._old_key_extents
-        for grid in self._grids.values():
-            grid.rollback()
+        for key in self._changed - self._born:
+            self._grids[key].rollback()
+        self._changed.clear()
         self._born.clear()
 
     # --- saving ---------------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[tuple[int, ...], Array]:
         """All that is stored, by the indices that choose matrices."""
-        return {key: np.ascontiguousarray(grid.data) for key, grid in sorted(self._grids.items())}
+        return {
+            key: np.ascontiguousarray(grid.data)
+            for key, grid in sorted(self._grids.items())
+            # A reset takes back the extents and leaves initial matrices beyond them.
+            if all(part < extent for part, extent in zip(key, self._key_extents, strict=False))
+        }
 
     def restore(self, saved: Mapping[tuple[int, ...], Array]) -> None:
         """Replace everything by what ``dump`` gave."""
         self._grids = {key: self._new_grid() for key in saved}
+        self._changed.clear()
         for key, data in saved.items():
             self._grids[key].restore(data)
         if self._auto:
@@ -208,7 +225,9 @@ class Table:
 
     def fits(self, key: tuple[int, ...], shape: Sequence[int]) -> bool:
         """Whether an array of this shape can be the storage under these indices."""
-        if len(key) != (len(self._keys) if self._auto else 0) or any(part < 0 for part in key):
+        if len(key) != (len(self._keys) if self._auto else 0):
+            return False
+        if any(part >= self._fixed.get(name, part + 1) for name, part in zip(self._keys, key, strict=False)):
             return False
         growing = len(self._auto) if self._auto else len(self._indices)
         if len(shape) != growing + len(self._shape) - (len(self._auto) if self._auto else 0):

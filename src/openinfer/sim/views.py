@@ -8,13 +8,14 @@ import numpy as np
 
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.check.indices import spelled
+from openinfer.check.inserted import accepted_array
 from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Index, MemoryKind, Node, Single, Slice
 from openinfer.ir.expr import Expr, evaluate
 from openinfer.ir.operand_text import parse_access
 from openinfer.ops import Array, OpError
-from openinfer.sim.memory import Key, Overlay, Values, accepted_array
+from openinfer.sim.memory import Key, Overlay, Values
 from openinfer.sim.strand import Frame, Strand
 from openinfer.sim.tables import Chosen, Table, selected
 
@@ -86,7 +87,7 @@ class Variables:
     def variable(self, name: str) -> BoundVar:
         """A variable by its name."""
         if name not in self.bound.vars:
-            advice = nearest(name, self.bound.vars)
+            advice = nearest(str(name), self.bound.vars)
             raise OpError(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice)
         return self.bound.vars[name]
 
@@ -177,7 +178,7 @@ def parsed(access: Access | str) -> Access:
     if isinstance(access, Access):
         return access
     try:
-        return parse_access(access)
+        return parse_access(str(access))
     except ValueError as error:
         raise OpError(Code.BAD_INDEXING, f"{access!r:.80} is no variable or part of one: {error}") from error
 

@@ -14,7 +14,9 @@ from openinfer.ir.rules import node_name
 from openinfer.ir.values import BoolValue
 from openinfer.loops.build import rounded
 from openinfer.loops.ir import (
+    INDEX,
     Buffer,
+    Const,
     Contraction,
     Fail,
     For,
@@ -293,7 +295,7 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
     loads = [
         one for value in _values(consumer) for one in visit(value) if isinstance(one, Load) and one.buffer == target
     ]
-    if not loads or any(one.index != form.indices for one in loads):
+    if not loads or not all(_is_here(one, form.indices) for one in loads):
         return None
     if repr(target.shape) != repr(consumer.outputs[0].shape):
         return None
@@ -314,6 +316,14 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
 
     body = _with_stores(producer.body, out, consumer.outputs[0], finished)
     return replace(producer, body=body)
+
+
+def _is_here(element: Load, indices: tuple[Var, ...]) -> bool:
+    """Whether an element is the one at the loops' indices; along an axis of extent 1 it may be said to be the first."""
+    return all(
+        one == index or (one == Const(0, INDEX) and repr(extent) == "1")
+        for one, index, extent in zip(element.index, indices, element.buffer.shape, strict=True)
+    )
 
 
 def _values(kernel: Kernel) -> Iterator[Scalar]:

@@ -14,6 +14,7 @@ from openinfer.synth.program import (
     KernelStep,
     LoopStep,
     Move,
+    PartStep,
     Program,
     Step,
     Store,
@@ -37,6 +38,9 @@ def uses(step: Step) -> list[Value]:
             return [value, *step.scalars]
         case TableStep() | LoopStep():
             return step.scalars
+        case PartStep():
+            parts = (step.whole,) if step.action == "read" else (step.whole, step.value)
+            return [*(one for one in parts if isinstance(one, Value)), *step.scalars]
         case _:
             return []
 
@@ -48,7 +52,7 @@ def definitions(step: Step) -> list[Value]:
             return [*step.outputs, *step.scratch]
         case Move(dst=dst):
             return [dst]
-        case TableStep(action="read", value=Value() as value):
+        case TableStep(action="read", value=Value() as value) | PartStep(action="read", value=Value() as value):
             return [value]
         case _:
             return []

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from math import prod
 from typing import Any
 
+from openinfer.check.access import access_type
 from openinfer.check.bound import BoundGraph, BoundVar, Effects, FromCaller, FromInit, FromModel, FromPattern
 from openinfer.check.indices import Around, Ranges, spelled
 from openinfer.check.params import parameter
@@ -32,23 +34,27 @@ from openinfer.ir import (
     Return,
     Scope,
     Single,
+    Slice,
     Transfer,
     Yield,
 )
 from openinfer.ir.expr import Expr, Ref, names
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
+from openinfer.ir.text import node_head
 from openinfer.loops.build import Builder, load
-from openinfer.loops.dim import Dim
+from openinfer.loops.dim import Dim, at, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
-from openinfer.ops import Call, TensorType, complete, infer
+from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.program import (
+    BindSize,
     BranchStep,
     CallStep,
     Fence,
     KernelStep,
     LoopStep,
     Move,
+    PartStep,
     Program,
     Step,
     Store,
@@ -59,6 +65,8 @@ from openinfer.synth.program import (
 )
 
 Current = Value | Weight
+_MOST_ENTRIES = 1 << 20
+"""How many entries of a prefix table are listed."""
 
 
 def lowered(bound: BoundGraph) -> Program:
@@ -84,6 +92,7 @@ class _Lowering:
         self._started: set[str] = set()
         self._yielded: set[str] = set()
         self._copies: dict[str, dict[str, Value]] = {}
+        self._lengths: dict[tuple[int, str], str] = {}
 
     def run(self) -> Program:
         outside = set[str]()
@@ -343,18 +352,17 @@ class _Lowering:
 
     def _operand(self, operand: Operand, node: Node) -> Current:
         if isinstance(operand, ModelRef):
-            return self._model_ref(operand)
+            return self._model_ref(operand, node)
         variable = self.bound.vars[operand.base]
         if variable.is_table:
             return self._table_read(operand, node, None)
         if isinstance(variable.origin, FromPattern):
             return self._family(operand, variable, variable.origin.pattern, node)
-        value = self._read(operand.base, node.index)
         if operand.bracketed and operand.indices:
-            raise _refused(node, f"{operand} reads a part of a plain tensor")
-        return value
+            return self._part_read(operand, node, None)
+        return self._read(operand.base, node.index)
 
-    def _model_ref(self, operand: ModelRef) -> Weight:
+    def _model_ref(self, operand: ModelRef, node: Node) -> Weight:
         model = self.bound.model
         assert model is not None
         if not operand.formatted:
@@ -364,8 +372,15 @@ class _Lowering:
             variable = next(v for v in self.bound.vars.values() if v.origin == FromModel(operand.name))
             return Weight((operand.name,), variable.dtype, variable.shape)
         used = [loop for loop in self.loops if f"{{{loop.index}}}" in operand.name]
-        values = list(Ranges(self._static).all(None, self.loops, operand.name))
+        values = [dict(one) for one in Ranges(self._static).all(None, self.loops, operand.name)]
         names = [spelled(operand.name, one) for one in values]
+        if not names:  # the loops' bounds are known only while running: every tensor that can be meant
+            indices = tuple(loop.index for loop in used)
+            found = _entries_of(operand.name, indices, list(model.tensors))
+            values = [dict(zip(indices, key, strict=True)) for key in found]
+            names = list(found.values())
+        if not names:
+            raise _refused(node, f"the model has no tensor for {operand}")
         info = model.tensors[names[0]]
         return _family_of(names, values, [loop.index for loop in used], [Ref(loop.index) for loop in used], info)
 
@@ -381,12 +396,19 @@ class _Lowering:
         assert model is not None
         assert variable.decl is not None
         exprs = [index.value for index in access.indices if isinstance(index, Single)]
-        entries = _entries_of(pattern, variable.decl.table_indices, list(model.tensors))
+        fitting = [
+            info.name
+            for info in model.tensors.values()
+            if info.has_data and info.dtype is variable.dtype and info.shape == variable.shape
+        ]
+        entries = _entries_of(pattern, variable.decl.table_indices, fitting)
         if not entries:
             raise _refused(node, f"the model has no tensor for {access}")
         firsts = [min(key[axis] for key in entries) for axis in range(len(exprs))]
         lasts = [max(key[axis] for key in entries) for axis in range(len(exprs))]
         extents = [last - first + 1 for first, last in zip(firsts, lasts, strict=True)]
+        if prod(extents) > _MOST_ENTRIES:
+            raise _refused(node, f"{access} can be {prod(extents)} tensors, most of which the model does not have")
         keys = product(*(range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)))
         names = [entries.get(key, "") for key in keys]
         return Weight(tuple(names), variable.dtype, variable.shape, tuple(exprs), tuple(extents), tuple(firsts))
@@ -400,19 +422,51 @@ class _Lowering:
             None if value is None else TensorType(value.dtype, value.shape, self._quant(value)) for value in operands
         )
         wanted = tuple(self._wanted(output) for output in kind.outputs)
-        call = infer(own.record, Call(types, self._params(own.record, kind), wanted))
+        call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
         kernel = kernel_of(own.record, call, own.stored)
         inputs: list[Current] = [value for value in operands if value is not None]
         inputs += self._quantization(kernel, operands)
         outputs = [
-            self._value(output.base, found.dtype, found.shape)
-            for output, found in zip(kind.outputs, call.outputs, strict=True)
+            self._result(output, found, node) for output, found in zip(kind.outputs, call.outputs, strict=True)
         ]
         scratch = [self._value(one.name, one.dtype, one.shape) for one in kernel.scratch]
         scalars = self._scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
         self._emit(KernelStep(kernel, inputs, outputs, node.index, scratch, scalars))
         for output, value in zip(kind.outputs, outputs, strict=True):
             self._write(node, output, value)
+
+    def _result(self, output: Access, found: TensorType, node: Node) -> Value:
+        """The value an op gives. A variable's extents are those it declares, which may have no value until now."""
+        variable = self.bound.vars[output.base]
+        shape = found.shape
+        if variable.dims is not None and not variable.is_table and not (output.bracketed and output.indices):
+            shape = self._shape(variable)
+            for declared, own in zip(shape, found.shape, strict=True):
+                if repr(declared) != repr(own):
+                    self._emit(BindSize(declared, own, node.index))
+        return self._value(output.base, found.dtype, shape)
+
+    def _inferred(self, node: Node, record: OpRecord, call: Call) -> Call:
+        """The call with its results. Lengths that only a run knows must fit whatever they are, not by accident."""
+        try:
+            found = infer(record, call)
+        except OpError as error:
+            raise _refused(node, error.message, error.advice) from error
+        types = [kind for kind in call.inputs if kind is not None]
+        used = sorted({name for kind in types for extent in kind.shape for name in sizes_in(extent)})
+        unnamed = [name for name in used if not name.isidentifier()]
+        if not unnamed:
+            return found
+        sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(used)}
+        try:
+            other = infer(record, _at_sizes(call, sample))
+        except OpError:
+            other = None
+        wanted = [tuple(at(extent, sample) for extent in kind.shape) for kind in found.outputs]
+        if other is None or [kind.shape for kind in other.outputs] != wanted:
+            message = f"a length in {node_head(node)} is known only while running, and must fit others"
+            raise _refused(node, message, "read the part into a variable first, whose dimensions are sizes")
+        return found
 
     def _quant(self, value: Current) -> Any:
         if not isinstance(value, Weight) or self.bound.model is None:
@@ -464,17 +518,19 @@ class _Lowering:
         elif isinstance(variable.origin, FromPattern):
             raise _refused(node, f"{access} is written: an entry of a prefix table cannot be changed by generated code")
         elif access.bracketed and access.indices:
-            raise _refused(node, f"{access} writes a part of a plain tensor")
+            self._part_change("write", access, node, value, 0)
         else:
             self.current[access.base] = value
 
     # --- copies ---------------------------------------------------------------------------------------------------
 
     def _copy(self, node: Node, source: Operand, dst: Access) -> None:
+        target = self.bound.vars[dst.base]
+        shape = None if target.is_table or dst.bracketed or target.dims is None else self._shape(target)
         if isinstance(source, Access) and self.bound.vars[source.base].is_table:
-            target = self.bound.vars[dst.base]
-            shape = None if target.is_table or dst.bracketed or target.dims is None else self._shape(target)
             value: Current = self._table_read(source, node, shape)
+        elif isinstance(source, Access) and self._is_part(source):
+            value = self._part_read(source, node, shape)
         else:
             value = self._operand(source, node)
         variable = self.bound.vars[dst.base]
@@ -498,21 +554,74 @@ class _Lowering:
 
     def _table_shape(self, access: Access, table: Table, node: Node) -> tuple[int, ...]:
         """The shape of a part that an op reads directly; a length that is not a size gets one of its own."""
-        from openinfer.check.access import access_type
+        variable = table.variable
+        assert variable.decl is not None
+        indices = variable.decl.table_indices
+        chosen = dict(zip(indices, access.indices or (Slice(),) * len(indices), strict=True))
+        keys = [chosen[name] for name in indices if name not in variable.decl.auto_dim]
+        cells = [chosen[name] for name in variable.decl.auto_dim]
+        is_grown = all(isinstance(one, Single) for one in cells)
+        ordered = [*keys, *cells]
+        kept = [
+            (index, bound)
+            for axis, (index, bound) in enumerate(zip(ordered, table.bounds, strict=True))
+            if isinstance(index, Slice) or (is_grown and axis >= len(keys))
+        ]
+        return self._part_shape(access, variable, node, kept)
 
-        found = access_type(access, table.variable, self._shape(table.variable), self._static)
+    def _part_shape(
+        self, access: Access, variable: BoundVar, node: Node, kept: Sequence[tuple[Index, int | None]]
+    ) -> tuple[int, ...]:
+        """The shape of a part; ``kept`` are the indices that have lengths, with the most these can be."""
+        found = access_type(access, variable, self._shape(variable), self._static)
         extents: list[int] = []
-        for extent in found.shape:
+        for axis, extent in enumerate(found.shape):
             if extent is not None:
                 extents.append(extent)
                 continue
-            bound = max((one for one in table.bounds if one is not None), default=None)
+            index, bound = kept[axis]
             if bound is None:
                 raise _refused(node, f"the length of {access} has no bound", "bound the table with @fixed")
-            name = f"n{len(self.sizes)}_{node.index}"
-            self.sizes[name] = bound
-            extents.append(Dim(bound, Ref(name)))
+            extents.append(self._unnamed(node, index, bound))
         return tuple(extents)
+
+    def _unnamed(self, node: Node, index: Index, bound: int) -> int:
+        """The length of a slice as a size without a name; slices of one node that are written alike are as long."""
+        text = f"{index.value}" if isinstance(index, Single) else f"{index.start}..{index.end}"
+        key = (node.index, text)
+        if key not in self._lengths:
+            # No size of a graph begins with a digit.
+            self._lengths[key] = f"{len(self._lengths)}_{node.index}"
+        name = self._lengths[key]
+        self.sizes[name] = max(self.sizes.get(name, 0), int(bound))
+        return Dim(self.sizes[name], Ref(name))
+
+    # --- parts of plain tensors -----------------------------------------------------------------------------------
+
+    def _is_part(self, access: Access) -> bool:
+        variable = self.bound.vars[access.base]
+        is_plain = not variable.is_table and not isinstance(variable.origin, FromPattern)
+        return is_plain and access.bracketed and bool(access.indices)
+
+    def _part_read(self, access: Access, node: Node, shape: tuple[int, ...] | None) -> Value:
+        whole = self._read(access.base, node.index)
+        if shape is None:
+            pairs = zip(access.indices, whole.shape, strict=True)
+            kept = [(index, extent) for index, extent in pairs if isinstance(index, Slice)]
+            shape = self._part_shape(access, self.bound.vars[access.base], node, kept)
+        scalars = self._index_scalars(access.indices)
+        value = self._value(access.base, whole.dtype, shape)
+        self._emit(PartStep("read", whole, access.indices, value, node.index, scalars))
+        return value
+
+    def _part_change(self, action: str, access: Access, node: Node, value: Current | None, initial: float) -> None:
+        """A part gets other values: a copy of the whole is changed, which placement makes the whole itself."""
+        scalars = self._index_scalars(access.indices)
+        whole = self._read(access.base, node.index)
+        changed = self._value(access.base, whole.dtype, whole.shape)
+        self._emit(Move(whole, changed, node.index))
+        self._emit(PartStep(action, changed, access.indices, value, node.index, scalars, initial))
+        self.current[access.base] = changed
 
     def _count(self, node: Node, name: str, amount: int) -> None:
         value = self._read(name, node.index)
@@ -531,13 +640,18 @@ class _Lowering:
             scalars = self._index_scalars(access.indices)
             self._emit(TableStep("reset", self.tables[access.base], access.indices, None, node.index, scalars))
             return
-        if access.indices:
-            raise _refused(node, f"{access} resets a part of a plain tensor")
         if isinstance(variable.origin, FromModel):
-            self.current[access.base] = Weight((variable.origin.name,), variable.dtype, variable.shape)
+            original = Weight((variable.origin.name,), variable.dtype, variable.shape)
+            if access.indices:
+                self._part_change("reset", access, node, original, 0)
+            else:
+                self.current[access.base] = original
             return
         assert isinstance(variable.origin, FromInit)
         number = 0 if variable.origin.value is None else variable.origin.value.value
+        if access.indices:
+            self._part_change("reset", access, node, None, number)
+            return
         self.current[access.base] = self._filled(variable, number, node.index)
 
 
@@ -593,6 +707,21 @@ def _family_of(
         for place in product(*(range(first, first + extent) for first, extent in zip(firsts, extents, strict=True)))
     ]
     return Weight(tuple(ordered), info.dtype, info.shape, tuple(exprs), tuple(extents), tuple(firsts))
+
+
+def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
+    """A call with numbers in the place of dynamic sizes."""
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(settled, value))
+        return at(value, sizes) if isinstance(value, Dim) and sizes_in(value) <= sizes.keys() else value
+
+    inputs = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.inputs)
+    wanted = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.wanted)
+    return replace(
+        call, inputs=inputs, params={name: settled(value) for name, value in call.params.items()}, wanted=wanted
+    )
 
 
 def _refused(node: Node, message: str, advice: str | None = None) -> GraphError:

@@ -151,12 +151,25 @@ class Fence:
 
 @dataclass
 class BindSize:
-    """A dynamic size gets its value from an expression, or is compared with it when it has one."""
+    """An extent of a declared variable must be that of a value; a dynamic size without a value gets it from there."""
 
-    size: str
-    value: Expr
-    bound: int
+    declared: int
+    found: int
     node: int
+
+
+@dataclass
+class PartStep:
+    """Reads, writes or resets a part of a plain tensor. What is written or reset is a copy made just before."""
+
+    action: str
+    whole: Operand
+    indices: tuple[Index, ...]
+    value: Operand | None
+    """What is read or written; for a reset the model's tensor, or None where ``initial`` says the element."""
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+    initial: float = 0
 
 
 @dataclass
@@ -171,7 +184,7 @@ class TableStep:
     scalars: list[Value] = field(default_factory=list)
 
 
-Step: TypeAlias = KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | Fence
+Step: TypeAlias = KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | PartStep | Fence
 
 
 @dataclass

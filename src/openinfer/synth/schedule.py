@@ -7,7 +7,7 @@ in as many products as possible.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.affine import Affine, position, variables
+from openinfer.loops.affine import Affine, position
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     INDEX,
@@ -38,6 +38,10 @@ _LATENCY = 4
 """Sums that must be under way at least for the multipliers to be busy."""
 _PACKED_FROM = 32
 """So many rows make it worth while to copy a panel of columns that could be read where it lies."""
+_PAGE = 4096
+"""Rows so many bytes apart share a set of the first cache, which has no room for all rows of a tile then."""
+_MINDED_FROM = 4
+"""Rows are copied for so many panels; for fewer, copying costs more."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +141,21 @@ class _Planner:
         tile = replace(tile, is_direct=is_direct)
         if not tile.has_panels and (not is_direct or columns % tile.lanes or is_symbolic(columns)):
             tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
-        if product.left.place is None:
+        if product.left.place is None or self._rows_collide(one, product, tile):
             room = self._target.l2 // 2 // (one.accumulator.bits // 8) // max(int(depth), 1)
             tiles = max(1, min(room // tile.rows, -(-int(product.rows.extent) // tile.rows)))
-            tile = replace(tile, left=self._buffer(one, (tiles * tile.rows, depth)), block=tiles * tile.rows)
+            stride = depth + tile.lanes if _collides(depth, one) else depth
+            tile = replace(tile, left=self._buffer(one, (tiles * tile.rows, stride)), block=tiles * tile.rows)
         return tile
+
+    def _rows_collide(self, one: Contraction, product: Product, tile: Tile) -> bool:
+        """Whether rows lie so that they drive each other out of the first cache, and are read often enough to mind."""
+        panels = product.columns.extent // tile.columns
+        return (
+            product.rows.extent >= _PACKED_FROM
+            and panels >= _MINDED_FROM
+            and _collides(product.left.step(product.rows), one)
+        )
 
     def _with_panels(self, one: Contraction, product: Product, tile: Tile) -> Contraction:
         is_a = product.right.buffer == one.a
@@ -168,6 +182,11 @@ class _Planner:
         where = (*(var for var, _ in outside), column // width, depth, column % width)
         found = replace(one, a=panels, a_index=where) if is_a else replace(one, b=panels, b_index=where)
         return replace(found, tile=self._with_scratch(found, product, tile))
+
+
+def _collides(step: int, one: Contraction) -> bool:
+    """Whether neighbours so far apart fall into the same set of a cache."""
+    return step > 0 and step * one.accumulator.bits // 8 % _PAGE == 0
 
 
 @dataclass(frozen=True)
@@ -259,6 +278,7 @@ def _time(rows: int, columns: int, height: int, vectors: int, lanes: int) -> flo
     for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
         for broad, broad_count in ((vectors, wide // vectors), (wide % vectors, 1)):
             if tall and broad:
-                each = max(tall * broad, _LATENCY, broad + tall / 2) + 0.15 * (tall + broad) + 0.5
+                each = max(tall * broad, _LATENCY, broad + tall / 2) + 0.1 * tall + 0.3 * broad + 0.5
                 total += each * tall_count * broad_count
-    return total
+    # Tiles of other sizes at the edges are code of their own.
+    return total * (1 + 0.02 * bool(rows % height) + 0.02 * bool(wide % vectors))

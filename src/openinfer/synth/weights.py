@@ -69,7 +69,7 @@ class WeightLayout:
             quant = model.tensors[name].quant
             assert quant is not None
             values = quant.scale.values if part == "scale" else quant.zero_point.values  # type: ignore[union-attr]
-            return values.astype(np.float32).tobytes()
+            return values.astype(dtype.array).tobytes()
         if name in model.tensors:
             return model.load(name).raw().tobytes()
         value = np.asarray(model.metadata[name])

@@ -6,6 +6,7 @@ arithmetic around an f32 exponential, and f64 with what roundings lost counted b
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from openinfer.loops.build import Builder, cast, const, math, select, unary
 from openinfer.loops.ir import Buffer, LoopKind, Scalar
@@ -148,7 +149,7 @@ def _celu(builder: Builder, call: Call, x: Scalar) -> Scalar:
     below = builder.let(math("expm1", bent))
     if x.dtype is F64:
         lost = builder.let((1 + below) * (-_product_rest(bent, alpha, wide) / alpha))
-        below = below + select(unary("abs", bent) < 1000, lost, 0)
+        below = below + select((bent > -1000) & (below < inf), lost, 0)
     scaled = builder.let(alpha * below)
     return cast(at_least(wide, const(0, F64)) + at_most(scaled, const(0, F64)), x.dtype)
 

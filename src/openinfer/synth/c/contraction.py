@@ -7,9 +7,11 @@ scratch memory first: a panel of columns, or a block of rows. What falls outside
 
 from collections.abc import Sequence
 
-from openinfer.loops.affine import Affine
+from openinfer.loops.affine import Affine, is_same, position, variables
+from openinfer.loops.build import cast
+from openinfer.loops.common import named
 from openinfer.loops.dim import Dim, is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Const, Contraction, Scalar, Tile, Var
+from openinfer.loops.ir import ACCUMULATOR, INDEX, Binary, Buffer, Const, Contraction, Let, Scalar, Tile, Var
 from openinfer.loops.product import Axis, Product, as_one, product_of
 from openinfer.synth.c.scalars import ScalarPrinter, size_text
 from openinfer.synth.c.tiles import tile_name
@@ -81,14 +83,15 @@ class _Printer:
 
     def _blocks(self, left: Buffer) -> None:
         """Blocks of rows, copied so that each row lies in one piece."""
-        rows, block, depth = self._product.rows, self._tile.block, self._product.inner.extent
+        rows, block = self._product.rows, self._tile.block
         self._open(f"for (int64_t m1 = 0; m1 < {_number(rows.extent)}; m1 += {block})")
         self._say(f"const int64_t height = {_least(rows.extent, 'm1', block)};")
         self._open("for (int64_t row = 0; row < height; ++row)")
         self._unflatten(rows, _BLOCK + _ROW)
-        self._say(f"{self._kind} *to = {left.name} + row * {_number(depth)};")
+        self._say(f"{self._kind} *to = {left.name} + row * {_number(left.shape[-1])};")
         self._inner_loops()
-        self._say(f"*to++ = {self._scalars.text(self._product.left.value)};")
+        place = self._place(_flat(self._product.inner))
+        self._say(f"to[{place}] = {self._scalars.text(self._product.left.value)};")
         self._close(1 + len(self._product.inner.vars))
         self._panels(None)
         self._close()
@@ -131,11 +134,11 @@ class _Printer:
             assert tile.right is not None
             self._copied_panel(tile.right, _PANEL, "columns", tile.columns)
             return tile.right.name, str(tile.columns)
-        place, step = f"{factor.buffer.name} + {self._panel_place()}", _number(factor.step(product.inner))
+        panel, apart = f"{factor.buffer.name} + {self._panel_place()}", _number(factor.step(product.inner))
         if tile.right is None:
-            return place, step
-        self._say(f"const {self._kind} *panel = {place};")
-        self._say(f"int64_t step = {step};")
+            return panel, apart
+        self._say(f"const {self._kind} *panel = {panel};")
+        self._say(f"int64_t step = {apart};")
         self._open(f"if (columns < {tile.columns})")
         self._copied_panel(tile.right, _PANEL, "columns", tile.columns)
         self._say(f"panel = {tile.right.name};")
@@ -168,9 +171,7 @@ class _Printer:
         self._open(f"for (int64_t from = 0, run; from < {columns}; from += run)")
         extent = _number(axis.extents[-1])
         self._say(f"const int64_t start = ({self._scalars.text(first)} + from) % {extent};")
-        self._unflatten(
-            Axis(axis.vars[:-1], axis.extents[:-1]), Var("from") + first, f" / {extent}"
-        )
+        self._unflatten(Axis(axis.vars[:-1], axis.extents[:-1]), Var("from") + first, f" / {extent}")
         self._say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
         self._inner_loops()
         self._say(f"{self._kind} *to = {right.name} + {target} * {width} + from;")
@@ -203,8 +204,8 @@ class _Printer:
         """The call that computes the sums of a tile: one for each size that occurs."""
         tile, product = self._tile, self._product
         if tile.left is not None:
-            depth = _number(product.inner.extent)
-            left = f"{tile.left.name} + m0 * {depth}, {depth}, 1"
+            stride = _number(tile.left.shape[-1])
+            left = f"{tile.left.name} + m0 * {stride}, {stride}, 1"
         else:
             assert product.left.place is not None
             place = self._place(_moved(product.left.place, product.rows, _TILE_ROW, product.inner))
@@ -245,8 +246,86 @@ class _Printer:
             self._say(f"const int64_t {row_var.name} = {self._scalars.text(row)};")
         self._open("for (int64_t column = 0; column < columns; ++column)")
         self._say(f"const {self._kind} {ACCUMULATOR} = tile[row * {self._tile.columns} + column];")
-        self._say(self._scalars.store(one.out, self._scalars.offset(one.out, index), epilogue))
+        lets, value = named(epilogue, "v")
+        for let in lets:
+            self._say(_let(let, self._scalars))
+        self._say(self._scalars.store(one.out, self._scalars.offset(one.out, index), value))
         self._close(2)
+
+
+# --- without tiles ----------------------------------------------------------------------------------------------------
+
+_WIDTH = 64
+"""So many sums are computed next to each other where there are no tiles."""
+
+
+def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
+    """A contraction as sums next to each other, which a compiler can make vectors of; None where they would not lie so.
+
+    The index that runs fastest in the result is the innermost loop: no sum changes its order.
+    """
+    last = _fastest(one)
+    if last is None:
+        return None
+    kind = scalar_type(one.accumulator)
+    extent = one.extents[one.free.index(last)]
+    scalars.positions |= {var.name for var in (*one.free, *one.bound, _PANEL, _COLUMN)}
+    outer = [pair for pair in zip(one.free, one.extents, strict=True) if pair[0] != last]
+    heads = [_loop(var.name, count) for var, count in outer]
+    lines = [PAD * depth + f"{head} {{" for depth, head in enumerate(heads)]
+    at_column = f"const int64_t {last.name} = n0 + column;"
+    left, right = (cast(factor, one.accumulator) for factor in one.factors)
+    total = Var("sums[column]", one.accumulator)
+    term = f"sums[column] = {scalars.text(Binary('add', total, Binary('mul', left, right)))};"
+    inner = [_loop(var.name, count) for var, count in zip(one.bound, one.reduced, strict=True)]
+    lets, value = named(one.epilogue, "v")
+    body = [
+        f"for (int64_t n0 = 0; n0 < {_number(extent)}; n0 += {_WIDTH}) {{",
+        f"{PAD}const int64_t columns = {_least(extent, 'n0', _WIDTH)};",
+        f"{PAD}{kind} sums[{_WIDTH}] = {{0}};",
+        *(PAD * (depth + 1) + f"{head} {{" for depth, head in enumerate(inner)),
+        *(PAD * (len(inner) + 1) + line for line in _column_loop(at_column, one.valid, term, scalars)),
+        *(PAD * (depth + 1) + "}" for depth in reversed(range(len(inner)))),
+        f"{PAD}for (int64_t column = 0; column < columns; ++column) {{",
+        f"{PAD * 2}{at_column}",
+        f"{PAD * 2}const {kind} {ACCUMULATOR} = sums[column];",
+        *(PAD * 2 + _let(let, scalars) for let in lets),
+        PAD * 2 + scalars.store(one.out, scalars.offset(one.out, one.out_index), value),
+        f"{PAD}}}",
+        "}",
+    ]
+    lines += [PAD * len(heads) + line for line in body]
+    return [*lines, *(PAD * depth + "}" for depth in reversed(range(len(heads))))]
+
+
+def _column_loop(at_column: str, valid: Scalar | None, term: str, scalars: ScalarPrinter) -> list[str]:
+    head = "for (int64_t column = 0; column < columns; ++column) {"
+    if valid is None:
+        return [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
+    name = at_column.split()[2]
+    if name not in variables(valid):
+        inner = [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
+        return [f"if ({scalars.text(valid)}) {{", *(PAD + line for line in inner), "}"]
+    return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.text(valid)}) {term}", "}"]
+
+
+def _fastest(one: Contraction) -> Var | None:
+    """The free index along which results lie next to each other, if those of a factor do too."""
+    out = position(one.out, one.out_index)
+    places = [position(one.a, one.a_index), position(one.b, one.b_index)]
+    if out is None or None in places or one.accumulator.kind == "bool" or one.out.dtype.is_packed:
+        return None
+    unit = [var for var in one.free if is_same(out.step(var), 1)]
+    if len(unit) != 1 or not any(place is not None and is_same(place.step(unit[0]), 1) for place in places):
+        return None
+    return unit[0]
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _let(let: Let, scalars: ScalarPrinter) -> str:
+    return f"const {scalar_type(let.var.dtype)} {let.var.name} = {scalars.text(let.value)};"
 
 
 def _loop(name: str, extent: int) -> str:
@@ -277,7 +356,8 @@ def _flat(axis: Axis) -> Scalar:
     return total
 
 
-def _moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Scalar:
+def _moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:
     """The place of the first element of a tile: an axis stands at a position, inner indices at 0."""
-    at_start = as_one(place.scalar(), inner, Const(0, INDEX))
-    return as_one(at_start, axis, first)
+    gone = {var.name for var in (*axis.vars, *inner.vars)}
+    steps = {name: step for name, step in place.steps.items() if name not in gone}
+    return Affine(place.first, steps if axis.last is None else {**steps, first.name: place.step(axis.last)})

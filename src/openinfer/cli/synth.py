@@ -1,0 +1,253 @@
+"""``openinfer synth``: a graph and a model into a folder of source code, with a report on how it came out."""
+
+import json
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openinfer.cli.devices import device_called
+from openinfer.cli.graph import GraphFile, loaded_graph, require_mentioned
+from openinfer.cli.options import AsJson, InputOptions, ModelPath, SizeOptions, StepCount, StrictOption, parsed_sizes
+from openinfer.cli.stepping import Progress, errors_as_json, guarded
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.oinf import ModelLoader
+from openinfer.oinf.atomic import atomic_file
+from openinfer.oinf.report import size_text
+
+if TYPE_CHECKING:
+    from openinfer.cli.compiled import SimulatedStep
+    from openinfer.ir import Graph
+    from openinfer.synth.devices import DeviceArch
+    from openinfer.synth.synthesizer import Passes, Plan
+
+
+class Weights(StrEnum):
+    """Where generated code has its weights."""
+
+    FILE = "file"
+    ARRAY = "array"
+    INCBIN = "incbin"
+
+
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device", "-d", metavar="NAME|FILE.json", help="'openinfer devices' lists the names; 'host' is this machine."
+    ),
+]
+Folder = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write the project; else nothing is.")
+]
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="What files and functions are called; else as the graph.")
+]
+WeightsOption = Annotated[
+    Weights, typer.Option("--weights", help="Weights in a file that is read, a C array, or included by the assembler.")
+]
+NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Every node is a kernel of its own.")]
+NoSchedule = Annotated[bool, typer.Option("--no-schedule", help="Plain loops: no tiles, no packed weights.")]
+NoSelftest = Annotated[bool, typer.Option("--no-selftest", help="Do not run the simulator for a self-test.")]
+MaxArena = Annotated[
+    int | None, typer.Option("--max-arena", metavar="BYTES", min=0, help="Fail if a step needs a larger arena.")
+]
+Build = Annotated[bool, typer.Option("--build", help="Compile the code for this machine.")]
+Run = Annotated[bool, typer.Option("--run", help="Compile it, run it, and compare it with the simulator.")]
+Tolerance = Annotated[
+    float, typer.Option(min=0.0, metavar="T", help="With --run: floats may differ by T * max(1, |a|, |b|).")
+]
+Report = Annotated[
+    bool,
+    typer.Option("--report", help="Show kernels, what was fused and why not, and the arena; with -o, also a picture."),
+]
+
+
+def synth(
+    graph: GraphFile,
+    model: ModelPath = None,
+    device: DeviceOption = "host",
+    size: SizeOptions = None,
+    output: Folder = None,
+    name: NameOption = None,
+    weights: WeightsOption = Weights.FILE,
+    no_fuse: NoFuse = False,
+    no_schedule: NoSchedule = False,
+    max_arena: MaxArena = None,
+    no_selftest: NoSelftest = False,
+    build: Build = False,
+    run: Run = False,
+    inputs: InputOptions = None,
+    steps: StepCount = None,
+    tolerance: Tolerance = 1e-4,
+    report: Report = False,
+    strict: StrictOption = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write source code for a device that computes what a graph says.
+
+    The project has a self-test: steps that the simulator ran, with the inputs given or, where there are none, made up
+    (floats randn:0, others zeros). With --run, the compiled code runs the same steps here, and the exit status is 1 if
+    a result differs by more than the tolerance.
+    """
+    progress = Progress()
+    with errors_as_json() if as_json else nullcontext(), guarded(progress), ExitStack() as opened:
+        from openinfer.cli.app import print_diagnostics
+
+        called, sizes, arch = _called(name, graph), parsed_sizes(size), device_called(device)
+        if not as_json:
+            print_diagnostics(arch.warnings)
+        if build or run:
+            _require_runnable(arch)
+        source = loaded_graph(graph)
+        require_mentioned(source, sizes)
+        data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
+        work = _Work(source, data, sizes, strict)
+        plan = work.plan(arch, called, weights, fuses=not no_fuse, schedules=not no_schedule)
+        if max_arena is not None:
+            _require_arena(plan, max_arena)
+        facts: dict[str, Any] = {"ok": True, **plan.facts()}
+        tested = output is not None and not no_selftest
+        values = work.simulated(plan, inputs, steps, progress) if run or tested else []
+        if output is not None:
+            plan.emit(output, [step.golden() for step in values] if tested else [])
+            if report:
+                _draw(plan, Path(output) / "arena.svg")
+            facts |= {"folder": output, "files": _files(Path(output))}
+        if build or run:
+            facts |= _built(plan, values if run else None, tolerance)
+        typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, report))
+        if run and not facts["run"]["ok"]:
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A graph and what it is bound to, for synthesis and simulation alike."""
+
+    graph: "Graph"
+    model: ModelLoader | None
+    sizes: dict[str, int]
+    strict: bool
+
+    def plan(self, arch: "DeviceArch", name: str, weights: Weights, *, fuses: bool, schedules: bool) -> "Plan":
+        # Here, not above: the other commands need no passes and no op records.
+        from openinfer.synth.synthesizer import Synthesizer
+
+        passes = _passes(arch, fuses=fuses, schedules=schedules)
+        synthesizer = Synthesizer.from_arch(arch, name=name, passes=passes, weights=weights.value)
+        return synthesizer.synthesize(self.model, self.graph, sizes=self.sizes, strict=self.strict)
+
+    def simulated(
+        self, plan: "Plan", inputs: list[str] | None, steps: int | None, progress: Progress
+    ) -> "list[SimulatedStep]":
+        from openinfer.cli.compiled import simulated
+        from openinfer.sim import Simulator
+
+        simulator = Simulator(self.model, sizes=self.sizes, strict=self.strict).with_trace("off")
+        outputs = list(plan.project.program.outputs)
+        return simulated(simulator.make_executor(self.graph), outputs, inputs, steps, progress)
+
+
+def _require_runnable(arch: "DeviceArch") -> None:
+    from openinfer.cli.compiled import require_runnable
+
+    require_runnable(arch)
+
+
+def _built(plan: "Plan", values: "list[SimulatedStep] | None", tolerance: float) -> dict[str, Any]:
+    from openinfer.cli.compiled import compared
+
+    module = plan.build(plan.arch.toolchain.cc or "gcc")
+    return {"built": True} | ({} if values is None else {"run": compared(module, values, tolerance)})
+
+
+def _called(name: str | None, graph: str) -> str:
+    """The name of the project: the one given, which must be fit, else the nearest to the graph file's."""
+    from openinfer.synth.c.names import project_name
+
+    if name is None:
+        return project_name("model" if graph == "-" else Path(graph).stem)
+    if project_name(name) != name:
+        message = f"{name[:80]!r} cannot be the name of files and functions in C; {project_name(name)!r} can"
+        raise typer.BadParameter(message, param_hint="--name")
+    return name
+
+
+def _passes(arch: "DeviceArch", *, fuses: bool, schedules: bool) -> "Passes":
+    """The passes that options and the device's preferences leave."""
+    from openinfer.synth.fuse import Fuse
+    from openinfer.synth.synthesizer import Passes
+
+    wishes = arch.preferences
+    most = Fuse() if wishes.max_kernel_ops is None else Fuse(max_kernel_ops=wishes.max_kernel_ops)
+    return Passes(most if fuses and wishes.prefer_fusion is not False else None, schedules)
+
+
+def _require_arena(plan: "Plan", most: int) -> None:
+    if plan.project.arena_bytes <= most:
+        return
+    from openinfer.synth.report import arena_facts
+
+    facts = arena_facts(plan.project.program, plan.memory)
+    message = f"a step needs an arena of {plan.project.arena_bytes:,} bytes, and {most:,} are allowed"
+    sizes = {one["label"]: one["nbytes"] for one in facts["requests"]}
+    notes = tuple(f"{label}: {sizes[label]:,} bytes" for label in facts["peak_owners"])
+    least = f"{facts['lower_bound_bytes']:,}"
+    advice = f"these are alive together where it is fullest; in this order {least} bytes are the least"
+    raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice, notes))
+
+
+# --- what is said about it --------------------------------------------------------------------------------------------
+
+
+def _draw(plan: "Plan", path: Path) -> None:
+    from openinfer.synth.arena_map import arena_svg
+    from openinfer.synth.report import arena_positions, arena_requests
+
+    program = plan.project.program
+    picture = arena_svg(*arena_requests(program, plan.memory), arena_positions(program))
+    with atomic_file(str(path)) as sink:
+        sink.write(picture.encode("utf-8"))
+
+
+def _files(folder: Path) -> dict[str, int]:
+    """What lies in the folder now, whoever put it there, and how large it is."""
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def _text(plan: "Plan", facts: dict[str, Any], report: bool) -> str:
+    parts = [_summary(facts)]
+    if report:
+        from openinfer.synth.report import arena_report, kernels_text, ledger_text
+
+        parts += [kernels_text(facts["kernels"]), ledger_text(facts["ledger"])]
+        parts.append(arena_report(plan.project.program, plan.memory))
+    if "run" in facts:
+        from openinfer.cli.compiled import run_text
+
+        parts.append(run_text(facts["run"]))
+    return "\n\n".join(parts)
+
+
+def _summary(facts: dict[str, Any]) -> str:
+    gap, fused = facts["memory"]["gap_bytes"], sum(entry["fused"] for entry in facts["ledger"])
+    bound = f"{gap:,} bytes above the lower bound" if gap else "the least possible"
+    tensors = len({one["tensor"] for one in facts["weights"]})
+    lines = [
+        f"{facts['name']} for {facts['device']} ({facts['isa']})",
+        f"  kernels  {len(facts['kernels'])} calls of {len(facts['functions'])} functions, after {fused} fusions",
+        f"  arena    {facts['bytes']['arena']:,} bytes, {bound}",
+        f"  state    {facts['bytes']['state']:,} bytes",
+        f"  weights  {facts['bytes']['weights']:,} bytes, {tensors} tensors",
+    ]
+    if "files" in facts:
+        total = size_text(sum(facts["files"].values()))
+        lines.append(f"  files    {len(facts['files'])} in {facts['folder']}, {total}")
+    if "built" in facts:
+        lines.append("  built    yes")
+    return "\n".join(lines)

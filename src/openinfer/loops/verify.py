@@ -1,0 +1,365 @@
+"""What every kernel must satisfy, whoever made it: types agree, names are defined, memory is known.
+
+Problems are sentences for the people who write lowerings and passes; a kernel without problems can be printed by every
+target and run by the interpreter.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from openinfer.dtypes import DType
+from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    BOOL,
+    INDEX,
+    Assign,
+    Binary,
+    Bits,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Contraction,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    Math,
+    Round,
+    Scalar,
+    Select,
+    Statement,
+    Store,
+    Unary,
+    Var,
+    While,
+    children,
+    visit,
+)
+from openinfer.loops.text import scalar_text
+
+MATH = {
+    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"), 1),
+    **dict.fromkeys(
+        ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), 1
+    ),
+    **dict.fromkeys(("erf", "erfc"), 1),
+    **dict.fromkeys(("pow", "atan2", "fmod"), 2),
+    "fma": 3,
+}
+"""The named functions, and how many arguments each takes."""
+
+_FLOAT, _WHOLE = ("float",), ("int", "uint")
+_KINDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("neg", "abs", "add", "sub", "mul", "div", "rem", "min", "max"), ("float", "int", "uint")),
+    **dict.fromkeys(("sqrt", "floor", "ceil", "rint", "trunc", "isnan", "isinf", "signbit"), _FLOAT),
+    **dict.fromkeys(("copysign", "nextafter"), _FLOAT),
+    **dict.fromkeys(("popcount", "shl", "shr"), _WHOLE),
+    **dict.fromkeys(("not", "and", "or", "xor"), ("int", "uint", "bool")),
+}
+"""What each operation works on."""
+
+_SMALL_FLOATS = ("f8", "bf16", "f16")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def verify(kernel: Kernel) -> list[str]:
+    """What is wrong with a kernel, in words; nothing where all is well.
+
+    >>> verify(Kernel("k", (), (), (Let(Var("v"), Var("w")),)))
+    ["'w' is used where it is not defined: w"]
+    """
+    return list(_Verifier(kernel).problems())
+
+
+class _Verifier:
+    """One walk over a kernel with the variables that are visible."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._writable = {one.name for one in (*kernel.outputs, *kernel.scratch)}
+        buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+        self._buffers = {one.name: one for one in buffers}
+        self._counts = Counter(one.name for one in buffers)
+
+    def problems(self) -> Iterator[str]:
+        for name, count in self._counts.items():
+            if count > 1:
+                yield f"{count} buffers are called '{name}'"
+        for buffer in self._buffers.values():
+            yield from self._declared(buffer)
+        yield from self._body(self._kernel.body, _Scope())
+
+    def _declared(self, buffer: Buffer) -> Iterator[str]:
+        if not _NAME.fullmatch(buffer.name):
+            yield f"a buffer is called {buffer.name!r}, which is no name"
+        if any(extent < 0 for extent in buffer.shape):
+            yield f"buffer '{buffer.name}' has a negative extent in {list(buffer.shape)}"
+        if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):
+            yield f"buffer '{buffer.name}' has {len(buffer.shape)} extents and {len(buffer.strides)} strides"
+
+    # --- statements -----------------------------------------------------------------------------------------------
+
+    def _body(self, statements: tuple[Statement, ...], outside: "_Scope") -> Iterator[str]:
+        scope = outside.inside()
+        for statement in statements:
+            match statement:
+                case For():
+                    yield from self._loop(statement, scope)
+                case While(cond, body):
+                    yield from self._expects(cond, BOOL, "a condition", scope)
+                    yield from self._body(body, scope)
+                case If(cond, then, otherwise):
+                    yield from self._expects(cond, BOOL, "a condition", scope)
+                    yield from self._body(then, scope)
+                    yield from self._body(otherwise, scope)
+                case Let(var, value) | Local(var, value):
+                    yield from self._expects(value, var.dtype, f"the value of '{var.name}'", scope)
+                    yield from self._bind(var, scope, is_local=isinstance(statement, Local))
+                case Assign():
+                    yield from self._assigned(statement, scope)
+                case Store():
+                    yield from self._stored(statement, scope)
+                case Fail(reason):
+                    if not reason or not reason.isprintable() or "*/" in reason:
+                        yield f"the reason of a failure is {reason!r}, which cannot be shown"
+                case Contraction():
+                    yield from self._contraction(statement, scope)
+
+    def _loop(self, loop: For, scope: "_Scope") -> Iterator[str]:
+        yield from self._expects(loop.extent, INDEX, f"the extent of loop '{loop.index.name}'", scope)
+        if loop.index.dtype is not INDEX:
+            yield f"the index of loop '{loop.index.name}' is {loop.index.dtype}, not i64"
+        own = scope.inside()
+        yield from self._bind(loop.index, own, is_local=False)
+        if loop.kind is LoopKind.PARALLEL:
+            own = own.in_parallel()
+        yield from self._body(loop.body, own)
+
+    def _bind(self, var: Var, scope: "_Scope", *, is_local: bool) -> Iterator[str]:
+        if not _NAME.fullmatch(var.name):
+            yield f"a variable is called {var.name!r}, which is no name"
+        if var.name in scope.variables:
+            yield f"'{var.name}' is defined where another '{var.name}' is visible"
+        if var.name in self._buffers:
+            yield f"'{var.name}' is a variable and a buffer"
+        if var.dtype.compute is not var.dtype:
+            yield f"'{var.name}' is {var.dtype}, in which nothing is computed"
+        scope.variables[var.name] = var.dtype
+        if is_local:
+            scope.locals.add(var.name)
+
+    def _assigned(self, statement: Assign, scope: "_Scope") -> Iterator[str]:
+        var = statement.var
+        yield from self._expects(statement.value, var.dtype, f"the new value of '{var.name}'", scope)
+        yield from self._scalar(var, scope)
+        if var.name in scope.variables and var.name not in scope.locals:
+            shared = var.name in scope.shared
+            reason = "belongs to all iterations of a parallel loop" if shared else "is not a local variable"
+            yield f"'{var.name}' gets another value, but {reason}"
+
+    def _stored(self, statement: Store, scope: "_Scope") -> Iterator[str]:
+        yield from self._place(statement.buffer, statement.index, scope)
+        yield from self._written(statement.buffer)
+        wanted = statement.buffer.dtype.compute
+        yield from self._expects(statement.value, wanted, f"what is stored to '{statement.buffer.name}'", scope)
+
+    def _written(self, buffer: Buffer) -> Iterator[str]:
+        if buffer.name in self._buffers and buffer.name not in self._writable:
+            yield f"input '{buffer.name}' is written"
+
+    # --- contractions ---------------------------------------------------------------------------------------------
+
+    def _contraction(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
+        for what, names, extents in (("free", one.free, one.extents), ("bound", one.bound, one.reduced)):
+            if len(names) != len(extents):
+                yield f"a contraction has {len(names)} {what} indices and {len(extents)} extents"
+            if any(extent < 0 for extent in extents):
+                yield f"a contraction has a negative extent in {list(extents)}"
+        if one.accumulator.compute is not one.accumulator or one.accumulator.kind == "bool":
+            yield f"a contraction adds up in {one.accumulator}, in which nothing is added"
+        yield from self._indices(one, scope)
+        yield from self._written(one.out)
+        if one.out in (one.a, one.b):
+            yield f"a contraction reads its own result '{one.out.name}'"
+        for name, factor, place in (
+            ("a", one.a_value, Load(one.a, one.a_index)),
+            ("b", one.b_value, Load(one.b, one.b_index)),
+        ):
+            if factor is not None and place not in tuple(visit(factor)):
+                yield f"factor {name} of a contraction does not contain {scalar_text(place)}"
+        if one.tile is not None:
+            for memory in (one.tile.left, one.tile.right):
+                if memory is not None and memory not in self._kernel.scratch:
+                    yield f"a tile uses '{memory.name}', which is not scratch memory of the kernel"
+
+    def _indices(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
+        """Where each index of a contraction may be used."""
+        free = scope.inside()
+        for var in one.free:
+            yield from self._bind(var, free, is_local=False)
+        bound = free.inside()
+        for var in one.bound:
+            yield from self._bind(var, bound, is_local=False)
+        for var in (*one.free, *one.bound):
+            if var.dtype is not INDEX:
+                yield f"index '{var.name}' of a contraction is {var.dtype}, not i64"
+        total = free.inside()
+        # Its loops are expanded around all that: nothing outside may have the name of the sum.
+        yield from self._bind(Var(ACCUMULATOR, one.accumulator), total, is_local=False)
+        yield from self._place(one.out, one.out_index, free)
+        yield from self._place(one.a, one.a_index, bound)
+        yield from self._place(one.b, one.b_index, bound)
+        for factor in one.factors:
+            yield from self._scalar(factor, bound)
+            if factor.dtype.kind == "bool":
+                yield f"a contraction multiplies the bool {scalar_text(factor)}"
+        if one.valid is not None:
+            yield from self._expects(one.valid, BOOL, "the condition of a contraction", bound)
+        yield from self._expects(one.epilogue, one.out.dtype.compute, f"what is stored to '{one.out.name}'", total)
+
+    # --- expressions ----------------------------------------------------------------------------------------------
+
+    def _expects(self, value: Scalar, dtype: DType, what: str, scope: "_Scope") -> Iterator[str]:
+        yield from self._scalar(value, scope)
+        if value.dtype is not dtype:
+            yield f"{what} is {value.dtype}, not {dtype}: {scalar_text(value)}"
+
+    def _place(self, buffer: Buffer, index: tuple[Scalar, ...], scope: "_Scope") -> Iterator[str]:
+        known = self._buffers.get(buffer.name)
+        if known is None:
+            yield f"'{buffer.name}' is no buffer of the kernel"
+        elif known is not buffer and repr(known) != repr(buffer):
+            # A size that is dynamic equals its bound, but is not written like it.
+            yield f"'{buffer.name}' is not the buffer that the kernel declares"
+        if len(index) != len(buffer.shape):
+            yield f"'{buffer.name}' has {len(buffer.shape)} axes and {len(index)} indices"
+        for one in index:
+            yield from self._expects(one, INDEX, f"an index of '{buffer.name}'", scope)
+        for one, extent in zip(index, buffer.shape, strict=False):
+            # An empty axis is never reached: the loops around do nothing.
+            if isinstance(one, Const) and extent and not is_symbolic(extent) and not _is_within(one, extent):
+                yield f"index {one.value} of '{buffer.name}' is outside of {list(buffer.shape)}"
+
+    def _scalar(self, value: Scalar, scope: "_Scope") -> Iterator[str]:
+        if isinstance(value, Load):
+            yield from self._place(value.buffer, value.index, scope)
+            return
+        for part in children(value):
+            yield from self._scalar(part, scope)
+        yield from (f"{problem}: {scalar_text(value)}" for problem in self._own(value, scope))
+
+    def _own(self, value: Scalar, scope: "_Scope") -> Iterator[str]:
+        """What is wrong with an expression whose parts are in order."""
+        match value:
+            case Const():
+                yield from _constant(value)
+            case Var(name, dtype):
+                known = scope.variables.get(name)
+                if known is None:
+                    yield f"'{name}' is used where it is not defined"
+                elif known is not dtype:
+                    yield f"'{name}' is {known} and used as {dtype}"
+            case Unary(op, operand):
+                yield from _accepts(op, operand)
+            case Binary(op, left, right):
+                yield from _same(left, right)
+                yield from _accepts(op, left)
+            case Compare(_, left, right):
+                yield from _same(left, right)
+            case Select(cond, then, otherwise):
+                if cond.dtype is not BOOL:
+                    yield f"a selection by a {cond.dtype}, not a bool"
+                yield from _same(then, otherwise)
+            case Cast(_, dtype):
+                if dtype.compute is not dtype:
+                    yield f"a cast to {dtype}, in which nothing is computed"
+            case Bits():
+                yield from _bits(value)
+            case Round(operand, storage):
+                if operand.dtype is not storage.compute:
+                    yield f"a {operand.dtype} cannot be stored as {storage}"
+            case Math(function, args):
+                yield from _named(function, args)
+            case _:
+                yield "no expression"
+
+
+class _Scope:
+    """The variables that are visible, and those of them that can get another value."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, DType] = {}
+        self.locals: set[str] = set()
+        self.shared: set[str] = set()
+        """Local variables outside of a parallel loop, as seen inside."""
+
+    def inside(self) -> "_Scope":
+        """What is defined here is not visible outside."""
+        made = _Scope()
+        made.variables, made.locals, made.shared = dict(self.variables), set(self.locals), set(self.shared)
+        return made
+
+    def in_parallel(self) -> "_Scope":
+        """The inside of a loop whose iterations run at once."""
+        made = self.inside()
+        made.shared |= made.locals
+        made.locals = set()
+        return made
+
+
+def _constant(value: Const) -> Iterator[str]:
+    number, dtype = value.value, value.type
+    if dtype.compute is not dtype:
+        yield f"a constant of {dtype}, in which nothing is computed"
+    elif isinstance(number, Dim) and dtype is not INDEX:
+        yield f"a dynamic size as {dtype}, not i64"
+    elif dtype.kind != "float" and not dtype.minimum <= number <= dtype.maximum:
+        yield f"a constant outside of {dtype}"
+    elif dtype.kind != "float" and number != int(number):
+        yield f"a fraction as {dtype}"
+
+
+def _is_within(index: Const, extent: int) -> bool:
+    return isinstance(index.value, Dim) or 0 <= index.value < extent
+
+
+def _same(left: Scalar, right: Scalar) -> Iterator[str]:
+    if left.dtype is not right.dtype:
+        yield f"operands are {left.dtype} and {right.dtype}"
+
+
+def _accepts(op: str, operand: Scalar) -> Iterator[str]:
+    if op not in _KINDS:
+        yield f"'{op}' is no operation"
+    elif operand.dtype.kind not in _KINDS[op]:
+        yield f"'{op}' of {operand.dtype}"
+
+
+def _bits(value: Bits) -> Iterator[str]:
+    source, target, storage = value.operand.dtype, value.type, value.storage
+    if storage is None:
+        if source.bits != target.bits or target.compute is not target:
+            yield f"the bits of {source} are not those of a {target}"
+        return
+    pair = {source.name, target.name}
+    if storage.name not in _SMALL_FLOATS or pair != {"f32", f"u{storage.bits}"}:
+        yield f"codes of {storage} are not between {source} and {target}"
+
+
+def _named(function: str, args: tuple[Scalar, ...]) -> Iterator[str]:
+    if function not in MATH:
+        yield f"'{function}' is no function"
+    elif len(args) != MATH[function]:
+        yield f"'{function}' takes {MATH[function]} arguments, not {len(args)}"
+    for one in args:
+        if one.dtype.kind != "float":
+            yield f"'{function}' of {one.dtype}"
+        elif one.dtype is not args[0].dtype:
+            yield f"'{function}' of {args[0].dtype} and {one.dtype}"

@@ -1,0 +1,129 @@
+"""What builds a project: a Makefile, CMake's lists, and the weights as sources. Only the project's own name appears."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openinfer.synth.c.project import ProjectOptions
+
+NUMERICS = "-ffp-contract=off -fno-math-errno"
+"""What results depend on: no contraction behind our back, and no calls that only exist to set errno."""
+
+
+def _sources(name: str, weights: str) -> list[str]:
+    extra = {"array": ["src/weights.c"], "incbin": ["src/weights.S"]}.get(weights, [])
+    return [f"src/{name}.c", "src/kernels.c", *extra]
+
+
+def makefile(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
+    """Targets: the library (default), ``example``, ``selftest``, ``clean``."""
+    objects = " ".join(
+        f"build/{source.split('/')[1].rsplit('.', 1)[0]}.o" for source in _sources(name, options.weights)
+    )
+    argument = " src/weights.bin" if options.weights == "file" else ""
+    test = f"""
+selftest: build/selftest
+	./build/selftest{argument}
+
+build/selftest: selftest/main.c build/lib{name}.a
+	$(CC) $(ALL_CFLAGS) -o $@ selftest/main.c build/lib{name}.a
+"""
+    phony = "all example selftest clean" if has_selftest else "all example clean"
+    assembly = """
+build/%.o: src/%.S src/weights.bin
+	@mkdir -p build
+	$(CC) -c -o $@ $<
+"""
+    return f"""# Made by OpenInfer: make, make example{", make selftest" if has_selftest else ""}.
+CC ?= cc
+CFLAGS ?= -O2 -Wall -Wextra
+ALL_CFLAGS = -std=c11 $(CFLAGS) {" ".join([*options.flags, NUMERICS])} -Iinclude
+
+.PHONY: {phony}
+
+all: build/lib{name}.a
+
+build/lib{name}.a: {objects}
+	$(AR) rcs $@ {objects}
+
+build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h
+	@mkdir -p build
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+{assembly if options.weights == "incbin" else ""}
+example: build/example
+	./build/example{argument}
+
+build/example: example/main.c build/lib{name}.a
+	$(CC) $(ALL_CFLAGS) -o $@ example/main.c build/lib{name}.a
+{test if has_selftest else ""}
+clean:
+	rm -rf build
+"""
+
+
+def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
+    """The same for CMake; the library is a target that other projects can link."""
+    language = "C ASM" if options.weights == "incbin" else "C"
+    sources = " ".join(_sources(name, options.weights))
+    argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
+    flags = " ".join([*options.flags, NUMERICS])
+    include = ""
+    if options.weights == "incbin":
+        include = (
+            'set_source_files_properties(src/weights.S PROPERTIES COMPILE_OPTIONS "-Wa,-I${CMAKE_CURRENT_SOURCE_DIR}")\n'
+        )
+    test = f"""
+enable_testing()
+add_executable({name}_selftest selftest/main.c)
+target_link_libraries({name}_selftest {name})
+add_test(NAME {name}_selftest COMMAND {name}_selftest{argument})
+"""
+    return f"""# Made by OpenInfer.
+cmake_minimum_required(VERSION 3.13)
+project({name} {language})
+set(CMAKE_C_STANDARD 11)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+add_library({name} STATIC {sources})
+target_include_directories({name} PUBLIC include)
+target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{";".join(flags.split())}>)
+{include}
+add_executable({name}_example example/main.c)
+target_link_libraries({name}_example {name})
+{test if has_selftest else ""}"""
+
+
+def weights_array(name: str, blob: bytes) -> str:
+    """The weights as an array that lies where other constants lie."""
+    data = blob or b"\0"
+    lines = [",".join(map(str, data[start : start + 24])) for start in range(0, len(data), 24)]
+    body = ",\n".join(lines)
+    return f"""
+#include "{name}.h"
+
+_Alignas(64) const unsigned char {name}_weights[{len(data)}] = {{
+{body}
+}};
+"""
+
+
+def weights_assembly(name: str) -> str:
+    """The weights as a file that the assembler includes."""
+    return f"""/* Made by OpenInfer. */
+#ifdef __APPLE__
+#define WEIGHTS _{name}_weights
+    .const
+#else
+#define WEIGHTS {name}_weights
+    .section .rodata
+#endif
+    .globl WEIGHTS
+    .balign 64
+WEIGHTS:
+    .incbin "src/weights.bin"
+    .byte 0
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack,"",%progbits
+#endif
+"""

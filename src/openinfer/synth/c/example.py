@@ -1,0 +1,144 @@
+"""A small program that shows how a project is used: it runs a step on simple inputs and prints the first results."""
+
+from typing import TYPE_CHECKING
+
+from openinfer.loops.dim import Dim
+from openinfer.synth.c.names import comment, string
+from openinfer.synth.c.scalars import ScalarPrinter
+from openinfer.synth.c.support import support_code
+from openinfer.synth.c.types import stored_type
+from openinfer.loops.ir import Buffer
+from openinfer.synth.program import Value
+
+if TYPE_CHECKING:
+    from openinfer.synth.c.project import Project
+
+SHOWN = 8
+
+
+def read_weights(project: "Project") -> str:
+    """A function that gives the weights: from a file, or from the program itself."""
+    name, upper = project.name, project.name.upper()
+    if project.options.weights != "file":
+        return f"""static const void *weights_of(const char *path)
+{{
+    (void)path;
+    return {name}_weights;
+}}
+"""
+    return f"""static const void *weights_of(const char *path)
+{{
+    static unsigned char none[1];
+    if ({upper}_WEIGHT_BYTES == 0) return none;
+    FILE *const file = fopen(path, "rb");
+    unsigned char *const data = aligned_alloc({upper}_ALIGNMENT, ({upper}_WEIGHT_BYTES + 63u) / 64u * 64u);
+    const size_t got = file != NULL && data != NULL ? fread(data, 1, {upper}_WEIGHT_BYTES, file) : 0;
+    if (file != NULL) fclose(file);
+    if (got == {upper}_WEIGHT_BYTES && {name}_check_weights(data, got) == {upper}_OK) return data;
+    fprintf(stderr, "%s does not hold the weights of this program\\n", path);
+    free(data);
+    return NULL;
+}}
+"""
+
+
+def memory(project: "Project") -> str:
+    """The memory that a caller gives, as static arrays."""
+    upper = project.name.upper()
+    return f"""static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES];
+static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES];
+"""
+
+
+def example(project: "Project") -> str:
+    """The text of ``example/main.c``."""
+    name, upper = project.name, project.name.upper()
+    program = project.program
+    inputs = [_input(project, key, value, place) for place, (key, value) in enumerate(program.inputs.items())]
+    sizes = [
+        f"in.{project.printer.size_fields[size]} = {program.sizes[size]};" for size in project.input_sizes
+    ]
+    shown, needs = [], set[str]()
+    for key, value in program.outputs.items():
+        lines, more = _output(project, key, value)
+        shown += lines
+        needs |= more
+    support = support_code(needs) if needs else ""
+    body = "\n".join(f"    {line}" for line in [*(line for one in inputs for line in one[1]), *sizes])
+    arrays = "".join(one[0] for one in inputs)
+    results = "\n".join(f"    {line}" for line in shown)
+    return f"""
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "{name}.h"
+
+{support}
+{memory(project)}{arrays}
+{read_weights(project)}
+int main(int argc, char **argv)
+{{
+    const void *const weights = weights_of(argc > 1 ? argv[1] : "src/weights.bin");
+    {name}_context context;
+    {name}_inputs in = {{ 0 }};
+    {name}_outputs out;
+    if (weights == NULL) return 1;
+    if ({name}_init(&context, arena, sizeof arena, state, sizeof state, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
+        fprintf(stderr, "%s\\n", {name}_last_error(&context));
+        return 1;
+    }}
+{body or "    (void)in;"}
+    if ({name}_step(&context, &in, &out) != {upper}_OK) {{
+        fprintf(stderr, "%s\\n", {name}_last_error(&context));
+        return 1;
+    }}
+{results}
+    return 0;
+}}
+"""
+
+
+def _count(value: Value) -> int:
+    count = 1
+    for extent in value.shape:
+        count *= int(extent)
+    return count
+
+
+def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str, list[str]]:
+    """Memory for an input with a ramp in it, or zeros where numbers have no type of their own in C."""
+    kind, field = stored_type(value.dtype), project.printer.input_fields[key]
+    length = max(1, value.dtype.nbytes(_count(value)) // (1 if value.dtype.is_packed else value.dtype.bits // 8))
+    shape = ", ".join(map(repr, value.shape))
+    array = f"static {kind} input{place}[{length}]; /* {comment(f'{key}: {value.dtype.name}[{shape}]')} */\n"
+    lines = [f"in.{field} = input{place};"]
+    if value.dtype.name in ("f32", "f64"):
+        lines.insert(0, f"for (int i = 0; i < {length}; ++i) input{place}[i] = ({kind})(i % 17 - 8) / 8;")
+    return array, lines
+
+
+def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[str]]:
+    """Statements that print the first elements of an output."""
+    printer = ScalarPrinter(lambda _buffer: f"out.{project.output_fields[key]}")
+    element = printer.load(Buffer("out", value.dtype, value.shape), "i")
+    is_float = value.dtype.kind == "float"
+    call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
+    most = min(_count(value), SHOWN)
+    count = str(most)
+    total: int = 1
+    for extent in value.shape:
+        total = extent * total
+    if isinstance(total, Dim):
+        own = total
+        text = project.printer.extent_text(own).replace("c->", "out.")
+        count = f"{text} < {most} ? {text} : {most}"
+    shape = ", ".join(map(repr, value.shape))
+    label = f"{key}: {value.dtype.name}[{shape}]"
+    return [
+        f'printf("%s =", {string(label)});',
+        f"for (int64_t i = 0; i < ({count}); ++i) {call};",
+        'printf("\\n");',
+    ], printer.needs

@@ -1,0 +1,176 @@
+"""The public header of a project: sizes of memory, inputs and outputs with their shapes, functions."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from openinfer.synth.c.names import comment
+from openinfer.synth.c.types import stored_type
+from openinfer.synth.program import Value
+
+STATUS = {
+    "OK": "",
+    "ERROR_MEMORY": "memory is too small or does not begin at a multiple of 64, or a table cannot grow",
+    "ERROR_WEIGHTS": "the weights are not those that the code was made for",
+    "ERROR_INPUT": "an input is missing, or lies in the memory that a step works in",
+    "ERROR_VALUE": "an operation has no result for a value",
+    "ERROR_INDEX": "an index is outside",
+    "ERROR_SIZE": "a dynamic size has no value, a value out of range, or two values",
+    "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
+    "ERROR_NAME": "there is no output or persistent variable of that name",
+}
+"""What functions return, and what it means."""
+FieldKind = Literal["pointer", "pointers", "int32", "int64"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a struct: its name, its C declaration, and what kind of thing it is for those who fill it."""
+
+    name: str
+    text: str
+    kind: FieldKind
+    count: int = 1
+
+
+def tensor_field(name: str, value: Value) -> Field:
+    """A pointer to a tensor, with its type in a comment."""
+    shape = ", ".join(map(repr, value.shape))
+    about = comment(f"{value.variable}: {value.dtype.name}[{shape}]{_packing(value)}")
+    return Field(name, f"const {stored_type(value.dtype)} *{name}; /* {about} */", "pointer")
+
+
+def _packing(value: Value) -> str:
+    if value.dtype.is_packed:
+        return f", {8 // value.dtype.bits} elements in a byte, the first in the lowest bits"
+    return ", as their bits" if value.dtype.name in ("f8", "bf16", "f16") else ""
+
+
+def size_field(name: str, size: str, bound: int) -> Field:
+    """A dynamic size."""
+    return Field(name, f"int64_t {name}; /* {comment(size)}, at most {bound} */", "int64")
+
+
+def struct(name: str, fields: list[Field]) -> str:
+    """A struct type; one without fields gets a byte, since C has no empty structs."""
+    lines = [f"    {field.text}" for field in fields] or ["    char nothing;"]
+    return "\n".join(["typedef struct {", *lines, f"}} {name};"]) + "\n"
+
+
+@dataclass(frozen=True)
+class HeaderFacts:
+    """What the header says."""
+
+    name: str
+    banner: str
+    arena: int
+    state: int
+    weights: int
+    crc: int
+    saved: int | None
+    rank: int
+    inputs: list[Field]
+    outputs: list[Field]
+    context: list[Field]
+    has_heap: bool
+    embeds_weights: bool
+
+
+def header(facts: HeaderFacts) -> str:
+    """The text of the header."""
+    name, upper = facts.name, facts.name.upper()
+    statuses = "\n".join(
+        f"    {upper}_{status} = {number}, /* {about} */" if about else f"    {upper}_{status} = {number},"
+        for number, (status, about) in enumerate(STATUS.items())
+    )
+    return f"""{facts.banner}
+#ifndef OPENINFER_{upper}_H
+#define OPENINFER_{upper}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {upper}_ALIGNMENT 64
+#define {upper}_ARENA_BYTES {facts.arena}
+#define {upper}_STATE_BYTES {facts.state}
+#define {upper}_WEIGHT_BYTES {facts.weights}
+#define {upper}_WEIGHT_CRC32 0x{facts.crc:08x}u
+{_saved(upper, facts)}#define {upper}_MAX_RANK {facts.rank}
+
+typedef enum {{
+{statuses}
+}} {name}_status;
+
+/* What a step reads. The memory is the caller's and must stay as it is until the step is over. */
+{struct(f"{name}_inputs", facts.inputs)}
+/* What a step gives. The memory is the arena's or the state's: it is valid until the next step. */
+{struct(f"{name}_outputs", facts.outputs)}
+/* A tensor that was asked for by its name. */
+typedef struct {{
+    const void *data;
+    const char *dtype;
+    int32_t rank;
+    int64_t shape[{upper}_MAX_RANK];
+}} {name}_tensor;
+
+/* One instance. Everything in here is private; several instances can run at the same time. */
+{struct(f"{name}_context", facts.context)}
+{_functions(facts)}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _saved(upper: str, facts: HeaderFacts) -> str:
+    return "" if facts.saved is None else f"#define {upper}_SAVED_BYTES {facts.saved}\n"
+
+
+def _functions(facts: HeaderFacts) -> str:
+    name, upper = facts.name, facts.name.upper()
+    heap = ""
+    if facts.has_heap:
+        heap = f"""
+/* Gives back the memory of tables that grow; the context must be initialised again before it is used. */
+void {name}_free({name}_context *c);
+
+/* Makes room for so many cells along each axis of a table that grows, the first of which is table 0. */
+int {name}_reserve({name}_context *c, int table, const int64_t *cells);
+"""
+    embedded = ""
+    if facts.embeds_weights:
+        embedded = f"""
+/* The weights, part of the program. */
+extern const unsigned char {name}_weights[];
+"""
+    return f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and resets it. The
+   weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong, as all functions do. */
+int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
+        const void *weights, size_t weight_bytes);
+{heap}
+/* Whether these are the weights that the code was made for: their size and CRC-32. */
+int {name}_check_weights(const void *weights, size_t weight_bytes);
+{embedded}
+/* Puts persistent variables back to their initial values. */
+int {name}_reset({name}_context *c);
+
+/* Runs one step. If it fails because of an input or a size of the inputs, nothing has happened; if it fails later,
+   persistent variables are undefined, and steps are refused until they are reset or loaded. */
+int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out);
+
+/* Persistent variables as bytes, for the same program on a machine with the same byte order. */
+size_t {name}_saved_bytes(const {name}_context *c);
+int {name}_save_state({name}_context *c, void *to, size_t bytes);
+int {name}_load_state({name}_context *c, const void *from, size_t bytes);
+
+/* An output of the last step, or a persistent variable that is not a table. */
+int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor);
+
+/* What went wrong last, and where in the graph; never NULL. */
+const char *{name}_last_error(const {name}_context *c);
+"""

@@ -1,0 +1,54 @@
+//: oi_index_add
+/* Sums and products of indices; one that does not fit 64 bits sets *bad. */
+static inline int64_t oi_index_add(int64_t a, int64_t b, bool *bad)
+{
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r)) *bad = true;
+    return r;
+}
+
+//: oi_index_sub
+static inline int64_t oi_index_sub(int64_t a, int64_t b, bool *bad)
+{
+    int64_t r;
+    if (__builtin_sub_overflow(a, b, &r)) *bad = true;
+    return r;
+}
+
+//: oi_index_mul
+static inline int64_t oi_index_mul(int64_t a, int64_t b, bool *bad)
+{
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r)) *bad = true;
+    return r;
+}
+
+//: oi_index_div
+/* Quotients round down, and remainders have the sign of the divisor; a division by zero sets *bad. */
+static inline int64_t oi_index_div(int64_t a, int64_t b, bool *bad)
+{
+    if (b == 0 || (b == -1 && a == INT64_MIN)) {
+        *bad = true;
+        return 0;
+    }
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+//: oi_index_rem
+static inline int64_t oi_index_rem(int64_t a, int64_t b, bool *bad)
+{
+    if (b == 0) {
+        *bad = true;
+        return 0;
+    }
+    if (b == -1) return 0;
+    const int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+//: oi_index_u64
+static inline int64_t oi_index_u64(uint64_t a, bool *bad)
+{
+    if (a > INT64_MAX) *bad = true;
+    return (int64_t)(a & INT64_MAX);
+}

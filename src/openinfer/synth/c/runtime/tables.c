@@ -1,0 +1,423 @@
+//: OI_AXES
+#ifndef OI_AXES
+#define OI_AXES 8
+#endif
+
+//: oi_element
+/* Elements of fewer than 8 bits share bytes, the first in the lowest bits; elements of 8 bits and more are copied as
+   bytes. Where only one side is packed, the other has a byte for each element. */
+static inline unsigned oi_get(const unsigned char *p, int bits, int64_t i)
+{
+    if (bits >= 8) return p[i];
+    return ((unsigned)p[i * bits / 8] >> (i * bits % 8)) & ((1u << bits) - 1u);
+}
+
+static inline void oi_put(unsigned char *p, int bits, int64_t i, unsigned code)
+{
+    if (bits >= 8) {
+        p[i] = (unsigned char)code;
+        return;
+    }
+    const unsigned shift = (unsigned)(i * bits % 8), mask = ((1u << bits) - 1u) << shift;
+    p[i * bits / 8] = (unsigned char)((p[i * bits / 8] & ~mask) | (code << shift & mask));
+}
+
+static inline void oi_elements(unsigned char *to, int to_bits, int64_t at, const unsigned char *from, int from_bits,
+                               int64_t start, int64_t count)
+{
+    if (to_bits >= 8 && from_bits >= 8) {
+        const size_t each = (size_t)to_bits / 8;
+        if (count > 0) memcpy(to + (size_t)at * each, from + (size_t)start * each, (size_t)count * each);
+        return;
+    }
+    for (int64_t i = 0; i < count; ++i) oi_put(to, to_bits, at + i, oi_get(from, from_bits, start + i));
+}
+
+static inline void oi_fill(unsigned char *to, int bits, int64_t at, int64_t count, uint64_t element)
+{
+    if (bits <= 8) {
+        for (int64_t i = 0; i < count; ++i) oi_put(to, bits, at + i, (unsigned)element);
+    } else if (bits == 16) {
+        const uint16_t e = (uint16_t)element;
+        for (int64_t i = 0; i < count; ++i) memcpy(to + 2 * (at + i), &e, 2);
+    } else if (bits == 32) {
+        const uint32_t e = (uint32_t)element;
+        for (int64_t i = 0; i < count; ++i) memcpy(to + 4 * (at + i), &e, 4);
+    } else {
+        for (int64_t i = 0; i < count; ++i) memcpy(to + 8 * (at + i), &element, 8);
+    }
+}
+
+//: oi_pick
+/* An index of an access: one, a slice with or without its ends, or how far a matrix has grown. */
+typedef enum { OI_ONE, OI_SLICE, OI_FROM, OI_UPTO, OI_ALL, OI_GROWN } oi_kind;
+typedef struct {
+    oi_kind kind;
+    int64_t a, b;
+} oi_pick;
+
+static inline oi_pick oi_one(int64_t a) { return (oi_pick){ OI_ONE, a, 0 }; }
+static inline oi_pick oi_slice(int64_t a, int64_t b) { return (oi_pick){ OI_SLICE, a, b }; }
+static inline oi_pick oi_from(int64_t a) { return (oi_pick){ OI_FROM, a, 0 }; }
+static inline oi_pick oi_upto(int64_t b) { return (oi_pick){ OI_UPTO, 0, b }; }
+static inline oi_pick oi_all(void) { return (oi_pick){ OI_ALL, 0, 0 }; }
+static inline oi_pick oi_grown(int64_t a) { return (oi_pick){ OI_GROWN, a, 0 }; }
+
+//: oi_part OI_AXES oi_pick
+/* What an access names: where it begins along each axis, and how many cells it has there. */
+typedef struct {
+    int64_t first[OI_AXES], count[OI_AXES];
+} oi_part;
+
+/* The cells of one index; the ends of a slice that are below zero count from the extent. Returns its end, or -1. */
+static inline int64_t oi_chosen(oi_pick pick, int64_t extent, int64_t start, oi_part *part, int axis)
+{
+    int64_t a = pick.kind == OI_SLICE || pick.kind == OI_FROM ? pick.a : 0;
+    int64_t b = pick.kind == OI_SLICE || pick.kind == OI_UPTO ? pick.b : extent;
+    if (pick.kind == OI_ONE || pick.kind == OI_GROWN) {
+        if (pick.a < 0 || pick.a == INT64_MAX || pick.a > INT64_MAX - start) return -1;
+        a = pick.kind == OI_ONE ? pick.a : 0;
+        b = pick.kind == OI_ONE ? pick.a + 1 : pick.a + start;
+    }
+    if (a < 0) a = a + extent < 0 ? 0 : a + extent;
+    if (b < 0) b = b + extent < 0 ? 0 : b + extent;
+    part->first[axis] = a;
+    part->count[axis] = b > a ? b - a : 0;
+    return b > a ? b : a;
+}
+
+//: oi_walk oi_part oi_element
+/* Goes over the cells of a part, row by row: reads them into a tensor, writes them from one, fills them, or copies them
+   from another array of the same shape. Cells for which there is no memory read as the initial element. */
+typedef enum { OI_READ, OI_WRITE, OI_FILL, OI_COPY } oi_action;
+typedef struct {
+    oi_action action;
+    int axes;
+    int cell_bits, value_bits;
+    int64_t entry;
+    uint64_t initial;
+    const int64_t *shape;
+    unsigned char *cells;
+    unsigned char *value;
+} oi_walk;
+
+static inline void oi_rows(const oi_walk *w, int64_t cell, int64_t count, int64_t *at)
+{
+    const int64_t from = cell * w->entry, elements = count * w->entry;
+    switch (w->action) {
+    case OI_READ: oi_elements(w->value, w->value_bits, *at, w->cells, w->cell_bits, from, elements); break;
+    case OI_WRITE: oi_elements(w->cells, w->cell_bits, from, w->value, w->value_bits, *at, elements); break;
+    case OI_FILL: oi_fill(w->cells, w->cell_bits, from, elements, w->initial); break;
+    case OI_COPY: oi_elements(w->cells, w->cell_bits, from, w->value, w->value_bits, from, elements); break;
+    }
+    *at += elements;
+}
+
+static inline void oi_over(const oi_walk *w, const oi_part *part, int axis, int64_t cell, int64_t *at)
+{
+    if (axis == w->axes) {
+        oi_rows(w, cell, 1, at);
+        return;
+    }
+    const int64_t first = part->first[axis], room = w->shape[axis] > first ? w->shape[axis] - first : 0;
+    const int64_t inside = part->count[axis] < room ? part->count[axis] : room;
+    if (axis + 1 == w->axes) {
+        if (inside > 0) oi_rows(w, cell * w->shape[axis] + first, inside, at);
+    } else {
+        for (int64_t i = 0; i < inside; ++i) oi_over(w, part, axis + 1, cell * w->shape[axis] + first + i, at);
+    }
+    if (w->action == OI_READ && inside < part->count[axis]) {
+        int64_t missing = (part->count[axis] - inside) * w->entry;
+        for (int later = axis + 1; later < w->axes; ++later) missing *= part->count[later];
+        oi_fill(w->value, w->value_bits, *at, missing, w->initial);
+        *at += missing;
+    }
+}
+
+//: oi_inside oi_part
+/* The part of a tensor that indices name; false where one is outside. */
+static inline bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_part *part)
+{
+    for (int axis = 0; axis < axes; ++axis) {
+        const int64_t end = oi_chosen(pick[axis], shape[axis], 0, part, axis);
+        if (end < 0 || end > shape[axis]) return false;
+    }
+    return true;
+}
+
+//: oi_tensor_part oi_walk
+/* A part of a tensor, whose elements have so many bits: read, written, filled, or copied from another tensor. */
+static inline void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,
+                                  const oi_part *part, const void *value, uint64_t element)
+{
+    const oi_walk walk = { action, axes, bits, bits, 1, element, shape, whole, (unsigned char *)(uintptr_t)value };
+    int64_t at = 0;
+    oi_over(&walk, part, 0, 0, &at);
+}
+
+//: oi_grid OI_AXES
+/* What is fixed about a table: the axes that grow, the first of which are keys. Where keys choose matrices, each of
+   these has extents of its own. A bound of -1 is none. */
+typedef struct {
+    int axes, keys, bits;
+    int64_t entry;
+    uint64_t initial;
+    const int64_t *bound, *start;
+} oi_table;
+
+/* A table and its memory: extents, how many cells there are along each axis, and the cells themselves. */
+typedef struct {
+    const oi_table *table;
+    int64_t *extent;
+    const int64_t *capacity;
+    unsigned char *memory;
+    int64_t *room;        /* the capacity, where it can change */
+    unsigned char **heap; /* the memory, where it can move */
+} oi_grid;
+
+static inline bool oi_has_matrices(const oi_table *t) { return t->keys > 0 && t->keys < t->axes; }
+
+static inline int oi_cell_bits(const oi_table *t) { return t->bits < 8 ? 8 : t->bits; }
+
+/* The extents of matrices stand before the cells. */
+static inline int64_t oi_sets(const oi_table *t, const int64_t *capacity)
+{
+    int64_t sets = oi_has_matrices(t) ? 1 : 0;
+    for (int key = 0; key < t->keys; ++key) sets *= capacity[key];
+    return sets;
+}
+
+static inline size_t oi_cells_at(const oi_table *t, const int64_t *capacity)
+{
+    return ((size_t)oi_sets(t, capacity) * (size_t)(t->axes - t->keys) * 8 + 63) / 64 * 64;
+}
+
+static inline unsigned char *oi_memory(const oi_grid *g) { return g->heap != NULL ? *g->heap : g->memory; }
+
+static inline int64_t oi_cell_count(const oi_table *t, const int64_t *capacity)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < t->axes; ++axis) count *= capacity[axis];
+    return count;
+}
+
+//: oi_sets_over oi_grid oi_part
+/* The next choice of keys in a part; false after the last one. */
+static inline bool oi_next_key(const oi_table *t, const oi_part *part, int64_t *key)
+{
+    for (int axis = t->keys; axis-- > 0;) {
+        if (++key[axis] < part->first[axis] + part->count[axis]) return true;
+        key[axis] = part->first[axis];
+    }
+    return false;
+}
+
+/* The extents of the matrix that keys choose; NULL where there is no memory for it yet. */
+static inline int64_t *oi_matrix(const oi_grid *g, const int64_t *key)
+{
+    const oi_table *t = g->table;
+    int64_t set = 0;
+    for (int axis = 0; axis < t->keys; ++axis) {
+        if (key[axis] >= g->capacity[axis]) return NULL;
+        set = set * g->capacity[axis] + key[axis];
+    }
+    return (int64_t *)(void *)oi_memory(g) + set * (t->axes - t->keys);
+}
+
+static inline bool oi_first_key(const oi_table *t, const oi_part *part, int64_t *key)
+{
+    for (int axis = 0; axis < t->keys; ++axis) {
+        if (part->count[axis] == 0) return false;
+        key[axis] = part->first[axis];
+    }
+    return true;
+}
+
+//: oi_select oi_sets_over
+/* The part of a table that indices name; false where one is outside. Keys always stay inside their bounds; cells of
+   matrices only when they are written, since reading past the edge gives initial elements. */
+static inline int64_t oi_extent(const oi_grid *g, const oi_part *part, int axis)
+{
+    const oi_table *t = g->table;
+    if (axis < t->keys || !oi_has_matrices(t)) return g->extent[axis];
+    int64_t widest = t->start[axis], key[OI_AXES];
+    oi_part there = *part;
+    for (int one = 0; one < t->keys; ++one) { /* only the matrices that there is memory for have extents */
+        const int64_t room = g->capacity[one] - there.first[one];
+        if (there.count[one] > room) there.count[one] = room > 0 ? room : 0;
+    }
+    if (!oi_first_key(t, &there, key)) return widest;
+    do {
+        const int64_t *own = oi_matrix(g, key);
+        if (own != NULL && own[axis - t->keys] > widest) widest = own[axis - t->keys];
+    } while (oi_next_key(t, &there, key));
+    return widest;
+}
+
+static inline bool oi_select(const oi_grid *g, const oi_pick *pick, bool is_write, oi_part *part)
+{
+    const oi_table *t = g->table;
+    bool is_empty = false, is_beyond = false;
+    for (int axis = 0; axis < t->axes; ++axis) {
+        const int64_t extent = oi_extent(g, part, axis), bound = t->bound[axis];
+        const int64_t end = oi_chosen(pick[axis], extent, t->start[axis], part, axis);
+        if (end < 0) return false;
+        is_empty = is_empty || part->count[axis] == 0;
+        if (bound < 0 || end <= bound) continue;
+        if (axis < t->keys || pick[axis].kind == OI_GROWN) return false;
+        is_beyond = true;
+    }
+    return !is_write || !is_beyond || is_empty;
+}
+
+//: oi_table_read oi_select oi_walk
+/* A part of a table as a tensor. */
+static inline void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
+{
+    const oi_table *t = g->table;
+    const int cell_bits = oi_cell_bits(t), axes = t->axes;
+    unsigned char *const memory = oi_memory(g);
+    unsigned char *const cells = memory == NULL ? NULL : memory + oi_cells_at(t, g->capacity);
+    const oi_walk walk = { OI_READ, axes, cell_bits, t->bits, t->entry, t->initial, g->capacity, cells, value };
+    int64_t at = 0;
+    oi_over(&walk, part, 0, 0, &at);
+}
+
+//: oi_table_write oi_select oi_walk
+/* Puts a tensor into a part of a table, for which there is memory; extents grow to what was written. */
+static inline void oi_reach(int64_t *extent, int64_t end)
+{
+    if (end > *extent) *extent = end;
+}
+
+static inline void oi_table_write(const oi_grid *g, const oi_part *part, const void *value)
+{
+    const oi_table *t = g->table;
+    unsigned char *const source = (unsigned char *)(uintptr_t)value;
+    for (int axis = 0; axis < t->axes; ++axis)
+        if (part->count[axis] == 0) return;
+    unsigned char *const cells = oi_memory(g) + oi_cells_at(t, g->capacity);
+    const oi_walk walk = { OI_WRITE, t->axes, oi_cell_bits(t), t->bits, t->entry, 0, g->capacity, cells, source };
+    int64_t at = 0, key[OI_AXES];
+    oi_over(&walk, part, 0, 0, &at);
+    const bool has_matrices = oi_has_matrices(t);
+    for (int axis = 0; axis < (has_matrices ? t->keys : t->axes); ++axis)
+        oi_reach(&g->extent[axis], part->first[axis] + part->count[axis]);
+    if (!has_matrices || !oi_first_key(t, part, key)) return;
+    do {
+        int64_t *const own = oi_matrix(g, key);
+        for (int axis = t->keys; own != NULL && axis < t->axes; ++axis)
+            oi_reach(&own[axis - t->keys], part->first[axis] + part->count[axis]);
+    } while (oi_next_key(t, part, key));
+}
+
+//: oi_table_clear oi_grid oi_element
+/* All of a table as it was in the beginning. */
+static inline void oi_table_clear(const oi_grid *g)
+{
+    const oi_table *t = g->table;
+    for (int axis = 0; axis < t->axes; ++axis) g->extent[axis] = t->start[axis];
+    unsigned char *const memory = oi_memory(g);
+    if (memory == NULL) return;
+    const int matrix = t->axes - t->keys;
+    int64_t *const own = (int64_t *)(void *)memory;
+    for (int64_t i = 0; i < oi_sets(t, g->capacity) * matrix; ++i) own[i] = t->start[t->keys + i % matrix];
+    const int64_t elements = oi_cell_count(t, g->capacity) * t->entry;
+    oi_fill(memory + oi_cells_at(t, g->capacity), oi_cell_bits(t), 0, elements, t->initial);
+}
+
+//: oi_table_reset oi_select oi_walk
+/* A part of a table as it was in the beginning; with is_whole, matrices lose what they have grown as well. */
+static inline void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whole)
+{
+    const oi_table *t = g->table;
+    unsigned char *const memory = oi_memory(g);
+    if (memory == NULL) return;
+    oi_part there = *part;
+    for (int axis = 0; is_whole && axis < t->axes; ++axis) {
+        if (axis < t->keys) continue;
+        there.first[axis] = 0;
+        there.count[axis] = g->capacity[axis];
+    }
+    unsigned char *const cells = memory + oi_cells_at(t, g->capacity);
+    const int cell_bits = oi_cell_bits(t);
+    const oi_walk walk = { OI_FILL, t->axes, cell_bits, cell_bits, t->entry, t->initial, g->capacity, cells, NULL };
+    int64_t at = 0, key[OI_AXES];
+    oi_over(&walk, &there, 0, 0, &at);
+    for (int one = 0; one < t->keys; ++one) {
+        const int64_t room = g->capacity[one] - there.first[one];
+        if (there.count[one] > room) there.count[one] = room > 0 ? room : 0;
+    }
+    if (!is_whole || !oi_has_matrices(t) || !oi_first_key(t, &there, key)) return;
+    do {
+        int64_t *const own = oi_matrix(g, key);
+        for (int axis = t->keys; own != NULL && axis < t->axes; ++axis) own[axis - t->keys] = t->start[axis];
+    } while (oi_next_key(t, &there, key));
+}
+
+//: oi_table_bytes oi_grid
+/* The bytes of a table with so many cells; false where no machine has them. */
+static inline bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t *bytes)
+{
+    int64_t cells = t->entry, sets = 1, total;
+    for (int axis = 0; axis < t->axes; ++axis) {
+        if (capacity[axis] < 0 || __builtin_mul_overflow(cells, capacity[axis], &cells)) return false;
+        if (axis < t->keys && __builtin_mul_overflow(sets, capacity[axis], &sets)) return false;
+    }
+    if (__builtin_mul_overflow(sets, oi_has_matrices(t) ? (int64_t)8 * t->axes : 0, &sets)) return false;
+    if (__builtin_mul_overflow(cells, (int64_t)oi_cell_bits(t) / 8, &cells)) return false;
+    if (__builtin_add_overflow(cells, sets, &total) || total > (int64_t)(SIZE_MAX / 4)) return false;
+    *bytes = oi_cells_at(t, capacity) + (size_t)cells;
+    return true;
+}
+
+//: oi_table_grow oi_table_bytes oi_select oi_walk oi_table_clear
+/* Makes memory for a part that is about to be written; false where there is none. Axes grow at least twofold, so that
+   appending one entry after another moves each of them only a few times. */
+static inline bool oi_table_grow(const oi_grid *g, const oi_part *part)
+{
+    const oi_table *t = g->table;
+    int64_t room[OI_AXES];
+    bool fits = true;
+    for (int axis = 0; axis < t->axes; ++axis) {
+        const int64_t end = part->first[axis] + part->count[axis], own = g->capacity[axis];
+        if (part->count[axis] == 0) return true;
+        room[axis] = end <= own ? own : end > 2 * own ? end : 2 * own;
+        if (t->bound[axis] >= 0 && room[axis] > t->bound[axis]) room[axis] = t->bound[axis];
+        fits = fits && end <= own;
+    }
+    size_t bytes;
+    if (fits) return true;
+    for (int axis = t->keys; axis < t->axes; ++axis)
+        if (room[axis] < t->start[axis]) room[axis] = t->start[axis];
+    if (!oi_table_bytes(t, room, &bytes)) return false;
+    unsigned char *const made = malloc(bytes > 0 ? bytes : 1), *const old = *g->heap;
+    if (made == NULL) return false;
+    int64_t extent[OI_AXES];
+    unsigned char *memory = made;
+    const oi_grid grown = { t, extent, room, NULL, NULL, &memory };
+    oi_table_clear(&grown);
+    if (old != NULL) {
+        oi_part all;
+        for (int axis = 0; axis < t->axes; ++axis) {
+            all.first[axis] = 0;
+            all.count[axis] = g->capacity[axis];
+        }
+        /* The old cells are one tensor of their own shape: writing all of it puts every cell where it belongs. */
+        unsigned char *const cells = old + oi_cells_at(t, g->capacity);
+        const int bits = oi_cell_bits(t);
+        const oi_walk walk = { OI_WRITE, t->axes, bits, bits, t->entry, 0, room, made + oi_cells_at(t, room), cells };
+        int64_t at = 0, key[OI_AXES];
+        oi_over(&walk, &all, 0, 0, &at);
+        if (oi_has_matrices(t) && oi_first_key(t, &all, key)) {
+            do {
+                const size_t row = (size_t)(t->axes - t->keys) * sizeof(int64_t);
+                memcpy(oi_matrix(&grown, key), oi_matrix(g, key), row);
+            } while (oi_next_key(t, &all, key));
+        }
+        free(old);
+    }
+    *g->heap = made;
+    for (int axis = 0; axis < t->axes; ++axis) g->room[axis] = room[axis];
+    return true;
+}

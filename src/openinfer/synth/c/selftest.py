@@ -1,0 +1,162 @@
+"""A program that runs steps with known inputs and compares what comes out with known outputs.
+
+The values are somebody else's, usually the simulator's: synthesis itself knows nothing of simulation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openinfer.dtypes import DType, pack
+from openinfer.loops.ir import Buffer
+from openinfer.synth.c.example import memory, read_weights
+from openinfer.synth.c.names import string
+from openinfer.synth.c.scalars import ScalarPrinter
+from openinfer.synth.c.solve import sizes_of_shapes
+from openinfer.synth.c.support import support_code
+from openinfer.synth.c.types import literal, stored_type
+from openinfer.synth.program import Value
+
+if TYPE_CHECKING:
+    from openinfer.synth.c.project import Project
+
+Array = Any
+_RELATIVE = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8": 0.2}
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One step: what goes in and what must come out, as arrays by name.
+
+    ``tolerance`` is relative to the largest magnitude of an output; None means what is usual for its dtype. Integers
+    are compared exactly.
+    """
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    tolerance: float | None = None
+
+
+def selftest(project: "Project", golden: Sequence[Golden]) -> str:
+    """The text of ``selftest/main.c``."""
+    name, upper = project.name, project.name.upper()
+    needs: set[str] = set()
+    arrays: list[str] = []
+    steps: list[str] = []
+    for number, one in enumerate(golden):
+        steps += _step(project, one, number, arrays, needs)
+    support = support_code(needs)
+    body = "\n".join(f"    {line}" for line in steps)
+    return f"""
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "{name}.h"
+
+{support}
+{memory(project)}
+{"".join(arrays)}
+{read_weights(project)}
+static int failures = 0, checked = 0;
+
+static void check(int step, const char *output, int64_t i, double got, double wanted, double tolerance)
+{{
+    ++checked;
+    if (got == wanted || (got != got && wanted != wanted)) return;
+    const double distance = got > wanted ? got - wanted : wanted - got;
+    if (distance <= tolerance) return;
+    if (++failures <= 10)
+        printf("step %d: %s[%lld] is %.9g, not %.9g\\n", step, output, (long long)i, got, wanted);
+}}
+
+int main(int argc, char **argv)
+{{
+    const void *const weights = weights_of(argc > 1 ? argv[1] : "src/weights.bin");
+    {name}_context context;
+    {name}_outputs out;
+    if (weights == NULL) return 1;
+    if ({name}_init(&context, arena, sizeof arena, state, sizeof state, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
+        printf("%s\\n", {name}_last_error(&context));
+        return 1;
+    }}
+{body}
+    printf("%d of %d values are right\\n", checked - failures, checked);
+    return failures != 0;
+}}
+"""
+
+
+def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs: set[str]) -> list[str]:
+    name, upper, program = project.name, project.name.upper(), project.program
+    lines = [f"{name}_inputs in{number} = {{ 0 }};"]
+    for place, (key, value) in enumerate(program.inputs.items()):
+        arrays.append(_array(f"in{number}_{place}", np.asarray(one.inputs[key]), value.dtype))
+        lines.append(f"in{number}.{project.printer.input_fields[key]} = in{number}_{place};")
+    shapes = {key: np.shape(one.inputs[key]) for key in program.inputs}
+    sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
+    for size in project.input_sizes:
+        lines.append(f"in{number}.{project.printer.size_fields[size]} = {sizes[size]};")
+    lines += [
+        f"if ({name}_step(&context, &in{number}, &out) != {upper}_OK) {{",
+        f'    printf("step {number}: %s\\n", {name}_last_error(&context));',
+        "    return 1;",
+        "}",
+    ]
+    for place, (key, wanted) in enumerate(one.outputs.items()):
+        if key in program.outputs:
+            lines += _comparison(project, key, np.asarray(wanted), one, (number, place), arrays, needs)
+    return lines
+
+
+def _comparison(
+    project: "Project",
+    key: str,
+    wanted: Array,
+    one: Golden,
+    at: tuple[int, int],
+    arrays: list[str],
+    needs: set[str],
+) -> list[str]:
+    value = project.program.outputs[key]
+    number, place = at
+    arrays.append(_array(f"out{number}_{place}", wanted, value.dtype))
+    own = ScalarPrinter(lambda _buffer: f"out.{project.output_fields[key]}")
+    other = ScalarPrinter(lambda _buffer: f"out{number}_{place}")
+    buffer = Buffer("any", value.dtype, value.shape)
+    got, expected = own.load(buffer, "i"), other.load(buffer, "i")
+    needs |= own.needs | other.needs
+    tolerance = _tolerance(wanted, value, one)
+    check = f"check({number}, {string(key)}, i, (double){got}, (double){expected}, {tolerance!r});"
+    return [f"for (int64_t i = 0; i < {wanted.size}; ++i) {check}"]
+
+
+def _tolerance(wanted: Array, value: Value, one: Golden) -> float:
+    if value.dtype.kind != "float":
+        return 0.0
+    magnitudes = np.abs(wanted.astype(np.float64))
+    finite = magnitudes[np.isfinite(magnitudes)]
+    relative = _RELATIVE[value.dtype.name] if one.tolerance is None else one.tolerance
+    return float(relative * (finite.max() if finite.size else 0.0))
+
+
+def _array(name: str, values: Array, dtype: DType) -> str:
+    """A constant array with the elements as they are stored."""
+    stored = np.ascontiguousarray(values).reshape(-1)
+    if stored.dtype != dtype.array:
+        stored = stored.astype(dtype.array)
+    if dtype.is_packed:
+        texts = [str(int(byte)) for byte in pack(stored, dtype)]
+    elif dtype.name in ("f8", "bf16", "f16"):
+        texts = [str(int(bits)) for bits in stored.view(np.uint8 if dtype.bits == 8 else np.uint16)]
+    elif dtype.kind == "bool":
+        texts = [str(int(one)) for one in stored]
+    else:
+        texts = [literal(one.item(), dtype) for one in stored]
+    rows = [", ".join(texts[start : start + 8]) for start in range(0, len(texts), 8)] or ["0"]
+    return f"static const {stored_type(dtype)} {name}[] = {{\n    " + ",\n    ".join(rows) + "\n};\n"
+

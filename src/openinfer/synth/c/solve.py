@@ -1,0 +1,93 @@
+"""The size at which a dimension has an extent, as C."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref
+from openinfer.loops.dim import at, expr_of, sizes_in
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A size, and the condition that it exists: it is whole, not negative, and not above its bound."""
+
+    value: str
+    condition: str
+
+
+def solved(expr: Expr, size: str, extent: str, bound: int) -> Solution | None:
+    """Solve ``expr == extent`` for the one size in it; None where it is not linear.
+
+    >>> solved(Binary("*", Num(2), Ref("T")), "T", "n", 8).value
+    '(n * 1 - 0) / 2'
+    """
+    if expr == Ref(size):
+        return Solution(extent, f"{extent} <= {bound}")
+    form = _linear(expr, size)
+    if form is None or form[0] == 0:
+        return None
+    slope, first = form
+    # extent = (a * size + b) / d  with whole a, b, d  gives  size = (extent * d - b) / a
+    d = slope.denominator * first.denominator
+    a, b = int(slope * d), int(first * d)
+    if a < 0:
+        return None
+    most = int(slope * bound + first)
+    value = f"({extent} * {d} - {b}) / {a}"
+    whole = f"({extent} * {d} - {b}) % {a} == 0 && {extent} * {d} >= {b}"
+    return Solution(value, f"{extent} <= {most} && {whole}")
+
+
+def _linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:
+    """The slope and the value at zero of an expression that is a line over the size."""
+    match expr:
+        case Num(value):
+            return Fraction(0), Fraction(value)
+        case Ref(name):
+            return (Fraction(1), Fraction(0)) if name == size else None
+        case Neg(operand):
+            own = _linear(operand, size)
+            return None if own is None else (-own[0], -own[1])
+        case Binary(op, left, right):
+            one, other = _linear(left, size), _linear(right, size)
+            return None if one is None or other is None else _combined(op, one, other)
+
+
+def _combined(
+    op: str, one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]
+) -> tuple[Fraction, Fraction] | None:
+    match op:
+        case "+":
+            return one[0] + other[0], one[1] + other[1]
+        case "-":
+            return one[0] - other[0], one[1] - other[1]
+        case "*" if not one[0] or not other[0]:
+            return one[0] * other[1] + other[0] * one[1], one[1] * other[1]
+        case "/" if not other[0] and other[1]:
+            return one[0] / other[1], one[1] / other[1]
+        case _:
+            return None
+
+
+def sizes_of_shapes(
+    declared: Mapping[str, Sequence[int]], actual: Mapping[str, Sequence[int]], bounds: Mapping[str, int]
+) -> dict[str, int]:
+    """The dynamic sizes at which declared shapes are the actual ones; those that cannot be found are left out."""
+    pairs = [(extent, own) for key in declared for extent, own in zip(declared[key], actual[key], strict=True)]
+    found: dict[str, int] = {}
+    again = True
+    while again:
+        again = False
+        for extent, own in pairs:
+            unknown = sizes_in(extent) - found.keys()
+            if len(unknown) == 1:
+                (size,) = unknown
+                values = range(min(bounds[size], 1 << 16) + 1)
+                value = own if expr_of(extent) == Ref(size) else None
+                if value is None:
+                    value = next((one for one in values if at(extent, {**found, size: one}) == own), None)
+                if value is not None:
+                    found[size] = value
+                    again = True
+    return found

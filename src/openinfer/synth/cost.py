@@ -1,0 +1,148 @@
+"""What a kernel costs: how much it computes and how much memory it must at least touch. From its loops alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openinfer.loops.ir import (
+    INDEX,
+    Assign,
+    Binary,
+    Buffer,
+    Compare,
+    Const,
+    Contraction,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Math,
+    Scalar,
+    Statement,
+    Store,
+    Unary,
+    While,
+    children,
+    scalars,
+    visit,
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One call of a kernel, at the bounds of dynamic sizes.
+
+    ``operations`` counts arithmetic, comparisons and functions on values (``exp`` is one, ``fma`` is two), not the
+    arithmetic of positions. ``read`` and ``written`` count every element once, however often it is used: a kernel
+    cannot move less. A loop whose number of rounds only the data knows counts as one round.
+    """
+
+    operations: int
+    read: int
+    written: int
+
+    @property
+    def nbytes(self) -> int:
+        """All bytes that are moved."""
+        return self.read + self.written
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte."""
+        return self.operations / self.nbytes if self.nbytes else 0.0
+
+
+def cost_of(kernel: Kernel) -> Cost:
+    """The cost of one call."""
+    inputs = {buffer.name for buffer in kernel.inputs}
+    outputs = {buffer.name for buffer in kernel.outputs}
+    touched: dict[tuple[Buffer, bool], int] = {}
+    operations = 0
+    for statement, rounds in _rounds(kernel.body, 1):
+        operations += rounds * _operations(statement)
+        for buffer, is_store, times in _accesses(statement):
+            key = (buffer, is_store)
+            touched[key] = touched.get(key, 0) + rounds * times
+    moved = {key: min(_nbytes(key[0]), key[0].dtype.nbytes(times)) for key, times in touched.items()}
+    read = sum(count for (buffer, is_store), count in moved.items() if not is_store and buffer.name in inputs)
+    written = sum(count for (buffer, is_store), count in moved.items() if is_store and buffer.name in outputs)
+    return Cost(operations, read, written)
+
+
+def _rounds(body: tuple[Statement, ...], rounds: int) -> Iterator[tuple[Statement, int]]:
+    """Statements, and how often each is executed."""
+    for statement in body:
+        yield statement, rounds
+        match statement:
+            case For(extent=extent, body=inner):
+                times = int(extent.value) if isinstance(extent, Const) else 1
+                yield from _rounds(inner, rounds * times)
+            case While(body=inner):
+                yield from _rounds(inner, rounds)
+            case If(then=then, otherwise=otherwise):
+                yield from _rounds(then, rounds)
+                yield from _rounds(otherwise, rounds)
+
+
+def _products(statement: Contraction) -> tuple[int, int]:
+    """How many sums a contraction has, and how many terms each."""
+    sums = terms = 1
+    for extent in statement.extents:
+        sums *= int(extent)
+    for extent in statement.reduced:
+        terms *= int(extent)
+    return sums, terms
+
+
+def _operations(statement: Statement) -> int:
+    match statement:
+        case Contraction():
+            sums, terms = _products(statement)
+            each = 2 + sum(_arithmetic(factor) for factor in statement.factors)
+            return sums * terms * each + sums * _arithmetic(statement.epilogue)
+        case Let(value=value) | Local(value=value) | Assign(value=value) | Store(value=value):
+            return _arithmetic(value)
+        case If(cond=cond) | While(cond=cond):
+            return _arithmetic(cond)
+        case _:
+            return 0
+
+
+def _arithmetic(value: Scalar) -> int:
+    """Operations of an expression; positions inside loads are not looked at."""
+    found = 0
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        match one:
+            case Load():
+                continue
+            case Math(function=function):
+                found += 2 if function == "fma" else 1
+            case Unary(operand=operand) | Compare(left=operand) | Binary(left=operand):
+                found += operand.dtype is not INDEX
+        stack.extend(children(one))
+    return found
+
+
+def _accesses(statement: Statement) -> Iterator[tuple[Buffer, bool, int]]:
+    """The buffers that one execution reads and writes, and how many elements."""
+    times = 1
+    if isinstance(statement, Contraction):
+        sums, terms = _products(statement)
+        times = sums * terms
+        yield statement.out, True, sums
+    elif isinstance(statement, Store):
+        yield statement.buffer, True, 1
+    for value in scalars(statement):
+        for one in visit(value):
+            if isinstance(one, Load):
+                yield one.buffer, False, times
+
+
+def _nbytes(buffer: Buffer) -> int:
+    count = 1
+    for extent in buffer.shape:
+        count *= int(extent)
+    return buffer.dtype.nbytes(count)

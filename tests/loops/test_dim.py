@@ -1,0 +1,103 @@
+"""Extents over dynamic sizes are integers that remember where they come from."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openinfer.ir.expr import Ref
+from openinfer.loops.dim import Dim, at, expr_of, is_symbolic, sizes_in
+
+Formula = Callable[[int, int], int]
+"""A computation on two extents, which may be dynamic."""
+
+T, S = Dim(12, Ref("T")), Dim(7, Ref("S"))
+
+
+def _combined(parts: st.SearchStrategy[Formula]) -> st.SearchStrategy[Formula]:
+    def pair(op: str, left: Formula, right: Formula) -> Formula:
+        match op:
+            case "+":
+                return lambda t, s: left(t, s) + right(t, s)
+            case "-":
+                return lambda t, s: left(t, s) - right(t, s)
+            case _:
+                return lambda t, s: left(t, s) * right(t, s)
+
+    def divided(op: str, left: Formula, divisor: int) -> Formula:
+        if op == "//":
+            return lambda t, s: left(t, s) // divisor
+        return lambda t, s: left(t, s) % divisor
+
+    return st.one_of(
+        st.builds(pair, st.sampled_from("+-*"), parts, parts),
+        st.builds(divided, st.sampled_from(["//", "%"]), parts, st.integers(1, 9)),
+        st.builds(lambda part: lambda t, s: -part(t, s), parts),
+    )
+
+
+formulas: st.SearchStrategy[Formula] = st.recursive(
+    st.one_of(
+        st.just(lambda t, _s: t),
+        st.just(lambda _t, s: s),
+        st.integers(-3, 3).map(lambda number: lambda _t, _s: number),
+    ),
+    _combined,
+    max_leaves=8,
+)
+
+
+@given(formulas, st.integers(0, 50), st.integers(0, 50))
+def test_arithmetic_is_that_of_integers_at_every_size(formula: Formula, t: int, s: int) -> None:
+    extent = formula(T, S)
+    assert int(extent) == formula(12, 7)
+    assert at(extent, {"T": t, "S": s}) == formula(t, s)
+
+
+@given(formulas)
+def test_what_depends_on_no_size_is_a_plain_integer(formula: Formula) -> None:
+    assert not is_symbolic(formula(3, 4))
+    assert sizes_in(formula(3, 4)) == set()
+
+
+@given(formulas)
+def test_the_sizes_of_an_extent_are_those_in_its_expression(formula: Formula) -> None:
+    assert sizes_in(formula(T, S)) <= {"T", "S"}
+
+
+@pytest.mark.parametrize(
+    ("extent", "text"),
+    [
+        (T + 0, "T"),
+        (0 + T, "T"),
+        (T * 1, "T"),
+        (1 * T, "T"),
+        (T - 0, "T"),
+        (T // 1, "T"),
+        (T * 0, "0"),
+        (0 * T, "0"),
+        (2 * T + 1, "2*T+1"),
+        ((T + S) * 3, "(T+S)*3"),
+        (5 - T, "5-T"),
+        (100 // T, "100/T"),
+        (T % 4, "T%4"),
+        (100 % T, "100%T"),
+        (-T, "-T"),
+        (T * S // 2, "T*S/2"),
+    ],
+)
+def test_operations_that_change_nothing_leave_no_trace(extent: int, text: str) -> None:
+    assert repr(extent) == text
+
+
+def test_extents_are_integers_everywhere_else() -> None:
+    assert list(range(T))[-1] == 11
+    assert (T == 12, T < S, max(T, S), hash(T)) == (True, False, 12, hash(12))
+    assert str(expr_of(T)) == "T"
+    assert str(expr_of(12)) == "12"
+
+
+def test_dividing_by_nothing_is_refused() -> None:
+    with pytest.raises(ZeroDivisionError):
+        T // 0

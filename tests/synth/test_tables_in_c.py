@@ -1,0 +1,287 @@
+"""Tables, parts of tensors, dynamic sizes and index expressions in generated C, next to the simulator."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.synth.both_ways import agree, compare, planned
+from tests.synth.table_graphs import is_valid, part_graph, table_graph
+
+from openinfer import Code, ModelLoader, Simulator, graph
+from openinfer.errors import ExecutionError, GraphError
+from openinfer.oinf import save_file
+
+TABLE_SEEDS = [seed for seed in range(34) if is_valid(table_graph(seed))]
+PART_SEEDS = [seed for seed in range(20) if is_valid(part_graph(seed))]
+
+
+@pytest.mark.parametrize("seed", TABLE_SEEDS)
+def test_random_table_accesses_agree(seed: int) -> None:
+    agree(table_graph(seed), steps=4)
+
+
+@pytest.mark.parametrize("seed", PART_SEEDS)
+def test_random_parts_of_tensors_agree(seed: int) -> None:
+    agree(part_graph(seed), steps=4)
+
+
+# --- memory that grows ------------------------------------------------------------------------------------------------
+
+GROWING = """
+dynamic { x: f32[3]; } volatile { n: i32; }
+persistent { t: i32; K(l, t): f32[3] @table @init(0.5); M(k, i): i4[1, 3] @table @auto_dim(i) @init(-2); }
+block entry {
+    assign row: i4[1, 3];
+    op cast(x, to=i4) >> flat;
+    op reshape(flat, shape=[1, 3]) >> row;
+    loop layers (l in 0..3) { cache.write x >> K[l, t]; cache.write row >> M[l, t..t+1]; }
+    cache.increment t;
+    return;
+}
+""".replace("volatile { n: i32; }", "volatile { flat: i4[3]; }")
+
+
+def test_tables_without_bounds_grow_on_hosted_devices() -> None:
+    module = agree(GROWING, inputs=lambda step: {"x": np.full(3, step % 5 - 2, np.float32)}, steps=40)
+    assert module.fetch("K").shape == (3, 40, 3)
+    assert module.fetch("M").shape == (3, 40, 3)
+
+
+def test_tables_without_bounds_need_a_heap() -> None:
+    with pytest.raises(GraphError) as caught:
+        planned(GROWING, device="generic")
+    assert caught.value.code is Code.NOT_SYNTHESIZED
+    assert "@fixed" in str(caught.value)
+
+
+def test_generic_code_has_no_heap() -> None:
+    bounded = GROWING.replace("@init(0.5)", "@fixed(l=3, t=9)").replace("@init(-2)", "@fixed(k=3, i=9)")
+    files = planned(bounded, device="generic").project.code()
+    assert not any("malloc" in text or "stdlib" in text for path, text in files.items() if path.startswith("src"))
+
+
+def test_states_of_growing_tables_pass_between_simulator_and_code() -> None:
+    executor = Simulator().make_executor(graph(GROWING))
+    module = planned(GROWING).build()
+    for step in range(5):
+        for one in (executor, module):
+            one.insert(x=np.full(3, step, np.float32))
+            one.run_step()
+    state = executor.save_state()
+    assert module.save_state() == state
+    module.reset()
+    assert module.fetch("K").shape == (0, 0, 3)
+    module.load_state(state)
+    compare(executor, module, outputs=False)
+    executor.reset()
+    executor.load_state(module.save_state())
+    compare(executor, module, outputs=False)
+
+
+# --- index expressions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["big", "big+1", "big*big", "-big-2", "0-big-big", "big/(one-1)", "big%(one-1)", "(0-big-1)/(0-one)", "huge", "one*2"],
+)
+def test_index_expressions_never_overflow(expression: str) -> None:
+    """An index that no table has is an error on both sides; C would trap on undefined arithmetic."""
+    agree(
+        f"""persistent {{ big: i64 @init(9223372036854775807); huge: u64 @init(18446744073709551615); one: i32 @init(1);
+            K(t): f32[2] @table @fixed(t=4) @init(3); }}
+        volatile {{ y: f32[2]; }}
+        block entry {{ cache.read K[{expression}] >> y; return y; }}""",
+        steps=2,
+    )
+
+
+def test_loop_bounds_come_from_variables_and_divide_downwards() -> None:
+    agree(
+        """persistent { n: i32 @init(-7); total: i32; }
+        block entry { loop a (i in n/2..n/2+6) { loop b (j in i..3) { cache.increment total; } } cache.increment n; return; }""",
+        steps=8,
+    )
+
+
+def test_a_loop_over_too_much_is_an_error_only_if_its_bounds_are() -> None:
+    agree(
+        """persistent { n: i64 @init(9223372036854775807); total: i32; }
+        block entry { loop a (i in n..n+1) { cache.increment total; } return; }""",
+        steps=1,
+    )
+
+
+# --- families of model tensors ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> ModelLoader:
+    path = tmp_path / "layers.oinf"
+    tensors = {f"W.{layer}": np.full((2, 2), layer + 1, np.float32) for layer in (1, 2, 3, 5)}
+    tensors |= {f"Q.{layer}.{head}": np.full(2, 10 * layer + head, np.float32) for layer in range(3) for head in range(2)}
+    save_file(path, {**tensors, "W.4": np.zeros(3, np.float32), "c": np.arange(6, dtype=np.float32).reshape(2, 3)})
+    return ModelLoader.open(path)
+
+
+FAMILY = """
+constant {{ W(l): f32[2, 2] @pattern("W.{{l}}"); }} volatile {{ y: f32[2, 2]; }} persistent {{ n: i32 @init({first}); }}
+block entry {{ op relu(W[n]) >> y; cache.increment n; return y; }}
+"""
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 3, 4, 5, 6, -1])
+def test_entries_that_do_not_exist_are_errors(first: int, layers: ModelLoader) -> None:
+    agree(FAMILY.format(first=first), layers, steps=2)
+
+
+def test_entries_in_loops_are_chosen_without_checks(layers: ModelLoader) -> None:
+    text = """
+    constant { Q(l, h): f32[2] @pattern("Q.{l}.{h}"); } volatile { y: f32[2]; }
+    block entry { loop a (l in 0..3) { loop b (h in 0..2) { op add(y, Q[l, h]) >> y; } } return y; }
+    """
+    agree(text, layers)
+    source = planned(text, layers).project.code()["src/net.c"]
+    assert "ERROR_INDEX, " not in source
+
+
+def test_model_names_with_dynamic_loops(layers: ModelLoader) -> None:
+    agree(
+        """volatile { y: f32[2]; } persistent { n: i32 @init(1); }
+        block entry {
+            loop a (l in 0..n) { op add(y, model[fmt("Q.{l}.1")]) >> y; }
+            cache.increment n;
+            return y;
+        }""",
+        layers,
+        steps=4,
+    )
+
+
+def test_parts_of_weights_and_inputs_are_read(layers: ModelLoader) -> None:
+    agree(
+        """dynamic { x: f32[2, 4]; } constant { c: f32[2, 3]; } persistent { i: i32; s: f32[2, 3] @ref("c"); }
+        volatile { y: f32[2]; z: f32[3]; m: f32[2, 2]; }
+        block entry {
+            op add(x[i, 1..3], x[1, 0..2]) >> y;
+            cache.read c[i, ] >> z;
+            transfer z >> s[1, ];
+            cache.reset s[0, 1..];
+            transfer x[, 2..4] >> m;
+            cache.increment i;
+            return y, z, m;
+        }""",
+        layers,
+        inputs=lambda step: {"x": np.arange(8, dtype=np.float32).reshape(2, 4) + step},
+        steps=3,
+    )
+
+
+def test_a_written_entry_of_a_prefix_table_is_refused_with_reasons(layers: ModelLoader) -> None:
+    text = 'volatile { W(l): f32[2, 2] @pattern("W.{l}"); } block entry { op relu(W[1]) >> W[2]; return; }'
+    with pytest.raises(GraphError) as caught:
+        planned(text, layers)
+    assert caught.value.code is Code.NOT_SYNTHESIZED
+    assert "W[2]" in str(caught.value)
+
+
+# --- dynamic sizes ----------------------------------------------------------------------------------------------------
+
+
+def test_sizes_come_from_inputs_in_any_form() -> None:
+    text = """sizes { T <= 8; U <= 5; } dynamic { x: f32[2*T+1, U]; y: f32[U/2]; } volatile { z: f32[2*T+1, U]; w: f32[U/2]; }
+    block entry { op add(x, x) >> z; op neg(y) >> w; return z, w; }"""
+    shapes = [(3, 2, 1), (17, 4, 2), (1, 0, 0), (5, 3, 1), (3, 2, 2)]
+
+    def inputs(step: int) -> dict[str, object]:
+        t, u, v = shapes[step]
+        return {"x": np.ones((t, u), np.float32), "y": np.ones(v, np.float32)}
+
+    agree(text, inputs=inputs, steps=len(shapes))
+
+
+@pytest.mark.parametrize("dims", ["T", "2*T", "T+1", "T/2", "3*T-3"])
+def test_sizes_are_bound_by_slices(dims: str) -> None:
+    agree(
+        f"""sizes {{ T <= 9; }} persistent {{ n: i32; K(t): f32[2] @table @fixed(t=32) @init(1); }}
+        volatile {{ k: f32[{dims}, 2]; y: f32[{dims}, 2]; }}
+        block entry {{ cache.read K[0..n] >> k; op add(k, k) >> y; cache.increment n; return y; }}""",
+        steps=12,
+    )
+
+
+def test_a_size_without_a_value_is_an_error_when_it_is_needed() -> None:
+    agree(
+        """sizes { T <= 9; } dynamic { go: bool; } persistent { K(t): f32[2] @table @fixed(t=9); }
+        volatile { k: f32[T, 2]; y: f32[T, 2]; n: f32 @init(1); }
+        block entry { branch go fill skip; op add(y, y) >> y; return n, y; }
+        block fill { cache.read K[0..3] >> k; op exp(k) >> y; return; }
+        block skip { return; }""".replace("K[0..3]", "K[..-0+3]").replace("K[..-0+3]", "K[..3]").replace("[..3]", "[0..]"),
+        inputs=lambda step: {"go": step != 1},
+        steps=3,
+    )
+
+
+def test_two_values_of_a_size_are_an_error() -> None:
+    agree(
+        """sizes { T <= 9; } dynamic { x: f32[T]; } persistent { n: i32; K(t): f32[] @table @fixed(t=9) @init(2); }
+        volatile { k: f32[T]; y: f32[T]; }
+        block entry { cache.read K[0..n] >> k; op add(k, x) >> y; cache.increment n; return y; }""",
+        inputs=lambda _step: {"x": np.ones(2, np.float32)},
+        steps=5,
+    )
+
+
+def test_lengths_without_names_are_those_of_their_node() -> None:
+    """An op reads slices directly: their lengths have no names, and differ from turn to turn of a loop."""
+    agree(
+        """sizes { T <= 9; } persistent { n: i32; K(t): f32[2] @table @fixed(t=9) @init(2); V(t): f32[2] @table @fixed(t=12); }
+        volatile { y: f32[2]; s: f32[T, 2]; }
+        block entry {
+            loop turns (i in 0..4) { op sum(K[0..n+i], axis=0) >> y; }
+            op mul(K[0..n], V[0..n]) >> s;
+            cache.write s >> V[0..n];
+            cache.increment n;
+            return y, s;
+        }""",
+        steps=8,
+    )
+
+
+def test_lengths_that_must_fit_named_sizes_are_refused() -> None:
+    text = """sizes { T <= 9; } dynamic { x: f32[T]; } persistent { n: i32; K(t): f32[] @table @fixed(t=9); }
+    volatile { y: f32[T]; } block entry { op add(K[0..n], x) >> y; return y; }"""
+    with pytest.raises(GraphError) as caught:
+        planned(text)
+    assert caught.value.code is Code.NOT_SYNTHESIZED
+    assert "read the part into a variable" in str(caught.value)
+
+
+def test_extents_that_shrink_as_a_size_grows_stay_in_memory() -> None:
+    agree(
+        """sizes { T <= 8; } dynamic { x: f32[T]; y: f32[8-T]; } volatile { a: f32[8-T]; b: f32[T]; }
+        block entry { op neg(y) >> a; op neg(x) >> b; return a, b; }""",
+        inputs=lambda step: {"x": np.ones(8 - step, np.float32), "y": np.ones(step, np.float32)},
+        steps=1,
+    )
+
+
+def test_a_failed_step_is_refused_until_the_state_is_defined_again() -> None:
+    text = """persistent { n: i32; K(t): f32[] @table @fixed(t=2); } volatile { v: f32; }
+    block entry { cache.write v >> K[n]; cache.increment n; return; }"""
+    module = planned(text).build()
+    module.run_step()
+    saved = module.save_state()
+    module.run_step()
+    with pytest.raises(ExecutionError) as caught:
+        module.run_step()
+    assert caught.value.code is Code.INDEX_OUT_OF_RANGE
+    assert "cache.write v >> K[n]" in str(caught.value)
+    assert "line 2" in str(caught.value)
+    for verb in (module.run_step, module.save_state):
+        with pytest.raises(ExecutionError) as caught:
+            verb()
+        assert caught.value.code is Code.WRONG_MOMENT
+    module.load_state(saved)
+    module.run_step()
+    assert module.fetch("n") == 2
