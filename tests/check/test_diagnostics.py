@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,13 @@ from openinfer.oinf import Bitset, UninitializedTensor, save_file
 CASES = Path(__file__).with_name("diagnostics.txt")
 SOURCE = Path(openinfer.__file__).parent
 SIZES = {"B": 4, "D": 16}
+GRAPH = graph("block entry { return; }")
 OF_RUNNING = {Code.BAD_VALUE}
 """Codes of ops that only a step meets."""
+OF_MISUSE = {Code.BAD_SOURCE_FILE, Code.NOT_A_MODEL_FILE}
+"""Codes of arguments that are no graph and no model, which have a test below."""
+FOR_STEPS = {"inserted.py", "saved_state.py", "step_sizes.py"}
+"""Modules that binding does not use: what the simulator and compiled code share."""
 
 
 @cache
@@ -78,12 +84,26 @@ def test_bind_raises_all_errors(name: str, model: ModelLoader) -> None:
 
 
 def test_every_code_of_binding_has_a_case() -> None:
-    modules = [
-        *(SOURCE / "check").glob("*.py"),
-        *(SOURCE / "ops" / f"{name}.py" for name in ("arguments", "infer", "types")),
-    ]
+    modules = [path for path in (SOURCE / "check").glob("*.py") if path.name not in FOR_STEPS]
+    modules += [SOURCE / "ops" / f"{name}.py" for name in ("arguments", "infer", "types")]
     used = {name for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)\b", path.read_text(encoding="utf-8"))}
-    assert {Code[name] for name in used} - OF_RUNNING == {Code(name.split()[0]) for name in cases()}
+    assert {Code[name] for name in used} - OF_RUNNING - OF_MISUSE == {Code(name.split()[0]) for name in cases()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("block entry { return; }",), "E112"),
+        ((None,), "E112"),
+        ((GRAPH, "m.oinf"), "E701"),
+        ((GRAPH, None, [4]), "E208"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused_in_our_words(arguments: tuple[Any, ...], code: str) -> None:
+    for function in (bind, check):
+        with pytest.raises(GraphError) as caught:
+            function(*arguments)
+        assert str(caught.value.code) == code
 
 
 def test_what_the_caller_gives_has_no_place_in_the_text() -> None:

@@ -154,10 +154,14 @@ def test_what_a_classic_op_gave_is_an_index_only_if_it_is_an_integer(op: str) ->
     assert codes(table("h = op neg(n); op neg(K[h, 0]) >> y; loop a (i in 0..h) { barrier; }")) == []
 
 
-def test_a_table_with_too_many_slices_is_refused() -> None:
-    indices = ", ".join(f"j{number}" for number in range(17))
-    text = f"persistent {{ K({indices}): f32 @table; }} block entry {{ assign h: f32; cache.read K[] >> h; return; }}"
-    assert messages(text) == ["'K[]' has 17 dimensions, more than the 16 a tensor may have"]
+@pytest.mark.parametrize("declared", ["K({}): f32 @table", "K({}, r): f32[2] @table @auto_dim(r)"])
+def test_a_table_whose_whole_has_too_many_dimensions_is_refused(declared: str) -> None:
+    indices = [f"j{number}" for number in range(17)]
+    text = f"persistent {{ {declared.format(', '.join(indices[:16]))}; }} block entry {{ return; }}"
+    if "auto" not in declared:
+        assert codes(text) == []
+        text = text.replace("j15", "j15, j16")
+    assert messages(text) == ["'K' has 17 dimensions, more than the 16 a tensor may have"]
 
 
 # --- lengths --------------------------------------------------------------------------------------------------------

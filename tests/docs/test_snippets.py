@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COOKBOOK = sorted(path.name for path in (ROOT / "docs" / "cookbook").glob("*.md"))
-PAGES = ["README.md", "docs/models.md", "docs/simulation.md", "docs/synthesis.md", *(f"docs/cookbook/{name}" for name in COOKBOOK)]
+PAGES = ["README.md", "docs/models.md", "docs/simulation.md", "docs/synthesis.md"]
+PAGES += [f"docs/cookbook/{name}" for name in COOKBOOK]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 

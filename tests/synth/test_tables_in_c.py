@@ -1,6 +1,7 @@
 """Tables, parts of tensors, dynamic sizes and index expressions in generated C, next to the simulator."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def test_random_parts_of_tensors_agree(seed: int) -> None:
 # --- memory that grows ------------------------------------------------------------------------------------------------
 
 GROWING = """
-dynamic { x: f32[3]; } volatile { n: i32; }
+dynamic { x: f32[3]; } volatile { flat: i4[3]; }
 persistent { t: i32; K(l, t): f32[3] @table @init(0.5); M(k, i): i4[1, 3] @table @auto_dim(i) @init(-2); }
 block entry {
     assign row: i4[1, 3];
@@ -38,7 +39,7 @@ block entry {
     cache.increment t;
     return;
 }
-""".replace("volatile { n: i32; }", "volatile { flat: i4[3]; }")
+"""
 
 
 def test_tables_without_bounds_grow_on_hosted_devices() -> None:
@@ -68,13 +69,16 @@ def test_states_of_growing_tables_pass_between_simulator_and_code() -> None:
             one.insert(x=np.full(3, step, np.float32))
             one.run_step()
     state = executor.save_state()
+    assert state is not None
     assert module.save_state() == state
     module.reset()
     assert module.fetch("K").shape == (0, 0, 3)
     module.load_state(state)
     compare(executor, module, outputs=False)
     executor.reset()
-    executor.load_state(module.save_state())
+    back = module.save_state()
+    assert back is not None
+    executor.load_state(back)
     compare(executor, module, outputs=False)
 
 
@@ -83,7 +87,18 @@ def test_states_of_growing_tables_pass_between_simulator_and_code() -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["big", "big+1", "big*big", "-big-2", "0-big-big", "big/(one-1)", "big%(one-1)", "(0-big-1)/(0-one)", "huge", "one*2"],
+    [
+        "big",
+        "big+1",
+        "big*big",
+        "-big-2",
+        "0-big-big",
+        "big/(one-1)",
+        "big%(one-1)",
+        "(0-big-1)/(0-one)",
+        "huge",
+        "one*2",
+    ],
 )
 def test_index_expressions_never_overflow(expression: str) -> None:
     """An index that no table has is an error on both sides; C would trap on undefined arithmetic."""
@@ -99,17 +114,23 @@ def test_index_expressions_never_overflow(expression: str) -> None:
 def test_loop_bounds_come_from_variables_and_divide_downwards() -> None:
     agree(
         """persistent { n: i32 @init(-7); total: i32; }
-        block entry { loop a (i in n/2..n/2+6) { loop b (j in i..3) { cache.increment total; } } cache.increment n; return; }""",
+        block entry {
+            loop a (i in n/2..n/2+6) { loop b (j in i..3) { cache.increment total; } }
+            cache.increment n;
+            return;
+        }""",
         steps=8,
     )
 
 
-def test_a_loop_over_too_much_is_an_error_only_if_its_bounds_are() -> None:
-    agree(
-        """persistent { n: i64 @init(9223372036854775807); total: i32; }
-        block entry { loop a (i in n..n+1) { cache.increment total; } return; }""",
-        steps=1,
-    )
+def test_a_loop_bound_beyond_64_bits_is_an_error_in_c() -> None:
+    """The simulator counts on, since its integers have no width."""
+    text = """persistent { n: i64 @init(9223372036854775807); total: i32; }
+    block entry { loop a (i in n..n+1) { cache.increment total; } return; }"""
+    module = planned(text).build()
+    with pytest.raises(ExecutionError) as caught:
+        module.run_step()
+    assert caught.value.code is Code.INDEX_OUT_OF_RANGE
 
 
 # --- families of model tensors ----------------------------------------------------------------------------------------
@@ -118,8 +139,10 @@ def test_a_loop_over_too_much_is_an_error_only_if_its_bounds_are() -> None:
 @pytest.fixture
 def layers(tmp_path: Path) -> ModelLoader:
     path = tmp_path / "layers.oinf"
-    tensors = {f"W.{layer}": np.full((2, 2), layer + 1, np.float32) for layer in (1, 2, 3, 5)}
-    tensors |= {f"Q.{layer}.{head}": np.full(2, 10 * layer + head, np.float32) for layer in range(3) for head in range(2)}
+    tensors: dict[str, Any] = {f"W.{layer}": np.full((2, 2), layer + 1, np.float32) for layer in (1, 2, 3, 5)}
+    tensors |= {
+        f"Q.{layer}.{head}": np.full(2, 10 * layer + head, np.float32) for layer in range(3) for head in range(2)
+    }
     save_file(path, {**tensors, "W.4": np.zeros(3, np.float32), "c": np.arange(6, dtype=np.float32).reshape(2, 3)})
     return ModelLoader.open(path)
 
@@ -158,21 +181,20 @@ def test_model_names_with_dynamic_loops(layers: ModelLoader) -> None:
     )
 
 
-def test_parts_of_weights_and_inputs_are_read(layers: ModelLoader) -> None:
+def test_ops_read_parts_and_resets_give_back_the_models_values(layers: ModelLoader) -> None:
     agree(
-        """dynamic { x: f32[2, 4]; } constant { c: f32[2, 3]; } persistent { i: i32; s: f32[2, 3] @ref("c"); }
-        volatile { y: f32[2]; z: f32[3]; m: f32[2, 2]; }
+        """dynamic { x: f32[3]; } persistent { i: i32; s: f32[2, 3] @ref("c"); }
+        volatile { y: f32[2]; z: f32[3]; }
         block entry {
-            op add(x[i, 1..3], x[1, 0..2]) >> y;
-            cache.read c[i, ] >> z;
-            transfer z >> s[1, ];
+            op add(s[i, 1..3], s[1, 0..2]) >> y;
+            op add(x, s[i, ]) >> s[1, ];
+            cache.read s[i, ] >> z;
             cache.reset s[0, 1..];
-            transfer x[, 2..4] >> m;
             cache.increment i;
-            return y, z, m;
+            return y, z;
         }""",
         layers,
-        inputs=lambda step: {"x": np.arange(8, dtype=np.float32).reshape(2, 4) + step},
+        inputs=lambda step: {"x": np.arange(3, dtype=np.float32) + step},
         steps=3,
     )
 
@@ -189,7 +211,8 @@ def test_a_written_entry_of_a_prefix_table_is_refused_with_reasons(layers: Model
 
 
 def test_sizes_come_from_inputs_in_any_form() -> None:
-    text = """sizes { T <= 8; U <= 5; } dynamic { x: f32[2*T+1, U]; y: f32[U/2]; } volatile { z: f32[2*T+1, U]; w: f32[U/2]; }
+    text = """sizes { T <= 8; U <= 4; } dynamic { x: f32[2*T+1, U]; y: f32[U/2]; }
+    volatile { z: f32[2*T+1, U]; w: f32[U/2]; }
     block entry { op add(x, x) >> z; op neg(y) >> w; return z, w; }"""
     shapes = [(3, 2, 1), (17, 4, 2), (1, 0, 0), (5, 3, 1), (3, 2, 2)]
 
@@ -203,7 +226,7 @@ def test_sizes_come_from_inputs_in_any_form() -> None:
 @pytest.mark.parametrize("dims", ["T", "2*T", "T+1", "T/2", "3*T-3"])
 def test_sizes_are_bound_by_slices(dims: str) -> None:
     agree(
-        f"""sizes {{ T <= 9; }} persistent {{ n: i32; K(t): f32[2] @table @fixed(t=32) @init(1); }}
+        f"""sizes {{ T <= 8; }} persistent {{ n: i32; K(t): f32[2] @table @fixed(t=32) @init(1); }}
         volatile {{ k: f32[{dims}, 2]; y: f32[{dims}, 2]; }}
         block entry {{ cache.read K[0..n] >> k; op add(k, k) >> y; cache.increment n; return y; }}""",
         steps=12,
@@ -215,8 +238,8 @@ def test_a_size_without_a_value_is_an_error_when_it_is_needed() -> None:
         """sizes { T <= 9; } dynamic { go: bool; } persistent { K(t): f32[2] @table @fixed(t=9); }
         volatile { k: f32[T, 2]; y: f32[T, 2]; n: f32 @init(1); }
         block entry { branch go fill skip; op add(y, y) >> y; return n, y; }
-        block fill { cache.read K[0..3] >> k; op exp(k) >> y; return; }
-        block skip { return; }""".replace("K[0..3]", "K[..-0+3]").replace("K[..-0+3]", "K[..3]").replace("[..3]", "[0..]"),
+        block fill { cache.read K[0..] >> k; op exp(k) >> y; return; }
+        block skip { return; }""",
         inputs=lambda step: {"go": step != 1},
         steps=3,
     )
@@ -235,10 +258,11 @@ def test_two_values_of_a_size_are_an_error() -> None:
 def test_lengths_without_names_are_those_of_their_node() -> None:
     """An op reads slices directly: their lengths have no names, and differ from turn to turn of a loop."""
     agree(
-        """sizes { T <= 9; } persistent { n: i32; K(t): f32[2] @table @fixed(t=9) @init(2); V(t): f32[2] @table @fixed(t=12); }
+        """sizes { T <= 9; }
+        persistent { n: i32; K(t): f32[2] @table @fixed(t=9) @init(2); V(t): f32[2] @table @fixed(t=12); }
         volatile { y: f32[2]; s: f32[T, 2]; }
         block entry {
-            loop turns (i in 0..4) { op sum(K[0..n+i], axis=0) >> y; }
+            loop turns (i in 0..4) { op sum_axis(K[0..n+i], axes=[0]) >> y; }
             op mul(K[0..n], V[0..n]) >> s;
             cache.write s >> V[0..n];
             cache.increment n;
@@ -272,6 +296,7 @@ def test_a_failed_step_is_refused_until_the_state_is_defined_again() -> None:
     module = planned(text).build()
     module.run_step()
     saved = module.save_state()
+    assert saved is not None
     module.run_step()
     with pytest.raises(ExecutionError) as caught:
         module.run_step()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from openinfer.check.access import AccessType, StaticValue, access_type
 from openinfer.check.bound import BoundVar, FromPattern
 from openinfer.check.indices import Around, Ranges, pattern_name, spelled, spelling
-from openinfer.check.links import Entry, model_entry, require_rank
+from openinfer.check.links import Entry, model_entry
 from openinfer.check.named import Named
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
@@ -43,7 +43,6 @@ class Operands:
         variable = self.variable(operand.base, span)
         self.require_indices(operand, variable, span, loops)
         found = access_type(operand, variable, self._named.shape(variable), self._outside(loops))
-        require_rank(str(operand), len(found.shape))
         if isinstance(variable.origin, FromPattern):
             entry = self._entry(operand, variable, variable.origin.pattern, span, loops)
             return replace(found, quant=None if entry is None else entry.quant)

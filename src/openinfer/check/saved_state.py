@@ -6,6 +6,7 @@ The simulator and compiled code write and read the same files, so that one can g
 import io
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -73,15 +74,23 @@ def saved_bytes(bound: BoundGraph, plain: Plain, tables: Tables) -> bytes:
 
 def save(bound: BoundGraph, plain: Plain, tables: Tables, path: str | os.PathLike[str]) -> None:
     """A state as a file, which appears complete or not at all."""
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        message = f"a state is written to a path, not to {type(given).__name__}"
+        raise ExecutionError(Diagnostic(Code.BAD_STATE, message))
     write_package(path, _package(bound, plain, tables))
 
 
 def loaded(
-    bound: BoundGraph, state: bytes | str | os.PathLike[str], fits: Fits
+    bound: BoundGraph, state: bytes | bytearray | str | os.PathLike[str], fits: Fits
 ) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
     """The plain variables and tables of a saved state, all of which fit the graph."""
-    if not isinstance(state, bytes):
+    if isinstance(state, str | os.PathLike):
         return _read(bound, fits, os.fspath(state), os.fspath(state))
+    given: object = state
+    if not isinstance(given, bytes | bytearray | memoryview):
+        message = f"a state is the bytes that save_state gave, or the path of a file, not {type(given).__name__}"
+        raise ExecutionError(Diagnostic(Code.BAD_STATE, message))
     with TemporaryDirectory() as folder:
         path = os.path.join(folder, "state.oinf")
         with open(path, "wb") as file:
@@ -93,10 +102,12 @@ def _read(bound: BoundGraph, fits: Fits, path: str, name: str) -> tuple[dict[str
     try:
         with ModelLoader.open(path, copy=True) as model:
             return _contents(bound, fits, model, name)
+    except ExecutionError:
+        raise
     except OpenInferError as error:
-        if isinstance(error, ExecutionError):
-            raise
-        raise ExecutionError(*error.diagnostics) from error
+        # Where the file was ours, nobody knows its name, and it is gone.
+        found = [one if path == name else replace(one, span=FileSpan(name)) for one in error.diagnostics]
+        raise ExecutionError(*found) from error
 
 
 def _contents(

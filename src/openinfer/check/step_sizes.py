@@ -5,7 +5,7 @@ from fractions import Fraction
 from operator import add, mul, sub, truediv
 
 from openinfer.check.bound import BoundGraph, BoundVar
-from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
+from openinfer.check.sizes import Lookup, SizeError, dimension, evaluate_evenly
 from openinfer.errors import Code
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, names
 from openinfer.ops import OpError, Shape, TensorType
@@ -40,6 +40,9 @@ class StepSizes:
         if name in self._fixed:
             return self._fixed[name]
         value = self.dynamic.get(name)
+        if value is None and name not in self._bounds:
+            message = f"{name!r} has no value here: it is no size, no scalar, and the index of no loop around"
+            raise SizeError(Code.UNKNOWN_SIZE, message)
         if value is None:
             message = f"the dynamic size {name!r} has no value yet: no input or slice that has it came before"
             raise SizeError(Code.SIZE_CONFLICT, message)
@@ -50,7 +53,7 @@ class StepSizes:
         if not variable.is_dynamic or variable.dims is None:
             return variable.shape
         try:
-            return tuple(evaluate_evenly(dim, self.dynamic, self.lookup) for dim in variable.dims)
+            return tuple(dimension(dim, self.dynamic, self.lookup) for dim in variable.dims)
         except SizeError as error:
             raise OpError(error.code, f"{variable.name!r} has no shape yet: {error.message}") from error
 
@@ -128,7 +131,8 @@ def _fraction(dim: Expr, values: Mapping[str, int], lookup: Lookup) -> Fraction:
             return -_fraction(operand, values, lookup)
         case Binary(op, left, right):
             one, other = _fraction(left, values, lookup), _fraction(right, values, lookup)
-            return {"+": add, "-": sub, "*": mul, "/": truediv}[op](one, other)
+            found: Fraction = {"+": add, "-": sub, "*": mul, "/": truediv}[op](one, other)
+            return found
 
 
 def _disagreement(variable: BoundVar, shape: Shape, what: str, dynamic: Mapping[str, int] | None = None) -> OpError:

@@ -189,9 +189,7 @@ class Typing:
             message = f"{src} is {source}, but {dst} is {target}"
             self._report(Code.RESULT_TYPE, message, dst.span or node.span)
 
-    def _binding(
-        self, target: AccessType, dst: Access, sources: Iterable[Operand], found: PartialShape
-    ) -> AccessType:
+    def _binding(self, target: AccessType, dst: Access, sources: Iterable[Operand], found: PartialShape) -> AccessType:
         """What a value made of slices may be: their lengths bind the dynamic sizes of the variable that takes it."""
         variable = self.vars[dst.base]
         is_slice = any(

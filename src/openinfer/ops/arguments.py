@@ -132,6 +132,8 @@ def _checked(record: OpRecord, param: Param, value: Any) -> Any:
         found = value_text(tuple(value) if wants_list else value)
         message = f"{param.name!r} of '{record.name}' is {_WORDS[param.kind]}, not {found}"
         raise parameter_error(param.name, message)
+    if kind == "int" and any(not -(1 << 63) <= element < 1 << 63 for element in elements):
+        raise parameter_error(param.name, f"{param.name!r} of '{record.name}' has more than 64 bits")
     if param.choices and value not in param.choices:
         choices = " or ".join(value_text(choice) for choice in param.choices)
         message = f"{param.name!r} of '{record.name}' is {choices}, not {value_text(value)}"

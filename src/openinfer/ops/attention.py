@@ -95,7 +95,7 @@ def _folded(x: Array, groups: int) -> Array:
 
 def _places(call: Call, queries: int, keys: int) -> Array | None:
     """Which keys lie where a query may look, or None for all."""
-    window = call.params["window"]
+    window = min(call.params["window"], queries + keys)  # no wider than all there is
     if not (call.params["causal"] or window):
         return None
     own = np.arange(queries)[:, None] + (keys - queries)

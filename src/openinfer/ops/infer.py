@@ -97,9 +97,9 @@ def accumulated(call: Call) -> tuple[DType, DType]:
     given: tuple[DType, ...] | None = call.params.get("acc")
     if given is None:
         return dtype.compute if dtype.kind == "float" else dtype, dtype
-    accumulator = given[0]
-    if len(given) > 2:
+    if not 1 <= len(given) <= 2:
         raise parameter_error("acc", "'acc' is an accumulator dtype, or that and an output dtype")
+    accumulator = given[0]
     if (accumulator.kind == "float") != (dtype.kind == "float") or accumulator.kind == "bool" or accumulator.values:
         raise parameter_error("acc", f"{dtype.name} values cannot be summed in {accumulator.name}")
     output = given[1] if len(given) == 2 else dtype if dtype.kind == "float" else accumulator

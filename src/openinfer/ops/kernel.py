@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype
-from openinfer.errors import Diagnostic, GraphError
+from openinfer.errors import Code, Diagnostic, GraphError, nearest
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops.arguments import complete, slots
 from openinfer.ops.infer import infer
@@ -19,11 +19,11 @@ from openinfer.tensor import Tensor, as_array
 class Kernel:
     """One op with types and parameters settled. Calling it computes; whoever calls it has silenced NumPy's warnings."""
 
-    __slots__ = ("_call", "_enter", "_leave", "_reference")
+    __slots__ = ("_enter", "_leave", "_reference", "call")
 
     def __init__(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> None:
         """``call`` is complete; ``stored`` are the dtypes the operands really have."""
-        self._call = call
+        self.call = call
         self._reference = record.reference
         pairs = zip(call.inputs, stored, strict=True)
         self._enter = [_entry(kind, own, as_stored=record.stored) for kind, own in pairs]
@@ -37,7 +37,7 @@ class Kernel:
             array if enter is None or array is None else enter(array)
             for enter, array in zip(self._enter, arrays, strict=True)
         ]
-        results = self._reference(self._call, *operands)
+        results = self._reference(self.call, *operands)
         if not isinstance(results, tuple):
             results = (results,)
         return tuple(
@@ -60,7 +60,11 @@ def _dequantizing(quant: QuantParams, dtype: DType) -> Convert:
 
 def op_named(name: str) -> OpRecord:
     """The record of an op, by name or alias."""
-    return OPS[name]
+    record = OPS.get(name)
+    if record is None:
+        advice = nearest(str(name), OPS) or "'openinfer ops' lists them"
+        raise GraphError(Diagnostic(Code.UNKNOWN_OP, f"there is no op {name!r:.60}", help=advice))
+    return record
 
 
 def apply(name: str, *operands: Any, dtypes: Sequence[str | DType | None] = (), **params: Any) -> Any:
@@ -89,6 +93,9 @@ def apply(name: str, *operands: Any, dtypes: Sequence[str | DType | None] = (), 
             results = Kernel(record, call, [kind.dtype if kind else None for kind in types])(ordered)
     except OpError as error:
         raise GraphError(Diagnostic(error.code, error.message, help=error.advice)) from error
+    except MemoryError as error:
+        message = f"there is not enough memory for '{record.name}'"
+        raise GraphError(Diagnostic(Code.OUT_OF_MEMORY, message)) from error
     return results[0] if len(results) == 1 else results
 
 

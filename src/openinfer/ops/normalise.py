@@ -356,7 +356,8 @@ _INSTANCES: tuple[tuple[Shape, dict[str, Any]], ...] = tuple(
 def _grouped(x: Array, groups: int) -> Array:
     """Each group of channels as one row."""
     batch, channels, rest = x.shape[0], x.shape[1], prod(x.shape[2:])
-    return x.reshape(batch, groups, channels // groups * rest if groups else 0)
+    rows = min(groups, max(channels, 1))  # no channels make any number of groups
+    return x.reshape(batch, rows, channels // groups * rest if groups else 0)
 
 
 def _grouped_bound(x: Array, groups: int, eps: float, pair: tuple[Array | None, ...], dtype: DType) -> Array:

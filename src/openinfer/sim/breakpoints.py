@@ -58,9 +58,7 @@ def _is_broken(value: Array) -> bool:
 
 def on_change(variable: str) -> Breakpoint:
     """Stop when a node leaves another value in this variable than it found there; writing the same is no change."""
-    return Breakpoint(
-        f"change {variable}", lambda node: variable in node.written and node.changed(variable), variable
-    )
+    return Breakpoint(f"change {variable}", lambda node: variable in node.written and node.changed(variable), variable)
 
 
 def when(predicate: "Callable[[NodeView], bool]", text: str = "condition") -> Breakpoint:

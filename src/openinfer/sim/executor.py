@@ -221,19 +221,22 @@ class Executor:
 
     def run_until(self, *breakpoints: Breakpoint) -> "NodeView | None":
         """Go on until one of the breakpoints says stop: the node it stopped after, or None at the end of the step."""
-        for one in breakpoints:
-            if not isinstance(one, Breakpoint):
-                message = f"this is no breakpoint, but {type(one).__name__}"
-                advice = "openinfer.sim has at_node, on_op, on_write, on_nan, on_change and when"
-                raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, advice))
-            if one.variable is not None:
-                self._require_variable(one.variable)
+        for given in breakpoints:
+            self._require_breakpoint(given)
         for node in self.iterate():
             hit = [one for one in breakpoints if one.test(node)]
             if hit:
                 node.breakpoints = tuple(hit)
                 return node
         return None
+
+    def _require_breakpoint(self, given: object) -> None:
+        if not isinstance(given, Breakpoint):
+            message = f"this is no breakpoint, but {type(given).__name__}"
+            advice = "openinfer.sim has at_node, on_op, on_write, on_nan, on_change and when"
+            raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, advice))
+        if given.variable is not None:
+            self._require_variable(given.variable)
 
     @property
     def is_suspended(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from openinfer.check.bound import BoundGraph, BoundVar, FromCaller, FromInit, FromModel
 from openinfer.check.inserted import accepted_input
 from openinfer.check.links import metadata_dtype
-from openinfer.check.sizes import SizeError, evaluate_evenly
+from openinfer.check.sizes import SizeError, dimension
 from openinfer.dtypes import DType, convert
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ops import Array, OpError, Shape
@@ -178,6 +178,6 @@ def evaluated_shape(variable: BoundVar, sizes: StepSizes) -> Shape | None:
     if variable.dims is None:
         return None
     try:
-        return tuple(evaluate_evenly(dim, sizes.dynamic, sizes.lookup) for dim in variable.dims)
+        return tuple(dimension(dim, sizes.dynamic, sizes.lookup) for dim in variable.dims)
     except SizeError:
         return None

@@ -32,7 +32,7 @@ def op_action(bound: BoundGraph, operands: Operands, node: Node) -> Action:
         plain = _plain_action(bound, own, kind, kernel)
         return plain or _static_action(kernel, readers, writers)
     quants = [operands.quant(operand) for operand in own.operands]
-    return _Dynamic(bound, own, kind, readers, quants, writers)
+    return DynamicOp(bound, own, kind, readers, quants, writers)
 
 
 def _varies(bound: BoundGraph, own: BoundOp) -> bool:
@@ -78,7 +78,7 @@ def _static_action(kernel: Kernel, readers: Sequence[Reader | None], writers: Se
     return run
 
 
-class _Dynamic:
+class DynamicOp:
     """An op whose shapes, parameters or quantization differ from step to step: kernels are made as they are met."""
 
     def __init__(
@@ -98,8 +98,11 @@ class _Dynamic:
         self._writers = writers
         self._inputs = {spec.name for spec in own.record.signature.inputs}
         self._kernels: dict[Any, Kernel] = {}
+        self.call: Call | None = None
+        """The call that was made last."""
 
     def __call__(self, strand: "Strand") -> None:
+        """Run the op once."""
         arrays = [None if read is None else read(strand) for read in self._readers]
         quants = [quant(strand) for quant in self._quants]
         shapes = tuple(None if array is None else array.shape for array in arrays)
@@ -110,6 +113,7 @@ class _Dynamic:
             if len(self._kernels) >= _MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[key] = kernel
+        self.call = kernel.call
         for write, result in zip(self._writers, kernel(arrays), strict=True):
             write(strand, result)
 

@@ -47,6 +47,8 @@ class Instruction:
     is_event: bool = True
     body: int = -1
     """Where a way back leads: the first instruction of the loop's body."""
+    nodes: int = 1
+    """What it counts against the node budget."""
 
     @property
     def kind(self) -> str:
@@ -163,7 +165,9 @@ class _Assembler:
             del strand.indices[name]
 
         self._code[head] = Instruction(node, self._block, enter, scopes)
-        self._code.append(Instruction(node, self._block, again, scopes, is_event=False, body=body))
+        # The turns of an empty body count, or a budget would never end them.
+        nodes = 1 if body == len(self._code) else 0
+        self._code.append(Instruction(node, self._block, again, scopes, is_event=False, body=body, nodes=nodes))
 
     def _action(self, node: Node) -> Action:
         kind, operands = node.kind, self._operands

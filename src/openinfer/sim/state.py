@@ -26,13 +26,10 @@ def write_state(bound: BoundGraph, memory: Memory, path: str | os.PathLike[str])
     save(bound, *_parts(bound, memory), path)
 
 
-def load_state(bound: BoundGraph, memory: Memory, state: bytes | str | os.PathLike[str]) -> None:
+def load_state(bound: BoundGraph, memory: Memory, state: bytes | bytearray | str | os.PathLike[str]) -> None:
     """Replace persistent memory by a saved one; nothing changes unless all of it fits."""
 
     def fits(name: str, key: Key, shape: tuple[int, ...]) -> bool:
         return memory.tables[name].fits(key, shape)
 
-    plain, tables = loaded(bound, state, fits)
-    memory.persistent = plain
-    for name, grids in tables.items():
-        memory.tables[name].restore(grids)
+    memory.restore(*loaded(bound, state, fits))

@@ -122,7 +122,7 @@ class Step:
         ``before`` is called with the strand before it runs.
         """
         while True:
-            strand = choose(self.runnable())
+            strand = self._chosen(choose)
             if before is not None:
                 before(strand)
             strand.advance()
@@ -135,7 +135,15 @@ class Step:
             if choose is None:
                 sequential(self.runnable()).run()
             else:
-                choose(self.runnable()).advance()
+                self._chosen(choose).advance()
+
+    def _chosen(self, choose: Choose) -> Strand:
+        strands = self.runnable()
+        strand = choose(strands)
+        if not any(strand is one for one in strands):
+            message = f"the scheduler chose {strand!r:.60}, which is none of the strands it was given"
+            raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
+        return strand
 
     def run_threaded(self) -> None:
         """Run to the end with a thread for every consumer. No thread outlives the call."""
@@ -177,15 +185,22 @@ class Step:
         if failures:
             raise next((one for one in failures if not _is_interruption(one)), failures[0])
 
-    def count_node(self) -> None:
+    def count(self, nodes: int) -> None:
         """Every node counts against the budget; an interruption is felt at the next one."""
         if self.interrupted:
             raise ExecutionError(Diagnostic(Code.INTERRUPTED, "the step was interrupted"))
+        if nodes == 0:
+            return
         if self._left > 0:
-            self._left -= 1
+            self._left -= nodes
         elif self._left == 0:
             message = f"the step has run its budget of {self._budget} nodes"
             raise ExecutionError(Diagnostic(Code.NODE_BUDGET, message, None, "give a larger node_budget, or None"))
+
+    def uncount_node(self) -> None:
+        """An ``await`` that has to wait is executed later, and counts then."""
+        if self._left >= 0:
+            self._left += 1
 
     # --- hand-overs -----------------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class Strand:
     def _execute(self, instruction: Instruction) -> None:
         recorder = self.step.recorder
         try:
-            self.step.count_node()
+            self.step.count(instruction.nodes)
             if recorder is None or not instruction.is_event:
                 instruction.act(self)
                 return
@@ -109,10 +109,10 @@ class Strand:
             start = perf_counter_ns() if recorder.timing else 0
             instruction.act(self)
             end = perf_counter_ns() if recorder.timing else 0
+            if not self.waiting:
+                recorder.record(self, instruction, indices, start, end)
         except (OpError, SizeError, MemoryError, OpenInferError) as error:
             raise located(self, instruction, error) from error
-        if not self.waiting:
-            recorder.record(self, instruction, indices, start, end)
 
     def call(self, block: str) -> None:
         """Run another block and come back. Its loop indices are its own."""
@@ -147,6 +147,7 @@ class Strand:
         else:
             self.position -= 1
             self.waiting = variables
+            self.step.uncount_node()
 
     def original(self, name: str) -> Array:
         """The value of a persistent variable that nothing has ever written."""

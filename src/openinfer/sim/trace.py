@@ -8,10 +8,12 @@ from zlib import crc32
 
 import numpy as np
 
-from openinfer.ir import Op
+from openinfer.ir import CacheReset, Op
 from openinfer.ops import Array
 from openinfer.ops.arguments import value_text
+from openinfer.sim.operations import DynamicOp
 from openinfer.sim.program import Instruction
+from openinfer.sim.views import Variables
 
 if TYPE_CHECKING:
     from openinfer.check.bound import BoundGraph
@@ -130,7 +132,7 @@ class Recorder:
 
     def record(self, strand: "Strand", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
         """Note an executed node."""
-        details = self._details(strand, instruction) if self._level is TraceLevel.FULL else None
+        details = self._details(strand, instruction, indices) if self._level is TraceLevel.FULL else None
         self._last = _Entry(instruction, strand.block, indices, start, end, details)
         if len(self._entries) < self._most:
             self._entries.append(self._last)
@@ -151,37 +153,35 @@ class Recorder:
         assert self._last is not None
         return self._last.event()
 
-    def _details(self, strand: "Strand", instruction: Instruction) -> dict[str, Any]:
+    def _details(self, strand: "Strand", instruction: Instruction, indices: dict[str, int]) -> dict[str, Any]:
         kind = instruction.node.kind
         found: dict[str, Any] = {}
         if isinstance(kind, Op):
             own = self._bound.ops[instruction.node.index]
-            found["inputs"] = [self._input(strand, str(given.operand)) for given in kind.inputs]
-            params = own.call.params if own.call is not None else {}
+            call = instruction.act.call if isinstance(instruction.act, DynamicOp) else own.call
+            assert call is not None
+            found["inputs"] = [
+                {"name": str(operand), "dtype": stored.name, "shape": list(type_.shape)}
+                for operand, stored, type_ in zip(own.operands, own.stored, call.inputs, strict=True)
+                if stored is not None and type_ is not None
+            ]
             given = {name for name, _ in kind.attrs}
             found["attrs"] = {
-                name: plain(value) for name, value in params.items() if name in given or value is not None
+                name: plain(value) for name, value in call.params.items() if name in given or value is not None
             }
-        outputs = [
-            {"name": str(access), **self._statistics(strand, access.base)}
-            for access in instruction.writes
-            if not access.bracketed and access.base in strand.values
-        ]
+        outputs = [] if isinstance(kind, CacheReset) else list(self._outputs(strand, instruction, indices))
         if outputs:
             found["outputs"] = outputs
         return found
 
-    def _input(self, strand: "Strand", text: str) -> dict[str, Any]:
-        variable = self._bound.vars.get(text.partition("[")[0])
-        value = dict.get(strand.values, text)
-        if variable is None:
-            return {"name": text}
-        shape = list(value.shape) if value is not None else list(variable.shape)
-        return {"name": text, "dtype": variable.dtype.name, "shape": shape}
-
-    def _statistics(self, strand: "Strand", name: str) -> dict[str, Any]:
-        value = strand.values[name]
-        return {"dtype": self._bound.vars[name].dtype.name, "shape": list(value.shape), **statistics(value)}
+    def _outputs(self, strand: "Strand", instruction: Instruction, indices: dict[str, int]) -> Iterator[dict[str, Any]]:
+        """What was written: variables, and parts of tables."""
+        variables = Variables(self._bound, strand.values, strand.tables, indices, {})
+        for access in instruction.writes:
+            if access.bracketed or access.base in strand.values:
+                value = variables.read(access)
+                dtype = self._bound.vars[access.base].dtype.name
+                yield {"name": str(access), "dtype": dtype, "shape": list(value.shape), **statistics(value)}
 
 
 def plain(value: Any) -> Any:

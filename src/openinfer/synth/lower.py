@@ -426,9 +426,7 @@ class _Lowering:
         kernel = kernel_of(own.record, call, own.stored)
         inputs: list[Current] = [value for value in operands if value is not None]
         inputs += self._quantization(kernel, operands)
-        outputs = [
-            self._result(output, found, node) for output, found in zip(kind.outputs, call.outputs, strict=True)
-        ]
+        outputs = [self._result(output, found, node) for output, found in zip(kind.outputs, call.outputs, strict=True)]
         scratch = [self._value(one.name, one.dtype, one.shape) for one in kernel.scratch]
         scalars = self._scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
         self._emit(KernelStep(kernel, inputs, outputs, node.index, scratch, scalars))
@@ -592,8 +590,8 @@ class _Lowering:
         if key not in self._lengths:
             # No size of a graph begins with a digit.
             self._lengths[key] = f"{len(self._lengths)}_{node.index}"
+            self.sizes[self._lengths[key]] = int(bound)
         name = self._lengths[key]
-        self.sizes[name] = max(self.sizes.get(name, 0), int(bound))
         return Dim(self.sizes[name], Ref(name))
 
     # --- parts of plain tensors -----------------------------------------------------------------------------------

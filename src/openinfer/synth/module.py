@@ -119,7 +119,9 @@ class CompiledModule:
         for name, array in {**(values or {}), **named}.items():
             variable = input_called(self.bound, name)
             if not _is_readable(array, variable.dtype):
-                message = f"the array for {name!r} cannot be read where it is: it must be {variable.dtype.name} in C order"
+                message = (
+                    f"the array for {name!r} cannot be read where it is: it must be {variable.dtype.name} in C order"
+                )
                 raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, None, "insert() makes a copy"))
             require_shape(self.bound, variable, array.shape)
             accepted[name] = array
@@ -337,7 +339,7 @@ class CompiledModule:
             found[key] = np.ascontiguousarray(self._grid(layout, part, matrix))
         return found
 
-    def load_state(self, state: "bytes | str | os.PathLike[str]") -> None:
+    def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
         """Put back what ``save_state`` saved, here or in the simulator; a state that does not fit changes nothing."""
         tables = self._project.printer.tables
         plain, grids = loaded(self.bound, state, lambda name, key, shape: _fits(tables[name], key, shape))
@@ -368,7 +370,8 @@ class CompiledModule:
                 cells[key][tuple(slice(extent) for extent in shape)] = data
             if own is not None:
                 own[key][:] = shape
-        extents[: len(reach) if not keys else keys] = reach[: len(reach) if not keys else keys]
+        count = keys or len(reach)
+        extents[:count] = reach[:count]
 
     def _make_room(self, layout: TableLayout, reach: Sequence[int]) -> None:
         """Memory for so many cells of a table that grows."""

@@ -115,8 +115,10 @@ def plan_memory(program: Program) -> MemoryPlan:
     """The memory of a program."""
     lives = lives_of(program)
     classes = classes_of(lives)
-    roots = list(dict.fromkeys(classes.root(value) for value in lives.occupied))
-    arena = [value for value in roots if value.store is Memory.ARENA]
+    roots = {classes.root(value) for value in lives.occupied}
+    # Sets have no order of their own, and the same program must give the same plan.
+    ordered = sorted(roots, key=lambda value: (classes.occupied(value), len(value.name), value.name))
+    arena = [value for value in ordered if value.store is Memory.ARENA]
     requests = [Request(max(value.nbytes, 1), classes.occupied(value), value.name) for value in arena]
     placement = placed(requests)
     offsets = dict(zip(arena, placement.offsets, strict=True))

@@ -20,6 +20,7 @@ from openinfer.synth.liveness import without_dead_steps
 from openinfer.synth.lower import lowered
 from openinfer.synth.module import FLAGS, CompiledModule, built
 from openinfer.synth.place import MemoryPlan
+from openinfer.synth.program import Value
 from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts
 from openinfer.synth.schedule import Schedule
 
@@ -43,7 +44,8 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """The plan as plain values: what ``plan.json`` says."""
         project = self.project
-        program, printer = project.program, project.printer
+        program = project.program
+        sizes = {"fixed": dict(sorted(program.bound.sizes.items())), "bounds": dict(sorted(program.sizes.items()))}
         return {
             "schema": "openinfer.plan",
             "version": PLAN_VERSION,
@@ -53,48 +55,20 @@ class Plan:
             "isa": self.arch.cpu.isa,
             "graph_sha256": project.graph_hash,
             "model_sha256": project.model_hash,
-            "sizes": {"fixed": dict(sorted(program.bound.sizes.items())), "bounds": dict(sorted(program.sizes.items()))},
-            "bytes": {
-                "arena": project.arena_bytes,
-                "state": project.state_bytes,
-                "weights": project.weights.size,
-                "saved_state": project.saved_bytes,
-                "code": {path: len(text) for path, text in project.code().items()},
-            },
-            "inputs": [_tensor_facts(key, value, printer.input_fields[key]) for key, value in program.inputs.items()],
-            "outputs": [_tensor_facts(key, value, project.output_fields[key]) for key, value in program.outputs.items()],
+            "sizes": sizes,
+            "bytes": _byte_facts(project),
+            "inputs": _tensor_facts(program.inputs, project.printer.input_fields),
+            "outputs": _tensor_facts(program.outputs, project.output_fields),
             "functions": [
-                {"name": used.name, "nodes": sorted({node for step in used.steps for node in step.nodes or (step.node,)})}
-                for used in printer.kernels.used.values()
+                {"name": used.name, "nodes": sorted({one for step in used.steps for one in step.nodes or (step.node,)})}
+                for used in project.printer.kernels.used.values()
             ],
             "kernels": kernel_facts(program, self.arch),
             "ledger": ledger_facts(program, self.ledger),
             "memory": arena_facts(program, self.memory),
-            "state": [
-                {"variable": home.variable, "offset": offset, "bytes": home.nbytes}
-                for home, offset in printer.state_offsets.items()
-            ],
-            "tables": [
-                {
-                    "variable": key,
-                    "offset": layout.extents_at,
-                    "bytes": layout.size,
-                    "bounds": list(layout.table.bounds),
-                    "grows": layout.heap is not None,
-                }
-                for key, layout in printer.tables.items()
-            ],
-            "weights": [
-                {
-                    "tensor": piece.name,
-                    "part": piece.part,
-                    "dtype": piece.dtype.name,
-                    "offset": piece.offset,
-                    "bytes": piece.nbytes,
-                    "packed": None if piece.packing is None else list(piece.packing.shape),
-                }
-                for piece in project.weights.pieces.values()
-            ],
+            "state": _state_facts(project),
+            "tables": _table_facts(project),
+            "weights": _weight_facts(project),
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
@@ -118,13 +92,63 @@ class Plan:
         return built(self.project, cc, flags)
 
 
-def _tensor_facts(key: str, value: Any, c_field: str) -> dict[str, Any]:
-    return {"variable": key, "field": c_field, "dtype": value.dtype.name, "shape": [repr(one) for one in value.shape]}
+def _byte_facts(project: Project) -> dict[str, Any]:
+    return {
+        "arena": project.arena_bytes,
+        "state": project.state_bytes,
+        "weights": project.weights.size,
+        "saved_state": project.saved_bytes,
+        "code": {path: len(text) for path, text in project.code().items()},
+    }
+
+
+def _tensor_facts(values: Mapping[str, Value], fields: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "variable": key,
+            "field": fields[key],
+            "dtype": one.dtype.name,
+            "shape": [repr(extent) for extent in one.shape],
+        }
+        for key, one in values.items()
+    ]
+
+
+def _state_facts(project: Project) -> list[dict[str, Any]]:
+    places = project.printer.state_offsets
+    return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places.items()]
+
+
+def _table_facts(project: Project) -> list[dict[str, Any]]:
+    return [
+        {
+            "variable": key,
+            "offset": layout.extents_at,
+            "bytes": layout.size,
+            "bounds": list(layout.table.bounds),
+            "grows": layout.heap is not None,
+        }
+        for key, layout in project.printer.tables.items()
+    ]
+
+
+def _weight_facts(project: Project) -> list[dict[str, Any]]:
+    return [
+        {
+            "tensor": piece.name,
+            "part": piece.part,
+            "dtype": piece.dtype.name,
+            "offset": piece.offset,
+            "bytes": piece.nbytes,
+            "packed": None if piece.packing is None else list(piece.packing.shape),
+        }
+        for piece in project.weights.pieces.values()
+    ]
 
 
 @dataclass(frozen=True)
 class Passes:
-    """The optional steps of the pipeline; None leaves one out, ``schedule=False`` computes everything in plain loops."""
+    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops."""
 
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True

@@ -68,9 +68,8 @@ def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> 
     flags = " ".join([*options.flags, NUMERICS])
     include = ""
     if options.weights == "incbin":
-        include = (
-            'set_source_files_properties(src/weights.S PROPERTIES COMPILE_OPTIONS "-Wa,-I${CMAKE_CURRENT_SOURCE_DIR}")\n'
-        )
+        option = '"-Wa,-I${CMAKE_CURRENT_SOURCE_DIR}"'
+        include = f"set_source_files_properties(src/weights.S PROPERTIES COMPILE_OPTIONS {option})\n"
     test = f"""
 enable_testing()
 add_executable({name}_selftest selftest/main.c)

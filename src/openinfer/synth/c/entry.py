@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from openinfer.check.bound import FromInit, FromModel
 from openinfer.loops.dim import Dim
+from openinfer.synth.c.function import Failure
 from openinfer.synth.c.names import string
-from openinfer.synth.c.source import Failure, StepPrinter
+from openinfer.synth.c.source import StepPrinter
 from openinfer.synth.c.tables import TableLayout, element_bits
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.program import Program, Store, Value, Weight
@@ -204,12 +205,16 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells)
 
     def _step(self) -> str:
         name, upper, printer = self.name, self.upper, self.printer
+        fields = printer.size_fields
         sizes = [
-            f"c->{printer.size_fields[size]} = {f'in->{printer.size_fields[size]}' if size in printer.input_sizes else '-1'};"
+            f"c->{fields[size]} = {f'in->{fields[size]}' if size in printer.input_sizes else '-1'};"
             for size in self.program.sizes
         ]
         checks = printer.input_checks()
-        results = [f"out->{self.output_fields[key]} = {printer.location(value)};" for key, value in self.program.outputs.items()]
+        results = [
+            f"out->{self.output_fields[key]} = {printer.location(value)};"
+            for key, value in self.program.outputs.items()
+        ]
         results += [f"out->{printer.size_fields[size]} = c->{printer.size_fields[size]};" for size in self.output_sizes]
         before = self._lines(["c->is_broken = 1;"] if self.has_state else [])
         after = self._lines(["c->is_broken = 0;"] if self.has_state else [])
@@ -257,9 +262,10 @@ int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
         for layout in self._growing:
             self.printer.needs.add("oi_table_bytes")
             room = f"(const int64_t *)(const void *)(c->state + {layout.extents_at + 8 * layout.axes})"
-            sizes += [f"if (c->heap[{layout.heap}] != NULL && oi_table_bytes(&table{layout.number}, {room}, &own)) total += own;"]
+            has_memory = f"c->heap[{layout.heap}] != NULL && oi_table_bytes(&table{layout.number}, {room}, &own)"
+            sizes += [f"if ({has_memory}) total += own;"]
             copies += [
-                f"if (c->heap[{layout.heap}] != NULL && oi_table_bytes(&table{layout.number}, {room}, &own)) {{",
+                f"if ({has_memory}) {{",
                 f"    memcpy(at, c->heap[{layout.heap}], own);",
                 "    at += own;",
                 "}",
@@ -384,15 +390,18 @@ int {name}_load_state({name}_context *c, const void *from, size_t bytes)
                 f" tensor->shape[{axis}] = {self._extent(extent)};" for axis, extent in enumerate(value.shape)
             )
             condition = "c->has_outputs && " if is_output else ""
+            facts = f'{self.printer.location(value)}, "{value.dtype.name}", {len(value.shape)}'
             lines += [
                 f"if ({condition}oi_same_text(name, {string(key)})) {{",
-                f'    *tensor = ({name}_tensor){{ {self.printer.location(value)}, "{value.dtype.name}", {len(value.shape)}, {{ 0 }} }};',
+                f"    *tensor = ({name}_tensor){{ {facts}, {{ 0 }} }};",
                 *([f"   {shape}"] if shape else []),
                 f"    return {upper}_OK;",
                 "}",
             ]
         unused = '    if (name == NULL) name = "";\n' if found else "    (void)name;\n    (void)tensor;\n"
-        unknown = self._fail("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
+        unknown = self._fail(
+            "ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name"
+        )
         return f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
 {{
 {unused}{self._lines(lines)}    {unknown.replace("return ", "")}

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from openinfer.loops.dim import Dim
+from openinfer.loops.ir import Buffer
 from openinfer.synth.c.names import comment, string
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.support import support_code
 from openinfer.synth.c.types import stored_type
-from openinfer.loops.ir import Buffer
 from openinfer.synth.program import Value
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def read_weights(project: "Project") -> str:
     return {name}_weights;
 }}
 """
+    # A machine with an operating system can map the file instead: nothing ever writes to the weights.
     return f"""static const void *weights_of(const char *path)
 {{
     static unsigned char none[1];
@@ -42,6 +43,13 @@ def read_weights(project: "Project") -> str:
 """
 
 
+def freed(project: "Project") -> str:
+    """The statement that gives the weights back, where they were read."""
+    if project.options.weights != "file":
+        return ""
+    return f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
+
+
 def memory(project: "Project") -> str:
     """The memory that a caller gives, as static arrays."""
     upper = project.name.upper()
@@ -55,9 +63,7 @@ def example(project: "Project") -> str:
     name, upper = project.name, project.name.upper()
     program = project.program
     inputs = [_input(project, key, value, place) for place, (key, value) in enumerate(program.inputs.items())]
-    sizes = [
-        f"in.{project.printer.size_fields[size]} = {program.sizes[size]};" for size in project.input_sizes
-    ]
+    sizes = [f"in.{project.printer.size_fields[size]} = {program.sizes[size]};" for size in project.input_sizes]
     shown, needs = [], set[str]()
     for key, value in program.outputs.items():
         lines, more = _output(project, key, value)
@@ -96,7 +102,7 @@ int main(int argc, char **argv)
         return 1;
     }}
 {results}
-    return 0;
+{freed(project)}    return 0;
 }}
 """
 

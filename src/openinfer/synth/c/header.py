@@ -148,8 +148,9 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells);
 /* The weights, part of the program. */
 extern const unsigned char {name}_weights[];
 """
-    return f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and resets it. The
-   weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong, as all functions do. */
+    return f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and
+   resets it. The weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong, as all
+   functions do. */
 int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes);
 {heap}

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref
 from openinfer.synth.c.types import literal
-from openinfer.dtypes import DTYPES
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}

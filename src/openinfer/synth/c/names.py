@@ -9,23 +9,24 @@ import re
 _LONGEST = 48
 _WIDEST = 200
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAKEN = frozenset(
-    "aio alloca assert byteswap complex cpio ctype dirent dlfcn elf endian err errno execinfo fcntl features fenv "
-    "float fmtmsg fnmatch ftw getopt glob grp iconv ifaddrs inttypes iso646 kernels langinfo libgen libintl limits "
-    "link locale malloc math memory monetary mqueue mtx ndbm netdb nl_types obstack paths poll pthread pty pwd "
-    "regex resolv sched search selftest sem semaphore setjmp sgtty shadow signal spawn stab stdalign stdarg stdatomic "
-    "stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string strings stropts support syslog tar termio "
-    "termios tgmath threads time ttyent uchar ucontext ulimit unistd utime utmp utmpx values wait wchar wctype "
-    "weights wordexp main".split()
-)
+_HEADERS = """
+aio alloca assert byteswap complex cpio ctype dirent dlfcn elf endian err errno execinfo fcntl features fenv
+float fmtmsg fnmatch ftw getopt glob grp iconv ifaddrs inttypes iso646 kernels langinfo libgen libintl limits
+link locale malloc math memory monetary mqueue mtx ndbm netdb nl_types obstack paths poll pthread pty pwd
+regex resolv sched search selftest sem semaphore setjmp sgtty shadow signal spawn stab stdalign stdarg
+stdatomic stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string strings stropts support syslog tar
+termio termios tgmath threads time ttyent uchar ucontext ulimit unistd utime utmp utmpx values wait wchar
+wctype weights wordexp main
+"""
+_TAKEN = frozenset(_HEADERS.split())
 """Headers and functions of C libraries, and our own files, that a project must not hide."""
 
 
 def comment(text: str) -> str:
-    """Text that cannot end or open a comment and is plain ASCII.
+    r"""Text that cannot end or open a comment and is plain ASCII.
 
-    >>> comment("a */ b\\n??/")
-    'a * / b\\\\n? ?/'
+    >>> comment("a */ b\n??/")
+    'a * / b\\n? ?/'
     """
     plain = "".join(_visible(character) for character in text[: 4 * _WIDEST])
     plain = plain if len(plain) <= _WIDEST else f"{plain[:_WIDEST]}..."
@@ -42,10 +43,10 @@ def _visible(character: str) -> str:
 
 
 def string(text: str) -> str:
-    """A C string literal with the UTF-8 bytes of a text, in ASCII and without trigraphs.
+    r"""A C string literal with the UTF-8 bytes of a text, in ASCII and without trigraphs.
 
     >>> string('say "ä??/"')
-    '"say \\\\"\\\\303\\\\244\\\\?\\\\?/\\\\""'
+    '"say \\"\\303\\244\\?\\?/\\""'
     """
     parts = []
     for byte in text.encode("utf-8", "surrogatepass"):

@@ -148,7 +148,7 @@ class Project:
     def model_hash(self) -> str | None:
         """The SHA-256 of the model's file."""
         model = self.program.bound.model
-        return None if model is None else sha256(model.payload(0, model.file_size)).hexdigest()
+        return None if model is None else sha256(model.payload(0, model.file_size).data).hexdigest()
 
     @property
     def _state_hash(self) -> bytes:
@@ -242,8 +242,9 @@ class Project:
         includes = [f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
         tables = [layout.definition + layout.function(name) for layout in printer.tables.values()]
         printer.needs |= {"oi_grid"} if tables else set()
-        prototypes = [f"static int {printer.block_name(block)}({name}_context *c);" for block in self.program.blocks]
-        parts = ["\n".join(includes), entry.plumbing(), *tables, "\n".join([*prototypes, ""])]
+        others = [block for block in self.program.blocks if block != "entry"]
+        prototypes = [f"static int {printer.block_name(block)}({name}_context *c);" for block in others]
+        parts = ["\n".join(includes), entry.plumbing(), *tables, *["\n".join([*prototypes, ""])] * bool(prototypes)]
         return "\n".join([*parts, *self._blocks, functions]) + entry.errors()
 
     def _kernels_header(self) -> str:
@@ -280,4 +281,3 @@ class Project:
     def _part_ranks(self) -> list[int]:
         steps = [step for block in self.program.blocks.values() for step in steps_in(block)]
         return [len(step.whole.shape) for step in steps if isinstance(step, PartStep)]
-

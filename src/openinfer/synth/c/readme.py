@@ -29,9 +29,9 @@ make            # build/lib{name}.a
 make example    # runs a step on simple inputs
 {test}```
 
-The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `src/kernels.c` the arithmetic, and `plan.json`
-says where everything comes from. The code has no variables of its own and can be used from several threads, with a
-context for each.
+The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `src/kernels.c` the arithmetic, and
+`plan.json` says where everything comes from. The code has no variables of its own and can be used from several
+threads, with a context for each.
 
 | memory | bytes |
 |---|---|

@@ -11,7 +11,7 @@ import numpy as np
 
 from openinfer.dtypes import DType, pack
 from openinfer.loops.ir import Buffer
-from openinfer.synth.c.example import memory, read_weights
+from openinfer.synth.c.example import freed, memory, read_weights
 from openinfer.synth.c.names import string
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.solve import sizes_of_shapes
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
         return 1;
     }}
 {body}
-    printf("%d of %d values are right\\n", checked - failures, checked);
+{freed(project)}    printf("%d of %d values are right\\n", checked - failures, checked);
     return failures != 0;
 }}
 """
@@ -99,8 +99,8 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
         lines.append(f"in{number}.{project.printer.input_fields[key]} = in{number}_{place};")
     shapes = {key: np.shape(one.inputs[key]) for key in program.inputs}
     sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
-    for size in project.input_sizes:
-        lines.append(f"in{number}.{project.printer.size_fields[size]} = {sizes[size]};")
+    fields = project.printer.size_fields
+    lines += [f"in{number}.{fields[size]} = {sizes[size]};" for size in project.input_sizes]
     lines += [
         f"if ({name}_step(&context, &in{number}, &out) != {upper}_OK) {{",
         f'    printf("step {number}: %s\\n", {name}_last_error(&context));',
@@ -159,4 +159,3 @@ def _array(name: str, values: Array, dtype: DType) -> str:
         texts = [literal(one.item(), dtype) for one in stored]
     rows = [", ".join(texts[start : start + 8]) for start in range(0, len(texts), 8)] or ["0"]
     return f"static const {stored_type(dtype)} {name}[] = {{\n    " + ",\n    ".join(rows) + "\n};\n"
-

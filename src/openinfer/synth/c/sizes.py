@@ -1,0 +1,126 @@
+"""Dynamic sizes in C: how they get values, and what is checked before memory of such a size is touched."""
+
+from collections.abc import Iterable, Iterator
+
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.ir.expr import Binary, Expr, names
+from openinfer.loops.dim import Dim, expr_of, sizes_in
+from openinfer.synth.c.function import FunctionPrinter
+from openinfer.synth.c.integers import Integer, IntegerPrinter, number
+from openinfer.synth.c.solve import solved
+from openinfer.synth.program import Value
+
+BAD_SIZE = "an extent is not the one that its variable has, or a dynamic size has no value or one out of range"
+
+
+class SizePrinter(FunctionPrinter):
+    """Extents, and the checks of them."""
+
+    def extent_text(self, extent: int) -> str:
+        """An extent in C, anywhere a context is at hand."""
+        return self._extent(extent).text
+
+    def _extent(self, extent: int) -> Integer:
+        return self._sizes_only.integer(expr_of(extent))
+
+    @property
+    def _sizes_only(self) -> IntegerPrinter:
+        return IntegerPrinter(self._size, self.needs)
+
+    def _size(self, name: str) -> Integer:
+        return Integer(f"c->{self.size_fields[name]}", 0, self._program.sizes[name])
+
+    def _agree(self, extent: int, actual: Integer, node: int, depth: int) -> None:
+        """An extent is what was found; a size that has no value yet gets it from there."""
+        fail = self._fail(node, "ERROR_SIZE", BAD_SIZE)
+        unknown = sorted(sizes_in(extent) - self._now.known)
+        if len(sizes_in(extent)) == 1 and unknown:
+            (size,) = unknown
+            self._bind(size, extent, actual, fail, depth)
+            self._now.known.add(size)
+            if not size.isidentifier():
+                return
+        else:
+            self._require_known(unknown, node, depth)
+        self._line(depth, f"if ({actual.text} != {self._extent(extent).text}) {fail}")
+
+    def _bind(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:
+        most, place = self._program.sizes[size], f"c->{self.size_fields[size]}"
+        if not size.isidentifier():
+            # The length of a slice belongs to its node alone: it is another one whenever the node runs.
+            self._line(depth, f"if ({actual.text} > {min(most, int(extent))}) {fail}")
+            self._line(depth, f"{place} = {actual.text};")
+            return
+        found = solved(expr_of(extent), size, actual.text, most)
+        if found is None:
+            message = f"the size {size!r} is to be found from '{extent!r}'"
+            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "let a dimension be the size itself"))
+        self._line(depth, f"if ({place} < 0 && {found.condition}) {place} = {found.value};")
+        self._line(depth, f"if ({place} < 0) {fail}")
+
+    def _require_known(self, sizes: Iterable[str], node: int, depth: int) -> None:
+        for size in sorted(set(sizes) - self._now.known):
+            fail = self._fail(node, "ERROR_SIZE", BAD_SIZE)
+            self._line(depth, f"if (c->{self.size_fields[size]} < 0) {fail}")
+            self._now.known.add(size)
+
+    def _guard(self, values: Iterable[Value], node: int, depth: int) -> None:
+        """Values about to be written have extents, and no more elements than there is memory for."""
+        for value in values:
+            for extent in value.shape:
+                self._require_known(sizes_in(extent), node, depth)
+                self._require_range(extent, node, depth)
+            for quotient in self._quotients(value):
+                self._require_even(quotient, node, depth)
+
+    def _require_range(self, extent: int, node: int, depth: int) -> None:
+        key = f"{extent!r} <= {int(extent)}"
+        if not isinstance(extent, Dim) or key in self._now.known:
+            return
+        self._now.known.add(key)
+        found = self._extent(extent)
+        checks = [f"{found.text} < 0"] * (found.least < 0)
+        checks += [f"{found.text} > {int(extent)}"] * (found.most > int(extent))
+        checks += ["bad"] * found.can_fail
+        self._now.has_bad = self._now.has_bad or found.can_fail
+        if checks:
+            self._line(depth, f"if ({' || '.join(checks)}) {self._fail(node, 'ERROR_SIZE', BAD_SIZE)}")
+
+    def _quotients(self, value: Value) -> Iterator[Binary]:
+        """The divisions in the declared dimensions of a variable, which must be even."""
+        variable = self._program.bound.vars.get(value.variable or "")
+        if variable is None or not variable.is_dynamic or variable.is_table:
+            return
+        stack: list[Expr] = list(variable.dims or ())
+        while stack:
+            expr = stack.pop()
+            if isinstance(expr, Binary):
+                stack += [expr.left, expr.right]
+                if expr.op == "/" and set(names(expr)) & self._program.sizes.keys():
+                    yield expr
+
+    def _require_even(self, quotient: Binary, node: int, depth: int) -> None:
+        key = f"{quotient} is even"
+        if key in self._now.known:
+            return
+        self._now.known.add(key)
+        printer = IntegerPrinter(self._any_size, self.needs)
+        self._require_known(set(names(quotient)) & self._program.sizes.keys(), node, depth)
+        left = printer.integer(Binary("%", quotient.left, quotient.right))
+        self._now.has_bad = self._now.has_bad or left.can_fail
+        check = f"{left.text} != 0" + (" || bad" if left.can_fail else "")
+        self._line(depth, f"if ({check}) {self._fail(node, 'ERROR_SIZE', BAD_SIZE)}")
+
+    def _any_size(self, name: str) -> Integer:
+        return self._size(name) if name in self._program.sizes else number(self._program.bound.sizes[name])
+
+    def _nbytes(self, value: Value) -> str:
+        count: int = 1
+        for extent in value.shape:
+            count = extent * count
+        if not isinstance(count, Dim):
+            return str(value.dtype.nbytes(count))
+        text, bits = self._extent(count).text, value.dtype.bits
+        if bits % 8 == 0:
+            return f"(size_t){text}" if bits == 8 else f"(size_t){text} * {bits // 8}"
+        return f"((size_t){text} * {bits} + 7) / 8"
