@@ -107,7 +107,9 @@ class Sizes:
         found = self.get(name)
         if found is None and self._model is not None and name in self._model.metadata_info:
             kind = self._model.metadata_info[name].type_name
-            raise SizeError(Code.UNKNOWN_SIZE, f"the entry {name!r} of the model's metadata is {kind}, which is no size")
+            raise SizeError(
+                Code.UNKNOWN_SIZE, f"the entry {name!r} of the model's metadata is {kind}, which is no size"
+            )
         if found is None:
             known = self._problems.nearest(name, self.known())
             advice = known or "sizes come from sizes={...}, a 'sizes' section or the model"

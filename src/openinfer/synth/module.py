@@ -24,7 +24,7 @@ from openinfer.synth.c.tables import TableLayout
 from openinfer.synth.program import Store, Value
 from openinfer.tensor import Tensor
 
-FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
+FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 Array = Any
 _CODES = {
     "ERROR_MEMORY": Code.OUT_OF_MEMORY,

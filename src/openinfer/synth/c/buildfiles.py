@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from openinfer.synth.c.project import ProjectOptions
 
-NUMERICS = "-ffp-contract=off -fno-math-errno"
+NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
 """What results depend on: no contraction behind our back, and no calls that only exist to set errno."""
 
 
@@ -35,7 +35,7 @@ build/%.o: src/%.S src/weights.bin
 """
     return f"""# Made by OpenInfer: make, make example{", make selftest" if has_selftest else ""}.
 CC ?= cc
-CFLAGS ?= -O2 -Wall -Wextra
+CFLAGS ?= -O3 -Wall -Wextra
 ALL_CFLAGS = -std=c11 $(CFLAGS) {" ".join([*options.flags, NUMERICS])} -Iinclude
 
 .PHONY: {phony}
