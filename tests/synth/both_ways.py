@@ -40,11 +40,12 @@ def agree(
     inputs: Callable[[int], Mapping[str, Any]] = lambda _step: {},
     steps: int = 3,
     flags: tuple[str, ...] = TRAPS,
+    cc: str = "gcc",
     **options: Any,
 ) -> CompiledModule:
     """Run steps both ways. Where one fails the other must, and both start again."""
     executor = Simulator(model).with_trace("off").make_executor(graph(text))
-    module = planned(text, model, **options).build(flags=flags)
+    module = planned(text, model, **options).build(cc, flags)
     for step in range(steps):
         executor.insert(inputs(step))
         module.insert(inputs(step))

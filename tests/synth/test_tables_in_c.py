@@ -1,17 +1,19 @@
 """Tables, parts of tensors, dynamic sizes and index expressions in generated C, next to the simulator."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import agree, compare, planned
+from tests.synth.both_ways import FAST, agree, compare, planned
 from tests.synth.table_graphs import is_valid, part_graph, table_graph
 
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, GraphError
 from openinfer.oinf import save_file
 
+COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 TABLE_SEEDS = [seed for seed in range(34) if is_valid(table_graph(seed))]
 PART_SEEDS = [seed for seed in range(20) if is_valid(part_graph(seed))]
 
@@ -24,6 +26,15 @@ def test_random_table_accesses_agree(seed: int) -> None:
 @pytest.mark.parametrize("seed", PART_SEEDS)
 def test_random_parts_of_tensors_agree(seed: int) -> None:
     agree(part_graph(seed), steps=4)
+
+
+@pytest.mark.parametrize(("cc", "level"), [(cc, level) for cc in COMPILERS for level in ("-O0", "-O2", "-O3")])
+def test_every_compiler_accepts_the_table_code_at_every_level(cc: str, level: str) -> None:
+    """Warnings are errors, and which there are depends on what is inlined."""
+    flags = tuple(level if flag == "-O1" else flag for flag in FAST)
+    for seed in (TABLE_SEEDS[3], TABLE_SEEDS[8], TABLE_SEEDS[20]):
+        agree(table_graph(seed), steps=4, flags=flags, cc=cc)
+    agree(part_graph(PART_SEEDS[2]), steps=4, flags=flags, cc=cc)
 
 
 # --- memory that grows ------------------------------------------------------------------------------------------------
@@ -80,6 +91,32 @@ def test_states_of_growing_tables_pass_between_simulator_and_code() -> None:
     assert back is not None
     executor.load_state(back)
     compare(executor, module, outputs=False)
+
+
+# --- values that are kept while their variable changes -----------------------------------------------------------------
+
+KEPT = [
+    "block entry { transfer c >> y; transfer x >> c; return y; }",
+    "block entry { transfer c >> y; transfer d >> c; transfer y >> d; op add(c, x) >> c; return y; }",
+    "block entry { transfer c >> y; loop l (i in 0..3) { op add(c, x) >> c; } return y; }",
+    "block entry { transfer c >> y; branch w; return y; } block w { op add(c, x) >> c; return; }",
+    """block entry { branch w; transfer c >> z; branch w; return y, z; }
+    block w { transfer c >> y; transfer d >> c; op add(y, x) >> d; return; }""",
+    """block entry { transfer c >> y; yield x; await x; return y, x; }
+    block w { await x; op add(c, x) >> c; op add(x, c) >> x; yield x; }""",
+    """block entry {
+        loop l (i in 0..3) { transfer c >> y; op add(c, x) >> c; transfer y >> z; transfer c >> y; }
+        return y, z;
+    }""",
+    "block entry { cache.read c[0..1] >> s; transfer s >> c[1..2]; transfer x >> c; return s; }",
+]
+
+
+@pytest.mark.parametrize("blocks", KEPT)
+def test_a_value_outlives_what_its_variable_becomes(blocks: str) -> None:
+    declarations = """dynamic { x: f32[2]; } volatile { y: f32[2]; z: f32[2]; s: f32[1]; }
+    persistent { c: f32[2] @init(1); d: f32[2] @init(2); }"""
+    agree(f"{declarations} {blocks}", inputs=lambda step: {"x": np.array([step + 1, step + 2], np.float32)}, steps=3)
 
 
 # --- index expressions ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from openinfer.ir import Access, Node
 from openinfer.oinf.atomic import atomic_file
 from openinfer.ops import Array
 from openinfer.sim.breakpoints import Breakpoint
-from openinfer.sim.memory import Memory, Overlay, Values
+from openinfer.sim.memory import Key, Memory, Overlay, Values
 from openinfer.sim.program import Program
 from openinfer.sim.sizes import StepSizes
 from openinfer.sim.state import load_state, state_bytes, write_state
@@ -153,8 +153,17 @@ class Executor:
             recorder = None if self._level is TraceLevel.OFF else self._new_recorder()
             step = Step(self.bound, self._program, self._memory, recorder, self._budget)
             step.bind_inputs()
+            self._forget_temporaries()
             self._step = step
         return self._step
+
+    def _forget_temporaries(self) -> None:
+        """Temporaries do not outlive their step; keeping the last ones beside the new ones would double the memory."""
+        kept = {key: value for key, value in self._values.items() if not self._is_temporary(key)}
+        self._values = Values(self._memory, self._values.sizes, kept)
+
+    def _is_temporary(self, key: Key) -> bool:
+        return isinstance(key, str) and self.bound.vars[key].is_temporary
 
     def _new_recorder(self) -> Recorder:
         return Recorder(self.bound, self._level, timing=self._timing)
@@ -183,6 +192,7 @@ class Executor:
             self._values = step.values
         self._recorder = step.recorder
         self._step = None
+        step.let_go()
 
     def iterate(self) -> "Iterator[NodeView]":
         """Run node by node: each turn of the loop comes after a node has been executed.

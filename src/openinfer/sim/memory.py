@@ -132,7 +132,7 @@ def _init(variable: BoundVar) -> Any:
 class Values(dict[Key, Array]):
     """The variables of a running step. One that no node has written yet gets its initial value when it is read."""
 
-    def __init__(self, memory: Memory, sizes: StepSizes, start: Mapping[str, Array]) -> None:
+    def __init__(self, memory: Memory, sizes: StepSizes, start: Mapping[Key, Array]) -> None:
         super().__init__()
         self.update(start)
         self._memory = memory

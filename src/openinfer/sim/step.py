@@ -11,7 +11,7 @@ from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
 from openinfer.ops import Array, OpError
-from openinfer.sim.memory import Memory, Overlay, Values
+from openinfer.sim.memory import Key, Memory, Overlay, Values
 from openinfer.sim.program import Program
 from openinfer.sim.sizes import StepSizes
 from openinfer.sim.strand import Strand
@@ -60,7 +60,7 @@ class Step:
         self._returned: dict[str, Array] = {}
         self.on_start: Callable[[Strand], None] | None = None
 
-    def _inputs(self) -> dict[str, Array]:
+    def _inputs(self) -> dict[Key, Array]:
         missing = [
             variable
             for variable in self.bound.vars.values()
@@ -78,7 +78,7 @@ class Step:
                     for one in missing
                 )
             )
-        return dict(self.memory.inputs)
+        return dict(self.memory.inputs.items())
 
     def bind_inputs(self) -> None:
         """Dynamic sizes become what the inputs say, in the order of their declarations."""
@@ -266,6 +266,12 @@ class Step:
         self.is_over = True
         for table in self.tables.values():
             table.rollback()
+
+    def let_go(self) -> None:
+        """Forget the strands of a step that is over: they know the step, and arrays would wait for the collector."""
+        self.on_start = None
+        self._started = {}
+        del self.entry
 
 
 def _is_interruption(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
 """From a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -236,7 +236,7 @@ class _Lowering:
         self._body(block.nodes)
         for variable in sorted(self._block_effects(name).writes):
             if variable in homes and not self.bound.vars[variable].is_table:
-                self._move(self._read(variable), homes[variable], block.nodes[-1].index)
+                self._settle(variable, homes[variable], block.nodes[-1].index)
         return self._take_steps()
 
     def _move(self, src: Current, dst: Value, node: int) -> None:
@@ -244,9 +244,26 @@ class _Lowering:
             self._emit(Move(src, dst, node))
 
     def _bring_home(self, name: str, node: int = -1) -> None:
-        home = self._home(name)
-        self._move(self._read(name, node), home, node)
-        self.current[name] = home
+        self._settle(name, self._home(name), node)
+
+    def _settle(self, name: str, home: Value, node: int) -> None:
+        """Make a home hold the value of its variable."""
+        value = self._read(name, node)
+        if value is not home:
+            self._spare({home: name})
+            self._move(value, home, node)
+            self.current[name] = home
+
+    def _spare(self, homes: Mapping[Value, str]) -> None:
+        """Homes are about to be written: other variables whose value lies there get copies of their own."""
+        for name, value in list(self.current.items()):
+            if isinstance(value, Value) and homes.get(value, name) != name:
+                copy = self._value(name, value.dtype, value.shape)
+                self._emit(Move(value, copy, -1))
+                self.current[name] = copy
+
+    def _homes_of(self, names: Iterable[str]) -> dict[Value, str]:
+        return {self.homes[name]: name for name in names if name in self.homes}
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -286,6 +303,7 @@ class _Lowering:
         written = [name for name in sorted(self.effects[node.index].writes) if not self.bound.vars[name].is_table]
         for name in written:
             self._bring_home(name, node.index)
+        self._spare(self._homes_of(written))
         scalars = self._scalars(kind.start, kind.end)
         outer, self.steps = self.steps, []
         loops, self.loops = self.loops, (*self.loops, kind)
@@ -305,6 +323,8 @@ class _Lowering:
         for name in sorted(touched):
             if name in self.homes:
                 self._bring_home(name, node.index)
+        for block in branch_targets(node):
+            self._spare(self._homes_of(self._block_effects(block).writes))
         cond = None if kind.cond is None else self._as_value(kind.cond)
         self._emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
 
@@ -320,6 +340,7 @@ class _Lowering:
             for name in sorted(self._block_effects(block.name).touches - set(awaited(block))):
                 if name in self.homes:
                     self._bring_home(name, node.index)
+            self._spare(self._homes_of(self._block_effects(block.name).writes - set(awaited(block))))
             self._emit(CallStep(block.name, node.index))
 
     def _take_back(self, variables: tuple[str, ...]) -> None:

@@ -146,7 +146,7 @@ def picks(indices: Sequence[Index], grown: Sequence[bool], integer: Callable[[Ex
         parts.append(f"{_pick(index, is_grown=is_grown)}({', '.join(one.text for one in own)})")
     kept = [axis for axis, index in enumerate(indices) if isinstance(index, Slice) or grown[axis]]
     line = f"const oi_pick pick[] = {{ {', '.join(parts)} }};"
-    return Picks((line, "oi_part part;"), tuple(kept), can_fail(used))
+    return Picks((line, "oi_part part = { { 0 }, { 0 } };"), tuple(kept), can_fail(used))
 
 
 def _pick(index: Index, *, is_grown: bool) -> str:

@@ -113,24 +113,34 @@ static inline void oi_rows(const oi_walk *w, int64_t cell, int64_t count, int64_
     *at += elements;
 }
 
-static inline void oi_over(const oi_walk *w, const oi_part *part, int axis, int64_t cell, int64_t *at)
+static inline void oi_over(const oi_walk *w, const oi_part *part)
 {
-    if (axis == w->axes) {
-        oi_rows(w, cell, 1, at);
-        return;
+    const int last = w->axes - 1;
+    int64_t at = 0, index[OI_AXES] = { 0 }, count[OI_AXES] = { 0 };
+    for (int axis = 0; axis <= last; ++axis) {
+        const int64_t room = w->shape[axis] > part->first[axis] ? w->shape[axis] - part->first[axis] : 0;
+        count[axis] = w->action == OI_READ || part->count[axis] < room ? part->count[axis] : room;
+        if (count[axis] == 0) return;
     }
-    const int64_t first = part->first[axis], room = w->shape[axis] > first ? w->shape[axis] - first : 0;
-    const int64_t inside = part->count[axis] < room ? part->count[axis] : room;
-    if (axis + 1 == w->axes) {
-        if (inside > 0) oi_rows(w, cell * w->shape[axis] + first, inside, at);
-    } else {
-        for (int64_t i = 0; i < inside; ++i) oi_over(w, part, axis + 1, cell * w->shape[axis] + first + i, at);
-    }
-    if (w->action == OI_READ && inside < part->count[axis]) {
-        int64_t missing = (part->count[axis] - inside) * w->entry;
-        for (int later = axis + 1; later < w->axes; ++later) missing *= part->count[later];
-        oi_fill(w->value, w->value_bits, *at, missing, w->initial);
-        *at += missing;
+    for (;;) {
+        bool is_inside = true;
+        int64_t cell = 0;
+        for (int axis = 0; axis < last && is_inside; ++axis) {
+            const int64_t place = part->first[axis] + index[axis];
+            is_inside = place < w->shape[axis];
+            if (is_inside) cell = cell * w->shape[axis] + place;
+        }
+        const int64_t first = part->first[last], room = w->shape[last] > first ? w->shape[last] - first : 0;
+        const int64_t inside = !is_inside ? 0 : count[last] < room ? count[last] : room;
+        if (inside > 0) oi_rows(w, cell * w->shape[last] + first, inside, &at);
+        if (inside < count[last]) {
+            const int64_t missing = (count[last] - inside) * w->entry;
+            oi_fill(w->value, w->value_bits, at, missing, w->initial);
+            at += missing;
+        }
+        int axis = last - 1;
+        for (; axis >= 0 && ++index[axis] == count[axis]; --axis) index[axis] = 0;
+        if (axis < 0) return;
     }
 }
 
@@ -151,8 +161,7 @@ static inline void oi_tensor_part(oi_action action, void *whole, const int64_t *
                                   const oi_part *part, const void *value, uint64_t element)
 {
     const oi_walk walk = { action, axes, bits, bits, 1, element, shape, whole, (unsigned char *)(uintptr_t)value };
-    int64_t at = 0;
-    oi_over(&walk, part, 0, 0, &at);
+    oi_over(&walk, part);
 }
 
 //: oi_grid OI_AXES
@@ -240,7 +249,7 @@ static inline int64_t oi_extent(const oi_grid *g, const oi_part *part, int axis)
 {
     const oi_table *t = g->table;
     if (axis < t->keys || !oi_has_matrices(t)) return g->extent[axis];
-    int64_t widest = t->start[axis], key[OI_AXES];
+    int64_t widest = t->start[axis], key[OI_AXES] = { 0 };
     oi_part there = *part;
     for (int one = 0; one < t->keys; ++one) { /* only the matrices that there is memory for have extents */
         const int64_t room = g->capacity[one] - there.first[one];
@@ -279,8 +288,7 @@ static inline void oi_table_read(const oi_grid *g, const oi_part *part, void *va
     unsigned char *const memory = oi_memory(g);
     unsigned char *const cells = memory == NULL ? NULL : memory + oi_cells_at(t, g->capacity);
     const oi_walk walk = { OI_READ, axes, cell_bits, t->bits, t->entry, t->initial, g->capacity, cells, value };
-    int64_t at = 0;
-    oi_over(&walk, part, 0, 0, &at);
+    oi_over(&walk, part);
 }
 
 //: oi_table_write oi_select oi_walk
@@ -298,8 +306,8 @@ static inline void oi_table_write(const oi_grid *g, const oi_part *part, const v
         if (part->count[axis] == 0) return;
     unsigned char *const cells = oi_memory(g) + oi_cells_at(t, g->capacity);
     const oi_walk walk = { OI_WRITE, t->axes, oi_cell_bits(t), t->bits, t->entry, 0, g->capacity, cells, source };
-    int64_t at = 0, key[OI_AXES];
-    oi_over(&walk, part, 0, 0, &at);
+    int64_t key[OI_AXES] = { 0 };
+    oi_over(&walk, part);
     const bool has_matrices = oi_has_matrices(t);
     for (int axis = 0; axis < (has_matrices ? t->keys : t->axes); ++axis)
         oi_reach(&g->extent[axis], part->first[axis] + part->count[axis]);
@@ -342,8 +350,8 @@ static inline void oi_table_reset(const oi_grid *g, const oi_part *part, bool is
     unsigned char *const cells = memory + oi_cells_at(t, g->capacity);
     const int cell_bits = oi_cell_bits(t);
     const oi_walk walk = { OI_FILL, t->axes, cell_bits, cell_bits, t->entry, t->initial, g->capacity, cells, NULL };
-    int64_t at = 0, key[OI_AXES];
-    oi_over(&walk, &there, 0, 0, &at);
+    int64_t key[OI_AXES] = { 0 };
+    oi_over(&walk, &there);
     for (int one = 0; one < t->keys; ++one) {
         const int64_t room = g->capacity[one] - there.first[one];
         if (there.count[one] > room) there.count[one] = room > 0 ? room : 0;
@@ -377,7 +385,7 @@ static inline bool oi_table_bytes(const oi_table *t, const int64_t *capacity, si
 static inline bool oi_table_grow(const oi_grid *g, const oi_part *part)
 {
     const oi_table *t = g->table;
-    int64_t room[OI_AXES];
+    int64_t room[OI_AXES] = { 0 };
     bool fits = true;
     for (int axis = 0; axis < t->axes; ++axis) {
         const int64_t end = part->first[axis] + part->count[axis], own = g->capacity[axis];
@@ -393,12 +401,12 @@ static inline bool oi_table_grow(const oi_grid *g, const oi_part *part)
     if (!oi_table_bytes(t, room, &bytes)) return false;
     unsigned char *const made = malloc(bytes > 0 ? bytes : 1), *const old = *g->heap;
     if (made == NULL) return false;
-    int64_t extent[OI_AXES];
+    int64_t extent[OI_AXES] = { 0 };
     unsigned char *memory = made;
     const oi_grid grown = { t, extent, room, NULL, NULL, &memory };
     oi_table_clear(&grown);
     if (old != NULL) {
-        oi_part all;
+        oi_part all = { { 0 }, { 0 } };
         for (int axis = 0; axis < t->axes; ++axis) {
             all.first[axis] = 0;
             all.count[axis] = g->capacity[axis];
@@ -407,8 +415,8 @@ static inline bool oi_table_grow(const oi_grid *g, const oi_part *part)
         unsigned char *const cells = old + oi_cells_at(t, g->capacity);
         const int bits = oi_cell_bits(t);
         const oi_walk walk = { OI_WRITE, t->axes, bits, bits, t->entry, 0, room, made + oi_cells_at(t, room), cells };
-        int64_t at = 0, key[OI_AXES];
-        oi_over(&walk, &all, 0, 0, &at);
+        int64_t key[OI_AXES] = { 0 };
+        oi_over(&walk, &all);
         if (oi_has_matrices(t) && oi_first_key(t, &all, key)) {
             do {
                 const size_t row = (size_t)(t->axes - t->keys) * sizeof(int64_t);
