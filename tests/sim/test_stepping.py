@@ -207,7 +207,7 @@ def test_a_place_reads_parts_with_the_loop_indices_there() -> None:
         ("K[0, 0, 0]", Code.BAD_INDEXING),
         ("h[1/0]", Code.BAD_VALUE),
         ("h[x]", Code.BAD_INDEXING),
-        ("h[nobody]", Code.SIZE_CONFLICT),
+        ("h[nobody]", Code.UNKNOWN_SIZE),
         ("h[", Code.BAD_INDEXING),
         ('model["h"]', Code.BAD_INDEXING),
         ("K[0..99999999999, 0..99999999999]", Code.OUT_OF_MEMORY),

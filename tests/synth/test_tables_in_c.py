@@ -14,7 +14,7 @@ from openinfer.errors import ExecutionError, GraphError
 from openinfer.oinf import save_file
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
-TABLE_SEEDS = [seed for seed in range(34) if is_valid(table_graph(seed))]
+TABLE_SEEDS = [seed for seed in range(28) if is_valid(table_graph(seed))]
 PART_SEEDS = [seed for seed in range(20) if is_valid(part_graph(seed))]
 
 
@@ -35,6 +35,7 @@ def test_every_compiler_accepts_the_table_code_at_every_level(cc: str, level: st
     for seed in (TABLE_SEEDS[3], TABLE_SEEDS[8], TABLE_SEEDS[20]):
         agree(table_graph(seed), steps=4, flags=flags, cc=cc)
     agree(part_graph(PART_SEEDS[2]), steps=4, flags=flags, cc=cc)
+    agree(GROWING, inputs=lambda step: {"x": np.full(3, step % 5 - 2, np.float32)}, steps=9, flags=flags, cc=cc)
 
 
 # --- memory that grows ------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def test_states_of_growing_tables_pass_between_simulator_and_code() -> None:
     compare(executor, module, outputs=False)
 
 
-# --- values that are kept while their variable changes -----------------------------------------------------------------
+# --- values that are kept while their variable changes ----------------------------------------------------------------
 
 KEPT = [
     "block entry { transfer c >> y; transfer x >> c; return y; }",

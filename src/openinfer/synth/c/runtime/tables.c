@@ -1,3 +1,13 @@
+//: OI_APART
+/* Compiled by itself, once, whatever its callers know: code stays small, and warnings do not depend on them. */
+#if defined(__clang__)
+#define OI_APART static __attribute__((noinline, unused))
+#elif defined(__GNUC__)
+#define OI_APART static __attribute__((noinline, noclone, unused))
+#else
+#define OI_APART static inline
+#endif
+
 //: OI_AXES
 #ifndef OI_AXES
 #define OI_AXES 8
@@ -86,7 +96,7 @@ static inline int64_t oi_chosen(oi_pick pick, int64_t extent, int64_t start, oi_
     return b > a ? b : a;
 }
 
-//: oi_walk oi_part oi_element
+//: oi_walk OI_APART oi_part oi_element
 /* Goes over the cells of a part, row by row: reads them into a tensor, writes them from one, fills them, or copies them
    from another array of the same shape. Cells for which there is no memory read as the initial element. */
 typedef enum { OI_READ, OI_WRITE, OI_FILL, OI_COPY } oi_action;
@@ -113,7 +123,7 @@ static inline void oi_rows(const oi_walk *w, int64_t cell, int64_t count, int64_
     *at += elements;
 }
 
-static inline void oi_over(const oi_walk *w, const oi_part *part)
+OI_APART void oi_over(const oi_walk *w, const oi_part *part)
 {
     const int last = w->axes - 1;
     int64_t at = 0, index[OI_AXES] = { 0 }, count[OI_AXES] = { 0 };
@@ -144,9 +154,9 @@ static inline void oi_over(const oi_walk *w, const oi_part *part)
     }
 }
 
-//: oi_inside oi_part
+//: oi_inside OI_APART oi_part
 /* The part of a tensor that indices name; false where one is outside. */
-static inline bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_part *part)
+OI_APART bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_part *part)
 {
     for (int axis = 0; axis < axes; ++axis) {
         const int64_t end = oi_chosen(pick[axis], shape[axis], 0, part, axis);
@@ -155,9 +165,9 @@ static inline bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes
     return true;
 }
 
-//: oi_tensor_part oi_walk
+//: oi_tensor_part OI_APART oi_walk
 /* A part of a tensor, whose elements have so many bits: read, written, filled, or copied from another tensor. */
-static inline void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,
+OI_APART void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,
                                   const oi_part *part, const void *value, uint64_t element)
 {
     const oi_walk walk = { action, axes, bits, bits, 1, element, shape, whole, (unsigned char *)(uintptr_t)value };
@@ -242,7 +252,7 @@ static inline bool oi_first_key(const oi_table *t, const oi_part *part, int64_t 
     return true;
 }
 
-//: oi_select oi_sets_over
+//: oi_select OI_APART oi_sets_over
 /* The part of a table that indices name; false where one is outside. Keys always stay inside their bounds; cells of
    matrices only when they are written, since reading past the edge gives initial elements. */
 static inline int64_t oi_extent(const oi_grid *g, const oi_part *part, int axis)
@@ -263,7 +273,7 @@ static inline int64_t oi_extent(const oi_grid *g, const oi_part *part, int axis)
     return widest;
 }
 
-static inline bool oi_select(const oi_grid *g, const oi_pick *pick, bool is_write, oi_part *part)
+OI_APART bool oi_select(const oi_grid *g, const oi_pick *pick, bool is_write, oi_part *part)
 {
     const oi_table *t = g->table;
     bool is_empty = false, is_beyond = false;
@@ -279,9 +289,9 @@ static inline bool oi_select(const oi_grid *g, const oi_pick *pick, bool is_writ
     return !is_write || !is_beyond || is_empty;
 }
 
-//: oi_table_read oi_select oi_walk
+//: oi_table_read OI_APART oi_select oi_walk
 /* A part of a table as a tensor. */
-static inline void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
+OI_APART void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
 {
     const oi_table *t = g->table;
     const int cell_bits = oi_cell_bits(t), axes = t->axes;
@@ -291,14 +301,14 @@ static inline void oi_table_read(const oi_grid *g, const oi_part *part, void *va
     oi_over(&walk, part);
 }
 
-//: oi_table_write oi_select oi_walk
+//: oi_table_write OI_APART oi_select oi_walk
 /* Puts a tensor into a part of a table, for which there is memory; extents grow to what was written. */
 static inline void oi_reach(int64_t *extent, int64_t end)
 {
     if (end > *extent) *extent = end;
 }
 
-static inline void oi_table_write(const oi_grid *g, const oi_part *part, const void *value)
+OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *value)
 {
     const oi_table *t = g->table;
     unsigned char *const source = (unsigned char *)(uintptr_t)value;
@@ -319,9 +329,9 @@ static inline void oi_table_write(const oi_grid *g, const oi_part *part, const v
     } while (oi_next_key(t, part, key));
 }
 
-//: oi_table_clear oi_grid oi_element
+//: oi_table_clear OI_APART oi_grid oi_element
 /* All of a table as it was in the beginning. */
-static inline void oi_table_clear(const oi_grid *g)
+OI_APART void oi_table_clear(const oi_grid *g)
 {
     const oi_table *t = g->table;
     for (int axis = 0; axis < t->axes; ++axis) g->extent[axis] = t->start[axis];
@@ -334,9 +344,9 @@ static inline void oi_table_clear(const oi_grid *g)
     oi_fill(memory + oi_cells_at(t, g->capacity), oi_cell_bits(t), 0, elements, t->initial);
 }
 
-//: oi_table_reset oi_select oi_walk
+//: oi_table_reset OI_APART oi_select oi_walk
 /* A part of a table as it was in the beginning; with is_whole, matrices lose what they have grown as well. */
-static inline void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whole)
+OI_APART void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whole)
 {
     const oi_table *t = g->table;
     unsigned char *const memory = oi_memory(g);
@@ -363,9 +373,9 @@ static inline void oi_table_reset(const oi_grid *g, const oi_part *part, bool is
     } while (oi_next_key(t, &there, key));
 }
 
-//: oi_table_bytes oi_grid
+//: oi_table_bytes OI_APART oi_grid
 /* The bytes of a table with so many cells; false where no machine has them. */
-static inline bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t *bytes)
+OI_APART bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t *bytes)
 {
     int64_t cells = t->entry, sets = 1, total;
     for (int axis = 0; axis < t->axes; ++axis) {
@@ -379,10 +389,10 @@ static inline bool oi_table_bytes(const oi_table *t, const int64_t *capacity, si
     return true;
 }
 
-//: oi_table_grow oi_table_bytes oi_select oi_walk oi_table_clear
+//: oi_table_grow OI_APART oi_table_bytes oi_select oi_walk oi_table_clear
 /* Makes memory for a part that is about to be written; false where there is none. Axes grow at least twofold, so that
    appending one entry after another moves each of them only a few times. */
-static inline bool oi_table_grow(const oi_grid *g, const oi_part *part)
+OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
 {
     const oi_table *t = g->table;
     int64_t room[OI_AXES] = { 0 };
