@@ -4,11 +4,11 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.sim.naive_table import Array, Chosen, NaiveTable
 
 from openinfer import bind, graph
 from openinfer.ops import OpError
 from openinfer.sim.tables import Table
-from tests.sim.naive_table import Array, Chosen, NaiveTable
 
 DECLARED: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], float]] = {
     "A(i): f32[2] @table": ("i", (), (2,), 0),

@@ -35,8 +35,8 @@ from tests.synth.runtime_in_c import (
 
 from openinfer.synth.c.support import support_code
 
-# The largest errors that were measured (all f32; millions of f64), in units in the last place, rounded up.
-IN_F32 = {"exp": 0.9, "exp2": 1.1, "log": 1.05, "tanh": 1.35, "erf": 1.37}
+# The largest errors in units in the last place that were measured (at least every 7th f32; millions of f64), and a bit.
+IN_F32 = {"exp": 0.9, "exp2": 1.1, "log": 1.05, "tanh": 1.35, "erf": 1.39}
 IN_F64 = {"exp": 0.77, "exp2": 0.77, "expm1": 0.62, "sinh": 0.78, "cosh": 0.54, "tanh": 0.58, "erf": 0.97}
 IN_F64 |= {"erfc": 1.15, "sin": 0.8, "cos": 0.84, "tan": 0.95, "pow": 0.77}
 ELSEWHERE = 0.51
