@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from openinfer import ExecutionError, Executor, OpenInferError, SimSession, Simulator, bind, graph
+from openinfer import ExecutionError, Executor, OpenInferError, SimSession, Simulator, bind, format_truncated, graph
 from openinfer.errors import Code
 from openinfer.oinf import save_file
 from openinfer.oinf.model import ModelLoader
@@ -177,3 +177,17 @@ def test_a_table_with_more_indices_than_a_tensor_has_axes_is_refused_when_it_is_
     indices = ", ".join(f"k_{number}" for number in range(20))
     built = graph(f"persistent {{ K({indices}): f32 @table; }} block entry {{ return; }}")
     assert code_of(lambda: bind(built)) is Code.BAD_SHAPE
+
+
+@pytest.mark.parametrize("values", [None, "abc", [1, "a"], np.array([1j]), {"a": 1}], ids=str)
+def test_what_is_no_array_of_numbers_has_no_preview(values: Any) -> None:
+    assert code_of(lambda: format_truncated(values)) is Code.UNSUPPORTED_ARRAY
+
+
+def test_a_preview_of_no_elements_is_dots() -> None:
+    assert [format_truncated([1, 2, 3], shown) for shown in (-1, 0, 2, 3)] == [
+        "[...]",
+        "[...]",
+        "[1, 2, ...]",
+        "[1, 2, 3]",
+    ]

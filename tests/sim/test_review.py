@@ -2,6 +2,7 @@
 
 import gc
 import json
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any
@@ -339,6 +340,35 @@ def test_a_full_trace_has_the_shapes_and_parameters_of_this_step_also_of_tables(
     assert reshape["attrs"] == {"shape": [6]}
     assert [(one["name"], one["shape"], one["mean"]) for one in neg["outputs"]] == [("K[1, 0..T]", [3, 2], -1)]
     assert "outputs" not in reset
+
+
+def test_a_basic_trace_takes_little_memory_however_long_the_loop() -> None:
+    turns = 20_000
+    executor = Simulator().make_executor(
+        graph(f"volatile {{ y: f32; }} block entry {{ loop a (i in 0..{turns}) {{ op neg(y) >> y; }} return; }}")
+    )
+    executor.begin_step()
+    tracemalloc.start()
+    try:
+        executor.run_step()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 80 * turns
+    assert executor.events[-2].indices == {"i": turns - 1}
+
+
+def test_a_trace_has_loop_indices_of_64_bits_with_and_without_a_sign() -> None:
+    text = "persistent { n: u64; } block entry { cache.decrement 2 n; loop a (i in n..18446744073709551615) { "
+    executor = Simulator().make_executor(graph(text + "loop b (j in -1..0) { barrier; } } return; }"))
+    executor.run_step()
+    assert [event.indices for event in executor.events] == [
+        {},
+        {},
+        {"i": (1 << 64) - 2},
+        {"i": (1 << 64) - 2, "j": -1},
+        {},
+    ]
 
 
 # --- ops --------------------------------------------------------------------------------------------------------------

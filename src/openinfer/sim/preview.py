@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from openinfer.dtypes import from_numpy_dtype
+from openinfer.errors import Code, Diagnostic, TensorError
 from openinfer.tensor import as_array
 
 
@@ -16,10 +18,13 @@ def format_truncated(values: Any, shown: int = 5) -> str:
     '2.5'
     """
     array = as_array(values)
+    if from_numpy_dtype(array.dtype) is None:
+        message = f"an array of NumPy type {array.dtype} has no numbers to show"
+        raise TensorError(Diagnostic(Code.UNSUPPORTED_ARRAY, message))
     if array.ndim == 0:
         return _element(array[()])
-    elements = [_element(value) for value in array.reshape(-1)[:shown]]
-    return f"[{', '.join(elements)}{', ...' if array.size > shown else ''}]"
+    elements = [_element(value) for value in array.reshape(-1)[: max(shown, 0)]]
+    return f"[{', '.join([*elements, *(['...'] if array.size > len(elements) else [])])}]"
 
 
 def _element(value: Any) -> str:

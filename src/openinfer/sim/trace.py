@@ -1,9 +1,11 @@
 """What happened in a step: events, what they say at each level, and the documents made of them."""
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -86,8 +88,7 @@ def split_time(nanoseconds: int) -> list[int]:
     return [nanoseconds // 1_000_000, nanoseconds // 1_000 % 1_000, nanoseconds % 1_000]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """An executed node, before anybody asks for it as an event."""
 
     instruction: Instruction
@@ -117,6 +118,51 @@ class _Entry:
         )
 
 
+class _Kept:
+    """Entries in columns: a step can have a million of them, and as many objects would take a third of a gigabyte."""
+
+    def __init__(self) -> None:
+        self._instructions: list[Instruction] = []
+        self._threads: list[str] = []
+        self._times = array("q")
+        self._indices: array[int] | list[int] = array("q")
+        self._names: dict[int, tuple[str, ...]] = {}
+        """By the index of a node: the indices of the loops around it."""
+        self._details: dict[int, dict[str, Any]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def append(self, entry: _Entry) -> None:
+        """Keep an entry. Strands in threads of their own take turns."""
+        with self._lock:
+            if entry.indices:
+                self._names.setdefault(entry.instruction.node.index, tuple(entry.indices))
+                self._append_indices(entry.indices.values())
+            if entry.details is not None:
+                self._details[len(self)] = entry.details
+            self._times.extend((entry.start, entry.end))
+            self._threads.append(entry.thread)
+            self._instructions.append(entry.instruction)  # last: an interruption before leaves nothing that counts
+
+    def _append_indices(self, values: Iterable[int]) -> None:
+        count = len(self._indices)
+        try:
+            self._indices.extend(values)
+        except OverflowError:  # one of 64 bits without a sign
+            self._indices = [*self._indices[:count], *values]
+
+    def __iter__(self) -> Iterator[_Entry]:
+        used = 0
+        for position, instruction in enumerate(self._instructions):
+            names = self._names.get(instruction.node.index, ())
+            indices = dict(zip(names, self._indices[used : used + len(names)], strict=True))
+            used += len(names)
+            start, end = self._times[2 * position : 2 * position + 2]
+            yield _Entry(instruction, self._threads[position], indices, start, end, self._details.get(position))
+
+
 class Recorder:
     """Collects what a step does. Entries are made into events only when somebody looks."""
 
@@ -127,7 +173,7 @@ class Recorder:
         self.timing = timing
         self.dropped = 0
         """How many events were not kept because there were too many."""
-        self._entries: list[_Entry] = []
+        self._entries = _Kept()
         self._last: _Entry | None = None
 
     def record(self, strand: "Strand", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
@@ -142,7 +188,7 @@ class Recorder:
     @property
     def events(self) -> list[Event]:
         """Everything recorded, in the order of its beginning."""
-        entries = self._entries
+        entries = list(self._entries)
         if self.timing and any(entry.thread != "entry" for entry in entries):
             entries = sorted(entries, key=lambda entry: entry.start)
         return [entry.event() for entry in entries]
