@@ -51,7 +51,7 @@ def render(dot_text: str, form: str) -> bytes:
         raise OpenInferError(Diagnostic(Code.MISSING_TOOL, "there is no program 'dot' on the PATH", help=INSTALL_HELP))
     command = [program, f"-T{form}"]
     try:
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603  (Graphviz, found on the PATH; the text is ours)
             command, input=dot_text.encode("ascii"), capture_output=True, check=False, timeout=TIMEOUT_SECONDS
         )
     except subprocess.TimeoutExpired as error:

@@ -86,7 +86,7 @@ def dimension_problem(expr: Expr) -> str | None:
     return "it is negative" if value is not None and value < 0 else None
 
 
-def indexing_problem(access: Access, variable: VarDecl | None, is_temporary: bool, *, prefix: bool) -> str | None:  # noqa: FBT001
+def indexing_problem(access: Access, variable: VarDecl | None, *, is_temporary: bool, prefix: bool) -> str | None:
     """What is wrong with the brackets of an access, if anything."""
     name, count = access.base, len(access.indices)
     if variable is None:

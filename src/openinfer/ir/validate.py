@@ -425,7 +425,7 @@ class _Validation:
             if isinstance(index, Single) and (constant(index.value) or 0) < 0:
                 message = f"the index {index} is negative"
                 self._report(Code.NEGATIVE_INDEX, message, span, "only the ends of slices count from the end")
-        problem = indexing_problem(access, variable, access.base in self.temporaries, prefix=prefix)
+        problem = indexing_problem(access, variable, is_temporary=access.base in self.temporaries, prefix=prefix)
         if problem is not None:
             self._report(Code.BAD_INDEXING, problem, span)
 

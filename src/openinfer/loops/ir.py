@@ -54,7 +54,8 @@ class Scalar:
     @property
     def dtype(self) -> DType:
         """The type of the value."""
-        raise NotImplementedError
+        message = f"{type(self).__name__} is no expression"
+        raise TypeError(message)
 
     def __add__(self, other: "Scalar | float") -> "Scalar":
         return binary("add", self, as_scalar(other, self.dtype))
