@@ -1,311 +1,83 @@
 """The loop IR: what every target prints. Typed, frozen, small.
 
-Scalar values have the dtype that arithmetic is done in; loads of packed or small-float buffers give that type, stores
-round or wrap back, so bit extraction is a target's business once and no op's.
+Here are statements and kernels; the expressions in them are of ``openinfer.loops.scalar``, and all have one import.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from openinfer.dtypes import DTYPES, DType
-from openinfer.tensor import row_major
+from openinfer.dtypes import DType
+from openinfer.loops.scalar import (
+    BOOL,
+    INDEX,
+    Binary,
+    BinaryOp,
+    Bits,
+    Buffer,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Load,
+    Math,
+    Round,
+    Scalar,
+    Select,
+    Space,
+    Unary,
+    UnaryOp,
+    Var,
+    as_scalar,
+    binary,
+    children,
+    rebuilt,
+    visit,
+)
 
-INDEX = DTYPES["i64"]
-"""The type of loop indices and positions."""
-BOOL = DTYPES["bool"]
-
-
-class Space(StrEnum):
-    """Where a buffer lives."""
-
-    WEIGHTS = "weights"
-    ARENA = "arena"
-    STATE = "state"
-    SCRATCH = "scratch"
-    """Memory of the arena that only one kernel uses."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Memory with a type. ``strides`` count elements; None means row-major."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    space: Space = Space.ARENA
-    strides: tuple[int, ...] | None = None
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """How many elements lie between neighbours along each axis."""
-        return row_major(self.shape) if self.strides is None else self.strides
-
-
-# --- expressions ------------------------------------------------------------------------------------------------------
-
-
-class Scalar:
-    """A typed scalar expression. Arithmetic on expressions builds expressions."""
-
-    __slots__ = ()
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        message = f"{type(self).__name__} is no expression"
-        raise TypeError(message)
-
-    def __add__(self, other: "Scalar | float") -> "Scalar":
-        return binary("add", self, as_scalar(other, self.dtype))
-
-    def __radd__(self, other: float) -> "Scalar":
-        return binary("add", as_scalar(other, self.dtype), self)
-
-    def __sub__(self, other: "Scalar | float") -> "Scalar":
-        return binary("sub", self, as_scalar(other, self.dtype))
-
-    def __rsub__(self, other: float) -> "Scalar":
-        return binary("sub", as_scalar(other, self.dtype), self)
-
-    def __mul__(self, other: "Scalar | float") -> "Scalar":
-        return binary("mul", self, as_scalar(other, self.dtype))
-
-    def __rmul__(self, other: float) -> "Scalar":
-        return binary("mul", as_scalar(other, self.dtype), self)
-
-    def __truediv__(self, other: "Scalar | float") -> "Scalar":
-        return binary("div", self, as_scalar(other, self.dtype))
-
-    def __rtruediv__(self, other: float) -> "Scalar":
-        return binary("div", as_scalar(other, self.dtype), self)
-
-    def __floordiv__(self, other: "Scalar | int") -> "Scalar":
-        return binary("div", self, as_scalar(other, self.dtype))
-
-    def __mod__(self, other: "Scalar | int") -> "Scalar":
-        return binary("rem", self, as_scalar(other, self.dtype))
-
-    def __neg__(self) -> "Scalar":
-        return Unary("neg", self)
-
-    def __lt__(self, other: "Scalar | float") -> "Scalar":
-        return Compare("lt", self, as_scalar(other, self.dtype))
-
-    def __le__(self, other: "Scalar | float") -> "Scalar":
-        return Compare("le", self, as_scalar(other, self.dtype))
-
-    def __gt__(self, other: "Scalar | float") -> "Scalar":
-        return Compare("gt", self, as_scalar(other, self.dtype))
-
-    def __ge__(self, other: "Scalar | float") -> "Scalar":
-        return Compare("ge", self, as_scalar(other, self.dtype))
-
-    def __and__(self, other: "Scalar | int") -> "Scalar":
-        return binary("and", self, as_scalar(other, self.dtype))
-
-    def __or__(self, other: "Scalar | int") -> "Scalar":
-        return binary("or", self, as_scalar(other, self.dtype))
-
-    def __xor__(self, other: "Scalar | int") -> "Scalar":
-        return binary("xor", self, as_scalar(other, self.dtype))
-
-    def __invert__(self) -> "Scalar":
-        return Unary("not", self)
-
-    def eq(self, other: "Scalar | float") -> "Scalar":
-        """Whether two values are equal; ``==`` compares the expressions themselves."""
-        return Compare("eq", self, as_scalar(other, self.dtype))
-
-    def ne(self, other: "Scalar | float") -> "Scalar":
-        """Whether two values differ."""
-        return Compare("ne", self, as_scalar(other, self.dtype))
-
-
-@dataclass(frozen=True, slots=True)
-class Const(Scalar):
-    """A number. An index may be a ``Dim``: known when the code runs."""
-
-    value: float
-    type: DType
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.type
-
-
-@dataclass(frozen=True, slots=True)
-class Var(Scalar):
-    """A loop index, a ``Let`` or a ``Local``."""
-
-    name: str
-    type: DType = INDEX
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.type
-
-
-@dataclass(frozen=True, slots=True)
-class Load(Scalar):
-    """An element of a buffer, in its compute type."""
-
-    buffer: Buffer
-    index: tuple[Scalar, ...]
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.buffer.dtype.compute
-
-
-UnaryOp = Literal[
-    "neg", "abs", "not", "sqrt", "floor", "ceil", "rint", "trunc", "popcount", "isnan", "isinf", "signbit"
+__all__ = [
+    "ACCUMULATOR",
+    "BOOL",
+    "INDEX",
+    "Assign",
+    "Binary",
+    "BinaryOp",
+    "Bits",
+    "Buffer",
+    "Cast",
+    "Compare",
+    "CompareOp",
+    "Const",
+    "Contraction",
+    "Fail",
+    "For",
+    "If",
+    "Kernel",
+    "Let",
+    "Load",
+    "Local",
+    "LoopKind",
+    "Math",
+    "Round",
+    "Scalar",
+    "Select",
+    "Space",
+    "Statement",
+    "Store",
+    "Tile",
+    "Unary",
+    "UnaryOp",
+    "Var",
+    "While",
+    "as_scalar",
+    "binary",
+    "children",
+    "rebuilt",
+    "scalars",
+    "visit",
+    "walk",
 ]
-BinaryOp = Literal[
-    "add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "shl", "shr", "copysign", "nextafter"
-]
-"""Integer ``div`` and ``rem`` truncate, as in C; ``min`` and ``max`` of floats propagate NaN and order signed zeros."""
-CompareOp = Literal["eq", "ne", "lt", "le", "gt", "ge"]
-
-
-@dataclass(frozen=True, slots=True)
-class Unary(Scalar):
-    """An operation on one value. ``not`` is bitwise on integers and logical on bool; tests give bool."""
-
-    op: UnaryOp
-    operand: Scalar
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return BOOL if self.op in ("isnan", "isinf", "signbit") else self.operand.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Binary(Scalar):
-    """An operation on two values of one type."""
-
-    op: BinaryOp
-    left: Scalar
-    right: Scalar
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.left.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Compare(Scalar):
-    """A comparison of two values of one type."""
-
-    op: CompareOp
-    left: Scalar
-    right: Scalar
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return BOOL
-
-
-@dataclass(frozen=True, slots=True)
-class Select(Scalar):
-    """One of two values; the other one may be computed as well, so it must be harmless."""
-
-    cond: Scalar
-    then: Scalar
-    otherwise: Scalar
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.then.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Cast(Scalar):
-    """A value in another compute type: integers wrap, floats round, float to integer must be in range."""
-
-    operand: Scalar
-    type: DType
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.type
-
-
-@dataclass(frozen=True, slots=True)
-class Bits(Scalar):
-    """The bits of a value read as another compute type of the same width.
-
-    With a ``storage`` of f8, bf16 or f16: the code that such an element has for a value, or the value of a code.
-    """
-
-    operand: Scalar
-    type: DType
-    storage: DType | None = None
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.type
-
-
-@dataclass(frozen=True, slots=True)
-class Round(Scalar):
-    """A value as if it had been stored in a buffer of this dtype and loaded again."""
-
-    operand: Scalar
-    storage: DType
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.storage.compute
-
-
-@dataclass(frozen=True, slots=True)
-class Math(Scalar):
-    """A named function of floats: ``exp``, ``log1p``, ``fma``, ... The target brings an implementation."""
-
-    function: str
-    args: tuple[Scalar, ...]
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the value."""
-        return self.args[0].dtype
-
-
-def as_scalar(value: "Scalar | float", dtype: DType) -> Scalar:
-    """A number as a constant of a type; an expression as it is."""
-    return value if isinstance(value, Scalar) else Const(value, dtype)
-
-
-def binary(op: BinaryOp, left: Scalar, right: Scalar) -> Scalar:
-    """An operation on two values; of two index constants it is a constant."""
-    if isinstance(left, Const) and isinstance(right, Const) and left.type is INDEX:
-        folded = {"add": left.value + right.value, "sub": left.value - right.value, "mul": left.value * right.value}
-        if op in folded:
-            return Const(folded[op], INDEX)
-    if left.dtype is INDEX:
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one, Const) and (op, one.value) in (("add", 0), ("mul", 1)):
-                return other
-            if isinstance(one, Const) and (op, one.value) == ("mul", 0) and type(one.value) is int:
-                return one
-        if isinstance(right, Const) and (op, right.value) in (("sub", 0), ("div", 1)):
-            return left
-    return Binary(op, left, right)
-
-
-# --- statements -------------------------------------------------------------------------------------------------------
 
 
 class LoopKind(StrEnum):
@@ -473,40 +245,6 @@ def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
                 yield from walk(otherwise)
 
 
-def children(value: Scalar) -> tuple[Scalar, ...]:
-    """The expressions directly inside one."""
-    match value:
-        case Unary(operand=operand) | Cast(operand=operand) | Bits(operand=operand) | Round(operand=operand):
-            return (operand,)
-        case Binary(left=left, right=right) | Compare(left=left, right=right):
-            return (left, right)
-        case Select(cond, then, otherwise):
-            return (cond, then, otherwise)
-        case Load(index=index):
-            return index
-        case Math(args=args):
-            return args
-        case _:
-            return ()
-
-
-def rebuilt(value: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
-    """An expression with others directly inside it."""
-    match value:
-        case Unary() | Cast() | Bits() | Round():
-            return replace(value, operand=parts[0])
-        case Binary() | Compare():
-            return replace(value, left=parts[0], right=parts[1])
-        case Select():
-            return Select(*parts)
-        case Load():
-            return replace(value, index=parts)
-        case Math():
-            return replace(value, args=parts)
-        case _:
-            return value
-
-
 def scalars(statement: Statement) -> tuple[Scalar, ...]:
     """The expressions directly in a statement."""
     match statement:
@@ -523,12 +261,3 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
             return (*parts, statement.valid) if statement.valid is not None else parts
         case _:
             return ()
-
-
-def visit(value: Scalar) -> Iterator[Scalar]:
-    """An expression and all inside it."""
-    stack = [value]
-    while stack:
-        one = stack.pop()
-        yield one
-        stack.extend(children(one))

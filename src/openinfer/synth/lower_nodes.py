@@ -1,0 +1,194 @@
+"""Ops, copies and counters: nodes that compute become kernels, nodes that move become moves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from openinfer.check.bound import FromInit, FromModel, FromPattern
+from openinfer.check.params import parameter
+from openinfer.ir import Access, Node, Op, Operand
+from openinfer.ir.text import node_head
+from openinfer.loops.build import Builder, load
+from openinfer.loops.dim import Dim, at, sizes_in
+from openinfer.loops.ir import Buffer, Const, Kernel
+from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.lower_operands import Operands
+from openinfer.synth.lower_values import Current, refused
+from openinfer.synth.program import BindSize, KernelStep, Move, TableStep, Value, Weight
+
+
+class Nodes(Operands):
+    """What each node without control flow does."""
+
+    def _op(self, node: Node, kind: Op) -> None:
+        own = self.bound.ops[node.index]
+        operands = [None if operand is None else self._operand(operand, node) for operand in own.operands]
+        types = tuple(
+            None if value is None else TensorType(value.dtype, value.shape, self._quant(value)) for value in operands
+        )
+        wanted = tuple(self._wanted(output) for output in kind.outputs)
+        call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
+        kernel = kernel_of(own.record, call, own.stored)
+        inputs: list[Current] = [value for value in operands if value is not None]
+        inputs += self._quantization(kernel, operands)
+        outputs = [self._result(output, found, node) for output, found in zip(kind.outputs, call.outputs, strict=True)]
+        scratch = [self._value(one.name, one.dtype, one.shape) for one in kernel.scratch]
+        scalars = self._scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
+        self._emit(KernelStep(kernel, inputs, outputs, node.index, scratch, scalars))
+        for output, value in zip(kind.outputs, outputs, strict=True):
+            self._write(node, output, value)
+
+    def _result(self, output: Access, found: TensorType, node: Node) -> Value:
+        """The value an op gives. A variable's extents are those it declares, which may have no value until now."""
+        variable = self.bound.vars[output.base]
+        shape = found.shape
+        if variable.dims is not None and not variable.is_table and not (output.bracketed and output.indices):
+            shape = self._shape(variable)
+            for declared, own in zip(shape, found.shape, strict=True):
+                if repr(declared) != repr(own):
+                    self._emit(BindSize(declared, own, node.index))
+        return self._value(output.base, found.dtype, shape)
+
+    def _inferred(self, node: Node, record: OpRecord, call: Call) -> Call:
+        """The call with its results. Lengths that only a run knows must fit whatever they are, not by accident."""
+        try:
+            found = infer(record, call)
+        except OpError as error:
+            raise refused(node, error.message, error.advice) from error
+        types = [kind for kind in call.inputs if kind is not None]
+        used = sorted({name for kind in types for extent in kind.shape for name in sizes_in(extent)})
+        unnamed = [name for name in used if not name.isidentifier()]
+        if not unnamed:
+            return found
+        sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(used)}
+        try:
+            other = infer(record, _at_sizes(call, sample))
+        except OpError:
+            other = None
+        wanted = [tuple(at(extent, sample) for extent in kind.shape) for kind in found.outputs]
+        if other is None or [kind.shape for kind in other.outputs] != wanted:
+            message = f"a length in {node_head(node)} is known only while running, and must fit others"
+            raise refused(node, message, "read the part into a variable first, whose dimensions are sizes")
+        return found
+
+    def _quant(self, value: Current) -> Any:
+        if not isinstance(value, Weight) or self.bound.model is None:
+            return None
+        info = self.bound.model.tensors.get(next(name for name in value.names if name))
+        return None if info is None else info.quant
+
+    def _quantization(self, kernel: Kernel, operands: Sequence[Current | None]) -> list[Current]:
+        """The scales and zero points of quantized operands, in the order the kernel takes them."""
+        own = sum(value is not None for value in operands)
+        found: list[Current] = []
+        for buffer in kernel.inputs[own:]:
+            part = buffer.name.rstrip("0123456789")
+            slot = int(buffer.name[len(part) :])
+            weight = operands[slot]
+            assert isinstance(weight, Weight)
+            found.append(replace(weight, dtype=buffer.dtype, shape=buffer.shape, part=part))
+        return found
+
+    def _wanted(self, output: Access) -> TensorType | None:
+        variable = self.bound.vars[output.base]
+        if variable.dims is None:
+            return None
+        return TensorType(variable.dtype, self._shape(variable))
+
+    def _params(self, record: Any, kind: Op) -> dict[str, Any]:
+        inputs = {spec.name for spec in record.signature.inputs}
+
+        def named(name: str) -> Any:
+            if name in self.bound.vars:
+                return self.bound.constants.get(name)
+            if name in self.sizes or name in self.bound.sizes:
+                return self._size(name)
+            model = self.bound.model
+            return model.metadata[name] if model is not None and name in model.metadata_info else None
+
+        given = {
+            name: parameter(name, value, named, self._size)
+            for name, value in kind.attrs
+            if not (name in inputs and record.param(name) is None)
+        }
+        return complete(record, given)
+
+    def _write(self, node: Node, access: Access, value: Value) -> None:
+        variable = self.bound.vars[access.base]
+        if variable.is_table:
+            scalars = self._index_scalars(access.indices)
+            self._emit(TableStep("write", self.tables[access.base], access.indices, value, node.index, scalars))
+        elif isinstance(variable.origin, FromPattern):
+            raise refused(node, f"{access} is written: an entry of a prefix table cannot be changed by generated code")
+        elif access.bracketed and access.indices:
+            self._part_change("write", access, node, value, 0)
+        else:
+            self.current[access.base] = value
+
+    # --- copies ---------------------------------------------------------------------------------------------------
+
+    def _copy(self, node: Node, source: Operand, dst: Access) -> None:
+        target = self.bound.vars[dst.base]
+        shape = None if target.is_table or dst.bracketed or target.dims is None else self._shape(target)
+        if isinstance(source, Access) and self.bound.vars[source.base].is_table:
+            value: Current = self._table_read(source, node, shape)
+        elif isinstance(source, Access) and self._is_part(source):
+            value = self._part_read(source, node, shape)
+        else:
+            value = self._operand(source, node)
+        variable = self.bound.vars[dst.base]
+        if variable.is_table or (dst.bracketed and dst.indices) or isinstance(variable.origin, FromPattern):
+            if isinstance(value, Weight):
+                copy = self._value(dst.base, value.dtype, value.shape)
+                self._emit(Move(value, copy, node.index))
+                value = copy
+            self._write(node, dst, value)
+        else:
+            self.current[dst.base] = value
+
+    def _count(self, node: Node, name: str, amount: int) -> None:
+        value = self._read(name, node.index)
+        assert isinstance(value, Value)
+        result = self._value(name, value.dtype, ())
+        x, y = Buffer("x0", value.dtype, ()), Buffer("y0", value.dtype, ())
+        builder = Builder()
+        builder.store(y, (), load(x) + Const(amount, value.dtype.compute))
+        kernel = Kernel("count", (x,), (y,), builder.body, (), (f"`y = x + {amount}`",))
+        self._emit(KernelStep(kernel, [value], [result], node.index))
+        self.current[name] = result
+
+    def _reset(self, node: Node, access: Access) -> None:
+        variable = self.bound.vars[access.base]
+        if variable.is_table:
+            scalars = self._index_scalars(access.indices)
+            self._emit(TableStep("reset", self.tables[access.base], access.indices, None, node.index, scalars))
+            return
+        if isinstance(variable.origin, FromModel):
+            original = Weight((variable.origin.name,), variable.dtype, variable.shape)
+            if access.indices:
+                self._part_change("reset", access, node, original, 0)
+            else:
+                self.current[access.base] = original
+            return
+        assert isinstance(variable.origin, FromInit)
+        number = 0 if variable.origin.value is None else variable.origin.value.value
+        if access.indices:
+            self._part_change("reset", access, node, None, number)
+            return
+        self.current[access.base] = self._filled(variable, number, node.index)
+
+
+def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
+    """A call with numbers in the place of dynamic sizes."""
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(settled, value))
+        return at(value, sizes) if isinstance(value, Dim) and sizes_in(value) <= sizes.keys() else value
+
+    inputs = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.inputs)
+    wanted = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.wanted)
+    return replace(
+        call, inputs=inputs, params={name: settled(value) for name, value in call.params.items()}, wanted=wanted
+    )
