@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/openinfer demo
@@ -29,6 +29,10 @@ tools:
 
 tests: $(VENV)/.dev tools
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Every example in the simulator and as compiled C, in one table.
+examples: $(VENV)/.installed
+	$(BIN)/python -m examples
 
 planted: $(VENV)/.dev
 	$(BIN)/python -m tests.planted_bugs

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import planned
+from tests.synth.both_ways import agree, planned
 
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import GraphError
@@ -193,6 +193,14 @@ def test_a_graph_without_anything_is_a_project_too(tmp_path: Path) -> None:
     for cc in COMPILERS:
         make(tmp_path, "clean", cc, "")
         make(tmp_path, "example", cc, STRICT)
+
+
+def test_a_sum_of_everything_feeds_an_op_on_an_array() -> None:
+    agree(
+        "dynamic { x: f32[3]; } volatile { y: f32[3]; }"
+        "block entry { assign s: f32; op sum_axis(x) >> s; op sub(x, s) >> y; return y; }",
+        inputs=lambda step: {"x": [1.0, 2.0, float(step)]},
+    )
 
 
 def test_devices_without_a_target_are_refused() -> None:

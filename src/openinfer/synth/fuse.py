@@ -295,9 +295,9 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
     loads = [
         one for value in _values(consumer) for one in visit(value) if isinstance(one, Load) and one.buffer == target
     ]
-    if not loads or not all(_is_here(one, form.indices) for one in loads):
-        return None
     if repr(target.shape) != repr(consumer.outputs[0].shape):
+        return None
+    if not loads or not all(_is_here(one, form.indices) for one in loads):
         return None
     out = producer.outputs[0]
     element = expression(form)
