@@ -9,9 +9,9 @@ import pytest
 from tests.synth.both_ways import FAST, agree, compare, planned
 from tests.synth.table_graphs import is_valid, part_graph, table_graph
 
-from openinfer import Code, ModelLoader, Simulator, graph
+from openinfer import Code, ModelLoader, Simulator, Tensor, graph
 from openinfer.errors import ExecutionError, GraphError
-from openinfer.oinf import save_file
+from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 TABLE_SEEDS = [seed for seed in range(28) if is_valid(table_graph(seed))]
@@ -237,12 +237,82 @@ def test_ops_read_parts_and_resets_give_back_the_models_values(layers: ModelLoad
     )
 
 
-def test_a_written_entry_of_a_prefix_table_is_refused_with_reasons(layers: ModelLoader) -> None:
-    text = 'volatile { W(l): f32[2, 2] @pattern("W.{l}"); } block entry { op relu(W[1]) >> W[2]; return; }'
-    with pytest.raises(GraphError) as caught:
-        planned(text, layers)
-    assert caught.value.code is Code.NOT_SYNTHESIZED
-    assert "W[2]" in str(caught.value)
+WRITTEN = """
+volatile {{ W(l): f32[2, 2] @pattern("W.{{l}}"); y: f32[2, 2]; z: f32[2, 2]; three: i32 @init(3); }}
+persistent {{ n: i32 @init(1); }}
+block entry {{ {body} cache.increment n; return y, z; }}
+{blocks}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "blocks"),
+    [
+        ("op add(W[1], W[2]) >> W[2]; op add(W[2], W[3]) >> y;", ""),
+        ("transfer W[n] >> y; op neg(y) >> W[n]; transfer W[3] >> z;", ""),
+        ("loop a (l in 1..4) { op add(W[l], W[n]) >> W[l]; op add(y, W[l]) >> y; }", ""),
+        ("loop a (l in 1..n) { op add(W[l], W[1]) >> W[3]; } transfer W[3] >> y; transfer W[5] >> z;", ""),
+        (
+            "assign c: bool; op lt(n, three) >> c; branch c one two; transfer W[2] >> y; transfer W[3] >> z;",
+            "block one { op neg(W[1]) >> W[2]; return; } block two { op neg(W[1]) >> W[3]; return; }",
+        ),
+        ("op neg(W[1]) >> z; transfer z >> W[n + 1]; op matmul(W[n], W[2]) >> y;", ""),
+    ],
+)
+def test_written_entries_of_prefix_tables_hold_until_the_step_ends(body: str, blocks: str, layers: ModelLoader) -> None:
+    agree(WRITTEN.format(body=body, blocks=blocks), layers, steps=6)
+
+
+def test_memory_is_only_for_entries_that_are_written(layers: ModelLoader) -> None:
+    text = """volatile {{ Q(l, h): f32[2] @pattern("Q.{{l}}.{{h}}"); y: f32[2]; }} persistent {{ n: i32; }}
+    block entry {{ op neg(Q[1, 1]) >> Q[{}, 0]; op add(Q[n, 0], Q[n, 1]) >> y; return y; }}"""
+    for index, entries in (("2", 1), ("n", 6)):
+        plan = planned(text.format(index), layers)
+        (own,) = (value for value in plan.memory.offsets if value.variable == "Q" and len(value.shape) == 2)
+        assert own.nbytes == 8 * entries
+
+
+def test_written_entries_of_packed_tensors_agree(tmp_path: Path) -> None:
+    path = tmp_path / "packed.oinf"
+    save_file(path, {f"W.{layer}": Tensor.from_numpy([layer, -layer, 3], "i4") for layer in range(3)})
+    text = """volatile { W(l): i4[3] @pattern("W.{l}"); y: i4[3]; } persistent { n: i32; }
+    block entry { op add(W[n], W[0]) >> W[n]; op add(W[n], W[2]) >> y; cache.increment n; return y; }"""
+    agree(text, ModelLoader.open(path), steps=4)
+
+
+def test_a_written_entry_keeps_the_quantization_of_its_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "quantized.oinf"
+    scales = enumerate((0.5, 10.0))
+    save_file(
+        path,
+        {
+            f"W.{layer}": TensorSpec([[4]], "i8", quant=QuantParams("symmetric", QuantScale.per_tensor(scale)))
+            for layer, scale in scales
+        },
+    )
+    text = """dynamic { x: f32[1, 1]; q: i8[1, 1]; } volatile { y: f32[1, 1]; W(l): i8[1, 1] @pattern("W.{l}"); }
+    persistent { n: i32; } block entry {
+        transfer q >> W[n]; op matmul(x, W[n]) >> y; op matmul(y, W[1]) >> y; cache.increment n; return y; }"""
+    agree(text, ModelLoader.open(path), lambda step: {"x": [[3.0]], "q": [[step + 2]]}, steps=3)
+
+
+def test_an_entry_is_the_one_that_the_index_chose_when_it_was_copied(layers: ModelLoader) -> None:
+    agree(
+        """constant { W(l): f32[2, 2] @pattern("W.{l}"); } volatile { y: f32[2, 2]; z: f32[2, 2]; v: f32[2, 2]; }
+        persistent { n: i32 @init(1); }
+        block entry {
+            transfer W[n] >> z;
+            cache.increment n;
+            op neg(z) >> y;
+            loop a (l in 1..3) {
+                transfer W[l] >> v;
+                loop b (k in 0..2) { op add(y, v) >> y; }
+            }
+            return y, z;
+        }""",
+        layers,
+        steps=3,
+    )
 
 
 # --- dynamic sizes ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from openinfer.loops.ir import Fail, Kernel, walk
 from openinfer.synth.program import (
     BranchStep,
     CallStep,
+    EntryStep,
     KernelStep,
     LoopStep,
     Move,
@@ -38,6 +39,9 @@ def uses(step: Step) -> list[Value]:
             return [value, *step.scalars]
         case TableStep() | LoopStep():
             return step.scalars
+        case EntryStep(action=action, value=value, family=family):
+            # A write leaves the other entries as they are, so it needs them too.
+            return [family.own, family.written, *([value] if action == "write" else []), *step.scalars]
         case PartStep():
             parts = (step.whole,) if step.action == "read" else (step.whole, step.value)
             return [*(one for one in parts if isinstance(one, Value)), *step.scalars]
@@ -53,6 +57,8 @@ def definitions(step: Step) -> list[Value]:
         case Move(dst=dst):
             return [dst]
         case TableStep(action="read", value=Value() as value) | PartStep(action="read", value=Value() as value):
+            return [value]
+        case EntryStep(action="read", value=value):
             return [value]
         case _:
             return []

@@ -22,9 +22,11 @@ from openinfer.ir import (
     Transfer,
     Yield,
 )
+from openinfer.ir.expr import names
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
 from openinfer.synth.lower_nodes import Nodes
-from openinfer.synth.program import BranchStep, CallStep, Fence, LoopStep, Program, Step, Store, Value
+from openinfer.synth.lower_values import fill_step
+from openinfer.synth.program import BranchStep, CallStep, Fence, LoopStep, Program, Step, Store, Value, Weight
 
 
 def lowered(bound: BoundGraph) -> Program:
@@ -48,14 +50,15 @@ class _Lowering(Nodes):
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.DYNAMIC:
                 self.inputs[name] = self._value(name, variable.dtype, self._shape(variable), Store.INPUT)
-            if (variable.kind is MemoryKind.PERSISTENT and not variable.is_table) or (
-                name in outside and not variable.is_table and self._is_written(name)
+            if name in self.plain and (
+                variable.kind is MemoryKind.PERSISTENT or (name in outside and self._is_written(name))
             ):
                 self._home(name)
         blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
         entry = self._entry()
         outputs = {name: self._as_value(name) for name in self._output_names()}
         entry += self._take_steps()
+        entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
         return Program(
             self.bound, {"entry": entry, **blocks}, self.inputs, outputs, self.homes, self.tables, self.sizes
         )
@@ -64,7 +67,7 @@ class _Lowering(Nodes):
         """What entry returns; without names, every declared variable that a step writes and forgets."""
         last = self.graph.blocks["entry"].nodes[-1].kind
         if isinstance(last, Return) and last.vars:
-            return [name for name in dict.fromkeys(last.vars) if not self.bound.vars[name].is_table]
+            return [name for name in dict.fromkeys(last.vars) if name in self.plain]
         return [
             name
             for name, variable in self.bound.vars.items()
@@ -80,7 +83,7 @@ class _Lowering(Nodes):
         self.current = {}
         self._body(self.graph.blocks["entry"].nodes)
         for name, variable in self.bound.vars.items():
-            if variable.kind is MemoryKind.PERSISTENT and not variable.is_table:
+            if variable.kind is MemoryKind.PERSISTENT and name in self.plain:
                 self._bring_home(name)
         return self._take_steps()
 
@@ -100,7 +103,7 @@ class _Lowering(Nodes):
         self.current = {variable: homes[variable] for variable in touched if variable in homes}
         self._body(block.nodes)
         for variable in sorted(self._block_effects(name).writes):
-            if variable in homes and not self.bound.vars[variable].is_table:
+            if variable in homes:
                 self._settle(variable, homes[variable], block.nodes[-1].index)
         return self._take_steps()
 
@@ -139,11 +142,14 @@ class _Lowering(Nodes):
     # --- control flow ---------------------------------------------------------------------------------------------
 
     def _loop(self, node: Node, kind: Loop) -> None:
-        written = [name for name in sorted(self.effects[node.index].writes) if not self.bound.vars[name].is_table]
+        if self._turns((kind,)) == []:
+            return
+        written = sorted(self.effects[node.index].writes & self.plain)
         for name in written:
             self._bring_home(name, node.index)
         self._spare(self._homes_of(written))
         scalars = self._scalars(kind.start, kind.end)
+        self._settle_weights(kind.index)
         outer, self.steps = self.steps, []
         loops, self.loops = self.loops, (*self.loops, kind)
         before = dict(self.current)
@@ -154,6 +160,14 @@ class _Lowering(Nodes):
         # What the body computed for itself is gone after it; what it only read is where it was.
         self.current = {name: value for name, value in self.current.items() if name in written or name in before}
         self._emit(LoopStep(kind.index, kind.start, kind.end, body, node.index, kind.name, scalars))
+
+    def _settle_weights(self, index: str) -> None:
+        """A loop takes the name of another one's index: what that index chose is copied while it still has a value."""
+        for name, value in list(self.current.items()):
+            if isinstance(value, Weight) and any(index in names(expr) for expr in value.index):
+                copy = self._value(name, value.dtype, value.shape)
+                self._move(value, copy, -1)
+                self.current[name] = copy
 
     def _branch(self, node: Node, kind: Branch) -> None:
         touched: set[str] = set()

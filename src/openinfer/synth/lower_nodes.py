@@ -73,10 +73,15 @@ class Nodes(Operands):
         return found
 
     def _quant(self, value: Current) -> Any:
+        value = self._model_entry(value)
         if not isinstance(value, Weight) or self.bound.model is None:
             return None
         info = self.bound.model.tensors.get(next(name for name in value.names if name))
         return None if info is None else info.quant
+
+    def _model_entry(self, value: Current) -> Current:
+        """The model's tensor where a value is an entry that the graph writes: its quantization is still that one's."""
+        return self._read_entries.get(value, value) if isinstance(value, Value) else value
 
     def _quantization(self, kernel: Kernel, operands: Sequence[Current | None]) -> list[Current]:
         """The scales and zero points of quantized operands, in the order the kernel takes them."""
@@ -85,7 +90,8 @@ class Nodes(Operands):
         for buffer in kernel.inputs[own:]:
             part = buffer.name.rstrip("0123456789")
             slot = int(buffer.name[len(part) :])
-            weight = operands[slot]
+            operand = operands[slot]
+            weight = None if operand is None else self._model_entry(operand)
             assert isinstance(weight, Weight)
             found.append(replace(weight, dtype=buffer.dtype, shape=buffer.shape, part=part))
         return found
@@ -120,7 +126,8 @@ class Nodes(Operands):
             scalars = self._index_scalars(access.indices)
             self._emit(TableStep("write", self.tables[access.base], access.indices, value, node.index, scalars))
         elif isinstance(variable.origin, FromPattern):
-            raise refused(node, f"{access} is written: an entry of a prefix table cannot be changed by generated code")
+            weight = self._family(access, variable, variable.origin.pattern, node)
+            self._entry_write(access, weight, value, node)
         elif access.bracketed and access.indices:
             self._part_change("write", access, node, value, 0)
         else:
@@ -137,6 +144,8 @@ class Nodes(Operands):
             value = self._part_read(source, node, shape)
         else:
             value = self._operand(source, node)
+            if isinstance(value, Weight) and value.index:
+                value = self._chosen_now(value, node)
         variable = self.bound.vars[dst.base]
         if variable.is_table or (dst.bracketed and dst.indices) or isinstance(variable.origin, FromPattern):
             if isinstance(value, Weight):

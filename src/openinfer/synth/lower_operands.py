@@ -1,24 +1,18 @@
 """Operands of nodes: tensors of the model, one or a family; parts of tables and of plain tensors."""
 
-from collections.abc import Mapping, Sequence
-from itertools import product
-from math import prod
-from typing import Any
+from collections.abc import Sequence
 
 from openinfer.check.access import access_type
-from openinfer.check.bound import BoundGraph, BoundVar, FromModel, FromPattern
-from openinfer.check.indices import Ranges, spelled
+from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.ir import Access, Index, ModelRef, Node, Operand, Single, Slice
-from openinfer.ir.expr import Expr, Ref
+from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
-from openinfer.synth.lower_values import Current, Values, refused
-from openinfer.synth.program import Move, PartStep, Table, TableStep, Value, Weight
-
-_MOST_ENTRIES = 1 << 20
-"""How many entries of a prefix table are listed."""
+from openinfer.synth.lower_families import Families
+from openinfer.synth.lower_values import Current, refused
+from openinfer.synth.program import Move, PartStep, Table, TableStep, Value
 
 
-class Operands(Values):
+class Operands(Families):
     """What nodes read, and where in a table or a tensor they write."""
 
     def __init__(self, bound: BoundGraph) -> None:
@@ -32,55 +26,11 @@ class Operands(Values):
         if variable.is_table:
             return self._table_read(operand, node, None)
         if isinstance(variable.origin, FromPattern):
-            return self._family(operand, variable, variable.origin.pattern, node)
+            weight = self._family(operand, variable, variable.origin.pattern, node)
+            return self._entry_read(operand, weight, node) if self._is_written(operand.base) else weight
         if operand.bracketed and operand.indices:
             return self._part_read(operand, node, None)
         return self._read(operand.base, node.index)
-
-    def _model_ref(self, operand: ModelRef, node: Node) -> Weight:
-        model = self.bound.model
-        assert model is not None
-        if not operand.formatted:
-            info = model.tensors.get(operand.name)
-            if info is not None:
-                return Weight((operand.name,), info.dtype, info.shape)
-            variable = next(v for v in self.bound.vars.values() if v.origin == FromModel(operand.name))
-            return Weight((operand.name,), variable.dtype, variable.shape)
-        used = [loop for loop in self.loops if f"{{{loop.index}}}" in operand.name]
-        values = [dict(one) for one in Ranges(self._static).all(None, self.loops, operand.name)]
-        names = [spelled(operand.name, one) for one in values]
-        if not names:  # the loops' bounds are known only while running: every tensor that can be meant
-            indices = tuple(loop.index for loop in used)
-            found = _entries_of(operand.name, indices, list(model.tensors))
-            values = [dict(zip(indices, key, strict=True)) for key in found]
-            names = list(found.values())
-        if not names:
-            raise refused(node, f"the model has no tensor for {operand}")
-        info = model.tensors[names[0]]
-        return _family_of(names, values, [loop.index for loop in used], [Ref(loop.index) for loop in used], info)
-
-    def _family(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
-        """A prefix table: every entry that the indices can name, chosen while running."""
-        model = self.bound.model
-        assert model is not None
-        assert variable.decl is not None
-        exprs = [index.value for index in access.indices if isinstance(index, Single)]
-        fitting = [
-            info.name
-            for info in model.tensors.values()
-            if info.has_data and info.dtype is variable.dtype and info.shape == variable.shape
-        ]
-        entries = _entries_of(pattern, variable.decl.table_indices, fitting)
-        if not entries:
-            raise refused(node, f"the model has no tensor for {access}")
-        firsts = [min(key[axis] for key in entries) for axis in range(len(exprs))]
-        lasts = [max(key[axis] for key in entries) for axis in range(len(exprs))]
-        extents = [last - first + 1 for first, last in zip(firsts, lasts, strict=True)]
-        if prod(extents) > _MOST_ENTRIES:
-            raise refused(node, f"{access} can be {prod(extents)} tensors, most of which the model does not have")
-        keys = product(*(range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)))
-        names = [entries.get(key, "") for key in keys]
-        return Weight(tuple(names), variable.dtype, variable.shape, tuple(exprs), tuple(extents), tuple(firsts))
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
@@ -163,37 +113,3 @@ class Operands(Values):
         self._emit(Move(whole, changed, node.index))
         self._emit(PartStep(action, changed, access.indices, value, node.index, scalars, initial))
         self.current[access.base] = changed
-
-
-def _entries_of(pattern: str, indices: tuple[str, ...], names: Sequence[str]) -> dict[tuple[int, ...], str]:
-    """The tensors whose names a pattern spells, by their indices."""
-    import re
-
-    parts = re.split(r"\{([^{}]*)\}", pattern)
-    text = "".join(
-        re.escape(part) if position % 2 == 0 else rf"(?P<{part}_{position}>\d+)" for position, part in enumerate(parts)
-    )
-    expression = re.compile(text)
-    places = {index: f"{index}_{parts.index(index, 1)}" for index in indices}
-    found: dict[tuple[int, ...], str] = {}
-    for name in names:
-        match = expression.fullmatch(name)
-        if match is None:
-            continue
-        key = tuple(int(match[places[index]]) for index in indices)
-        if spelled(pattern, dict(zip(indices, key, strict=True))) == name:
-            found[key] = name
-    return found
-
-
-def _family_of(
-    names: Sequence[str], values: Sequence[Mapping[str, int]], keys: Sequence[str], exprs: Sequence[Expr], info: Any
-) -> Weight:
-    firsts = [min(one[key] for one in values) for key in keys]
-    extents = [max(one[key] for one in values) - first + 1 for key, first in zip(keys, firsts, strict=True)]
-    by_key = {tuple(one[key] for key in keys): name for one, name in zip(values, names, strict=True)}
-    ordered = [
-        by_key.get(place, "")
-        for place in product(*(range(first, first + extent) for first, extent in zip(firsts, extents, strict=True)))
-    ]
-    return Weight(tuple(ordered), info.dtype, info.shape, tuple(exprs), tuple(extents), tuple(firsts))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from openinfer.check.bound import BoundGraph, BoundVar, Effects, FromCaller, FromInit, FromModel
+from openinfer.check.bound import BoundGraph, BoundVar, Effects, FromCaller, FromInit, FromModel, FromPattern
 from openinfer.check.indices import Around
 from openinfer.check.sizes import evaluate_evenly
 from openinfer.dtypes import DType
@@ -25,6 +25,12 @@ class Values:
         self.graph = bound.graph
         self.effects = bound.effects
         self.sizes: dict[str, int] = dict(bound.bounds)
+        self.plain = {
+            name
+            for name, variable in bound.vars.items()
+            if not variable.is_table and not isinstance(variable.origin, FromPattern)
+        }
+        """The variables that are single tensors."""
         self.tables = {name: table_of(variable) for name, variable in bound.vars.items() if variable.is_table}
         self.inputs: dict[str, Value] = {}
         self.homes: dict[str, Value] = {}
@@ -134,6 +140,15 @@ class Values:
                 copy = self._value(name, value.dtype, value.shape)
                 self._emit(Move(value, copy, -1))
                 self.current[name] = copy
+
+    def _chosen_now(self, weight: Weight, node: Node) -> Current:
+        """A weight whose index reads variables that may change before it is used is copied at once."""
+        scalars = self._scalars(*weight.index)
+        if not scalars:
+            return weight
+        copy = self._value(weight.names[0], weight.dtype, weight.shape)
+        self._emit(Move(weight, copy, node.index, scalars))
+        return copy
 
     def _homes_of(self, names: Iterable[str]) -> dict[Value, str]:
         return {self.homes[name]: name for name in names if name in self.homes}

@@ -83,6 +83,20 @@ class Table:
     """How many of the growing axes choose matrices; the rest are the matrix's own (auto-dim)."""
 
 
+@dataclass(eq=False)
+class Family:
+    """A prefix table whose entries the graph writes: until it ends, a step has entries of its own."""
+
+    entries: Weight
+    """The model's tensors."""
+    slots: tuple[int, ...]
+    """For each of them the place among the step's own; -1 for those that nothing writes."""
+    own: Value
+    """The bytes of the step's own entries."""
+    written: Value
+    """Whether the step has written its own entry, in which case it is the one that counts."""
+
+
 Operand: TypeAlias = Value | Weight
 
 
@@ -184,7 +198,21 @@ class TableStep:
     scalars: list[Value] = field(default_factory=list)
 
 
-Step: TypeAlias = KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | PartStep | Fence
+@dataclass
+class EntryStep:
+    """Reads or writes an entry of a prefix table that the graph writes."""
+
+    action: str
+    family: Family
+    index: tuple[Expr, ...]
+    value: Value
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+Step: TypeAlias = (
+    KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | PartStep | EntryStep | Fence
+)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 from openinfer.dtypes import DType, convert, pack
 from openinfer.oinf.model import ModelLoader
 from openinfer.synth.packing import Packing
-from openinfer.synth.program import KernelStep, Move, Program, Weight, steps_in
+from openinfer.synth.program import EntryStep, KernelStep, Move, Program, Weight, steps_in
 
 ALIGNMENT = 64
 
@@ -38,13 +38,11 @@ class WeightLayout:
         self.pieces: dict[tuple[str, str, str, Packing | None], Piece] = {}
         self.size = 0
         for weight in weights_in(program):
-            for name in weight.names:
-                if name:
-                    self._add(name, weight)
+            self.include(weight)
 
     def include(self, weight: Weight) -> None:
-        """Make room for a tensor that no kernel reads, such as an initial value."""
-        for name in weight.names:
+        """Make room for the tensors of a weight operand."""
+        for name in filter(None, weight.names):
             self._add(name, weight)
 
     def _add(self, name: str, weight: Weight) -> None:
@@ -95,3 +93,5 @@ def weights_in(program: Program) -> Iterator[Weight]:
                 yield from (operand for operand in step.inputs if isinstance(operand, Weight))
             elif isinstance(step, Move) and isinstance(step.src, Weight):
                 yield step.src
+            elif isinstance(step, EntryStep):
+                yield step.family.entries

@@ -1,10 +1,13 @@
 """What steps work on: pointers to values and weights, and integers in index expressions."""
 
+from dataclasses import replace
+from math import prod
+
 from openinfer.synth.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.c.names import comment
 from openinfer.synth.c.sizes import SizePrinter
 from openinfer.synth.c.types import stored_type
-from openinfer.synth.program import Store, Value, Weight
+from openinfer.synth.program import EntryStep, Store, Value, Weight
 
 
 class OperandPrinter(SizePrinter):
@@ -65,6 +68,23 @@ class OperandPrinter(SizePrinter):
             return str(offsets[0])
         self._now.count += 1
         place = f"at{self._now.count}"
+        index = self._weight_number(weight, node, depth)
+        known = [offset for offset in offsets if offset is not None]
+        stride = known[1] - known[0] if len(known) > 1 else 0
+        if offsets == [known[0] + stride * place for place in range(len(offsets))]:
+            return f"{known[0]} + {index} * {stride}" if stride else str(known[0])
+        listed = ", ".join(str(-1 if offset is None else offset) for offset in offsets)
+        self._line(depth, f"static const int64_t offsets_{place}[] = {{ {listed} }};")
+        self._line(depth, f"const int64_t {place} = offsets_{place}[{index}];")
+        if None in offsets:
+            self._line(depth, f"if ({place} < 0) {self._no_tensor(node)}")
+        return place
+
+    def _no_tensor(self, node: int) -> str:
+        return self._fail(node, "ERROR_INDEX", "the model has no tensor for these indices")
+
+    def _weight_number(self, weight: Weight, node: int, depth: int) -> str:
+        """Which of a family's tensors its indices choose; those outside are an error."""
         parts, checks, is_bad = [], [], False
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
             found = self._integers.integer(expr)
@@ -74,22 +94,35 @@ class OperandPrinter(SizePrinter):
             parts.append(found.text if first == 0 else f"({found.text} - {first})")
         self._now.has_bad = self._now.has_bad or is_bad
         checks += ["bad"] * is_bad
-        fail = self._fail(node, "ERROR_INDEX", "the model has no tensor for these indices")
         if checks:
-            self._line(depth, f"if ({' || '.join(checks)}) {fail}")
+            self._line(depth, f"if ({' || '.join(checks)}) {self._no_tensor(node)}")
         index = parts[0]
         for part, extent in zip(parts[1:], weight.extents[1:], strict=True):
             index = f"({index} * {extent} + {part})"
-        known = [offset for offset in offsets if offset is not None]
-        stride = known[1] - known[0] if len(known) > 1 else 0
-        if offsets == [known[0] + stride * place for place in range(len(offsets))]:
-            return f"{known[0]} + {index} * {stride}" if stride else str(known[0])
-        listed = ", ".join(str(-1 if offset is None else offset) for offset in offsets)
-        self._line(depth, f"static const int64_t offsets_{place}[] = {{ {listed} }};")
-        self._line(depth, f"const int64_t {place} = offsets_{place}[{index}];")
-        if None in offsets:
-            self._line(depth, f"if ({place} < 0) {fail}")
-        return place
+        return index
+
+    def _entry(self, step: EntryStep, depth: int) -> None:
+        """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
+        family, weight = step.family, replace(step.family.entries, index=step.index)
+        places = {"offsets": [self._weights.offset(weight, name) if name else -1 for name in weight.names]}
+        is_read = step.action == "read"
+        own, written, value = (self._pointer(one) for one in (family.own, family.written, step.value))
+        nbytes = weight.dtype.nbytes(prod(weight.shape))
+        self._line(depth, "{")
+        self._line(depth + 1, f"const int64_t at = {self._weight_number(weight, step.node, depth + 1)};")
+        for what, found in {**(places if is_read else {}), "slots": family.slots}.items():
+            self._line(depth + 1, f"static const int64_t {what}[] = {{ {', '.join(map(str, found))} }};")
+        missing = "offsets[at] < 0" if is_read else "slots[at] < 0"
+        if -1 in (places["offsets"] if is_read else family.slots):
+            self._line(depth + 1, f"if ({missing}) {self._no_tensor(step.node)}")
+        mine = f"{own} + slots[at] * {nbytes}"
+        if is_read:
+            chosen = f"slots[at] >= 0 && {written}[slots[at]] ? {mine} : c->weights + offsets[at]"
+            self._line(depth + 1, f"memcpy({value}, {chosen}, {nbytes});")
+        else:
+            self._line(depth + 1, f"memcpy({mine}, {value}, {nbytes});")
+            self._line(depth + 1, f"{written}[slots[at]] = 1;")
+        self._line(depth, "}")
 
     # --- integers -------------------------------------------------------------------------------------------------
 

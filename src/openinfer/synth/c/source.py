@@ -24,6 +24,7 @@ from openinfer.synth.program import (
     BindSize,
     BranchStep,
     CallStep,
+    EntryStep,
     Fence,
     KernelStep,
     LoopStep,
@@ -163,6 +164,8 @@ class StepPrinter(OperandPrinter):
                 self._table(step, depth)
             case PartStep():
                 self._part(step, depth)
+            case EntryStep():
+                self._entry(step, depth)
             case _:
                 raise TypeError(step)
 
