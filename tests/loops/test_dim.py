@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim, at, expr_of, is_symbolic, sizes_in
+from openinfer.loops.ir import INDEX, Binary, BinaryOp, Const, Var, binary
 
 Formula = Callable[[int, int], int]
 """A computation on two extents, which may be dynamic."""
@@ -89,6 +90,17 @@ def test_the_sizes_of_an_extent_are_those_in_its_expression(formula: Formula) ->
 )
 def test_operations_that_change_nothing_leave_no_trace(extent: int, text: str) -> None:
     assert repr(extent) == text
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("value", [0, 1])
+def test_an_extent_that_is_neutral_at_the_bounds_only_is_kept(op: BinaryOp, value: int) -> None:
+    place, extent = Var("i", INDEX), Const(T - (12 - value), INDEX)
+    made = binary(op, place, extent)
+    assert isinstance(made, Binary)
+    assert isinstance(made.right, Const)
+    assert (made.op, made.left, repr(made.right.value)) == (op, place, repr(extent.value))
+    assert binary("add", place, Const(0, INDEX)) == place
 
 
 def test_extents_are_integers_everywhere_else() -> None:

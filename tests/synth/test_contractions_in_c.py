@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.synth.in_c import Prepared, compiled
 
+from openinfer import Simulator, Synthesizer, graph
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
@@ -121,3 +122,18 @@ def test_extents_may_be_known_only_when_the_code_runs(
     wanted = reference(name, arrays, [TensorType(F32, shape) for shape in real], **params)
     got = run(kernel_of(record, call, (F32,) * len(shapes)), tmp_path, arrays, wanted.shape, size)
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_queries_and_keys_of_two_dynamic_sizes_with_the_same_bound_are_told_apart() -> None:
+    attention = graph(
+        "sizes { T <= 8; P <= 8; } dynamic { q: f32[T, 4]; k: f32[P, 4]; } volatile { y: f32[T, 4]; }"
+        "block entry { op sdpa(q, k, k, causal=true) >> y; return y; }"
+    )
+    keys = np.random.default_rng(5).normal(size=(8, 4)).astype(np.float32)
+    machines: list[Any] = [Simulator().make_executor(attention), Synthesizer().synthesize(None, attention).build()]
+    found = []
+    for machine in machines:
+        machine.insert(q=keys[:3], k=keys[:7])
+        machine.run_step()
+        found.append(machine.fetch("y"))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

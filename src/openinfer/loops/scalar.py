@@ -293,13 +293,18 @@ def binary(op: BinaryOp, left: Scalar, right: Scalar) -> Scalar:
             return Const(folded[op], INDEX)
     if left.dtype is INDEX:
         for one, other in ((left, right), (right, left)):
-            if isinstance(one, Const) and (op, one.value) in (("add", 0), ("mul", 1)):
+            if _is_number(one, 0 if op == "add" else 1) and op in ("add", "mul"):
                 return other
-            if isinstance(one, Const) and (op, one.value) == ("mul", 0) and type(one.value) is int:
+            if op == "mul" and _is_number(one, 0):
                 return one
-        if isinstance(right, Const) and (op, right.value) in (("sub", 0), ("div", 1)):
+        if op in ("sub", "div") and _is_number(right, 0 if op == "sub" else 1):
             return left
     return Binary(op, left, right)
+
+
+def _is_number(value: Scalar, number: int) -> bool:
+    """Whether a constant is this number whatever dynamic sizes are: an extent can be so at the bounds only."""
+    return isinstance(value, Const) and type(value.value) is int and value.value == number
 
 
 def children(value: Scalar) -> tuple[Scalar, ...]:

@@ -67,6 +67,7 @@ class HeaderFacts:
     weights: int
     crc: int
     saved: int | None
+    state_id: int
     rank: int
     inputs: list[Field]
     outputs: list[Field]
@@ -96,6 +97,7 @@ extern "C" {{
 #define {upper}_ALIGNMENT 64
 #define {upper}_ARENA_BYTES {facts.arena}
 #define {upper}_STATE_BYTES {facts.state}
+#define {upper}_STATE_ID 0x{facts.state_id:08x}u /* programs with the same one can exchange states */
 #define {upper}_WEIGHT_BYTES {facts.weights}
 #define {upper}_WEIGHT_CRC32 0x{facts.crc:08x}u
 {_saved(upper, facts)}#define {upper}_MAX_RANK {facts.rank}
@@ -164,7 +166,9 @@ int {name}_reset({name}_context *c);
    persistent variables are undefined, and steps are refused until they are reset or loaded. */
 int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out);
 
-/* Persistent variables as bytes, for the same program on a machine with the same byte order. */
+/* Persistent variables as bytes, for programs with the same {upper}_STATE_ID on machines with the same byte order. Such
+   programs can also be given the same memory for their state, and make their steps one after the other, unless tables
+   grow without bounds. */
 size_t {name}_saved_bytes(const {name}_context *c);
 int {name}_save_state({name}_context *c, void *to, size_t bytes);
 int {name}_load_state({name}_context *c, const void *from, size_t bytes);

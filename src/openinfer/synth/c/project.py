@@ -9,6 +9,7 @@ from typing import Literal
 
 from openinfer._version import VERSION
 from openinfer.check.bound import FromModel
+from openinfer.check.saved_state import signature
 from openinfer.loops.dim import sizes_in
 from openinfer.synth.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.c.entry import SAVED_HEAD, EntryPrinter
@@ -152,11 +153,11 @@ class Project:
 
     @property
     def _state_hash(self) -> bytes:
-        """What saved states have in common: the graph, its sizes, and where everything lies."""
-        sizes = sorted(self.program.bound.sizes.items()) + sorted(self.program.sizes.items())
+        """What programs that can exchange states have in common: persistent variables, and where everything lies."""
         places = [(str(home.variable), offset, home.nbytes) for home, offset in self.printer.state_offsets.items()]
-        tables = [(key, layout.extents_at, layout.size) for key, layout in self.printer.tables.items()]
-        return sha256(repr((self.graph_hash, sizes, places, tables, self.state_bytes)).encode()).digest()[:16]
+        tables = [(one.definition, one.extents_at, one.size) for one in self.printer.tables.values()]
+        parts = (signature(self.program.bound), places, tables, self.state_bytes)
+        return sha256(repr(parts).encode()).digest()[:16]
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -217,6 +218,7 @@ class Project:
                 weights=self.weights.size,
                 crc=crc,
                 saved=self.saved_bytes,
+                state_id=int.from_bytes(self._state_hash[:4], "big"),
                 rank=max([1, *ranks]),
                 inputs=self.inputs,
                 outputs=self.outputs,
