@@ -76,14 +76,13 @@ class Builder:
 
     @contextmanager
     def loops(self, extents: Sequence[Position], kind: LoopKind = LoopKind.SERIAL) -> Iterator[tuple[Var, ...]]:
-        """Nested loops, the first outermost; the outermost has the kind."""
+        """Nested loops of one kind, the first outermost."""
         variables = tuple(self.fresh("i") for _ in extents)
         self._bodies.append([])
         yield variables
         body = tuple(self._bodies.pop())
-        for position in range(len(extents) - 1, -1, -1):
-            own = kind if position == 0 else LoopKind.SERIAL
-            body = (For(variables[position], index(extents[position]), body, own),)
+        for variable, extent in zip(reversed(variables), reversed(extents), strict=True):
+            body = (For(variable, index(extent), body, kind),)
         for statement in body:
             self.add_outside(statement)
 

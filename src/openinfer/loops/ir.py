@@ -85,6 +85,8 @@ class LoopKind(StrEnum):
 
     SERIAL = "serial"
     PARALLEL = "parallel"
+    DIVIDED = "divided"
+    """Each part of the kernel runs a share of the iterations, which are independent of each other."""
     VECTOR = "vector"
     UNROLL = "unroll"
 
@@ -162,7 +164,8 @@ class Tile:
 
     ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
     them the factors are read where they lie. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
-    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``.
+    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. Of a kernel in several
+    parts, ``divided`` says what each part has a share of.
     """
 
     rows: int
@@ -173,6 +176,7 @@ class Tile:
     is_direct: bool = False
     left: Buffer | None = None
     right: Buffer | None = None
+    divided: Literal["rows", "columns"] | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,8 @@ class Kernel:
     doc: tuple[str, ...] = field(default=(), compare=False)
     """What it computes, in mathematics and words; not part of its identity."""
     nodes: tuple[int, ...] = field(default=(), compare=False)
+    parts: int = 1
+    """In how many parts it can run at the same time, each with scratch memory of its own."""
 
 
 def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:

@@ -98,6 +98,8 @@ def _contraction(one: Contraction) -> list[str]:
     term = " * ".join(map(scalar_text, one.factors))
     where = f" where {scalar_text(one.valid)}" if one.valid is not None else ""
     tile = "" if one.tile is None else f" in tiles of {one.tile.rows} x {one.tile.columns} by {one.tile.lanes}"
+    if one.tile is not None and one.tile.divided is not None:
+        tile += f" with {one.tile.divided} divided"
     return [
         f"contract {free} over {bound} in {one.accumulator.name}{tile} {{",
         f"    acc += {term}{where}",
@@ -113,6 +115,7 @@ def _parameter(buffer: Buffer) -> str:
 def kernel_text(kernel: Kernel) -> str:
     """A kernel as text."""
     head = f"kernel {kernel.name}({', '.join(map(_parameter, kernel.inputs))})"
-    head += f" -> {', '.join(map(_parameter, kernel.outputs))} {{"
+    head += f" -> {', '.join(map(_parameter, kernel.outputs))}"
+    head += f" in {kernel.parts} parts {{" if kernel.parts > 1 else " {"
     scratch = [f"    scratch {_parameter(buffer)}" for buffer in kernel.scratch]
     return "\n".join([head, *scratch, *_lines(kernel.body, 1), "}"]) + "\n"

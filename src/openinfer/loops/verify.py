@@ -138,7 +138,7 @@ class _Verifier:
             yield f"the index of loop '{loop.index.name}' is {loop.index.dtype}, not i64"
         own = scope.inside()
         yield from self._bind(loop.index, own, is_local=False)
-        if loop.kind is LoopKind.PARALLEL:
+        if loop.kind in (LoopKind.PARALLEL, LoopKind.DIVIDED):
             own = own.in_parallel()
         yield from self._body(loop.body, own)
 

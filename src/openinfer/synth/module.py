@@ -33,13 +33,14 @@ _CODES = {
     "ERROR_SIZE": Code.SIZE_CONFLICT,
     "ERROR_STATE": Code.WRONG_MOMENT,
     "ERROR_INPUT": Code.NOT_INSERTED,
+    "ERROR_THREADS": Code.OUT_OF_MEMORY,
 }
 
 
 def built(project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> "CompiledModule":
     """Compile a project into the cache, unless it is there, and load it."""
     sources = (f"src/{project.name}.c", "src/kernels.c")
-    library = library_of(project.code(), sources, cc, (*flags, *project.options.flags))
+    library = library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))
     return CompiledModule(project, ctypes.CDLL(str(library)))
 
 
@@ -79,9 +80,15 @@ class CompiledModule:
             _address(self._weights),
             ctypes.c_size_t(len(blob)),
         )
+        if project.printer.threads > 1:
+            self._call("start_threads")
 
     def __del__(self) -> None:
-        if getattr(self, "_step", None) is not None and self._project.printer.heaps:
+        if getattr(self, "_step", None) is None:
+            return
+        if self._project.printer.threads > 1:
+            getattr(self._library, f"{self._name}_stop_threads")(ctypes.byref(self._context))
+        if self._project.printer.heaps:
             getattr(self._library, f"{self._name}_free")(ctypes.byref(self._context))
 
     def _call(self, function: str, *args: Any) -> None:

@@ -15,6 +15,7 @@ from openinfer.oinf.model import ModelLoader
 from openinfer.synth.c.project import Files, Project, ProjectOptions
 from openinfer.synth.c.selftest import Golden
 from openinfer.synth.devices import DeviceArch, DeviceSpec, arch_of, cpu_target
+from openinfer.synth.divide import Divide
 from openinfer.synth.fuse import Entry, Fuse
 from openinfer.synth.liveness import without_dead_steps
 from openinfer.synth.lower import lowered
@@ -148,10 +149,14 @@ def _weight_facts(project: Project) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Passes:
-    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops."""
+    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread.
+
+    ``threads`` is how many there may be; None means one for each core of the device.
+    """
 
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
+    threads: int | None = None
 
 
 class Synthesizer:
@@ -184,6 +189,12 @@ class Synthesizer:
         """A synthesizer for a described device."""
         return cls(arch, name=name, passes=passes, weights=weights)
 
+    def _threads(self) -> int:
+        """How many threads kernels are divided among; a device without an operating system has one."""
+        if not self._arch.features.hosted:
+            return 1
+        return self._passes.threads or self._arch.cpu.cores or 1
+
     def synthesize(
         self,
         model: ModelLoader | None,
@@ -200,6 +211,7 @@ class Synthesizer:
             program, ledger = self._passes.fuse.run(program)
         if self._passes.schedule:
             program = Schedule(self._target).run(program)
+            program = Divide(self._threads()).run(program)
         options = ProjectOptions(
             heap=bool(self._arch.features.hosted),
             weights=self._weights,

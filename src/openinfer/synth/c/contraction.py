@@ -6,6 +6,7 @@ scratch memory first: a panel of columns, or a block of rows. What falls outside
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from openinfer.loops.affine import Affine, is_same, position, variables
 from openinfer.loops.build import cast
@@ -13,7 +14,7 @@ from openinfer.loops.common import named
 from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, INDEX, Binary, Buffer, Const, Contraction, Let, Scalar, Tile, Var
 from openinfer.loops.product import Axis, Product, as_one, product_of
-from openinfer.synth.c.scalars import ScalarPrinter, size_text
+from openinfer.synth.c.scalars import ScalarPrinter, share, size_text
 from openinfer.synth.c.tiles import tile_name
 from openinfer.synth.c.types import scalar_type
 from openinfer.synth.schedule import row_sizes
@@ -23,15 +24,16 @@ _PANEL, _TILE_ROW, _BLOCK = Var("n0"), Var("m0"), Var("m1")
 _ROW, _COLUMN = Var("row"), Var("column")
 
 
-def tiled(one: Contraction, tile: Tile, scalars: ScalarPrinter) -> list[str]:
-    """The lines of a contraction that has a tile."""
+def tiled(one: Contraction, tile: Tile, scalars: ScalarPrinter, parts: int) -> list[str]:
+    """The lines of a contraction that has a tile, in a kernel of so many parts."""
     product = product_of(one, lambda _: tile.has_panels)
     assert product is not None
-    return _Printer(one, tile, product, scalars).run()
+    return _Printer(one, tile, product, scalars, parts).run()
 
 
 class _Printer:
-    def __init__(self, one: Contraction, tile: Tile, product: Product, scalars: ScalarPrinter) -> None:
+    def __init__(self, one: Contraction, tile: Tile, product: Product, scalars: ScalarPrinter, parts: int) -> None:
+        self._parts = parts
         self._one = one
         self._tile = tile
         self._product = product
@@ -83,11 +85,12 @@ class _Printer:
 
     def _blocks(self, left: Buffer) -> None:
         """Blocks of rows, copied so that each row lies in one piece."""
-        rows, block = self._product.rows, self._tile.block
-        self._open(f"for (int64_t m1 = 0; m1 < {_number(rows.extent)}; m1 += {block})")
-        self._say(f"const int64_t height = {_least(rows.extent, 'm1', block)};")
+        block = self._tile.block
+        first, last = self._range("rows")
+        self._open(f"for (int64_t m1 = {first}; m1 < {last}; m1 += {block})")
+        self._say(f"const int64_t height = {_least(last, 'm1', block)};")
         self._open("for (int64_t row = 0; row < height; ++row)")
-        self._unflatten(rows, _BLOCK + _ROW)
+        self._unflatten(self._product.rows, _BLOCK + _ROW)
         self._say(f"{self._kind} *to = {left.name} + row * {_number(left.shape[-1])};")
         self._inner_loops()
         place = self._place(_flat(self._product.inner))
@@ -99,20 +102,37 @@ class _Printer:
     def _panels(self, rows: int | None) -> None:
         """Panels of columns, and in each the tiles of all rows, or of the block."""
         tile, columns = self._tile, self._product.columns.extent
-        self._open(f"for (int64_t n0 = 0; n0 < {_number(columns)}; n0 += {tile.columns})")
+        start, end = self._range("columns")
+        self._open(f"for (int64_t n0 = {start}; n0 < {end}; n0 += {tile.columns})")
         if is_symbolic(columns) or columns % tile.columns:
-            self._say(f"const int64_t columns = {_least(columns, 'n0', tile.columns)};")
+            self._say(f"const int64_t columns = {_least(_number(columns), 'n0', tile.columns)};")
         else:
             self._say(f"enum {{ columns = {tile.columns} }};")
         right, step = self._right()
-        count = "height" if rows is None else _number(rows)
-        self._open(f"for (int64_t m0 = 0, rows; m0 < {count}; m0 += rows)")
+        first, count = ("0", "height") if rows is None else self._range("rows")
+        self._open(f"for (int64_t m0 = {first}, rows; m0 < {count}; m0 += rows)")
         sizes = self._heights()
         self._say(f"rows = {_chosen(sizes, count)};")
         self._say(f"{self._kind} tile[{tile.rows * tile.columns}];")
         self._calls(sizes, right, step)
         self._results(_TILE_ROW + _ROW if rows is not None else _BLOCK + _TILE_ROW + _ROW)
         self._close(2)
+
+    def _range(self, what: Literal["rows", "columns"]) -> tuple[str, str]:
+        """Where a part's rows or columns begin and end: it has a share of the tiles."""
+        axis, each = (
+            (self._product.rows, self._tile.rows) if what == "rows" else (self._product.columns, self._tile.columns)
+        )
+        if self._tile.divided != what:
+            return "0", _number(axis.extent)
+        if is_symbolic(axis.extent):
+            first, last = share(f"((({_number(axis.extent)}) + {each - 1}) / {each})", self._parts)
+        else:
+            first, last = share(str(-(-axis.extent // each)), self._parts)
+        end = f"{last} * {each}"
+        # The last tile of all may have fewer rows; columns are counted where a panel begins.
+        is_whole = what == "columns" or (not is_symbolic(axis.extent) and axis.extent % each == 0)
+        return f"{first} * {each}", end if is_whole else f"(part == {self._parts - 1} ? {_number(axis.extent)} : {end})"
 
     def _heights(self) -> tuple[int, ...]:
         return row_sizes(self._product.rows.extent, self._tile.rows)
@@ -281,7 +301,7 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     lets, value = named(one.epilogue, "v")
     body = [
         f"for (int64_t n0 = 0; n0 < {_number(extent)}; n0 += {_WIDTH}) {{",
-        f"{PAD}const int64_t columns = {_least(extent, 'n0', _WIDTH)};",
+        f"{PAD}const int64_t columns = {_least(_number(extent), 'n0', _WIDTH)};",
         f"{PAD}{kind} sums[{_WIDTH}] = {{0}};",
         *(PAD * (depth + 1) + f"{head} {{" for depth, head in enumerate(inner)),
         *(PAD * (len(inner) + 1) + line for line in _column_loop(at_column, one.valid, term, scalars)),
@@ -336,8 +356,8 @@ def _number(value: int) -> str:
     return size_text(value.expr) if isinstance(value, Dim) else str(value)
 
 
-def _least(extent: int, first: str, most: int) -> str:
-    left = f"{_number(extent)} - {first}"
+def _least(end: str, first: str, most: int) -> str:
+    left = f"{end} - {first}"
     return f"{left} < {most} ? {left} : {most}"
 
 

@@ -53,6 +53,8 @@ class EntryPrinter:
         parts = [self._init(), self._reset(), self._step(), self._save(), self._load(), self._fetch()]
         if self._growing:
             parts.insert(1, self._free())
+        if self.printer.threads > 1:
+            parts.insert(1, self._threads())
         self.printer.needs |= {"oi_crc32", "oi_same_text"}
         return "\n".join(parts)
 
@@ -135,6 +137,27 @@ int {name}_check_weights(const void *weights, size_t weight_bytes)
 {{
     if (weight_bytes != {upper}_WEIGHT_BYTES) return {upper}_ERROR_WEIGHTS;
     return oi_crc32(0, weights, weight_bytes) == {upper}_WEIGHT_CRC32 ? {upper}_OK : {upper}_ERROR_WEIGHTS;
+}}
+"""
+
+    def _threads(self) -> str:
+        name, upper = self.name, self.upper
+        fail = self._fail("ERROR_THREADS", "threads cannot be started, or have been already").replace("return ", "")
+        return f"""int {name}_start_threads({name}_context *c)
+{{
+    oi_team *const team = c->team == NULL ? oi_team_start({upper}_THREADS) : NULL;
+    if (team == NULL) {{
+        {fail}
+        return {upper}_ERROR_THREADS;
+    }}
+    c->team = team;
+    return {upper}_OK;
+}}
+
+void {name}_stop_threads({name}_context *c)
+{{
+    oi_team_stop(c->team);
+    c->team = NULL;
 }}
 """
 

@@ -17,6 +17,7 @@ STATUS = {
     "ERROR_SIZE": "a dynamic size has no value, a value out of range, or two values",
     "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
     "ERROR_NAME": "there is no output or persistent variable of that name",
+    "ERROR_THREADS": "threads cannot be started, or have been already",
 }
 """What functions return, and what it means."""
 FieldKind = Literal["pointer", "pointers", "int32", "int64"]
@@ -73,6 +74,7 @@ class HeaderFacts:
     outputs: list[Field]
     context: list[Field]
     has_heap: bool
+    threads: int
     embeds_weights: bool
 
 
@@ -100,7 +102,7 @@ extern "C" {{
 #define {upper}_STATE_ID 0x{facts.state_id:08x}u /* programs with the same one can exchange states */
 #define {upper}_WEIGHT_BYTES {facts.weights}
 #define {upper}_WEIGHT_CRC32 0x{facts.crc:08x}u
-{_saved(upper, facts)}#define {upper}_MAX_RANK {facts.rank}
+{_optional(upper, facts)}#define {upper}_MAX_RANK {facts.rank}
 
 typedef enum {{
 {statuses}
@@ -129,8 +131,9 @@ typedef struct {{
 """
 
 
-def _saved(upper: str, facts: HeaderFacts) -> str:
-    return "" if facts.saved is None else f"#define {upper}_SAVED_BYTES {facts.saved}\n"
+def _optional(upper: str, facts: HeaderFacts) -> str:
+    saved = "" if facts.saved is None else f"#define {upper}_SAVED_BYTES {facts.saved}\n"
+    return saved if facts.threads == 1 else f"{saved}#define {upper}_THREADS {facts.threads}\n"
 
 
 def _functions(facts: HeaderFacts) -> str:
@@ -144,6 +147,14 @@ void {name}_free({name}_context *c);
 /* Makes room for so many cells along each axis of a table that grows, the first of which is table 0. */
 int {name}_reserve({name}_context *c, int table, const int64_t *cells);
 """
+    threads = ""
+    if facts.threads > 1:
+        threads = f"""
+/* Starts {upper}_THREADS - 1 threads that help the one that calls {name}_step. Without them it does all the work
+   alone, with the same results. They must be stopped before the context is initialised again or thrown away. */
+int {name}_start_threads({name}_context *c);
+void {name}_stop_threads({name}_context *c);
+"""
     embedded = ""
     if facts.embeds_weights:
         embedded = f"""
@@ -155,7 +166,7 @@ extern const unsigned char {name}_weights[];
    functions do. */
 int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes);
-{heap}
+{threads}{heap}
 /* Whether these are the weights that the code was made for: their size and CRC-32. */
 int {name}_check_weights(const void *weights, size_t weight_bytes);
 {embedded}

@@ -19,6 +19,7 @@ from openinfer.loops.ir import (
     Kernel,
     Let,
     Local,
+    LoopKind,
     Statement,
     Store,
     Tile,
@@ -29,8 +30,9 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.synth.c.contraction import side_by_side, tiled
-from openinfer.synth.c.scalars import ScalarPrinter
+from openinfer.synth.c.scalars import ScalarPrinter, share
 from openinfer.synth.c.types import scalar_type, stored_type
+from openinfer.synth.divide import scratch_elements
 
 PAD = "    "
 _WORD = re.compile(r"\w+")
@@ -41,6 +43,8 @@ class Printed:
     """A kernel in C: its definition, the support functions it needs, the sizes it takes, whether it can fail."""
 
     text: str
+    prototype: str
+    """What a header says of it."""
     needs: frozenset[str]
     sizes: tuple[str, ...]
     can_fail: bool
@@ -93,9 +97,42 @@ class _KernelPrinter:
         self._lines[:0] = [f"{PAD}(void){name};" for name in unused]
         if self._can_fail:
             self._lines.append(f"{PAD}return 0;")
-        head = f"{self._linkage}{result} {self._name}({', '.join(parameters) or 'void'})"
+        divided = self._kernel.parts > 1
+        if divided:
+            parameters.append("const int64_t part")
+            self._lines[:0] = self._own_scratch()
+        linkage = "static " if divided else self._linkage
+        head = f"{linkage}{result} {self._name}({', '.join(parameters) or 'void'})"
         text = "\n".join([*self._comment(), head, "{", *self._lines, "}"]) + "\n"
-        return Printed(text, frozenset(self._scalars.needs), sizes, self._can_fail)
+        prototype = f"{head};"
+        if divided:
+            prototype, part = self._part(sizes)
+            text += part
+        return Printed(text, prototype, frozenset(self._scalars.needs), sizes, self._can_fail)
+
+    def _own_scratch(self) -> list[str]:
+        """Every part has scratch memory of its own."""
+        return [
+            f"{PAD}{one.name} += part * {scratch_elements(one.dtype.bits, one.shape)};" for one in self._kernel.scratch
+        ]
+
+    def _part(self, sizes: Sequence[str]) -> tuple[str, str]:
+        """The function that runs one part of a call: its declaration, with a struct for the arguments, and its text."""
+        kernel, name = self._kernel, self._name
+        fields = [
+            *(f"const {stored_type(one.dtype)} *{one.name};" for one in kernel.inputs),
+            *(f"{stored_type(one.dtype)} *{one.name};" for one in (*kernel.outputs, *kernel.scratch)),
+            *(f"int64_t s_{size};" for size in sizes),
+        ]
+        names = [
+            *(one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)),
+            *(f"s_{one}" for one in sizes),
+        ]
+        head = f"void {name}_part(const void *call, int64_t part)"
+        struct = "\n".join(["typedef struct {", *(f"{PAD}{one}" for one in fields), f"}} {name}_call;"])
+        arguments = ", ".join([*(f"c->{one}" for one in names), "part"])
+        body = [f"{PAD}const {name}_call *const c = call;", f"{PAD}{name}({arguments});"]
+        return f"{struct}\n{head};", "\n".join(["", head, "{", *body, "}"]) + "\n"
 
     def _comment(self) -> list[str]:
         lines = [*self._kernel.doc]
@@ -112,8 +149,11 @@ class _KernelPrinter:
         text = self._scalars.text
         for statement in statements:
             match statement:
-                case For(variable, extent, body):
-                    self._line(depth, self._head(variable, text(extent)))
+                case For(variable, extent, body, kind):
+                    first, last = "0", text(extent)
+                    if kind is LoopKind.DIVIDED:
+                        first, last = share(last, self._kernel.parts)
+                    self._line(depth, self._head(variable, first, last))
                     self._scalars.positions.add(variable.name)
                     self._body(body, depth + 1)
                     self._line(depth, "}")
@@ -141,7 +181,9 @@ class _KernelPrinter:
                 case Fail(reason):
                     self._line(depth, f"return 1; /* {reason} */")
                 case Contraction(tile=Tile() as tile):
-                    self._lines += [PAD * depth + line for line in tiled(statement, tile, self._scalars)]
+                    self._lines += [
+                        PAD * depth + line for line in tiled(statement, tile, self._scalars, self._kernel.parts)
+                    ]
                 case Contraction(free=()):
                     # No loop gives the accumulator a scope of its own.
                     self._line(depth, "{")
@@ -154,8 +196,9 @@ class _KernelPrinter:
                     else:
                         self._lines += [PAD * depth + line for line in lines]
 
-    def _head(self, variable: Var, extent: str) -> str:
-        return f"for (int64_t {variable.name} = 0; {variable.name} < {extent}; ++{variable.name}) {{"
+    @staticmethod
+    def _head(variable: Var, first: str, last: str) -> str:
+        return f"for (int64_t {variable.name} = {first}; {variable.name} < {last}; ++{variable.name}) {{"
 
 
 def expanded(one: Contraction) -> tuple[Statement, ...]:

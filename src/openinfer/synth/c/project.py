@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
@@ -125,6 +125,8 @@ class Project:
             Field("weights", "const unsigned char *weights;", "pointer"),
             Field("in", f"const {self.name}_inputs *in;", "pointer"),
         ]
+        if self.printer.threads > 1:
+            found.append(Field("team", "void *team; /* threads, once they are started */", "pointer"))
         if heaps:
             found.append(Field("heap", f"unsigned char *heap[{heaps}]; /* tables that grow */", "pointers", heaps))
         found += [
@@ -134,6 +136,11 @@ class Project:
             Field("has_outputs", "", "int32"),
         ]
         return [*found, *self._size_fields(list(self.program.sizes))]
+
+    @property
+    def build_options(self) -> ProjectOptions:
+        """The options with what the compiler must be told about threads."""
+        return replace(self.options, flags=(*self.options.flags, *["-pthread"] * (self.printer.threads > 1)))
 
     @cached_property
     def blob(self) -> bytes:
@@ -187,8 +194,8 @@ class Project:
                 found["src/weights.c"] = banner + weights_array(self.name, self.blob)
             case "incbin":
                 found["src/weights.S"] = weights_assembly(self.name)
-        found["Makefile"] = makefile(self.name, self.options, has_selftest=bool(golden))
-        found["CMakeLists.txt"] = cmake_lists(self.name, self.options, has_selftest=bool(golden))
+        found["Makefile"] = makefile(self.name, self.build_options, has_selftest=bool(golden))
+        found["CMakeLists.txt"] = cmake_lists(self.name, self.build_options, has_selftest=bool(golden))
         found["example/main.c"] = banner + example(self)
         if golden:
             found["selftest/main.c"] = banner + selftest(self, golden)
@@ -224,6 +231,7 @@ class Project:
                 outputs=self.outputs,
                 context=[one for one in self.context if one.text],
                 has_heap=self.printer.heaps > 0,
+                threads=self.printer.threads,
                 embeds_weights=self.options.weights != "file",
             )
         )
@@ -250,7 +258,7 @@ class Project:
         return "\n".join([*parts, *self._blocks, functions]) + entry.errors()
 
     def _kernels_header(self) -> str:
-        prototypes = "\n".join(used.prototype for used in self.printer.kernels.used.values())
+        prototypes = "\n".join(used.code.prototype for used in self.printer.kernels.used.values())
         guard = f"OPENINFER_{self.name.upper()}_KERNELS_H"
         head = "#include <stdbool.h>\n#include <stdint.h>\n"
         return f"\n#ifndef {guard}\n#define {guard}\n\n{head}\n{prototypes}\n\n#endif\n"
@@ -272,8 +280,9 @@ class Project:
     def _runtime(self) -> str:
         """The functions that blocks call: tables, index arithmetic."""
         axes = max([1, *(layout.axes for layout in self.printer.tables.values()), *self._part_ranks()])
-        heap = "#include <stdlib.h>\n" * (self.printer.heaps > 0)
-        return self._guarded("RUNTIME", heap, f"#define OI_AXES {axes}\n\n{support_code(self.printer.needs)}")
+        more = "#include <stdlib.h>\n" * (self.printer.heaps > 0 or self.printer.threads > 1)
+        more += "#include <pthread.h>\n#include <stdatomic.h>\n" * (self.printer.threads > 1)
+        return self._guarded("RUNTIME", more, f"#define OI_AXES {axes}\n\n{support_code(self.printer.needs)}")
 
     def _guarded(self, what: str, more: str, body: str) -> str:
         guard = f"OPENINFER_{self.name.upper()}_{what}_H"

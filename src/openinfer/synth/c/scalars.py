@@ -197,6 +197,18 @@ def _constant(number: float, dtype: DType) -> str:
     return literal(number, dtype)
 
 
+def share(count: str, parts: int) -> tuple[str, str]:
+    """Where the share of a part begins and ends, of so many things.
+
+    >>> share("12", 2), share("7", 2)
+    (('part * 6', '(part + 1) * 6'), ('part * 7 / 2', '(part + 1) * 7 / 2'))
+    """
+    if count.isdecimal() and int(count) % parts == 0:
+        each = str(int(count) // parts)
+        return f"part * {each}", f"(part + 1) * {each}"
+    return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"
+
+
 def size_text(expr: Expr) -> str:
     """An expression over dynamic sizes in C; each size is a variable called ``s_NAME``."""
     match expr:

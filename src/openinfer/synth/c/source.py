@@ -35,6 +35,7 @@ from openinfer.synth.program import (
     TableStep,
     Value,
     Weight,
+    steps_in,
 )
 from openinfer.synth.weights import WeightLayout
 
@@ -50,12 +51,6 @@ class UsedKernel:
     kernel: Kernel
     code: Printed
     steps: list[KernelStep] = field(default_factory=list)
-
-    @property
-    def prototype(self) -> str:
-        """What a header says of it."""
-        line = next(line for line in self.code.text.splitlines() if f" {self.name}(" in line and line.endswith(")"))
-        return f"{line};"
 
 
 @dataclass
@@ -81,6 +76,8 @@ class StepPrinter(OperandPrinter):
     def __init__(self, program: Program, plan: MemoryPlan, weights: WeightLayout, name: str, *, heap: bool) -> None:
         super().__init__(program, plan, weights, name, heap=heap)
         self.kernels = KernelLibrary(name)
+        steps = [step for block in program.blocks.values() for step in steps_in(block)]
+        self.threads = max([1, *(step.kernel.parts for step in steps if isinstance(step, KernelStep))])
 
     # --- functions ------------------------------------------------------------------------------------------------
 
@@ -197,6 +194,14 @@ class StepPrinter(OperandPrinter):
         arguments += [self._pointer(one) for one in (*step.outputs, *step.scratch)]
         used = self.kernels.function(kernel, step)
         arguments += [f"c->{self.size_fields[size]}" for size in used.code.sizes]
+        if kernel.parts > 1:
+            self.needs.add("oi_team")
+            self._line(
+                depth,
+                f"oi_run(c->team, {kernel.parts}, {used.name}_part,"
+                f" &(const {used.name}_call){{ {', '.join(arguments)} }});",
+            )
+            return
         call = f"{used.name}({', '.join(arguments)})"
         if not used.code.can_fail:
             self._line(depth, f"{call};")

@@ -1,0 +1,172 @@
+"""Which kernels run in several parts at the same time, and what each part has a share of.
+
+The shares are decided here, once: a step computes the same bits on however many threads it runs. A kernel is divided
+if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking somebody for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    INDEX,
+    Const,
+    Contraction,
+    Fail,
+    For,
+    Kernel,
+    Let,
+    LoopKind,
+    Statement,
+    Store,
+    Tile,
+    walk,
+)
+from openinfer.loops.product import Product, product_of
+from openinfer.synth.cost import cost_of
+from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value
+
+_WORTH = 6_000.0
+"""A kernel that takes fewer nanoseconds is left in one piece."""
+_OPERATIONS, _BYTES = 50.0, 10.0
+"""What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
+_MOST_BEFORE = 0.05
+"""Parts may all do what comes before the divided loop, if it is no larger a share of the work than this."""
+_COPY = 8.0
+"""What copying an element costs, in products."""
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Divide:
+    """The pass: large kernels get as many parts as there are threads."""
+
+    parts: int
+
+    def run(self, program: Program) -> Program:
+        """The program with divided kernels; its steps are changed in place."""
+        if self.parts > 1:
+            for name, steps in program.blocks.items():
+                program.blocks[name] = [self._step(step) for step in steps]
+        return program
+
+    def _step(self, step: Step) -> Step:
+        if isinstance(step, LoopStep):
+            step.body = [self._step(one) for one in step.body]
+        if not isinstance(step, KernelStep):
+            return step
+        kernel = divided(step.kernel, self.parts)
+        if kernel.parts == 1:
+            return step
+        memory = [
+            Value(value.name, value.dtype, (kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
+            for value, buffer in zip(step.scratch, kernel.scratch, strict=True)
+        ]
+        return replace(step, kernel=kernel, scratch=memory)
+
+
+def scratch_elements(bits: int, shape: Sequence[int]) -> int:
+    """How many elements a part's own scratch memory has: whole cache lines, so that parts do not share one."""
+    count = 1
+    for extent in shape:
+        count *= int(extent)
+    each = max(_LINE * 8 // bits, 1)
+    return -(-count // each) * each
+
+
+def divided(kernel: Kernel, parts: int) -> Kernel:
+    """A kernel in parts, or as it is where it cannot be divided or is not worth it."""
+    if not _is_dividable(kernel) or _nanoseconds(kernel) < _WORTH:
+        return kernel
+    *before, last = kernel.body
+    if before and _nanoseconds(replace(kernel, body=tuple(before))) > _MOST_BEFORE * _nanoseconds(kernel):
+        return kernel
+    found = max(_ways(last, parts), key=lambda way: way.share, default=None)
+    if found is None or found.share < 0.6:
+        return kernel
+    return replace(kernel, body=(*before, found.statement), parts=parts)
+
+
+def _is_dividable(kernel: Kernel) -> bool:
+    """Whether parts would not get in each other's way: elements have bytes of their own, and nothing fails."""
+    if any(buffer.dtype.is_packed for buffer in (*kernel.outputs, *kernel.scratch)):
+        return False
+    if not kernel.body or any(isinstance(statement, Fail) for statement in walk(kernel.body)):
+        return False
+    scratch = {buffer.name for buffer in kernel.scratch}
+    writes = (_written(statement) for statement in walk(kernel.body[:-1]))
+    return all(name is None or name in scratch for name in writes)
+
+
+def _written(statement: Statement) -> str | None:
+    match statement:
+        case Store(buffer=buffer) | Contraction(out=buffer):
+            return buffer.name
+        case _:
+            return None
+
+
+def _nanoseconds(kernel: Kernel) -> float:
+    cost = cost_of(kernel)
+    return cost.operations / _OPERATIONS + cost.nbytes / _BYTES
+
+
+# --- ways to divide a statement ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Way:
+    statement: Statement
+    share: float
+    """How much of the time the parts are busy with what one of them would do alone: 1 is perfect."""
+
+
+def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
+    """The ways to divide a statement; the outermost loops come first, and are taken if nothing is better."""
+    match statement:
+        case For(kind=LoopKind.PARALLEL, extent=Const(value=extent)):
+            yield _Way(replace(statement, kind=LoopKind.DIVIDED), _balance(int(extent), parts))
+            *before, last = statement.body
+            if all(isinstance(one, Let) for one in before):
+                for way in _ways(last, parts):
+                    yield _Way(replace(statement, body=(*before, way.statement)), way.share)
+        case Contraction(tile=Tile() as tile):
+            product = product_of(statement, lambda _: tile.has_panels)
+            assert product is not None
+            if product.outside.vars:
+                yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
+            yield from _tiled(statement, tile, product, parts)
+        case Contraction(free=(_, _, *_)):
+            yield _outside(statement, 0, parts)
+
+
+def _balance(units: int, parts: int) -> float:
+    return units / (-(-units // parts) * parts) if units else 0.0
+
+
+def _outside(one: Contraction, place: int, parts: int) -> _Way:
+    """A loop around the contraction in place of one of its free indices."""
+    extent = one.extents[place]
+    inner = replace(
+        one,
+        free=(*one.free[:place], *one.free[place + 1 :]),
+        extents=(*one.extents[:place], *one.extents[place + 1 :]),
+    )
+    loop = For(one.free[place], Const(extent, INDEX), (inner,), LoopKind.DIVIDED)
+    return _Way(loop, _balance(int(extent), parts))
+
+
+def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterator[_Way]:
+    """Columns or rows of the result: what is copied for the other factor is copied by every part."""
+    rows, columns = int(product.rows.extent), int(product.columns.extent)
+    is_copied = tile.right is not None and not tile.is_direct
+    choices: list[tuple[Literal["rows", "columns"], int, float]] = [
+        ("columns", -(-columns // tile.columns), _COPY / max(columns, 1) if tile.left is not None else 0.0),
+        ("rows", -(-rows // tile.rows), _COPY / max(rows, 1) if is_copied else 0.0),
+    ]
+    for what, units, copied in choices:
+        if what == "rows" and is_symbolic(product.rows.extent):
+            continue
+        share = _balance(units, parts) / (1 + copied * (parts - 1))
+        yield _Way(replace(one, tile=replace(tile, divided=what)), share)
