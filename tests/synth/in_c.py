@@ -6,7 +6,7 @@ All kernels of an op go into one file, which is compiled once; operands are pass
 import ctypes
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -23,6 +23,7 @@ from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
 from openinfer.synth.c.kernels import Printed, printed
 from openinfer.synth.c.support import support_code
+from openinfer.synth.divide import scratch_elements
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]
@@ -57,7 +58,34 @@ def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | Non
         kernel = schedule(kernel)
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
     code = printed(kernel, f"case{number}", linkage="")
-    return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, kernel.scratch)
+    scratch = kernel.scratch
+    if kernel.parts > 1:
+        code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
+    return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, scratch)
+
+
+def in_parts(kernel: LoopKernel, name: str) -> Printed:
+    """A kernel in parts, and a function that runs them one after the other, the last part first."""
+    code = printed(kernel, f"{name}_own")
+    buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+    parameters = ", ".join(f"void *{buffer.name}" for buffer in buffers)
+    names = ", ".join(buffer.name for buffer in buffers)
+    text = f"""{code.prototype}
+{code.text}
+void {name}({parameters})
+{{
+    const {name}_own_call call = {{ {names} }};
+    for (int64_t part = {kernel.parts - 1}; part >= 0; --part) {name}_own_part(&call, part);
+}}
+"""
+    return replace(code, text=text)
+
+
+def parts_scratch(kernel: LoopKernel) -> tuple[Buffer, ...]:
+    return tuple(
+        replace(buffer, shape=(kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
+        for buffer in kernel.scratch
+    )
 
 
 def cases_of(name: str, dtype: DType, most: int | None = None) -> Iterator[Case]:

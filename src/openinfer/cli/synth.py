@@ -50,6 +50,10 @@ WeightsOption = Annotated[
 ]
 NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Every node is a kernel of its own.")]
 NoSchedule = Annotated[bool, typer.Option("--no-schedule", help="Plain loops: no tiles, no packed weights.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, max=1024, help="Threads of a step; else one for each core."),
+]
 NoSelftest = Annotated[bool, typer.Option("--no-selftest", help="Do not run the simulator for a self-test.")]
 MaxArena = Annotated[
     int | None, typer.Option("--max-arena", metavar="BYTES", min=0, help="Fail if a step needs a larger arena.")
@@ -75,6 +79,7 @@ def synth(
     weights: WeightsOption = Weights.FILE,
     no_fuse: NoFuse = False,
     no_schedule: NoSchedule = False,
+    threads: Threads = None,
     max_arena: MaxArena = None,
     no_selftest: NoSelftest = False,
     build: Build = False,
@@ -105,7 +110,8 @@ def synth(
         require_mentioned(source, sizes)
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
         work = _Work(source, data, sizes, strict)
-        plan = work.plan(arch, called, weights, fuses=not no_fuse, schedules=not no_schedule)
+        passes = _passes(arch, threads, fuses=not no_fuse, schedules=not no_schedule)
+        plan = work.plan(arch, called, weights, passes)
         if max_arena is not None:
             _require_arena(plan, max_arena)
         facts: dict[str, Any] = {"ok": True, **plan.facts()}
@@ -132,11 +138,10 @@ class _Work:
     sizes: dict[str, int]
     strict: bool
 
-    def plan(self, arch: "DeviceArch", name: str, weights: Weights, *, fuses: bool, schedules: bool) -> "Plan":
+    def plan(self, arch: "DeviceArch", name: str, weights: Weights, passes: "Passes") -> "Plan":
         # Here, not above: the other commands need no passes and no op records.
         from openinfer.synth.synthesizer import Synthesizer
 
-        passes = _passes(arch, fuses=fuses, schedules=schedules)
         synthesizer = Synthesizer.from_arch(arch, name=name, passes=passes, weights=weights.value)
         return synthesizer.synthesize(self.model, self.graph, sizes=self.sizes, strict=self.strict)
 
@@ -176,14 +181,15 @@ def _called(name: str | None, graph: str) -> str:
     return name
 
 
-def _passes(arch: "DeviceArch", *, fuses: bool, schedules: bool) -> "Passes":
+def _passes(arch: "DeviceArch", threads: int | None, *, fuses: bool, schedules: bool) -> "Passes":
     """The passes that options and the device's preferences leave."""
+    from openinfer.synth.divide import Divide
     from openinfer.synth.fuse import Fuse
     from openinfer.synth.synthesizer import Passes
 
     wishes = arch.preferences
     most = Fuse() if wishes.max_kernel_ops is None else Fuse(max_kernel_ops=wishes.max_kernel_ops)
-    return Passes(most if fuses and wishes.prefer_fusion is not False else None, schedules)
+    return Passes(most if fuses and wishes.prefer_fusion is not False else None, schedules, Divide(threads))
 
 
 def _require_arena(plan: "Plan", most: int) -> None:

@@ -6,7 +6,7 @@ Here are statements and kernels; the expressions in them are of ``openinfer.loop
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from openinfer.dtypes import DType
 from openinfer.loops.scalar import (

@@ -27,9 +27,7 @@ from openinfer.loops.product import Product, product_of
 from openinfer.synth.cost import cost_of
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value
 
-_WORTH = 6_000.0
-"""A kernel that takes fewer nanoseconds is left in one piece."""
-_OPERATIONS, _BYTES = 50.0, 10.0
+_OPERATIONS, _BYTES = 50.0, 40.0
 """What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
 _MOST_BEFORE = 0.05
 """Parts may all do what comes before the divided loop, if it is no larger a share of the work than this."""
@@ -42,11 +40,15 @@ _LINE = 64
 class Divide:
     """The pass: large kernels get as many parts as there are threads."""
 
-    parts: int
+    threads: int | None = None
+    """None: as many as the device has cores."""
+    worth: float = 25_000.0
+    """A kernel that takes fewer nanoseconds is left in one piece: on a machine that has other things to do as well, a
+    thread would be waited for longer than that."""
 
     def run(self, program: Program) -> Program:
         """The program with divided kernels; its steps are changed in place."""
-        if self.parts > 1:
+        if self.threads is not None and self.threads > 1:
             for name, steps in program.blocks.items():
                 program.blocks[name] = [self._step(step) for step in steps]
         return program
@@ -56,7 +58,8 @@ class Divide:
             step.body = [self._step(one) for one in step.body]
         if not isinstance(step, KernelStep):
             return step
-        kernel = divided(step.kernel, self.parts)
+        assert self.threads is not None
+        kernel = divided(step.kernel, self.threads, self.worth)
         if kernel.parts == 1:
             return step
         memory = [
@@ -75,9 +78,9 @@ def scratch_elements(bits: int, shape: Sequence[int]) -> int:
     return -(-count // each) * each
 
 
-def divided(kernel: Kernel, parts: int) -> Kernel:
+def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
     """A kernel in parts, or as it is where it cannot be divided or is not worth it."""
-    if not _is_dividable(kernel) or _nanoseconds(kernel) < _WORTH:
+    if not _is_dividable(kernel) or _nanoseconds(kernel) < worth:
         return kernel
     *before, last = kernel.body
     if before and _nanoseconds(replace(kernel, body=tuple(before))) > _MOST_BEFORE * _nanoseconds(kernel):
@@ -109,7 +112,7 @@ def _written(statement: Statement) -> str | None:
 
 def _nanoseconds(kernel: Kernel) -> float:
     cost = cost_of(kernel)
-    return cost.operations / _OPERATIONS + cost.nbytes / _BYTES
+    return max(cost.operations / _OPERATIONS, cost.nbytes / _BYTES)
 
 
 # --- ways to divide a statement ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from openinfer._version import VERSION
@@ -149,14 +149,11 @@ def _weight_facts(project: Project) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Passes:
-    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread.
-
-    ``threads`` is how many there may be; None means one for each core of the device.
-    """
+    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread."""
 
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
-    threads: int | None = None
+    divide: Divide = field(default_factory=Divide)
 
 
 class Synthesizer:
@@ -189,11 +186,11 @@ class Synthesizer:
         """A synthesizer for a described device."""
         return cls(arch, name=name, passes=passes, weights=weights)
 
-    def _threads(self) -> int:
-        """How many threads kernels are divided among; a device without an operating system has one."""
-        if not self._arch.features.hosted:
-            return 1
-        return self._passes.threads or self._arch.cpu.cores or 1
+    def _divide(self) -> Divide:
+        """The pass that divides kernels among threads: a device without an operating system has one."""
+        wanted = self._passes.divide
+        most = wanted.threads or self._arch.cpu.cores or 1
+        return replace(wanted, threads=most if self._arch.features.hosted else 1)
 
     def synthesize(
         self,
@@ -211,7 +208,7 @@ class Synthesizer:
             program, ledger = self._passes.fuse.run(program)
         if self._passes.schedule:
             program = Schedule(self._target).run(program)
-            program = Divide(self._threads()).run(program)
+            program = self._divide().run(program)
         options = ProjectOptions(
             heap=bool(self._arch.features.hosted),
             weights=self._weights,

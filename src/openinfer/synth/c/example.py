@@ -43,11 +43,19 @@ def read_weights(project: "Project") -> str:
 """
 
 
-def freed(project: "Project") -> str:
-    """The statement that gives the weights back, where they were read."""
-    if project.options.weights != "file":
+def started(project: "Project") -> str:
+    """The statement that starts threads, where there are any; without them a step only takes longer."""
+    if project.printer.threads == 1:
         return ""
-    return f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
+    return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
+
+
+def freed(project: "Project") -> str:
+    """The statements that end threads and give the weights back, where they were read."""
+    stopped = f"    {project.name}_stop_threads(&context);\n" * (project.printer.threads > 1)
+    if project.options.weights != "file":
+        return stopped
+    return f"{stopped}    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
 
 
 def memory(project: "Project") -> str:
@@ -96,7 +104,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\\n", {name}_last_error(&context));
         return 1;
     }}
-{body or "    (void)in;"}
+{started(project)}{body or "    (void)in;"}
     if ({name}_step(&context, &in, &out) != {upper}_OK) {{
         fprintf(stderr, "%s\\n", {name}_last_error(&context));
         return 1;

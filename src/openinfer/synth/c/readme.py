@@ -19,6 +19,12 @@ def readme(project: "Project", *, has_selftest: bool) -> str:
         "incbin": "`src/weights.bin`, which `src/weights.S` makes part of the program",
     }[project.options.weights]
     saved = "varies with the tables" if project.saved_bytes is None else _bytes(project.saved_bytes)
+    threads = (
+        f"\n`{name}_start_threads` lets {project.printer.threads} threads share the large kernels of a step; the results"
+        f" are the same without.\n"
+        if project.printer.threads > 1
+        else ""
+    )
     free = f"\nTables without bounds own memory: call `{name}_free` in the end.\n" if project.printer.heaps else ""
     return f"""# {name}
 
@@ -41,7 +47,7 @@ threads, with a context for each.
 | saved state | {saved} |
 
 The weights are in {weights}.
-{free}
+{threads}{free}
 ## Inputs
 
 {_listed(project, project.program.inputs, project.printer.input_fields)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from openinfer.dtypes import DType, pack
 from openinfer.loops.ir import Buffer
-from openinfer.synth.c.example import freed, memory, read_weights
+from openinfer.synth.c.example import freed, memory, read_weights, started
 from openinfer.synth.c.names import string
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.solve import sizes_of_shapes
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
         printf("%s\\n", {name}_last_error(&context));
         return 1;
     }}
-{body}
+{started(project)}{body}
 {freed(project)}    printf("%d of %d values are right\\n", checked - failures, checked);
     return failures != 0;
 }}

@@ -1,0 +1,167 @@
+"""Kernels in parts: the same bits however many threads there are, no race, and nothing divided that cannot be."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.both_ways import planned
+from tests.synth.in_c import check_op
+
+from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
+from openinfer.loops.ir import Kernel
+from openinfer.oinf import save_file
+from openinfer.ops.lower.operand import LOWERINGS
+from openinfer.synth.divide import Divide, divided
+from openinfer.synth.schedule import scheduled
+from openinfer.synth.synthesizer import Passes, Plan
+from openinfer.synth.target import AVX512, GENERIC
+
+TEXT = """
+sizes { T <= 40; }
+dynamic { x: f32[T, 24]; image: f32[1, 3, 9, 11]; }
+constant { w: f32[24, 50]; b: f32[50]; k: f32[8, 3, 3, 3]; }
+volatile { h: f32[T, 50]; s: f32[T, 50]; y: f32[1, 8, 9, 11]; p: f32[1, 8, 4, 5]; a: f32[1, T, 24]; r: f32[1, T, 24]; }
+persistent { total: f32[50]; }
+block entry {
+    op matmul(x, w) >> h;
+    op add(h, b) >> h;
+    op softmax(h) >> s;
+    op sum_axis(s, axis=0) >> total;
+    op conv2d(image, k, pads=[1, 1, 1, 1]) >> y;
+    op max_pool(y, kernel=[2, 2], strides=[2, 2]) >> p;
+    op unsqueeze(x, axes=[0]) >> a;
+    op sdpa(a, a, a, causal=true) >> r;
+    return h, s, total, p, r;
+}
+"""
+
+
+def model(folder: Path) -> ModelLoader:
+    rng = np.random.default_rng(5)
+    shapes = {"w": (24, 50), "b": (50,), "k": (8, 3, 3, 3)}
+    save_file(folder / "m.oinf", {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()})
+    return ModelLoader.open(folder / "m.oinf")
+
+
+def plan(folder: Path, threads: int, worth: float = 0.0) -> Plan:
+    passes = Passes(divide=Divide(threads, worth))
+    return Synthesizer(passes=passes, name="net").synthesize(model(folder), graph(TEXT))
+
+
+def steps(count: int = 4) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(6)
+    return [
+        {
+            "x": rng.normal(size=(rows, 24)).astype(np.float32),
+            "image": rng.normal(size=(1, 3, 9, 11)).astype(np.float32),
+        }
+        for rows in (40, 1, 17, 0)[:count]
+    ]
+
+
+def results(runs: Any) -> list[Any]:
+    found = []
+    for inputs in steps():
+        runs.insert(inputs)
+        runs.run_step()
+        found += [runs.fetch(name) for name in ("h", "s", "total", "p", "r")]
+    return found
+
+
+def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
+    alone = results(plan(tmp_path, 1).build())
+    for threads in (2, 3, 7):
+        own = plan(tmp_path, threads)
+        assert len([used for used in own.project.printer.kernels.used.values() if used.kernel.parts == threads]) >= 4
+        assert all(np.array_equal(one, other) for one, other in zip(results(own.build()), alone, strict=True))
+    simulated = results(Simulator(model(tmp_path)).make_executor(graph(TEXT)))
+    assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(simulated, alone, strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(LOWERINGS))
+def test_every_op_can_run_in_parts(name: str, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def schedule(kernel: Kernel) -> Kernel:
+        target = GENERIC if len(seen) % 2 else AVX512
+        made = divided(scheduled(kernel, target, frozenset())[0], 3, 0.0)
+        seen.append(made.parts)
+        return made
+
+    assert check_op(name, tmp_path, most=1, options=["-O0"], schedule=schedule) == len(seen)
+
+
+def test_parts_do_not_race(tmp_path: Path) -> None:
+    """Under the thread sanitizer, which knows what each thread has read and written."""
+    own = plan(tmp_path, 3)
+    own.emit(tmp_path / "net")
+    (tmp_path / "main.c").write_text(RACE, encoding="ascii")
+    flags = ["-std=c11", "-O1", "-g", "-fsanitize=thread", "-pthread", "-ffp-contract=off", *own.project.options.flags]
+    sources = ["net/src/net.c", "net/src/kernels.c", "main.c"]
+    subprocess.run(["gcc", *flags, "-Inet/include", *sources, "-o", "race"], check=True, cwd=tmp_path)
+    # The sanitizer needs its memory where it expects it.
+    command = ["setarch", "-R", "./race", "net/src/weights.bin"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+RACE = """
+#include <stdio.h>
+#include "net.h"
+_Alignas(64) static unsigned char arena[NET_ARENA_BYTES], state[NET_STATE_BYTES], weights[NET_WEIGHT_BYTES];
+static float x[40 * 24], image[3 * 9 * 11];
+int main(int argc, char **argv)
+{
+    net_context c;
+    FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
+    if (file == NULL || fread(weights, 1, sizeof weights, file) != sizeof weights) return 2;
+    fclose(file);
+    for (int i = 0; i < 40 * 24; ++i) x[i] = (float)(i % 17);
+    for (int round = 0; round < 2; ++round) {
+        if (net_init(&c, arena, sizeof arena, state, sizeof state, weights, sizeof weights)) return 3;
+        if (net_start_threads(&c)) return 4;
+        if (net_start_threads(&c) != NET_ERROR_THREADS) return 5;
+        for (int i = 0; i < 20; ++i) {
+            net_outputs out;
+            if (net_step(&c, &(net_inputs){ x, image, 40 - i }, &out)) return 6;
+        }
+        net_stop_threads(&c);
+        net_stop_threads(&c);
+    }
+    return 0;
+}
+"""
+
+
+def test_a_small_graph_has_one_thread() -> None:
+    text = "dynamic { x: f32[64]; } volatile { y: f32[64]; } block entry { op exp(x) >> y; return y; }"
+    code = planned(text).project.code()
+    assert not any("pthread" in one for one in code.values())
+
+
+def test_a_device_without_an_operating_system_has_one_thread(tmp_path: Path) -> None:
+    arch = DeviceArch.from_json({"device": {"type": "cpu"}, "cpu": {"cores": 4}, "features": {"hosted": False}})
+    own = Synthesizer(arch, passes=Passes(divide=Divide(worth=0.0))).synthesize(model(tmp_path), graph(TEXT))
+    assert own.project.printer.threads == 1
+
+
+def test_cores_of_the_device_are_the_threads(tmp_path: Path) -> None:
+    arch = DeviceArch.from_json({"device": {"type": "cpu"}, "cpu": {"cores": 5}, "features": {"hosted": True}})
+    own = Synthesizer(arch, name="net", passes=Passes(divide=Divide(worth=0.0))).synthesize(
+        model(tmp_path), graph(TEXT)
+    )
+    assert "#define NET_THREADS 5" in own.project.code()["include/net.h"]
+
+
+def test_threads_end_with_the_module(tmp_path: Path) -> None:
+    def running() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before = running()
+    module = plan(tmp_path, 4).build()
+    assert running() == before + 3
+    del module
+    assert running() == before
