@@ -72,7 +72,7 @@ def product() -> Kernel:
 POINTWISE = """\
 kernel pointwise(x0: f16[T, 3], x1: i4[3]) -> y0: f16[T, 3] {
     for i1 < T parallel {
-        for i2 < 3 serial {
+        for i2 < 3 parallel {
             let v3: f32 = x0[i1, i2]
             y0[i1, i2] = (isnan(v3) ? 0.0:f32 : exp(neg(abs(round.f16(((v3 * f32(x1[i2])) - 0.5:f32))))))
         }

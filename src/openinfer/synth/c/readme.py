@@ -20,8 +20,8 @@ def readme(project: "Project", *, has_selftest: bool) -> str:
     }[project.options.weights]
     saved = "varies with the tables" if project.saved_bytes is None else _bytes(project.saved_bytes)
     threads = (
-        f"\n`{name}_start_threads` lets {project.printer.threads} threads share the large kernels of a step; the results"
-        f" are the same without.\n"
+        f"\n`{name}_start_threads` lets {project.printer.threads} threads share the large kernels of a step; results"
+        " are the same without.\n"
         if project.printer.threads > 1
         else ""
     )
