@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from openinfer.oinf import ModelLoader
     from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
     from openinfer.synth.devices import DeviceArch, DeviceSpec
-    from openinfer.synth.synthesizer import Plan, Synthesizer
+    from openinfer.synth.plan import Plan
+    from openinfer.synth.synthesizer import Synthesizer
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
@@ -55,7 +56,7 @@ _HOMES = {
     "ModelLoader": "oinf",
     "OinfError": "errors",
     "OpenInferError": "errors",
-    "Plan": "synth.synthesizer",
+    "Plan": "synth.plan",
     "SimBackend": "sim",
     "SimSession": "sim",
     "Simulator": "sim",

@@ -252,6 +252,50 @@ def test_a_loop_counts_how_often_its_kernels_are_called(tmp_path: Path) -> None:
     assert kernel["calls"] == 5
 
 
+# --- step by step -----------------------------------------------------------------------------------------------------
+
+
+def test_the_pipeline_stops_after_a_step_and_shows_what_it_made(tmp_path: Path, mlp: tuple[str, ...]) -> None:
+    out = synth(*mlp, "--device", "generic", "--stop-after", "fuse").out
+    assert out.startswith("--- after fuse ---\ninput x = t1: f32[4, 16]\n")
+    assert '= k0 matmul_add_relu(t1, "w", "b")  # 1, 2, 3\n' in out
+    assert "arena" not in out
+    for stage in ("bind", "decompose", "simplify", "schedule", "place"):
+        assert synth(*mlp, "--stop-after", stage).out.startswith(f"--- after {stage} ---\n")
+    assert "mlp for " in synth(*mlp, "--stop-after", "emit", "-o", str(tmp_path / "out")).out
+    assert (tmp_path / "out" / "plan.json").exists()
+
+
+def test_steps_are_shown_on_the_way(mlp: tuple[str, ...]) -> None:
+    out = synth(*mlp, "--device", "generic", "--print-after", "decompose", "--print-after", "place").out
+    assert [line for line in out.splitlines() if line.startswith("--- ")] == [
+        "--- after decompose ---",
+        "--- after place ---",
+    ]
+    assert "mlp for generic C11 (generic)" in out
+    printed = facts_of(*mlp, "--print-after", "all")["printed"]
+    assert list(printed) == ["bind", "decompose", "simplify", "fuse", "schedule", "place", "emit"]
+    assert list(facts_of(*mlp, "--stop-after", "bind")["printed"]) == ["bind"]
+
+
+def test_a_step_that_does_not_exist_is_refused_with_a_list(mlp: tuple[str, ...]) -> None:
+    for option in ("--stop-after", "--print-after"):
+        done = openinfer("synth", *mlp, option, "fusion")
+        assert (done.status, done.out) == (1, "")
+        assert done.err.startswith("error[E803]: the pipeline has no step 'fusion'\n")
+        assert "the steps are bind, decompose, simplify, fuse, schedule, place, emit" in done.err
+    done = openinfer("synth", *mlp, "--stop-after", "fusion", "--json")
+    assert json.loads(done.out)["diagnostics"][0]["code"] == "E803"
+
+
+def test_what_needs_all_steps_cannot_be_had_with_a_stop(tmp_path: Path, mlp: tuple[str, ...]) -> None:
+    for options in (("-o", str(tmp_path / "out")), ("--build",), ("--run",), ("--report",)):
+        done = openinfer("synth", *mlp, "--stop-after", "fuse", *options)
+        assert (done.status, done.out) == (2, "")
+        assert "--stop-after" in done.err
+    assert not (tmp_path / "out").exists()
+
+
 # --- compiled here ----------------------------------------------------------------------------------------------------
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.synth.module import CompiledModule
+from openinfer.synth.plan import Plan
 from openinfer.synth.program import Store
-from openinfer.synth.synthesizer import Plan, Synthesizer
+from openinfer.synth.synthesizer import Synthesizer
 
 FAST = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
 TRAPS = (*FAST, "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")

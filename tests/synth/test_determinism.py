@@ -33,6 +33,7 @@ def emitted(folder: Path, seed: int, text: Path, model: Path) -> str:
     zones = ("UTC", "Asia/Tokyo", "America/St_Johns")
     environment = {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "PYTHONHASHSEED": str(seed),
         "LC_ALL": ("C", "C.UTF-8", "de_DE.UTF-8", "tr_TR.UTF-8")[seed % 4],
         "TZ": zones[seed % 3],
@@ -65,7 +66,8 @@ def test_emitting_twice_changes_nothing(tmp_path: Path) -> None:
     plan = planned("dynamic { x: f32[4]; } volatile { y: f32[4]; } block entry { op exp(x) >> y; return y; }")
     digests = []
     for _ in range(2):
-        plan.emit(tmp_path)
+        written = plan.emit(tmp_path)
         files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+        assert sorted(written) == files
         digests.append([(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files])
     assert digests[0] == digests[1]

@@ -213,7 +213,11 @@ from tests.synth.both_ways import planned
 from tests.synth.test_module import SMALL, works
 assert works(planned(SMALL).build())
 """
-    environment = {**os.environ, "OPENINFER_CACHE": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    environment = {
+        **os.environ,
+        "OPENINFER_CACHE": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path]),
+    }
     running = [subprocess.Popen([sys.executable, "-c", script], env=environment) for _ in range(4)]
     assert [process.wait() for process in running] == [0] * 4
     assert len(list(tmp_path.iterdir())) == 1

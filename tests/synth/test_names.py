@@ -14,7 +14,8 @@ from openinfer.ir.words import RESERVED
 from openinfer.oinf import save_file
 from openinfer.synth.c.names import comment, project_name, string
 from openinfer.synth.c.selftest import Golden
-from openinfer.synth.synthesizer import Plan, Synthesizer
+from openinfer.synth.plan import Plan
+from openinfer.synth.synthesizer import Synthesizer
 
 WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register

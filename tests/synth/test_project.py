@@ -15,7 +15,7 @@ from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import GraphError
 from openinfer.oinf import save_file
 from openinfer.synth.c.selftest import Golden
-from openinfer.synth.synthesizer import Plan
+from openinfer.synth.plan import Plan
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 STRICT = "-Wall -Wextra -Werror"

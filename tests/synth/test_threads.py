@@ -15,8 +15,9 @@ from openinfer.loops.ir import Kernel
 from openinfer.oinf import save_file
 from openinfer.ops.lower.operand import LOWERINGS
 from openinfer.synth.divide import Divide, divided
+from openinfer.synth.plan import Plan
 from openinfer.synth.schedule import scheduled
-from openinfer.synth.synthesizer import Passes, Plan
+from openinfer.synth.synthesizer import Passes
 from openinfer.synth.target import AVX512, GENERIC
 
 TEXT = """

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 from openinfer.cli.devices import device_called
 from openinfer.cli.graph import GraphFile, loaded_graph, require_mentioned
 from openinfer.cli.options import AsJson, InputOptions, ModelPath, SizeOptions, StepCount, StrictOption, parsed_sizes
+from openinfer.cli.stages import Looking, PrintAfter, StopAfter
 from openinfer.cli.stepping import Progress, errors_as_json, guarded
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.oinf import ModelLoader
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from openinfer.cli.compiled import SimulatedStep
     from openinfer.ir import Graph
     from openinfer.synth.devices import DeviceArch
-    from openinfer.synth.synthesizer import Passes, Plan
+    from openinfer.synth.plan import Plan
+    from openinfer.synth.synthesizer import Passes
 
 
 class Weights(StrEnum):
@@ -48,6 +50,7 @@ NameOption = Annotated[
 WeightsOption = Annotated[
     Weights, typer.Option("--weights", help="Weights in a file that is read, a C array, or included by the assembler.")
 ]
+NoSimplify = Annotated[bool, typer.Option("--no-simplify", help="Nothing is computed beforehand, shared or left out.")]
 NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Every node is a kernel of its own.")]
 NoSchedule = Annotated[bool, typer.Option("--no-schedule", help="Plain loops: no tiles, no packed weights.")]
 Threads = Annotated[
@@ -77,6 +80,7 @@ def synth(
     output: Folder = None,
     name: NameOption = None,
     weights: WeightsOption = Weights.FILE,
+    no_simplify: NoSimplify = False,
     no_fuse: NoFuse = False,
     no_schedule: NoSchedule = False,
     threads: Threads = None,
@@ -88,6 +92,8 @@ def synth(
     steps: StepCount = None,
     tolerance: Tolerance = 1e-4,
     report: Report = False,
+    stop_after: StopAfter = None,
+    print_after: PrintAfter = None,
     strict: StrictOption = False,
     as_json: AsJson = False,
 ) -> None:
@@ -101,6 +107,8 @@ def synth(
     with errors_as_json() if as_json else nullcontext(), guarded(progress), ExitStack() as opened:
         from openinfer.cli.app import print_diagnostics
 
+        looking = Looking.called(stop_after, print_after)
+        looking.refuse({"--output": output is not None, "--build": build, "--run": run, "--report": report})
         called, sizes, arch = _called(name, graph), parsed_sizes(size), device_called(device)
         if not as_json:
             print_diagnostics(arch.warnings)
@@ -110,11 +118,14 @@ def synth(
         require_mentioned(source, sizes)
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
         work = _Work(source, data, sizes, strict)
-        passes = _passes(arch, threads, fuses=not no_fuse, schedules=not no_schedule)
-        plan = work.plan(arch, called, weights, passes)
+        passes = _passes(arch, threads, simplifies=not no_simplify, fuses=not no_fuse, schedules=not no_schedule)
+        plan = work.plan(arch, called, weights, passes, looking)
+        if plan is None:
+            typer.echo(json.dumps({"ok": True, "printed": looking.seen}, indent=2) if as_json else looking.text())
+            return
         if max_arena is not None:
             _require_arena(plan, max_arena)
-        facts: dict[str, Any] = {"ok": True, **plan.facts()}
+        facts: dict[str, Any] = {"ok": True, **plan.facts()} | ({"printed": looking.seen} if looking.seen else {})
         tested = output is not None and not no_selftest
         values = work.simulated(plan, inputs, steps, progress) if run or tested else []
         if output is not None:
@@ -124,7 +135,7 @@ def synth(
             facts |= {"folder": output, "files": _files(Path(output))}
         if build or run:
             facts |= _built(plan, values if run else None, tolerance)
-        typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, report))
+        typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, looking, report))
         if run and not facts["run"]["ok"]:
             raise typer.Exit(1)
 
@@ -138,12 +149,14 @@ class _Work:
     sizes: dict[str, int]
     strict: bool
 
-    def plan(self, arch: "DeviceArch", name: str, weights: Weights, passes: "Passes") -> "Plan":
+    def plan(
+        self, arch: "DeviceArch", name: str, weights: Weights, passes: "Passes", looking: Looking
+    ) -> "Plan | None":
         # Here, not above: the other commands need no passes and no op records.
         from openinfer.synth.synthesizer import Synthesizer
 
         synthesizer = Synthesizer.from_arch(arch, name=name, passes=passes, weights=weights.value)
-        return synthesizer.synthesize(self.model, self.graph, sizes=self.sizes, strict=self.strict)
+        return looking.through(synthesizer.pipeline(self.model, self.graph, sizes=self.sizes, strict=self.strict))
 
     def simulated(
         self, plan: "Plan", inputs: list[str] | None, steps: int | None, progress: Progress
@@ -181,15 +194,14 @@ def _called(name: str | None, graph: str) -> str:
     return name
 
 
-def _passes(arch: "DeviceArch", threads: int | None, *, fuses: bool, schedules: bool) -> "Passes":
+def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses: bool, schedules: bool) -> "Passes":
     """The passes that options and the device's preferences leave."""
     from openinfer.synth.divide import Divide
-    from openinfer.synth.fuse import Fuse
-    from openinfer.synth.synthesizer import Passes
+    from openinfer.synth.synthesizer import NODE_BY_NODE, Passes
 
-    wishes = arch.preferences
-    most = Fuse() if wishes.max_kernel_ops is None else Fuse(max_kernel_ops=wishes.max_kernel_ops)
-    return Passes(most if fuses and wishes.prefer_fusion is not False else None, schedules, Divide(threads))
+    passes = Passes.preferred(arch) if fuses else NODE_BY_NODE
+    simplify = passes.simplify if simplifies else None
+    return replace(passes, simplify=simplify, schedule=schedules, divide=Divide(threads))
 
 
 def _require_arena(plan: "Plan", most: int) -> None:
@@ -226,8 +238,8 @@ def _files(folder: Path) -> dict[str, int]:
     }
 
 
-def _text(plan: "Plan", facts: dict[str, Any], report: bool) -> str:
-    parts = [_summary(facts)]
+def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool) -> str:
+    parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
     if report:
         from openinfer.synth.report import arena_report, kernels_text, ledger_text
 

@@ -134,6 +134,7 @@ class Code(StrEnum):
     # E8xx: synthesis
     NOT_SYNTHESIZED = "E801"
     BAD_DEVICE = "E802"
+    UNKNOWN_STAGE = "E803"
 
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"

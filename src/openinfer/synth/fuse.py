@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from openinfer.ir import Dep
-from openinfer.ir.rules import node_name
-from openinfer.ir.values import BoolValue
 from openinfer.loops.build import rounded
 from openinfer.loops.ir import (
     INDEX,
@@ -36,6 +33,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers
+from openinfer.synth.limits import Limits
 from openinfer.synth.liveness import uses
 from openinfer.synth.program import KernelStep, LoopStep, Move, Program, Step, Value
 from openinfer.synth.program import Store as Memory
@@ -97,51 +95,18 @@ class Fuse:
     def run(self, program: Program) -> tuple[Program, list[Entry]]:
         """The program with fused kernels, and the ledger."""
         ledger: list[Entry] = []
-        limits = _Limits(program)
+        limits = Limits(program)
         needed = set(program.outputs.values())
         for name, steps in program.blocks.items():
             program.blocks[name] = _Body(self, program, limits, ledger, needed).fused(steps)
         return program, ledger
 
 
-class _Limits:
-    """What the graph itself says about joining nodes: ``fuse``, ``group``, ``no_reorder``, ``dep``."""
-
-    def __init__(self, program: Program) -> None:
-        self._nodes = {node.index: node for node in program.bound.graph.walk()}
-        self._deps: set[tuple[int, int]] = set()
-        for block in program.bound.graph.blocks.values():
-            for position, node in enumerate(block.nodes):
-                if isinstance(node.kind, Dep):
-                    earlier = [one.index for one in block.nodes[:position] if node_name(one) == node.kind.after]
-                    later = [one.index for one in block.nodes[position:] if node_name(one) == node.kind.before]
-                    if earlier and later:
-                        self._deps.add((earlier[-1], later[0]))
-
-    def refusal(self, one: int, other: int) -> str | None:
-        """Why two nodes may not become one kernel, if the graph says so."""
-        first, second = self._nodes.get(one), self._nodes.get(other)
-        if first is None or second is None:
-            return None
-        for node in (first, second):
-            if node.constraints.get("fuse") == BoolValue(value=False):
-                return f"node {node.index} says fuse = false"
-            if node.constraints.get("no_reorder") == BoolValue(value=True):
-                return f"node {node.index} says no_reorder = true"
-        if first.constraints.get("group") != second.constraints.get("group"):
-            return "the nodes are in different groups"
-        if first.constraints.get("placement") != second.constraints.get("placement"):
-            return "the nodes are placed differently"
-        if (one, other) in self._deps:
-            return "a dep keeps them apart"
-        return None
-
-
 @dataclass
 class _Body:
     options: Fuse
     program: Program
-    limits: _Limits
+    limits: Limits
     ledger: list[Entry]
     needed: set[Value]
     counts: dict[Value, int] = field(default_factory=dict)

@@ -142,7 +142,7 @@ def can_fail(kernel: Kernel) -> bool:
     return any(isinstance(statement, Fail) for statement in walk(kernel.body))
 
 
-def without_dead_steps(program: Program) -> Program:
+def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep)) -> Program:
     """The program without moves and kernels whose results nobody reads; repeated until nothing changes."""
     while True:
         lives = lives_of(program)
@@ -158,7 +158,7 @@ def without_dead_steps(program: Program) -> Program:
             for step in steps:
                 if isinstance(step, LoopStep):
                     step.body = kept(step.body)
-                is_pure = isinstance(step, Move) or (isinstance(step, KernelStep) and not can_fail(step.kernel))
+                is_pure = isinstance(step, kinds) and not (isinstance(step, KernelStep) and can_fail(step.kernel))
                 if is_pure and not needed.get(id(step), False):
                     removed = True
                     continue

@@ -26,7 +26,18 @@ from openinfer.ir.expr import names
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
 from openinfer.synth.lower_nodes import Nodes
 from openinfer.synth.lower_values import fill_step
-from openinfer.synth.program import BranchStep, CallStep, Fence, LoopStep, Program, Step, Store, Value, Weight
+from openinfer.synth.program import (
+    BranchStep,
+    CallStep,
+    Fence,
+    LoopStep,
+    Program,
+    Step,
+    Store,
+    Value,
+    Weight,
+    steps_in,
+)
 
 
 def lowered(bound: BoundGraph) -> Program:
@@ -59,9 +70,8 @@ class _Lowering(Nodes):
         outputs = {name: self._as_value(name) for name in self._output_names()}
         entry += self._take_steps()
         entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
-        return Program(
-            self.bound, {"entry": entry, **blocks}, self.inputs, outputs, self.homes, self.tables, self.sizes
-        )
+        reached = _reached({"entry": entry, **blocks})
+        return Program(self.bound, reached, self.inputs, outputs, self.homes, self.tables, self.sizes)
 
     def _output_names(self) -> list[str]:
         """What entry returns; without names, every declared variable that a step writes and forgets."""
@@ -204,3 +214,17 @@ class _Lowering(Nodes):
 
     def _writes_of(self, block: str) -> frozenset[str]:
         return self._block_effects(block).writes
+
+
+def _reached(blocks: dict[str, list[Step]]) -> dict[str, list[Step]]:
+    """The blocks that entry runs, itself or through others; what nothing runs is no part of the program."""
+    found = {"entry"}
+    todo = ["entry"]
+    while todo:
+        for step in steps_in(blocks[todo.pop()]):
+            targets = {step.then_block, step.else_block} if isinstance(step, BranchStep) else set()
+            targets |= {step.block} if isinstance(step, CallStep) else set()
+            new = [name for name in blocks if name in targets - found]
+            found |= set(new)
+            todo += new
+    return {name: steps for name, steps in blocks.items() if name in found}

@@ -15,6 +15,9 @@ from openinfer.ir import Index
 from openinfer.ir.expr import Expr
 from openinfer.loops.ir import Kernel
 from openinfer.synth.packing import Packing
+from openinfer.tensor import Tensor
+
+FOLDED = "folded"
 
 
 class Store(StrEnum):
@@ -67,7 +70,7 @@ class Weight:
     firsts: tuple[int, ...] = ()
     """The smallest value of each index."""
     part: str = "data"
-    """``data``, or ``scale`` and ``zero`` for the quantization of the tensors."""
+    """``data``; ``scale`` and ``zero`` for the quantization of the tensors; ``folded`` for one of the program's own."""
     packing: Packing | None = None
     """The order of the elements, where it is not that of the tensors; ``shape`` then is the packed one."""
 
@@ -227,6 +230,8 @@ class Program:
     tables: dict[str, Table]
     sizes: Mapping[str, int]
     """Dynamic sizes with their bounds, those of unnamed slices included."""
+    folded: dict[str, Tensor] = field(default_factory=dict)
+    """Results that the model alone decides, by their names; weights with the part ``folded`` are these."""
 
 
 def steps_in(steps: list[Step]) -> Iterator[Step]:

@@ -3,7 +3,7 @@
 ``openinfer synth --report`` prints it; what it says is for people, the facts are for programs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from openinfer.ir import Node
@@ -192,6 +192,12 @@ def ledger_text(ledger: Sequence[dict[str, Any]]) -> str:
 def _pair(entry: dict[str, Any]) -> list[str]:
     one, other = entry["producer"], entry["consumer"]
     return [f"  {_line(one)}{one['text']}", f"    into {_line(other)}{other['text']}"]
+
+
+def files_text(files: Mapping[str, str | bytes]) -> str:
+    """The files of a project with their sizes."""
+    width = max(map(len, files), default=0)
+    return "\n".join(f"{path:<{width}}  {len(content):>10,} bytes" for path, content in files.items()) + "\n"
 
 
 def arena_report(program: Program, memory: MemoryPlan) -> str:

@@ -1,159 +1,86 @@
 """``Synthesizer``: a graph and a model in, a plan for a device out. The pipeline is one function."""
 
-import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Literal
 
-from openinfer._version import VERSION
 from openinfer.check import bind
 from openinfer.device import Device
+from openinfer.errors import Code, Diagnostic, GraphError, nearest
 from openinfer.ir import Graph
-from openinfer.oinf.atomic import atomic_file
 from openinfer.oinf.model import ModelLoader
-from openinfer.synth.c.project import Files, Project, ProjectOptions
-from openinfer.synth.c.selftest import Golden
+from openinfer.synth.c.project import Project, ProjectOptions
 from openinfer.synth.devices import DeviceArch, DeviceSpec, arch_of, cpu_target
 from openinfer.synth.divide import Divide
-from openinfer.synth.fuse import Entry, Fuse
-from openinfer.synth.liveness import without_dead_steps
+from openinfer.synth.fuse import Fuse
+from openinfer.synth.invariants import Verifier
 from openinfer.synth.lower import lowered
-from openinfer.synth.module import FLAGS, CompiledModule, built
-from openinfer.synth.place import MemoryPlan
-from openinfer.synth.program import Value
-from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts
+from openinfer.synth.place import plan_memory
+from openinfer.synth.plan import Plan
+from openinfer.synth.report import arena_report, files_text
 from openinfer.synth.schedule import Schedule
+from openinfer.synth.simplify import Simplify
+from openinfer.synth.text import bound_text, program_text
 
 Weights = Literal["file", "array", "incbin"]
-PLAN_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything decided about a graph for a device; ``emit`` writes it, ``build`` compiles it here."""
+class Stage(StrEnum):
+    """The steps of the pipeline, in their order."""
 
-    project: Project
-    ledger: tuple[Entry, ...]
-    arch: DeviceArch
-
-    @property
-    def memory(self) -> MemoryPlan:
-        """Where every value lies in the arena."""
-        return self.project.memory
-
-    def facts(self) -> dict[str, Any]:
-        """The plan as plain values: what ``plan.json`` says."""
-        project = self.project
-        program = project.program
-        sizes = {"fixed": dict(sorted(program.bound.sizes.items())), "bounds": dict(sorted(program.sizes.items()))}
-        return {
-            "schema": "openinfer.plan",
-            "version": PLAN_VERSION,
-            "generator": VERSION,
-            "name": project.name,
-            "device": self.arch.title,
-            "isa": self.arch.cpu.isa,
-            "graph_sha256": project.graph_hash,
-            "model_sha256": project.model_hash,
-            "sizes": sizes,
-            "bytes": _byte_facts(project),
-            "inputs": _tensor_facts(program.inputs, project.printer.input_fields),
-            "outputs": _tensor_facts(program.outputs, project.output_fields),
-            "functions": [
-                {"name": used.name, "nodes": sorted({one for step in used.steps for one in step.nodes or (step.node,)})}
-                for used in project.printer.kernels.used.values()
-            ],
-            "kernels": kernel_facts(program, self.arch),
-            "ledger": ledger_facts(program, self.ledger),
-            "memory": arena_facts(program, self.memory),
-            "state": _state_facts(project),
-            "tables": _table_facts(project),
-            "weights": _weight_facts(project),
-        }
-
-    def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files of the project, by their paths."""
-        text = json.dumps(self.facts(), indent=2, ensure_ascii=True, allow_nan=False)
-        return {**self.project.files(golden), "plan.json": f"{text}\n"}
-
-    def emit(self, folder: str | os.PathLike[str], golden: Sequence[Golden] = ()) -> None:
-        """Write the project's files into a folder, which is made if need be.
-
-        ``golden`` are steps with known results, one after the other from a fresh start: they make ``make selftest``.
-        """
-        for path, content in self.files(golden).items():
-            target = os.path.join(os.fspath(folder), path)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with atomic_file(target) as sink:
-                sink.write(content if isinstance(content, bytes) else content.encode("ascii"))
-
-    def build(self, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> CompiledModule:
-        """Compile the code on this machine and load it: a module with the executor's verbs."""
-        return built(self.project, cc, flags)
+    BIND = "bind"
+    DECOMPOSE = "decompose"
+    SIMPLIFY = "simplify"
+    FUSE = "fuse"
+    SCHEDULE = "schedule"
+    PLACE = "place"
+    EMIT = "emit"
 
 
-def _byte_facts(project: Project) -> dict[str, Any]:
-    return {
-        "arena": project.arena_bytes,
-        "state": project.state_bytes,
-        "weights": project.weights.size,
-        "saved_state": project.saved_bytes,
-        "code": {path: len(text) for path, text in project.code().items()},
-    }
+def stage_called(name: str) -> Stage:
+    """The step of the pipeline that has a name.
 
-
-def _tensor_facts(values: Mapping[str, Value], fields: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "variable": key,
-            "field": fields[key],
-            "dtype": one.dtype.name,
-            "shape": [repr(extent) for extent in one.shape],
-        }
-        for key, one in values.items()
-    ]
-
-
-def _state_facts(project: Project) -> list[dict[str, Any]]:
-    places = project.printer.state_offsets
-    return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places.items()]
-
-
-def _table_facts(project: Project) -> list[dict[str, Any]]:
-    return [
-        {
-            "variable": key,
-            "offset": layout.extents_at,
-            "bytes": layout.size,
-            "bounds": list(layout.table.bounds),
-            "grows": layout.heap is not None,
-        }
-        for key, layout in project.printer.tables.items()
-    ]
-
-
-def _weight_facts(project: Project) -> list[dict[str, Any]]:
-    return [
-        {
-            "tensor": piece.name,
-            "part": piece.part,
-            "dtype": piece.dtype.name,
-            "offset": piece.offset,
-            "bytes": piece.nbytes,
-            "packed": None if piece.packing is None else list(piece.packing.shape),
-        }
-        for piece in project.weights.pieces.values()
-    ]
+    >>> stage_called("fuse")
+    <Stage.FUSE: 'fuse'>
+    """
+    if name not in tuple(Stage):
+        steps = ", ".join(Stage)
+        advice = "; ".join(filter(None, (nearest(name, [stage.value for stage in Stage]), f"the steps are {steps}")))
+        raise GraphError(Diagnostic(Code.UNKNOWN_STAGE, f"the pipeline has no step {name[:80]!r}", None, advice))
+    return Stage(name)
 
 
 @dataclass(frozen=True)
 class Passes:
     """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread."""
 
+    simplify: Simplify | None = field(default_factory=Simplify)
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
     divide: Divide = field(default_factory=Divide)
+
+    @classmethod
+    def preferred(cls, arch: DeviceArch) -> "Passes":
+        """What a device's description asks for."""
+        wishes = arch.preferences
+        if wishes.prefer_fusion is False:
+            return NODE_BY_NODE
+        return cls() if wishes.max_kernel_ops is None else cls(fuse=Fuse(max_kernel_ops=wishes.max_kernel_ops))
+
+
+NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
+"""Every node keeps a kernel of its own, also where nobody reads its result."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A step of the pipeline that has been done. ``text`` shows what it made, until the next one is done."""
+
+    stage: Stage
+    text: Callable[[], str]
+    plan: Plan | None = None
+    """The plan, at the last step."""
 
 
 class Synthesizer:
@@ -173,10 +100,11 @@ class Synthesizer:
         passes: Passes | None = None,
         weights: Weights = "file",
     ) -> None:
+        """``passes`` are what is done, whatever the device prefers; without them, its preferences decide."""
         self._arch = arch_of(device)
         self._target = cpu_target(self._arch)
         self._name = name
-        self._passes = passes or Passes()
+        self._passes = passes or Passes.preferred(self._arch)
         self._weights = weights
 
     @classmethod
@@ -200,19 +128,50 @@ class Synthesizer:
         sizes: Mapping[str, int] | None = None,
         strict: bool = False,
     ) -> Plan:
-        """Bind, lower, fuse, schedule, place and print: the plan of a graph."""
+        """The plan of a graph: the whole pipeline."""
+        *_, last = self.pipeline(model, graph, sizes=sizes, strict=strict)
+        assert last.plan is not None
+        return last.plan
+
+    def pipeline(
+        self,
+        model: ModelLoader | None,
+        graph: Graph,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        strict: bool = False,
+    ) -> Iterator[Reached]:
+        """The pipeline, one step at a time. Programs are verified after each; steps that are off change nothing."""
+        verified, passes = Verifier().verified, self._passes
         bound = bind(graph, model, sizes, strict=strict)
-        program = without_dead_steps(lowered(bound))
-        ledger: list[Entry] = []
-        if self._passes.fuse is not None:
-            program, ledger = self._passes.fuse.run(program)
-        if self._passes.schedule:
+        yield Reached(Stage.BIND, lambda: bound_text(bound))
+
+        program = verified(lowered(bound), Stage.DECOMPOSE)
+        yield Reached(Stage.DECOMPOSE, lambda: program_text(program))
+
+        if passes.simplify is not None:
+            program = verified(passes.simplify.run(program), Stage.SIMPLIFY)
+        yield Reached(Stage.SIMPLIFY, lambda: program_text(program))
+
+        program, ledger = passes.fuse.run(program) if passes.fuse is not None else (program, [])
+        verified(program, Stage.FUSE)
+        yield Reached(Stage.FUSE, lambda: program_text(program))
+
+        if passes.schedule:
             program = Schedule(self._target).run(program)
-            program = self._divide().run(program)
-        options = ProjectOptions(
+            program = verified(self._divide().run(program), Stage.SCHEDULE)
+        yield Reached(Stage.SCHEDULE, lambda: program_text(program))
+
+        memory = plan_memory(program)
+        yield Reached(Stage.PLACE, lambda: arena_report(program, memory))
+
+        plan = Plan(Project(program, self._name, self._options(), memory), tuple(ledger), self._arch)
+        yield Reached(Stage.EMIT, lambda: files_text(plan.files()), plan)
+
+    def _options(self) -> ProjectOptions:
+        return ProjectOptions(
             heap=bool(self._arch.features.hosted),
             weights=self._weights,
             device=self._arch.title,
             flags=(*self._target.flags, *self._arch.toolchain.cflags),
         )
-        return Plan(Project(program, self._name, options), tuple(ledger), self._arch)

@@ -9,7 +9,7 @@ import numpy as np
 from openinfer.dtypes import DType, convert, pack
 from openinfer.oinf.model import ModelLoader
 from openinfer.synth.packing import Packing
-from openinfer.synth.program import EntryStep, KernelStep, Move, Program, Weight, steps_in
+from openinfer.synth.program import FOLDED, EntryStep, KernelStep, Move, Program, Weight, steps_in
 
 ALIGNMENT = 64
 
@@ -35,6 +35,7 @@ class WeightLayout:
 
     def __init__(self, program: Program) -> None:
         self._model = program.bound.model
+        self._folded = program.folded
         self.pieces: dict[tuple[str, str, str, Packing | None], Piece] = {}
         self.size = 0
         for weight in weights_in(program):
@@ -61,6 +62,8 @@ class WeightLayout:
 
     def data(self, name: str, part: str, dtype: DType) -> bytes:
         """The bytes of a tensor as a kernel reads them."""
+        if part == FOLDED:
+            return self._folded[name].raw().tobytes()
         model = self._model
         assert isinstance(model, ModelLoader)
         if part != "data":

@@ -44,11 +44,13 @@ class ProjectOptions:
 class Project:
     """The files of a program, and the facts about them that others need."""
 
-    def __init__(self, program: Program, name: str, options: ProjectOptions | None = None) -> None:
+    def __init__(
+        self, program: Program, name: str, options: ProjectOptions | None = None, memory: MemoryPlan | None = None
+    ) -> None:
         self.program = program
         self.name = project_name(name)
         self.options = options or ProjectOptions()
-        self.memory: MemoryPlan = plan_memory(self.program)
+        self.memory: MemoryPlan = memory or plan_memory(self.program)
         self.weights = WeightLayout(self.program)
         for weight in self._other_weights():
             self.weights.include(weight)

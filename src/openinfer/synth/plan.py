@@ -1,0 +1,142 @@
+"""``Plan``: everything decided about a graph for a device, as facts, as files, and compiled."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openinfer._version import VERSION
+from openinfer.oinf.atomic import atomic_file
+from openinfer.synth.c.project import Files, Project
+from openinfer.synth.c.selftest import Golden
+from openinfer.synth.devices import DeviceArch
+from openinfer.synth.fuse import Entry
+from openinfer.synth.module import FLAGS, CompiledModule, built
+from openinfer.synth.place import MemoryPlan
+from openinfer.synth.program import Value
+from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything decided about a graph for a device; ``emit`` writes it, ``build`` compiles it here."""
+
+    project: Project
+    ledger: tuple[Entry, ...]
+    arch: DeviceArch
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """Where every value lies in the arena."""
+        return self.project.memory
+
+    def facts(self) -> dict[str, Any]:
+        """The plan as plain values: what ``plan.json`` says."""
+        project = self.project
+        program = project.program
+        sizes = {"fixed": dict(sorted(program.bound.sizes.items())), "bounds": dict(sorted(program.sizes.items()))}
+        return {
+            "schema": "openinfer.plan",
+            "version": PLAN_VERSION,
+            "generator": VERSION,
+            "name": project.name,
+            "device": self.arch.title,
+            "isa": self.arch.cpu.isa,
+            "graph_sha256": project.graph_hash,
+            "model_sha256": project.model_hash,
+            "sizes": sizes,
+            "bytes": _byte_facts(project),
+            "inputs": _tensor_facts(program.inputs, project.printer.input_fields),
+            "outputs": _tensor_facts(program.outputs, project.output_fields),
+            "functions": [
+                {"name": used.name, "nodes": sorted({one for step in used.steps for one in step.nodes or (step.node,)})}
+                for used in project.printer.kernels.used.values()
+            ],
+            "kernels": kernel_facts(program, self.arch),
+            "ledger": ledger_facts(program, self.ledger),
+            "memory": arena_facts(program, self.memory),
+            "state": _state_facts(project),
+            "tables": _table_facts(project),
+            "weights": _weight_facts(project),
+        }
+
+    def files(self, golden: Sequence[Golden] = ()) -> Files:
+        """All files of the project, by their paths."""
+        text = json.dumps(self.facts(), indent=2, ensure_ascii=True, allow_nan=False)
+        return {**self.project.files(golden), "plan.json": f"{text}\n"}
+
+    def emit(self, folder: str | os.PathLike[str], golden: Sequence[Golden] = ()) -> list[Path]:
+        """Write the project's files into a folder, which is made if need be, and say which these are.
+
+        ``golden`` are steps with known results, one after the other from a fresh start: they make ``make selftest``.
+        """
+        written: list[Path] = []
+        for path, content in self.files(golden).items():
+            target = Path(folder) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(str(target)) as sink:
+                sink.write(content if isinstance(content, bytes) else content.encode("ascii"))
+            written.append(target)
+        return written
+
+    def build(self, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> CompiledModule:
+        """Compile the code on this machine and load it: a module with the executor's verbs."""
+        return built(self.project, cc, flags)
+
+
+def _byte_facts(project: Project) -> dict[str, Any]:
+    return {
+        "arena": project.arena_bytes,
+        "state": project.state_bytes,
+        "weights": project.weights.size,
+        "saved_state": project.saved_bytes,
+        "code": {path: len(text) for path, text in project.code().items()},
+    }
+
+
+def _tensor_facts(values: Mapping[str, Value], fields: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "variable": key,
+            "field": fields[key],
+            "dtype": one.dtype.name,
+            "shape": [repr(extent) for extent in one.shape],
+        }
+        for key, one in values.items()
+    ]
+
+
+def _state_facts(project: Project) -> list[dict[str, Any]]:
+    places = project.printer.state_offsets
+    return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places.items()]
+
+
+def _table_facts(project: Project) -> list[dict[str, Any]]:
+    return [
+        {
+            "variable": key,
+            "offset": layout.extents_at,
+            "bytes": layout.size,
+            "bounds": list(layout.table.bounds),
+            "grows": layout.heap is not None,
+        }
+        for key, layout in project.printer.tables.items()
+    ]
+
+
+def _weight_facts(project: Project) -> list[dict[str, Any]]:
+    return [
+        {
+            "tensor": piece.name,
+            "part": piece.part,
+            "dtype": piece.dtype.name,
+            "offset": piece.offset,
+            "bytes": piece.nbytes,
+            "packed": None if piece.packing is None else list(piece.packing.shape),
+        }
+        for piece in project.weights.pieces.values()
+    ]

@@ -1,0 +1,214 @@
+"""Less to do for the same result: what the model alone decides, what is computed twice, what nobody reads.
+
+Every result stays what the simulator says it is, bit for bit. Rewrites that round differently (a batch_norm taken into
+the weights of a convolution) are therefore not among these.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from openinfer.loops.text import kernel_text
+from openinfer.ops import Array, Kernel, OpError
+from openinfer.synth.limits import Limits
+from openinfer.synth.liveness import definitions, uses, without_dead_steps
+from openinfer.synth.program import (
+    FOLDED,
+    BranchStep,
+    CallStep,
+    EntryStep,
+    Fence,
+    KernelStep,
+    LoopStep,
+    Move,
+    Operand,
+    PartStep,
+    Program,
+    Step,
+    TableStep,
+    Value,
+    Weight,
+    steps_in,
+)
+from openinfer.tensor import Tensor
+
+_ALWAYS_FOLDED = 4096
+"""Results of so few bytes are stored, however small their operands are."""
+
+
+@dataclass(frozen=True)
+class Simplify:
+    """The pass. Without any of its parts, every node keeps its kernel; only moves that nobody needs are left out.
+
+    ``fold``: ops on nothing but model tensors are computed now. ``share``: the same op on the same operands is computed
+    once. ``drop``: ops whose results nobody reads are left out.
+    """
+
+    fold: bool = True
+    share: bool = True
+    drop: bool = True
+
+    def run(self, program: Program) -> Program:
+        """The program with less in it; its steps are changed in place."""
+        if self.fold:
+            _Folding(program).run()
+        if self.share:
+            for name, steps in program.blocks.items():
+                program.blocks[name] = _Sharing(program, Limits(program)).shared(steps)
+        return without_dead_steps(program, (Move, KernelStep) if self.drop else (Move,))
+
+
+# --- what the model alone decides -------------------------------------------------------------------------------------
+
+
+class _Folding:
+    """Ops whose operands are all tensors of the model, computed as the simulator computes them."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def run(self) -> None:
+        for name, steps in self._program.blocks.items():
+            self._program.blocks[name] = self._folded(steps, steps)
+
+    def _folded(self, steps: list[Step], block: list[Step]) -> list[Step]:
+        found: list[Step] = []
+        for step in steps:
+            if isinstance(step, LoopStep):
+                step.body = self._folded(step.body, block)
+            results = self._results(step, block) if isinstance(step, KernelStep) else None
+            if results is None:
+                found.append(step)
+                continue
+            for value, weight in results.items():
+                substitute(block, value, weight)
+        return found
+
+    def _results(self, step: KernelStep, block: list[Step]) -> dict[Value, Operand] | None:
+        own = self._program.bound.ops.get(step.node)
+        if own is None or own.call is None or own.is_dynamic or not self._is_worth_it(step):
+            return None
+        if not all(self._takes_weights(block, value) for value in step.outputs):
+            return None
+        loaded = iter(step.inputs)
+        arrays = [None if operand is None else self._array(next(loaded)) for operand in own.operands]
+        try:
+            with np.errstate(all="ignore"):
+                results = Kernel(own.record, own.call, own.stored)(arrays)
+        except OpError:
+            return None
+        made: dict[Value, Operand] = {}
+        for number, (value, result) in enumerate(zip(step.outputs, results, strict=True)):
+            name = f"node {step.node}" if len(results) == 1 else f"node {step.node}, result {number}"
+            self._program.folded[name] = Tensor.from_numpy(result, value.dtype)
+            made[value] = Weight((name,), value.dtype, value.shape, part=FOLDED)
+        return made
+
+    def _is_worth_it(self, step: KernelStep) -> bool:
+        """Whether all operands are known, and storing the result takes no more memory than they do."""
+        weights = [operand for operand in step.inputs if isinstance(operand, Weight) and self._is_known(operand)]
+        if not step.inputs or len(weights) < len(step.inputs):
+            return False
+        taken = sum(one.dtype.nbytes(prod(one.shape)) for one in weights)
+        return sum(value.nbytes for value in step.outputs) <= max(taken, _ALWAYS_FOLDED)
+
+    def _is_known(self, weight: Weight) -> bool:
+        model = self._program.bound.model
+        is_tensor = model is not None and weight.names[0] in model.tensors
+        return not weight.index and (weight.part == FOLDED or is_tensor)
+
+    def _array(self, operand: Operand) -> Array:
+        assert isinstance(operand, Weight)
+        if operand.part == FOLDED:
+            return self._program.folded[operand.names[0]].to_numpy()
+        assert self._program.bound.model is not None
+        return self._program.bound.model.load(operand.names[0]).to_numpy()
+
+    def _takes_weights(self, block: list[Step], value: Value) -> bool:
+        """Whether all that read a value can as well read a tensor of the model."""
+        if value in self._program.outputs.values():
+            return False
+        return all(
+            isinstance(step, KernelStep | Move | PartStep) and value not in step.scalars
+            for step in steps_in(block)
+            if value in uses(step)
+        )
+
+
+def substitute(steps: list[Step], old: Value, new: Operand) -> None:
+    """Let everything that reads one value read another operand instead."""
+    for step in steps_in(steps):
+        match step:
+            case KernelStep():
+                step.inputs = [new if one is old else one for one in step.inputs]
+            case Move() if step.src is old:
+                step.src = new
+            case PartStep():
+                step.whole = new if step.whole is old else step.whole
+                step.value = new if step.value is old else step.value
+            case TableStep() | EntryStep() if step.value is old and isinstance(new, Value):
+                step.value = new
+            case BranchStep() if step.cond is old and isinstance(new, Value):
+                step.cond = new
+
+
+# --- what is computed twice -------------------------------------------------------------------------------------------
+
+
+class _Sharing:
+    """The kernel calls of one body, as long as their operands are what they were."""
+
+    def __init__(self, program: Program, limits: Limits) -> None:
+        self._program = program
+        self._limits = limits
+        self._known: dict[object, KernelStep] = {}
+
+    def shared(self, steps: list[Step]) -> list[Step]:
+        """The steps without calls that would compute a value again."""
+        found: list[Step] = []
+        for step in steps:
+            if isinstance(step, LoopStep):
+                step.body = _Sharing(self._program, self._limits).shared(step.body)
+            if isinstance(step, Fence) or self._limits.must_stay(step.node):
+                self._known.clear()
+            if isinstance(step, KernelStep) and (first := self._same(step)) is not None:
+                for old, new in zip(step.outputs, first.outputs, strict=True):
+                    self._use_instead(steps, old, new)
+                continue
+            self._forget(step)
+            if isinstance(step, KernelStep):
+                self._known.setdefault(_key(step), step)
+            found.append(step)
+        return found
+
+    def _same(self, step: KernelStep) -> KernelStep | None:
+        """An earlier call that gave what this one would give, unless the graph keeps the two apart."""
+        if any(value.is_home for value in step.outputs):
+            return None
+        first = self._known.get(_key(step))
+        return None if first is None or self._limits.refusal(first.node, step.node) is not None else first
+
+    def _use_instead(self, steps: list[Step], old: Value, new: Value) -> None:
+        substitute(steps, old, new)
+        for name, value in self._program.outputs.items():
+            if value is old:
+                self._program.outputs[name] = new
+
+    def _forget(self, step: Step) -> None:
+        """Calls that have read what this step changes. Blocks and loops can change everything that has a home."""
+        written = set(definitions(step))
+        if isinstance(step, PartStep) and step.action != "read" and isinstance(step.whole, Value):
+            written.add(step.whole)
+        others = isinstance(step, LoopStep | BranchStep | CallStep)
+        self._known = {
+            key: one
+            for key, one in self._known.items()
+            if not any(value in written or (others and value.is_home) for value in uses(one))
+        }
+
+
+def _key(step: KernelStep) -> object:
+    """What a call computes: equal keys, equal results. Values are themselves; weights are what they name."""
+    shapes = [repr(value.shape) for value in step.outputs]
+    return kernel_text(step.kernel), tuple(step.inputs), tuple(step.scalars), tuple(shapes)

@@ -1,0 +1,297 @@
+"""The pipeline: its steps in their order, what each makes of a program as text, and programs that are none."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from openinfer import Code, DeviceArch, graph
+from openinfer.dtypes import dtype_of
+from openinfer.errors import GraphError
+from openinfer.loops.ir import Let, Var
+from openinfer.synth.fuse import Fuse
+from openinfer.synth.invariants import InvariantError, Verifier
+from openinfer.synth.lower import lowered
+from openinfer.synth.program import BranchStep, CallStep, KernelStep, Move, Program, Store, Value
+from openinfer.synth.synthesizer import NODE_BY_NODE, Passes, Stage, Synthesizer, stage_called
+
+SOURCE = """
+dynamic { x: f32[2, 3]; }
+volatile { y: f32[2, 3]; z: f32[2, 3]; }
+persistent { n: i32 @init(0); K(t): f32[2, 3] @table @fixed(t=8); }
+block entry {
+    assign a: f32[2, 3];
+    op neg(x) >> a;
+    op exp(a) >> y;
+    op neg(x) >> a;
+    op exp(a) >> a;
+    loop twice (i in 0..2) { op add(y, a) >> y; }
+    cache.write y >> K[n];
+    barrier;
+    op abs(y) >> z;
+    cache.increment n;
+    return y;
+}
+"""
+MEMORY = """\
+input x = t1: f32[2, 3]
+state n = t2: i32[]
+arena y = t7: f32[2, 3]
+table K = f32[2, 3] x (8)
+output y = t7
+"""
+DECOMPOSED = """
+block entry {
+    t3: f32[2, 3] = k0 neg(t1)  # 1
+    t4: f32[2, 3] = k1 exp(t3)  # 2
+    t5: f32[2, 3] = k0 neg(t1)  # 3
+    t6: f32[2, 3] = k1 exp(t5)  # 4
+    t7: f32[2, 3] = t4  # 5
+    loop twice i in 0..2 {  # 5
+        t8: f32[2, 3] = k2 add(t7, t6)  # 6
+        t7: f32[2, 3] = t8  # 5
+    }
+    K[n] = t7  # 7
+    fence  # 8
+    t9: f32[2, 3] = k3 abs(t7)  # 9
+    t10: i32[] = k4 count(t2)  # 10
+    t2: i32[] = t10
+}
+"""
+SIMPLIFIED = """
+block entry {
+    t3: f32[2, 3] = k0 neg(t1)  # 1
+    t4: f32[2, 3] = k1 exp(t3)  # 2
+    t7: f32[2, 3] = t4  # 5
+    loop twice i in 0..2 {  # 5
+        t8: f32[2, 3] = k2 add(t7, t4)  # 6
+        t7: f32[2, 3] = t8  # 5
+    }
+    K[n] = t7  # 7
+    fence  # 8
+    t10: i32[] = k3 count(t2)  # 10
+    t2: i32[] = t10
+}
+"""
+FUSED = """
+block entry {
+    t4: f32[2, 3] = k0 neg_exp(t1)  # 1, 2
+    t7: f32[2, 3] = t4  # 5
+    loop twice i in 0..2 {  # 5
+        t8: f32[2, 3] = k1 add(t7, t4)  # 6
+        t7: f32[2, 3] = t8  # 5
+    }
+    K[n] = t7  # 7
+    fence  # 8
+    t10: i32[] = k2 count(t2)  # 10
+    t2: i32[] = t10
+}
+
+k0 = neg_exp(px0: f32[2, 3]) -> cy0: f32[2, 3] {
+    for pi1 < 2 parallel {
+        for pi2 < 3 parallel {
+            let pv3: f32 = px0[pi1, pi2]
+            cy0[pi1, pi2] = exp(neg(pv3))
+        }
+    }
+}
+
+k1 = add(x0: f32[2, 3], x1: f32[2, 3]) -> y0: f32[2, 3] {
+    for i1 < 2 parallel {
+        for i2 < 3 parallel {
+            let v3: f32 = x0[i1, i2]
+            let v4: f32 = x1[i1, i2]
+            y0[i1, i2] = (v3 + v4)
+        }
+    }
+}
+
+k2 = count(x0: i32[]) -> y0: i32[] {
+    y0[] = (x0[] + 1:i32)
+}
+"""
+
+
+def texts(text: str = SOURCE, **options: Any) -> dict[str, str]:
+    pipeline = Synthesizer("generic", **options).pipeline(None, graph(text))
+    return {reached.stage.value: reached.text() for reached in pipeline}
+
+
+def without_kernels(text: str) -> str:
+    return text.split("\n\nk0 = ", maxsplit=1)[0] + "\n"
+
+
+def test_each_step_shows_what_it_made() -> None:
+    found = texts()
+    assert list(found) == ["bind", "decompose", "simplify", "fuse", "schedule", "place", "emit"]
+    assert found["bind"].startswith("dynamic x: f32[2, 3] from the caller\n")
+    assert found["bind"].endswith(graph(SOURCE).to_text())
+    assert without_kernels(found["decompose"]) == MEMORY + DECOMPOSED
+    assert without_kernels(found["simplify"]) == MEMORY + SIMPLIFIED
+    assert found["fuse"] == MEMORY + FUSED
+    assert found["schedule"] == found["fuse"]  # there is no contraction in it
+    assert found["place"].startswith("arena: ")
+    assert "src/model.c " in found["emit"]
+
+
+def test_steps_that_are_off_change_nothing() -> None:
+    found = texts(passes=Passes(simplify=None, fuse=None))
+    assert found["fuse"] == found["decompose"]
+    assert texts(passes=NODE_BY_NODE)["fuse"] == found["decompose"]
+    assert texts(passes=Passes(simplify=None))["fuse"] != found["decompose"]
+
+
+def test_tiles_and_packed_weights_are_seen_after_schedule_only() -> None:
+    text = """dynamic { a: f32[32, 64]; b: f32[64, 48]; } volatile { y: f32[32, 48]; }
+    block entry { op matmul(a, b) >> y; return y; }"""
+    found = texts(text)
+    assert "in tiles of" not in found["fuse"]
+    assert "in tiles of" in found["schedule"]
+    assert texts(text, passes=Passes(schedule=False))["schedule"] == found["fuse"]
+
+
+def test_the_pipeline_can_be_left_anywhere() -> None:
+    for reached in Synthesizer("generic").pipeline(None, graph(SOURCE)):
+        if reached.stage is Stage.SIMPLIFY:
+            break
+    assert reached.plan is None
+    assert without_kernels(reached.text()) == MEMORY + SIMPLIFIED
+
+
+def test_a_step_that_does_not_exist_is_an_error_that_lists_the_steps() -> None:
+    with pytest.raises(GraphError) as caught:
+        stage_called("fusee")
+    assert caught.value.code is Code.UNKNOWN_STAGE
+    assert "did you mean 'fuse'?" in str(caught.value)
+    assert "bind, decompose, simplify, fuse, schedule, place, emit" in str(caught.value)
+
+
+def test_a_devices_preferences_decide_where_no_passes_are_given() -> None:
+    def kernels(preferences: dict[str, Any], **options: Any) -> int:
+        arch = DeviceArch.from_json({"device": {"type": "cpu"}, "preferences": preferences})
+        return len(Synthesizer(arch, **options).synthesize(None, graph(SOURCE)).facts()["kernels"])
+
+    assert kernels({}) == 3
+    assert kernels({"prefer_fusion": False}) == 7
+    assert kernels({"max_kernel_ops": 1}) == 4
+    assert kernels({"prefer_fusion": False}, passes=Passes()) == 3
+    assert kernels({"max_kernel_ops": 1}, passes=Passes(fuse=Fuse())) == 3
+
+
+def test_blocks_that_nothing_runs_are_no_part_of_the_program() -> None:
+    text = """dynamic { x: f32[4]; } volatile { y: f32[4]; }
+    block entry { op neg(x) >> y; branch used; return y; }
+    block used { branch deeper; return; }
+    block deeper { op abs(y) >> y; return; }
+    block unused { op exp(y) >> y; branch unused_too; return; }
+    block unused_too { return; }"""
+    found = texts(text)["decompose"]
+    assert [line.split()[1] for line in found.splitlines() if line.startswith("block ")] == ["entry", "used", "deeper"]
+
+
+# --- programs that are none -------------------------------------------------------------------------------------------
+
+
+def program() -> Program:
+    from openinfer.check import bind
+
+    text = """dynamic { x: f32[4]; } volatile { y: f32[4]; }
+    block entry { assign a: f32[4]; op neg(x) >> a; op exp(a) >> y; return y; }"""
+    return lowered(bind(graph(text), None, None))
+
+
+def kernel_steps(one: Program) -> tuple[KernelStep, KernelStep]:
+    first, second = (step for step in one.blocks["entry"] if isinstance(step, KernelStep))
+    return first, second
+
+
+def stray(one: Program) -> None:
+    kernel_steps(one)[1].inputs = [Value("t99", dtype_of("f32"), (4,))]
+
+
+def reversed_steps(one: Program) -> None:
+    one.blocks["entry"].reverse()
+
+
+def other_shape(one: Program) -> None:
+    step = kernel_steps(one)[1]
+    step.outputs[0].shape = (5,)
+
+
+def other_dtype(one: Program) -> None:
+    kernel_steps(one)[1].outputs[0].dtype = dtype_of("i32")
+
+
+def too_few(one: Program) -> None:
+    kernel_steps(one)[0].inputs = []
+
+
+def written_twice(one: Program) -> None:
+    one.blocks["entry"].append(one.blocks["entry"][0])
+
+
+def input_written(one: Program) -> None:
+    first, _ = kernel_steps(one)
+    one.blocks["entry"].append(Move(first.outputs[0], one.inputs["x"], 0))
+
+
+def moved_types(one: Program) -> None:
+    home = Value("t98", dtype_of("i32"), (4,), Store.ARENA, is_home=True)
+    one.blocks["entry"].append(Move(kernel_steps(one)[0].outputs[0], home, 0))
+
+
+def unknown_block(one: Program) -> None:
+    one.blocks["entry"].append(BranchStep(None, "nowhere", None, 0))
+
+
+def unknown_consumer(one: Program) -> None:
+    one.blocks["entry"].append(CallStep("nobody", 0))
+
+
+def lost_output(one: Program) -> None:
+    one.blocks["entry"].pop()
+
+
+def unsound_kernel(one: Program) -> None:
+    step = kernel_steps(one)[0]
+    step.kernel = replace(step.kernel, body=(*step.kernel.body, Let(Var("v"), Var("w"))))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (stray, "t99 is read before it is written"),
+        (reversed_steps, "is read before it is written"),
+        (other_shape, "kernel exp wants f32[4] as output y0"),
+        (other_dtype, "kernel exp wants f32[4] as output y0"),
+        (too_few, "kernel neg has 1 inputs and gets 0"),
+        (written_twice, "is written twice"),
+        (input_written, "is written, which is the caller's or the model's"),
+        (moved_types, "a move from f32 to t98, which is i32"),
+        (unknown_block, "a branch to 'nowhere', which is no block"),
+        (unknown_consumer, "a call of 'nobody', which is no block"),
+        (lost_output, "the output 'y' is"),
+        (unsound_kernel, "kernel neg: 'w' is used where it is not defined"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_program_that_is_none_does_not_get_past_the_verifier(spoil: Callable[[Program], None], said: str) -> None:
+    one = program()
+    Verifier().verified(one, "decompose")
+    spoil(one)
+    with pytest.raises(InvariantError, match=r"^after fuse: ") as caught:
+        Verifier().verified(one, "fuse")
+    assert said in str(caught.value)
+
+
+def test_a_pass_that_spoils_a_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(_self: Fuse, one: Program) -> tuple[Program, list[Any]]:
+        stray(one)
+        return one, []
+
+    monkeypatch.setattr(Fuse, "run", spoiled)
+    text = """dynamic { x: f32[4]; } volatile { y: f32[4]; }
+    block entry { assign a: f32[4]; op neg(x) >> a; op exp(a) >> y; return y; }"""
+    with pytest.raises(InvariantError, match="after fuse: t99"):
+        Synthesizer("generic").synthesize(None, graph(text))
