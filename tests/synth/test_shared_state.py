@@ -41,6 +41,8 @@ int main(void)
     CHECK(fill_init(&fill, arena, sizeof arena, state, sizeof state, arena, 0) == FILL_OK);
     CHECK(next_init(&next, other_arena, sizeof other_arena, state, sizeof state, arena, 0) == NEXT_OK);
     CHECK(next_init(&apart, other_arena, sizeof other_arena, other_state, sizeof other_state, arena, 0) == NEXT_OK);
+    fill_tensor step; /* an output that can be seen before the first step, since it is persistent */
+    CHECK(fill_fetch(&fill, "step", &step) == FILL_OK && *(const int32_t *)step.data == 0);
     CHECK(fill_step(&fill, &in, &filled) == FILL_OK && filled.v_step[0] == 3);
     CHECK(fill_save_state(&fill, saved, sizeof saved) == FILL_OK);
     CHECK(next_step(&next, &none, &out) == NEXT_OK && out.v_y[0] == 12 && out.v_y[1] == 13);

@@ -402,11 +402,7 @@ int {name}_load_state({name}_context *c, const void *from, size_t bytes)
     def _fetch(self) -> str:
         name, upper = self.name, self.upper
         found: list[tuple[str, Value, bool]] = [(key, value, True) for key, value in self.program.outputs.items()]
-        found += [
-            (key, home, False)
-            for key, home in self.program.homes.items()
-            if home.store is Store.STATE and key not in self.program.outputs
-        ]
+        found += [(key, home, False) for key, home in self.program.homes.items() if home.store is Store.STATE]
         lines: list[str] = []
         for key, value, is_output in found:
             shape = "".join(
