@@ -196,6 +196,12 @@ def test_entries_that_do_not_exist_are_errors(first: int, layers: ModelLoader) -
     agree(FAMILY.format(first=first), layers, steps=2)
 
 
+def test_an_entry_that_does_not_exist_is_an_error_even_if_nobody_needs_it(layers: ModelLoader) -> None:
+    text = FAMILY.format(first=1).replace("op relu(W[n]) >> y;", "assign a: f32[2, 2]; op relu(W[n]) >> a;")
+    agree(text, layers, steps=7)
+    agree(text.replace("op relu(W[n])", "transfer W[n]"), layers, steps=7)
+
+
 def test_entries_in_loops_are_chosen_without_checks(layers: ModelLoader) -> None:
     text = """
     constant { Q(l, h): f32[2] @pattern("Q.{l}.{h}"); } volatile { y: f32[2]; }

@@ -34,8 +34,8 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers
 from openinfer.synth.limits import Limits
-from openinfer.synth.liveness import uses
-from openinfer.synth.program import KernelStep, LoopStep, Move, Program, Step, Value
+from openinfer.synth.liveness import definitions, uses
+from openinfer.synth.program import EntryStep, KernelStep, LoopStep, Move, PartStep, Program, Step, TableStep, Value
 from openinfer.synth.program import Store as Memory
 
 
@@ -173,10 +173,10 @@ class _Body:
                     return found
         inputs = {operand for operand in producer.inputs if isinstance(operand, Value)} | set(producer.scalars)
         for step in steps[first + 1 : last]:
-            if not isinstance(step, KernelStep | Move):
+            is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
+            if not is_read and not isinstance(step, KernelStep | Move):
                 return "something that must stay in place lies between them"
-            written = step.outputs if isinstance(step, KernelStep) else [step.dst]
-            if any(value in inputs for value in written):
+            if any(value in inputs for value in definitions(step)):
                 return "an operand changes between them"
         if len(producer.nodes or (0,)) + len(consumer.nodes or (0,)) > self.options.max_kernel_ops:
             return f"a kernel would have more than {self.options.max_kernel_ops} ops"

@@ -15,15 +15,18 @@ from openinfer.synth.program import (
     KernelStep,
     LoopStep,
     Move,
+    Operand,
     PartStep,
     Program,
     Step,
     Store,
     TableStep,
     Value,
+    Weight,
 )
 
 Values = set[Value]
+_PARTS = TableStep | PartStep | EntryStep
 
 
 def uses(step: Step) -> list[Value]:
@@ -39,9 +42,13 @@ def uses(step: Step) -> list[Value]:
             return [value, *step.scalars]
         case TableStep() | LoopStep():
             return step.scalars
+        case EntryStep(action="check"):
+            return step.scalars
         case EntryStep(action=action, value=value, family=family):
             # A write leaves the other entries as they are, so it needs them too.
             return [family.own, family.written, *([value] if action == "write" else []), *step.scalars]
+        case PartStep(action="check"):
+            return step.scalars
         case PartStep():
             parts = (step.whole,) if step.action == "read" else (step.whole, step.value)
             return [*(one for one in parts if isinstance(one, Value)), *step.scalars]
@@ -142,8 +149,22 @@ def can_fail(kernel: Kernel) -> bool:
     return any(isinstance(statement, Fail) for statement in walk(kernel.body))
 
 
+def _is_pure(step: Step) -> bool:
+    """Whether a step does nothing but give its results: a kernel can fail, and so can an index of a weight."""
+    if isinstance(step, KernelStep):
+        return not can_fail(step.kernel) and not _is_chosen(step.inputs, step.scalars)
+    return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)
+
+
+def _is_chosen(operands: Iterable[Operand], scalars: list[Value]) -> bool:
+    return bool(scalars) and any(isinstance(one, Weight) and one.index for one in operands)
+
+
 def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep)) -> Program:
-    """The program without moves and kernels whose results nobody reads; repeated until nothing changes."""
+    """The program without moves and kernels whose results nobody reads; repeated until nothing changes.
+
+    Of reads with indices that can be wrong, the check of these stays.
+    """
     while True:
         lives = lives_of(program)
         needed = {
@@ -158,10 +179,13 @@ def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, Kernel
             for step in steps:
                 if isinstance(step, LoopStep):
                     step.body = kept(step.body)
-                is_pure = isinstance(step, kinds) and not (isinstance(step, KernelStep) and can_fail(step.kernel))
-                if is_pure and not needed.get(id(step), False):
+                if isinstance(step, kinds) and _is_pure(step) and not needed.get(id(step), False):
                     removed = True
                     continue
+                if KernelStep in kinds and isinstance(step, _PARTS) and step.action == "read":
+                    is_needed = needed.get(id(step), False)
+                    removed = removed or not is_needed
+                    step.action = "read" if is_needed else "check"
                 found.append(step)
             return found
 

@@ -7,6 +7,7 @@ from openinfer.synth.liveness import Lives, lives_of
 from openinfer.synth.planner import Request, placed
 from openinfer.synth.program import KernelStep, Move, Program, Value
 from openinfer.synth.program import Store as Memory
+from openinfer.synth.views import views_of
 
 # --- values that can be the same memory -------------------------------------------------------------------------------
 
@@ -48,12 +49,17 @@ class Classes:
         return True
 
 
-def classes_of(lives: Lives) -> Classes:
+def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
     """Moves, and kernels that work in place, whose two sides can be one memory."""
     classes = Classes(lives)
     for position, step in enumerate(lives.steps):
         after = lives.alive_after[position]
-        if isinstance(step, Move) and isinstance(step.src, Value) and step.src.store is not Memory.INPUT:
+        if (
+            isinstance(step, Move)
+            and isinstance(step.src, Value)
+            and step.src not in views
+            and step.src.store is not Memory.INPUT
+        ):
             forgiven = 1 << position if step.src not in after else 0
             same = step.src.dtype is step.dst.dtype
             if same:
@@ -61,7 +67,7 @@ def classes_of(lives: Lives) -> Classes:
         elif isinstance(step, KernelStep) and len(step.outputs) == 1:
             for number in in_place_inputs(step.kernel):
                 operand = step.inputs[number]
-                if not isinstance(operand, Value) or operand.store is Memory.INPUT or operand in after:
+                if not isinstance(operand, Value) or operand.store is Memory.INPUT or operand in after | views:
                     continue
                 if classes.join(operand, step.outputs[0], 1 << position):
                     break
@@ -101,6 +107,8 @@ class MemoryPlan:
     offsets: dict[Value, int]
     peak: int
     lower_bound: int
+    views: frozenset[Value] = frozenset()
+    """The values that are parts of tables, and need no memory."""
 
     def offset(self, value: Value) -> int:
         """The offset of a value of the arena."""
@@ -114,12 +122,13 @@ class MemoryPlan:
 def plan_memory(program: Program) -> MemoryPlan:
     """The memory of a program."""
     lives = lives_of(program)
-    classes = classes_of(lives)
-    roots = {classes.root(value) for value in lives.occupied}
+    views = views_of(program, lives)
+    classes = classes_of(lives, views)
+    roots = {classes.root(value) for value in lives.occupied.keys() - views}
     # Sets have no order of their own, and the same program must give the same plan.
     ordered = sorted(roots, key=lambda value: (classes.occupied(value), len(value.name), value.name))
     arena = [value for value in ordered if value.store is Memory.ARENA]
     requests = [Request(max(value.nbytes, 1), classes.occupied(value), value.name) for value in arena]
     placement = placed(requests)
     offsets = dict(zip(arena, placement.offsets, strict=True))
-    return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound)
+    return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound, views)

@@ -177,7 +177,10 @@ class BindSize:
 
 @dataclass
 class PartStep:
-    """Reads, writes or resets a part of a plain tensor. What is written or reset is a copy made just before."""
+    """Reads, writes or resets a part of a plain tensor. What is written or reset is a copy made just before.
+
+    The action ``check`` is a read that nobody needs: only its indices are looked at. So it is in the next two.
+    """
 
     action: str
     whole: Operand

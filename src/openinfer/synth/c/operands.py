@@ -20,6 +20,10 @@ class OperandPrinter(SizePrinter):
     def _is_input(self, value: Value) -> bool:
         return self._plan.classes.root(value).store is Store.INPUT
 
+    def _is_constant(self, value: Value) -> bool:
+        """Whether nothing writes where a value lies: the caller's input, or a table's own memory."""
+        return self._is_input(value) or value in self._plan.views
+
     def location(self, value: Value) -> str:
         """A pointer to a value's first element, without regard to any function."""
         root = self._plan.classes.root(value)
@@ -35,10 +39,12 @@ class OperandPrinter(SizePrinter):
     def _pointer(self, value: Value) -> str:
         """The name of a value's memory in this function."""
         if value.name not in self._now.pointers:
-            kind = f"{'const ' if self._is_input(value) else ''}{stored_type(value.dtype)}"
+            kind = f"{'const ' if self._is_constant(value) else ''}{stored_type(value.dtype)}"
             shape = ", ".join(map(repr, value.shape))
             about = comment(f"{value.variable}: {value.dtype.name}[{shape}]")
-            self._now.pointers[value.name] = f"{kind} *const {value.name} = {self.location(value)}; /* {about} */"
+            is_view = value in self._plan.views
+            place = f"*{value.name} = NULL" if is_view else f"*const {value.name} = {self.location(value)}"
+            self._now.pointers[value.name] = f"{kind} {place}; /* {about} */"
         return value.name
 
     def _operand(self, operand: Value | Weight, node: int, depth: int) -> str:
@@ -103,26 +109,30 @@ class OperandPrinter(SizePrinter):
 
     def _entry(self, step: EntryStep, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
-        family, weight = step.family, replace(step.family.entries, index=step.index)
-        places = {"offsets": [self._weights.offset(weight, name) if name else -1 for name in weight.names]}
-        is_read = step.action == "read"
-        own, written, value = (self._pointer(one) for one in (family.own, family.written, step.value))
-        nbytes = weight.dtype.nbytes(prod(weight.shape))
+        weight, is_write = replace(step.family.entries, index=step.index), step.action == "write"
+        offsets = [self._weights.offset(weight, name) if name else -1 for name in weight.names]
         self._line(depth, "{")
         self._line(depth + 1, f"const int64_t at = {self._weight_number(weight, step.node, depth + 1)};")
-        for what, found in {**(places if is_read else {}), "slots": family.slots}.items():
-            self._line(depth + 1, f"static const int64_t {what}[] = {{ {', '.join(map(str, found))} }};")
-        missing = "offsets[at] < 0" if is_read else "slots[at] < 0"
-        if -1 in (places["offsets"] if is_read else family.slots):
+        if not is_write:
+            self._line(depth + 1, f"static const int64_t offsets[] = {{ {', '.join(map(str, offsets))} }};")
+        if step.action != "check":
+            self._line(depth + 1, f"static const int64_t slots[] = {{ {', '.join(map(str, step.family.slots))} }};")
+        missing = "slots[at] < 0" if is_write else "offsets[at] < 0"
+        if -1 in (step.family.slots if is_write else offsets) or step.action == "check":
             self._line(depth + 1, f"if ({missing}) {self._no_tensor(step.node)}")
-        mine = f"{own} + slots[at] * {nbytes}"
-        if is_read:
-            chosen = f"slots[at] >= 0 && {written}[slots[at]] ? {mine} : c->weights + offsets[at]"
-            self._line(depth + 1, f"memcpy({value}, {chosen}, {nbytes});")
-        else:
-            self._line(depth + 1, f"memcpy({mine}, {value}, {nbytes});")
-            self._line(depth + 1, f"{written}[slots[at]] = 1;")
+        if step.action != "check":
+            self._entry_access(step, weight.dtype.nbytes(prod(weight.shape)), depth + 1)
         self._line(depth, "}")
+
+    def _entry_access(self, step: EntryStep, nbytes: int, depth: int) -> None:
+        own, written, value = (self._pointer(one) for one in (step.family.own, step.family.written, step.value))
+        mine = f"{own} + slots[at] * {nbytes}"
+        if step.action == "read":
+            chosen = f"slots[at] >= 0 && {written}[slots[at]] ? {mine} : c->weights + offsets[at]"
+            self._line(depth, f"memcpy({value}, {chosen}, {nbytes});")
+        else:
+            self._line(depth, f"memcpy({mine}, {value}, {nbytes});")
+            self._line(depth, f"{written}[slots[at]] = 1;")
 
     # --- integers -------------------------------------------------------------------------------------------------
 

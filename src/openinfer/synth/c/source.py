@@ -282,7 +282,8 @@ class StepPrinter(OperandPrinter):
             return
         access = TableAccess(layout, step)
         found = picks(access.ordered, access.grown, self._integers.integer)
-        self.needs |= {"oi_select", f"oi_table_{step.action}"}
+        action = "view" if step.value in self._plan.views else step.action
+        self.needs |= {"oi_select"} if action == "check" else {"oi_select", f"oi_table_{action}"}
         self._line(depth, "{")
         self._line(depth + 1, f"const oi_grid grid = {grid}(c);")
         bad = self._picked(found, depth + 1)
@@ -294,17 +295,20 @@ class StepPrinter(OperandPrinter):
             self._line(depth + 1, f"oi_table_reset(&grid, &part, {whole});")
         else:
             assert step.value is not None
-            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action == "read")
+            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action != "write")
             if step.action == "write" and layout.heap is not None:
                 self.needs.add("oi_table_grow")
                 fail = self._fail(step.node, "ERROR_MEMORY", _NO_MEMORY)
                 self._line(depth + 1, f"if (!oi_table_grow(&grid, &part)) {fail}")
-            self._line(depth + 1, f"oi_table_{step.action}(&grid, &part, {self._pointer(step.value)});")
+            if action == "view":
+                self._line(depth + 1, f"{self._pointer(step.value)} = oi_table_view(&grid, &part);")
+            elif action != "check":
+                self._line(depth + 1, f"oi_table_{step.action}(&grid, &part, {self._pointer(step.value)});")
         self._line(depth, "}")
 
     def _part(self, step: PartStep, depth: int) -> None:
         whole = step.whole
-        self.needs |= {"oi_inside", "oi_tensor_part"}
+        self.needs |= {"oi_inside"} if step.action == "check" else {"oi_inside", "oi_tensor_part"}
         axes = len(whole.shape)
         if isinstance(whole, Value):
             self._guard([whole], step.node, depth)
@@ -317,18 +321,23 @@ class StepPrinter(OperandPrinter):
         fail = self._fail(step.node, "ERROR_INDEX", _BAD_INDEX)
         self._line(depth + 1, f"if ({bad}!oi_inside(pick, shape, {axes}, &part)) {fail}")
         if isinstance(step.value, Value) and step.action != "reset":
-            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action == "read")
+            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action != "write")
+        if step.action != "check":
+            self._part_access(step, axes, depth + 1)
+        self._line(depth, "}")
+
+    def _part_access(self, step: PartStep, axes: int, depth: int) -> None:
+        whole = step.whole
         action, value, element = {"read": "OI_READ", "write": "OI_WRITE", "reset": "OI_COPY"}[step.action], "NULL", 0
         if step.value is not None:
-            value = self._operand(step.value, step.node, depth + 1)
+            value = self._operand(step.value, step.node, depth)
         else:
             action = "OI_FILL"
             element = element_bits(whole.dtype, self._program.bound.vars[str(whole.variable)].origin)  # type: ignore[union-attr]
-        own = self._operand(whole, step.node, depth + 1)
-        own = f"(void *)(uintptr_t){own}" if isinstance(whole, Weight) or self._is_input(whole) else own
+        own = self._operand(whole, step.node, depth)
+        own = f"(void *)(uintptr_t){own}" if isinstance(whole, Weight) or self._is_constant(whole) else own
         facts = f"{own}, shape, {axes}, {whole.dtype.bits}, &part"
-        self._line(depth + 1, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}));")
-        self._line(depth, "}")
+        self._line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}));")
 
     def _lengths(self, value: Value, kept: Iterable[int], node: int, depth: int, *, binds: bool) -> None:
         """The lengths of a part are those of a tensor; one that is read can be the first to have a dynamic size."""

@@ -301,6 +301,16 @@ OI_APART void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
     oi_over(&walk, part);
 }
 
+//: oi_table_view OI_APART oi_grid oi_part
+/* Where a part begins whose cells lie one after the other, in a table that never moves. */
+OI_APART const void *oi_table_view(const oi_grid *g, const oi_part *part)
+{
+    const oi_table *t = g->table;
+    int64_t cell = 0;
+    for (int axis = 0; axis < t->axes; ++axis) cell = cell * g->capacity[axis] + part->first[axis];
+    return g->memory + oi_cells_at(t, g->capacity) + (size_t)(cell * t->entry * t->bits / 8);
+}
+
 //: oi_table_write OI_APART oi_select oi_walk
 /* Puts a tensor into a part of a table, for which there is memory; extents grow to what was written. */
 static inline void oi_reach(int64_t *extent, int64_t end)
