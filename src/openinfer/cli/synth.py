@@ -17,7 +17,6 @@ from openinfer.cli.stepping import Progress, errors_as_json, guarded
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
-from openinfer.oinf.report import size_text
 
 if TYPE_CHECKING:
     from openinfer.cli.compiled import SimulatedStep
@@ -264,8 +263,7 @@ def _summary(facts: dict[str, Any]) -> str:
         f"  weights  {facts['bytes']['weights']:,} bytes, {tensors} tensors",
     ]
     if "files" in facts:
-        total = size_text(sum(facts["files"].values()))
-        lines.append(f"  files    {len(facts['files'])} in {facts['folder']}, {total}")
+        lines.append(f"  files    {len(facts['files'])} in {facts['folder']}")
     if "built" in facts:
         lines.append("  built    yes")
     return "\n".join(lines)
