@@ -5,8 +5,8 @@ All kernels of an op go into one file, which is compiled once; operands are pass
 
 import ctypes
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -24,6 +24,7 @@ from openinfer.ops.numeric import entering
 from openinfer.synth.c.kernels import Printed, printed
 from openinfer.synth.c.support import support_code
 from openinfer.synth.divide import scratch_elements
+from openinfer.synth.packing import Packing
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]
@@ -42,17 +43,23 @@ class Prepared:
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
+    packings: Mapping[str, Packing] = field(default_factory=dict)
 
 
 Schedule = Callable[[LoopKernel], LoopKernel]
 
 
-def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | None = None) -> Prepared:
+def call_of(record: OpRecord, case: Case) -> Call:
+    """The call that a case is; refused as it would be in a graph."""
     types = tuple(
         None if array is None else TensorType(kind, array.shape)  # type: ignore[arg-type]
         for array, kind in zip(case.arrays, case.dtypes, strict=True)
     )
-    call = infer(record, Call(types, complete(record, case.params)))
+    return infer(record, Call(types, complete(record, case.params)))
+
+
+def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | None = None) -> Prepared:
+    call = call_of(record, case)
     kernel = kernel_of(record, call, case.dtypes)
     if schedule is not None:
         kernel = schedule(kernel)
@@ -124,13 +131,22 @@ def loaded(data: Any, kind: TensorType) -> Array:
     return np.asarray(data.view(kind.dtype.array)).reshape(kind.shape)
 
 
+def operand_bytes(one: Prepared) -> list[Any]:
+    """The bytes of the operands, in the order in which the kernel takes them."""
+    pairs = zip(one.case.arrays, one.case.dtypes, strict=True)
+    given = [(array, kind) for array, kind in pairs if array is not None and kind is not None]
+    return [
+        stored_bytes(one.packings[buffer.name].packed(array) if buffer.name in one.packings else array, kind)
+        for (array, kind), buffer in zip(given, one.inputs, strict=True)
+    ]
+
+
 GUARD = 64
 
 
 def executed(one: Prepared, library: ctypes.CDLL, number: int) -> tuple[tuple[Array, ...], int]:
     """The results and the status; bytes behind every output are watched."""
-    pairs = zip(one.case.arrays, one.case.dtypes, strict=True)
-    arrays = [stored_bytes(array, kind) for array, kind in pairs if array is not None and kind is not None]
+    arrays = operand_bytes(one)
     outputs = [np.full(kind.nbytes + GUARD, 0xA5, np.uint8) for kind in one.call.outputs]
     for data, kind in zip(outputs, one.call.outputs, strict=True):
         if kind.dtype.is_packed and kind.nbytes:
@@ -163,22 +179,24 @@ def check_op(
     cases = [prepared(record, case, number, schedule) for number, case in enumerate(chosen)]
     library = compiled(cases, folder, options, cc)
     for number, one in enumerate(cases):
-        results, status = executed(one, library, number)
-        try:
-            with np.errstate(all="ignore"):
-                wanted = answer(one)
-        except OpError:
-            assert status != 0, f"'{name}' should have failed: {one.case}"
-            continue
-        assert status == 0, f"'{name}' failed: {one.case}"
-        question = Question(record, one.case.arrays, one.case.dtypes, one.call.params, one.call.outputs)
-        with np.errstate(all="ignore"):
-            compare(
-                question,
-                results,
-                tuple(_wide(value, kind) for value, kind in zip(wanted, one.call.outputs, strict=True)),
-            )
+        judge(one, *executed(one, library, number))
     return len(cases)
+
+
+def judge(one: Prepared, results: tuple[Array, ...], status: int) -> None:
+    """Compare what a kernel did with the reference."""
+    record = one.record
+    try:
+        with np.errstate(all="ignore"):
+            wanted = answer(one)
+    except OpError:
+        assert status != 0, f"'{record.name}' should have failed: {one.case}"
+        return
+    assert status == 0, f"'{record.name}' failed: {one.case}"
+    question = Question(record, one.case.arrays, one.case.dtypes, one.call.params, one.call.outputs)
+    expected = tuple(_wide(value, kind) for value, kind in zip(wanted, one.call.outputs, strict=True))
+    with np.errstate(all="ignore"):
+        compare(question, results, expected)
 
 
 def answer(one: Prepared) -> tuple[Array, ...]:
@@ -191,17 +209,6 @@ def answer(one: Prepared) -> tuple[Array, ...]:
         operands.append(array if enter is None or array is None else enter(array))
     results = one.record.reference(one.call, *operands)
     return results if isinstance(results, tuple) else (np.asarray(results),)
-
-
-def _unrounded(record: OpRecord, one: Prepared) -> Kernel:
-    """The reference; where it is not exact, without the last rounding, which may go the other way on the other side."""
-    kernel = Kernel(record, one.call, one.case.dtypes)
-    if record.tolerance.kind != "exact" and not record.stored:
-        kernel._leave = [
-            None if kind.dtype.kind == "float" else leave
-            for kind, leave in zip(one.call.outputs, kernel._leave, strict=True)
-        ]
-    return kernel
 
 
 def _wide(value: Array, kind: TensorType) -> Array:

@@ -3,6 +3,7 @@
 f32 is judged by f64 functions of NumPy and SciPy, f64 by mpmath, exact functions by rational numbers.
 """
 
+import ctypes
 import math
 import platform
 import re
@@ -373,3 +374,18 @@ def test_coefficients_are_the_derived_ones() -> None:
         assert re.search(" ".join([re.escape(f" = {first};"), *steps]), text), fit.name
     for words in (two_over_pi(), arc_tangents(), *zip(*turns(), strict=True)):
         assert ", ".join(words) in text
+
+
+def test_roots_without_an_instruction_are_rounded_once(tmp_path: Path) -> None:
+    text = HEAD + support_code(["oi_soft_sqrt_f64"]) + loop("soft_sqrt", "f64")
+    library = ctypes.CDLL(str(compile_c(text, tmp_path, ["-O2"])[0]))
+    rng = np.random.default_rng(6)
+    any_exponent, subnormal = rng.integers(0, 2**63, 200_000), rng.integers(1, 2**52, 10_000)
+    odd = np.array([0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 2.0**-1022, 1.0, 2.0, 4.0])
+    x = np.concatenate([any_exponent.view(np.float64), subnormal.view(np.float64), odd, np.arange(999.0) ** 2])
+    y = np.empty_like(x)
+    library.each_soft_sqrt_f64(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(x.size))
+    with np.errstate(all="ignore"):
+        wanted = np.sqrt(x)
+    is_same = (y.view(np.uint64) == wanted.view(np.uint64)) | (np.isnan(y) & np.isnan(wanted))
+    assert is_same.all(), x[~is_same][:3]

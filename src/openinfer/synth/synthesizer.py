@@ -174,4 +174,6 @@ class Synthesizer:
             weights=self._weights,
             device=self._arch.title,
             flags=(*self._target.flags, *self._arch.toolchain.cflags),
+            isa=self._target.isa,
+            cc=self._arch.toolchain.cc,
         )

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from openinfer.synth.c.bare_metal import EMULATOR, LINKED, is_bare
+
 if TYPE_CHECKING:
     from openinfer.synth.c.project import ProjectOptions
 
@@ -19,26 +21,18 @@ def makefile(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str
     objects = " ".join(
         f"build/{source.split('/')[1].rsplit('.', 1)[0]}.o" for source in _sources(name, options.weights)
     )
-    argument = " src/weights.bin" if options.weights == "file" else ""
-    test = f"""
-selftest: build/selftest
-	./build/selftest{argument}
-
-build/selftest: selftest/main.c build/lib{name}.a
-	$(CC) $(ALL_CFLAGS) -o $@ selftest/main.c build/lib{name}.a
-"""
-    phony = "all example selftest clean" if has_selftest else "all example clean"
+    programs = ["example", *["selftest"] * has_selftest]
+    rules = "".join(_program_rules(name, program, options) for program in programs)
     assembly = """
 build/%.o: src/%.S src/weights.bin
 	@mkdir -p build
-	$(CC) -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 """
-    return f"""# Made by OpenInfer: make, make example{", make selftest" if has_selftest else ""}.
-CC ?= cc
-CFLAGS ?= -O3 -Wall -Wextra
+    return f"""# Made by OpenInfer: {", ".join(["make", *(f"make {program}" for program in programs)])}.
+{_tools(options)}{EMULATOR if is_bare(options.isa) else ""}CFLAGS ?= -O3 -Wall -Wextra
 ALL_CFLAGS = -std=c11 $(CFLAGS) {" ".join([*options.flags, NUMERICS])} -Iinclude
 
-.PHONY: {phony}
+.PHONY: {" ".join(["all", *programs, "clean"])}
 
 all: build/lib{name}.a
 
@@ -48,15 +42,32 @@ build/lib{name}.a: {objects}
 build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h
 	@mkdir -p build
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
-{assembly if options.weights == "incbin" else ""}
-example: build/example
-	./build/example{argument}
-
-build/example: example/main.c build/lib{name}.a
-	$(CC) $(ALL_CFLAGS) -o $@ example/main.c build/lib{name}.a
-{test if has_selftest else ""}
+{assembly if options.weights == "incbin" else ""}{rules}
 clean:
 	rm -rf build
+"""
+
+
+def _tools(options: "ProjectOptions") -> str:
+    """The device's compiler, and the archiver that comes with it, unless the caller of make names others."""
+    if options.cc is None:
+        return "CC ?= cc\n"
+    tools = {"CC": options.cc}
+    if options.cc.endswith("-gcc"):
+        tools["AR"] = options.cc.removesuffix("gcc") + "ar"
+    return "".join(f"ifeq ($(origin {tool}),default)\n{tool} = {own}\nendif\n" for tool, own in tools.items())
+
+
+def _program_rules(name: str, program: str, options: "ProjectOptions") -> str:
+    """``RUN`` is what runs programs of another machine here."""
+    argument = " src/weights.bin" if options.weights == "file" and not is_bare(options.isa) else ""
+    link = f" {LINKED}" if is_bare(options.isa) else ""
+    return f"""
+{program}: build/{program}
+	$(RUN) ./build/{program}{argument}
+
+build/{program}: {program}/main.c build/lib{name}.a
+	$(CC) $(ALL_CFLAGS) -o $@{link} {program}/main.c build/lib{name}.a
 """
 
 
@@ -64,18 +75,11 @@ def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> 
     """The same for CMake; the library is a target that other projects can link."""
     language = "C ASM" if options.weights == "incbin" else "C"
     sources = " ".join(_sources(name, options.weights))
-    argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
     flags = " ".join([*options.flags, NUMERICS])
     include = ""
     if options.weights == "incbin":
         option = '"-Wa,-I${CMAKE_CURRENT_SOURCE_DIR}"'
         include = f"set_source_files_properties(src/weights.S PROPERTIES COMPILE_OPTIONS {option})\n"
-    test = f"""
-enable_testing()
-add_executable({name}_selftest selftest/main.c)
-target_link_libraries({name}_selftest {name})
-add_test(NAME {name}_selftest COMMAND {name}_selftest{argument})
-"""
     return f"""# Made by OpenInfer.
 cmake_minimum_required(VERSION 3.13)
 project({name} {language})
@@ -87,7 +91,19 @@ endif()
 add_library({name} STATIC {sources})
 target_include_directories({name} PUBLIC include)
 target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{";".join(flags.split())}>)
-{include}
+{include}{"" if is_bare(options.isa) else _cmake_programs(name, options, has_selftest=has_selftest)}"""
+
+
+def _cmake_programs(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
+    """The programs; a machine without an operating system has only the library here."""
+    argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
+    test = f"""
+enable_testing()
+add_executable({name}_selftest selftest/main.c)
+target_link_libraries({name}_selftest {name})
+add_test(NAME {name}_selftest COMMAND {name}_selftest{argument})
+"""
+    return f"""
 add_executable({name}_example example/main.c)
 target_link_libraries({name}_example {name})
 {test if has_selftest else ""}"""

@@ -11,6 +11,7 @@ from openinfer._version import VERSION
 from openinfer.check.bound import FromModel
 from openinfer.check.saved_state import signature
 from openinfer.loops.dim import sizes_in
+from openinfer.synth.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.c.entry import SAVED_HEAD, EntryPrinter
 from openinfer.synth.c.example import example
@@ -32,13 +33,16 @@ class ProjectOptions:
     """What a project is for.
 
     ``heap``: tables without bounds may own memory that grows. ``weights``: a file that is read at run time, an array in
-    C, or a file that the assembler includes. ``flags``: what the compiler is told about the processor.
+    C, or a file that the assembler includes. ``flags``: what the compiler is told about the processor. ``isa``: its
+    instruction set; ``cc``: the compiler that makes code for it, where that is not the usual one.
     """
 
     heap: bool = True
     weights: Literal["file", "array", "incbin"] = "file"
     device: str = "cpu"
     flags: tuple[str, ...] = ()
+    isa: str = "generic"
+    cc: str | None = None
 
 
 class Project:
@@ -201,6 +205,8 @@ class Project:
         found["example/main.c"] = banner + example(self)
         if golden:
             found["selftest/main.c"] = banner + selftest(self, golden)
+        if is_bare(self.options.isa):
+            found |= {"bare/startup.c": startup(), "bare/mps2.ld": linker_script()}
         found["README.md"] = readme(self, has_selftest=bool(golden))
         return found
 

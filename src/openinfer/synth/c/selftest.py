@@ -11,7 +11,7 @@ import numpy as np
 
 from openinfer.dtypes import DType, pack
 from openinfer.loops.ir import Buffer
-from openinfer.synth.c.example import freed, memory, read_weights, started
+from openinfer.synth.c.example import freed, read_weights, started
 from openinfer.synth.c.names import string
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.solve import sizes_of_shapes
@@ -59,7 +59,11 @@ def selftest(project: "Project", golden: Sequence[Golden]) -> str:
 #include "{name}.h"
 
 {support}
-{memory(project)}
+/* Memory as a program finds it, with a little behind it that nobody may write. */
+enum {{ GUARD = 64, FILL = 0xff }};
+static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES + GUARD];
+static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES + GUARD];
+
 {"".join(arrays)}
 {read_weights(project)}
 static int failures = 0, checked = 0;
@@ -74,17 +78,41 @@ static void check(int step, const char *output, int64_t i, double got, double wa
         printf("step %d: %s[%lld] is %.9g, not %.9g\\n", step, output, (long long)i, got, wanted);
 }}
 
+/* Whether nothing was written behind the arena and the state. */
+static int is_whole(void)
+{{
+    for (int i = 0; i < GUARD; ++i)
+        if (arena[{upper}_ARENA_BYTES + i] != FILL || state[{upper}_STATE_BYTES + i] != FILL) return 0;
+    return 1;
+}}
+
+static int init({name}_context *c, size_t arena_bytes, size_t state_bytes, const void *weights)
+{{
+    return {name}_init(c, arena, arena_bytes, state, state_bytes, weights, {upper}_WEIGHT_BYTES);
+}}
+
 int main(int argc, char **argv)
 {{
     const void *const weights = weights_of(argc > 1 ? argv[1] : "src/weights.bin");
     {name}_context context;
     {name}_outputs out;
     if (weights == NULL) return 1;
-    if ({name}_init(&context, arena, sizeof arena, state, sizeof state, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
+    memset(arena, FILL, sizeof arena);
+    memset(state, FILL, sizeof state);
+    if (init(&context, {upper}_ARENA_BYTES - 1, {upper}_STATE_BYTES, weights) != {upper}_ERROR_MEMORY
+            || init(&context, {upper}_ARENA_BYTES, {upper}_STATE_BYTES - 1, weights) != {upper}_ERROR_MEMORY) {{
+        printf("one byte less than is needed was not refused\\n");
+        return 1;
+    }}
+    if (init(&context, {upper}_ARENA_BYTES, {upper}_STATE_BYTES, weights) != {upper}_OK) {{
         printf("%s\\n", {name}_last_error(&context));
         return 1;
     }}
 {started(project)}{body}
+    if (!is_whole()) {{
+        printf("memory behind the arena or the state was written\\n");
+        return 1;
+    }}
 {freed(project)}    printf("%d of %d values are right\\n", checked - failures, checked);
     return failures != 0;
 }}

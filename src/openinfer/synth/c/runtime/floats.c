@@ -117,10 +117,6 @@ static inline double oi_max_f64(double a, double b)
 static inline float oi_copysign_f32(float a, float b) { return __builtin_copysignf(a, b); }
 //: oi_copysign_f64
 static inline double oi_copysign_f64(double a, double b) { return __builtin_copysign(a, b); }
-//: oi_sqrt_f32
-static inline float oi_sqrt_f32(float x) { return __builtin_sqrtf(x); }
-//: oi_sqrt_f64
-static inline double oi_sqrt_f64(double x) { return __builtin_sqrt(x); }
 
 //: oi_rint_f32
 /* Adding and taking away 2^23 rounds to an integer, halves to even. */

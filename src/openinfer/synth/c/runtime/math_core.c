@@ -118,11 +118,11 @@ OI_INLINE oi_pair oi_pair_quotient(oi_pair a, oi_pair b)
     return oi_ordered_sum(q, rest / b.hi);
 }
 
-//: oi_pair_sqrt oi_exact_product oi_ordered_sum
+//: oi_pair_sqrt oi_exact_product oi_ordered_sum oi_sqrt_f64
 /* The root of a number that is not negative. */
 OI_INLINE oi_pair oi_pair_sqrt(oi_pair a)
 {
-    const double r = __builtin_sqrt(a.hi);
+    const double r = oi_sqrt_f64(a.hi);
     const oi_pair p = oi_exact_product(r, r);
     const double rest = ((a.hi - p.hi) - p.lo) + a.lo;
     return oi_ordered_sum(r, r > 0.0 ? rest / (r + r) : 0.0);

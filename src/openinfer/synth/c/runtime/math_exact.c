@@ -199,3 +199,70 @@ static inline double oi_fma_f64(double a, double b, double c)
     return oi_soft_fma_f64(a, b, c);
 #endif
 }
+
+//: OI_ROOTS
+/* The floats of which square roots are an instruction, in bytes: 4, 8 or both. A call into a library is not allowed. */
+#if defined(__SSE2__) || defined(__aarch64__) || defined(__wasm__) || defined(__riscv_d) || defined(__powerpc64__)
+#define OI_ROOTS 12
+#elif defined(__ARM_FP)
+#define OI_ROOTS (__ARM_FP & 12)
+#else
+#define OI_ROOTS 0
+#endif
+
+//: oi_soft_sqrt_f64 OI_SPARE OI_NAN64 oi_bits_f64_u64 oi_bits_u64_f64
+/* The root in integers, one binary digit after the other. */
+OI_SPARE double oi_soft_sqrt_f64(double x)
+{
+    const uint64_t u = oi_bits_f64_u64(x);
+    if (x == 0.0 || x != x || u == 0x7ff0000000000000u)
+        return x;
+    if (u >> 63)
+        return OI_NAN64;
+    /* x = m * 2^e with an even e and 2^52 <= m < 2^54. */
+    int32_t e = (int32_t)(u >> 52) - 1075;
+    uint64_t m = u & 0xfffffffffffffu;
+    if (e == -1075) {
+        const int32_t up = __builtin_clzll(m) - 11;
+        m <<= up;
+        e = -1074 - up;
+    } else {
+        m |= (uint64_t)1 << 52;
+    }
+    if (e & 1) {
+        m <<= 1;
+        --e;
+    }
+    /* 54 digits of the root of m * 2^54: one more than the result has. It is never half between two results. */
+    uint64_t root = 0, rest = 0;
+    for (int32_t digit = 0; digit < 54; ++digit) {
+        rest = rest << 2 | (digit < 27 ? m >> (52 - 2 * digit) & 3u : 0u);
+        root <<= 1;
+        if (rest > 2 * root) {
+            rest -= 2 * root + 1;
+            ++root;
+        }
+    }
+    return oi_bits_u64_f64(((uint64_t)(e / 2 + 1048) << 52) + (root >> 1) + (root & 1u));
+}
+
+//: oi_sqrt_f64 OI_ROOTS oi_soft_sqrt_f64
+static inline double oi_sqrt_f64(double x)
+{
+#if OI_ROOTS & 8
+    return __builtin_sqrt(x);
+#else
+    return oi_soft_sqrt_f64(x);
+#endif
+}
+
+//: oi_sqrt_f32 OI_ROOTS oi_soft_sqrt_f64
+static inline float oi_sqrt_f32(float x)
+{
+#if OI_ROOTS & 4
+    return __builtin_sqrtf(x);
+#else
+    /* Twice the digits and two more: rounding again gives what rounding once would. */
+    return (float)oi_soft_sqrt_f64((double)x);
+#endif
+}

@@ -1,0 +1,85 @@
+"""What a project for a microcontroller adds: a start and a linker script, with which its programs run in an emulator.
+
+The board is Arm's MPS2 with the AN386 image, a Cortex-M4, as QEMU has it; text goes through semihosting. A program for
+another board needs other memories in the linker script, and otherwise the same.
+"""
+
+BOARD = "mps2-an386"
+
+
+def is_bare(isa: str) -> bool:
+    """Whether programs for an instruction set have no operating system to start them.
+
+    >>> is_bare("cortex-m4"), is_bare("neon")
+    (True, False)
+    """
+    return isa.startswith("cortex-m")
+
+
+def startup() -> str:
+    """The text of ``bare/startup.c``: the vector table, and what happens between reset and ``main``."""
+    return """/* Made by OpenInfer: how a program starts on a Cortex-M with newlib and semihosting. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern unsigned char stack_top[], data_begin[], data_end[], data_source[], bss_begin[], bss_end[];
+extern void initialise_monitor_handles(void);
+extern int main(int argc, char **argv);
+
+void reset(void);
+
+void reset(void)
+{
+    /* The floating-point unit is off after a reset: full access to coprocessors 10 and 11 (CPACR). */
+    *(volatile uint32_t *)0xe000ed88u |= 0xfu << 20;
+    __asm__ volatile("dsb\\n\\tisb" ::: "memory");
+    memcpy(data_begin, data_source, (size_t)(data_end - data_begin));
+    memset(bss_begin, 0, (size_t)(bss_end - bss_begin));
+    initialise_monitor_handles();
+    const int status = main(0, NULL);
+    fflush(NULL);
+    _Exit(status);
+}
+
+/* A fault ends the program: nothing here causes one unless it is wrong. */
+static void fault(void)
+{
+    _Exit(3);
+}
+
+__attribute__((section(".vectors"), used)) static void (*const vectors[16])(void) = {
+    (void (*)(void))stack_top, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, fault, fault,
+};
+"""
+
+
+def linker_script() -> str:
+    """The text of ``bare/mps2.ld``."""
+    return """/* Made by OpenInfer: the memories of the MPS2 board. Change them to those of your part. */
+MEMORY
+{
+    CODE (rx) : ORIGIN = 0x00000000, LENGTH = 4M
+    RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 4M
+}
+ENTRY(reset)
+SECTIONS
+{
+    .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) . = ALIGN(8); } > CODE
+    .ARM.exidx : { *(.ARM.exidx*) } > CODE
+    .data : { data_begin = .; *(.data*) . = ALIGN(8); data_end = .; } > RAM AT > CODE
+    data_source = LOADADDR(.data);
+    .bss (NOLOAD) : { bss_begin = .; *(.bss*) *(COMMON) . = ALIGN(8); bss_end = .; } > RAM
+    end = .; /* where newlib's heap begins, which only printf uses */
+    stack_top = ORIGIN(RAM) + LENGTH(RAM);
+}
+"""
+
+
+EMULATOR = f"""# An emulated board, which shows what the program prints: needs newlib and qemu-system-arm.
+RUN ?= qemu-system-arm -M {BOARD} -nographic -monitor none -serial none -semihosting -kernel
+"""
+"""How the Makefile runs programs."""
+LINKED = "--specs=rdimon.specs -nostartfiles -T bare/mps2.ld bare/startup.c"
+"""How the Makefile links programs."""

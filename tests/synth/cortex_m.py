@@ -1,0 +1,93 @@
+"""Small models as bare-metal programs on an emulated Cortex-M4: ``make test-cortex-m`` installs what this needs."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.synth.small_models import SMALL_MODELS
+
+from openinfer import graph
+from openinfer.synth.c.selftest import Golden
+from openinfer.synth.synthesizer import Plan, Synthesizer
+
+LEVELS = ("-O0", "-O2", "-O3", "-Os")
+STRICT = "-Wall -Wextra -Werror"
+COMPILER_RUNTIME = re.compile("__aeabi_|__(clz|popcount|mul|ctz)[a-z]+[23]$")
+"""What the compiler itself brings: arithmetic that the processor has no instruction for."""
+
+
+def emitted(name: str, folder: Path) -> tuple[Plan, list[Golden]]:
+    small = SMALL_MODELS[name]
+    model = small.saved(folder)
+    plan = Synthesizer("cortex-m4", name=name, weights="array").synthesize(model, graph(small.text))
+    golden = small.golden(model)
+    plan.emit(folder, golden)
+    return plan, golden
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "-s", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_the_self_test_passes_on_the_board(name: str, level: str, tmp_path: Path) -> None:
+    """All steps are right with exactly the arena of the plan; one byte less is refused by ``init``."""
+    _, golden = emitted(name, tmp_path)
+    ended = make(tmp_path, "selftest", f"CFLAGS={level} {STRICT}")
+    values = sum(array.size for step in golden for array in step.outputs.values())
+    assert ended.stdout == f"{values} of {values} values are right\n", ended.stdout + ended.stderr
+    assert ended.returncode == 0
+    arena = json.loads((tmp_path / "plan.json").read_text("ascii"))["bytes"]["arena"]
+    assert f"_ARENA_BYTES {arena}\n" in (tmp_path / f"include/{name}.h").read_text("ascii")
+    text = (tmp_path / "selftest/main.c").read_text("ascii")
+    assert f"init(&context, {name.upper()}_ARENA_BYTES - 1, " in text
+    assert f"init(&context, {name.upper()}_ARENA_BYTES, {name.upper()}_STATE_BYTES, weights)" in text
+
+
+def test_a_wrong_result_fails_on_the_board(tmp_path: Path) -> None:
+    plan, golden = emitted("mlp", tmp_path)
+    plan.emit(tmp_path, [Golden(golden[0].inputs, {"y": golden[0].outputs["y"] + 1})])
+    ended = make(tmp_path, "selftest", "CFLAGS=-O2")
+    assert "step 0: y[0] is" in ended.stdout
+    assert ended.returncode != 0
+
+
+def test_an_init_that_takes_less_memory_fails_on_the_board(tmp_path: Path) -> None:
+    emitted("mlp", tmp_path)
+    source = tmp_path / "src/mlp.c"
+    text = source.read_text("ascii")
+    assert "arena_bytes < MLP_ARENA_BYTES" in text
+    source.write_text(text.replace("arena_bytes < MLP_ARENA_BYTES", "arena_bytes < MLP_ARENA_BYTES - 1"), "ascii")
+    ended = make(tmp_path, "selftest", "CFLAGS=-O2")
+    assert ended.stdout == "one byte less than is needed was not refused\n"
+    assert ended.returncode != 0
+
+
+def test_the_example_runs_on_the_board(tmp_path: Path) -> None:
+    emitted("mlp", tmp_path)
+    ended = make(tmp_path, "example", f"CFLAGS=-O2 {STRICT}")
+    assert ended.stdout.startswith("y: f32[2, 5] ="), ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_the_library_needs_nothing_and_owns_nothing(name: str, tmp_path: Path) -> None:
+    """No libm, no malloc, no input and output; no data to be copied or cleared at the start; stack frames are fixed."""
+    emitted(name, tmp_path)
+    ended = make(tmp_path, "all", f"CFLAGS=-O2 -fstack-usage {STRICT}")
+    assert ended.returncode == 0, ended.stderr
+    library = f"build/lib{name}.a"
+    symbols = subprocess.run(
+        ["arm-none-eabi-nm", library], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    kinds = re.findall(r"^(?:[0-9a-f]+)? *([A-Za-z]) (\S+)$", symbols, re.MULTILINE)
+    assert not [symbol for kind, symbol in kinds if kind in "dDbBcC"]
+    defined = {symbol for kind, symbol in kinds if kind != "U"}
+    needed = {symbol for kind, symbol in kinds if kind == "U"} - defined - {"memcpy", "memset", "memmove", "memcmp"}
+    assert not [symbol for symbol in needed if not COMPILER_RUNTIME.match(symbol)]
+    frames = [line.split("\t") for file in tmp_path.glob("build/*.su") for line in file.read_text().splitlines()]
+    assert frames
+    assert {kind for _, _, kind in frames} == {"static"}
+    print(f"{name}: the largest stack frame has {max(int(size) for _, size, _ in frames)} bytes")

@@ -1,0 +1,159 @@
+"""Every op on every dtype in generated C, on a device, with a compiler: ``python -m tests.synth.suite --device neon``.
+
+``--record`` notes in a file what passed; the page of ops is made from it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from tests.synth.in_c import Prepared, judge
+from tests.synth.standalone import SANITIZERS, Toolchain, run_cases
+from tests.synth.suite_cases import chosen, variants
+
+from openinfer.dtypes import DTYPES
+from openinfer.ops import OPS
+from openinfer.synth.target import TARGETS, CpuTarget, runnable
+
+RECORD = Path(__file__).resolve().parents[2] / "docs" / "tested_ops.json"
+BATCH = 160
+"""Cases of one program: compilers take longer than in proportion to the length of a file."""
+AARCH64: tuple[str, tuple[str, ...]] = ("aarch64-linux-gnu-gcc", ("qemu-aarch64",))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A device, how its code is compiled, and how many cases are taken of each dtype (None: all)."""
+
+    target: CpuTarget
+    toolchain: Toolchain
+    most: int | None
+
+
+@dataclass
+class Verdict:
+    """How many cases of which op and dtype were right, and what was wrong with the others."""
+
+    passed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+
+def batches(run: Run, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Pieces of work: an op and some of its dtypes."""
+    for name in names:
+        record = OPS[name]
+        each = max(1, len(chosen(name, record.dtypes[0], run.target, run.most)))
+        step = max(1, BATCH // each)
+        for start in range(0, len(record.dtypes), step):
+            yield name, tuple(dtype.name for dtype in record.dtypes[start : start + step])
+
+
+def work(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
+    """Compile and run the cases of an op for some dtypes."""
+    record, verdict = OPS[name], Verdict()
+    cases: list[tuple[str, Prepared]] = []
+    for dtype in dtypes:
+        for case in chosen(name, DTYPES[dtype], run.target, run.most):
+            cases += [(dtype, made) for made in variants(record, case, len(cases), run.target)]
+    with TemporaryDirectory(prefix="suite-") as folder:
+        try:
+            outcomes = run_cases([one for _, one in cases], run.toolchain, Path(folder))
+        except AssertionError as error:
+            verdict.failures.append(f"'{name}' {' '.join(dtypes)}: {error}")
+            return verdict
+    for (dtype, one), outcome in zip(cases, outcomes, strict=True):
+        try:
+            assert not outcome.damage, f"'{name}' {outcome.damage}"
+            judge(one, outcome.results, outcome.status)
+        except AssertionError as error:
+            shapes = [None if array is None else array.shape for array in one.case.arrays]
+            verdict.failures.append(f"{error}\n    {dtype} {shapes} {dict(one.case.params)}")
+        else:
+            verdict.passed[name, dtype] += 1
+    return verdict
+
+
+def verdict_of(run: Run, names: Sequence[str], workers: int) -> Verdict:
+    """The verdict on all of these ops; what fails is printed at once."""
+    total = Verdict()
+    with ProcessPoolExecutor(workers) as pool:
+        for found in pool.map(work, *zip(*((run, *batch) for batch in batches(run, names)), strict=True)):
+            total.passed += found.passed
+            total.failures += found.failures
+            for failure in found.failures:
+                print(failure, flush=True)
+    return total
+
+
+def recorded(path: Path, run: Run, verdict: Verdict) -> None:
+    """Note what passed on this device, in place of what was noted before."""
+    facts = json.loads(path.read_text("ascii")) if path.exists() else {}
+    version = subprocess.run([run.toolchain.cc, "--version"], capture_output=True, text=True, check=True).stdout
+    ops: dict[str, dict[str, int]] = {}
+    for (name, dtype), count in sorted(verdict.passed.items()):
+        ops.setdefault(name, {})[dtype] = count
+    cases = sum(verdict.passed.values())
+    flags = " ".join(run.toolchain.flags)
+    command = " ".join([*run.toolchain.runner, run.toolchain.cc])
+    facts[run.target.isa] = {
+        "cc": command,
+        "version": version.splitlines()[0],
+        "flags": flags,
+        "cases": cases,
+        "ops": ops,
+    }
+    path.write_text(json.dumps(dict(sorted(facts.items())), indent=1, sort_keys=True) + "\n", encoding="ascii")
+
+
+def run_of(options: argparse.Namespace) -> Run:
+    target = TARGETS[options.device]
+    flags = (f"-O{options.level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
+    cc, runner = options.cc, tuple[str, ...]()
+    if options.device == "neon" or options.aarch64:
+        cc, runner = AARCH64
+        flags = (*flags, "-static")
+    elif target not in runnable():
+        sys.exit(f"this machine cannot run code for {target.isa}")
+    return Run(target, Toolchain(cc, flags, runner), None if options.cases == 0 else options.cases)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=sorted(TARGETS), default="generic")
+    parser.add_argument("--cc", default="gcc")
+    parser.add_argument("--level", default="3", choices=["0", "1", "2", "3", "s"], help="the compiler's -O")
+    parser.add_argument("--sanitize", action="store_true", help="address and undefined behaviour sanitizers")
+    parser.add_argument("--aarch64", action="store_true", help="a 64-bit Arm program in QEMU; neon always is")
+    parser.add_argument(
+        "--cases", type=int, default=4, help="of each op and dtype, and half as many at odd sizes; 0: all"
+    )
+    parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("ops", nargs="*", help="only these")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parsed()
+    run, start = run_of(options), perf_counter()
+    verdict = verdict_of(run, options.ops or sorted({record.name for record in OPS.values()}), options.workers)
+    pairs = len(verdict.passed)
+    how = f"{run.target.isa} with {' '.join([*run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])}"
+    print(f"{how}: {sum(verdict.passed.values())} cases of {pairs} ops and dtypes are right, ", end="")
+    print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)")
+    if options.record and not verdict.failures and not options.ops:
+        recorded(RECORD, run, verdict)
+    return bool(verdict.failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The cases of the suite: those that an op generates for a dtype, and the same at sizes around vectors and tiles."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from zlib import crc32
+
+import numpy as np
+from tests.synth.in_c import Prepared, call_of, cases_of, in_parts, parts_scratch
+
+from openinfer.dtypes import DType
+from openinfer.loops.ir import Contraction, Kernel, walk
+from openinfer.loops.verify import verify
+from openinfer.ops import OPS, Call, Case, OpError, OpRecord
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth import schedule
+from openinfer.synth.c.kernels import printed
+from openinfer.synth.divide import divided
+from openinfer.synth.packing import Packing
+from openinfer.synth.schedule import scheduled, tile_shape
+from openinfer.synth.target import CpuTarget
+
+_LARGEST = 1 << 14
+"""Elements of an array of a stretched case."""
+PARTS = 3
+
+
+def sizes_around(target: CpuTarget) -> tuple[int, ...]:
+    """Extents at which vectors and tiles end, one less and one more; and primes between them."""
+    lanes = target.lanes(32)
+    rows, vectors = tile_shape(1024, 1024, lanes, target)
+    edges = {lanes, 4 * lanes, rows, vectors * lanes}
+    return tuple(sorted({13, 37, *(edge + more for edge in edges for more in (-1, 0, 1))} - {0, 1}))
+
+
+def stretched(record: OpRecord, cases: Sequence[Case], sizes: Sequence[int], most: int) -> Iterator[Case]:
+    """Cases with one extent, wherever it occurs, replaced by another; the values are repeated.
+
+    Where the op does not take these shapes together, the next choice is tried.
+    """
+    full = [one for one in cases if all(array is None or array.size for array in one.arrays)]
+    if record.tolerance.kind in ("sum", "row"):
+        # Where sums overflow on the way, their order decides what comes out.
+        full = [one for one in full if _is_tame(one)]
+    start = crc32(f"{record.name} {cases[0].dtypes}".encode())
+    choices = [
+        (one, extent, sizes[(start + place) % len(sizes)])
+        for place, (one, extent) in enumerate(product(full, (5, 3, 2, 7, 4, 9, 17, 64)))
+        if any(array is not None and extent in array.shape for array in one.arrays)
+    ]
+    found = 0
+    # From one end to the other in steps, not from the front: neighbours are alike.
+    for place in np.argsort(
+        [(number * 7919 + start) % max(len(choices), 1) for number in range(len(choices))]
+    ).tolist():
+        one = _replaced(*choices[place])
+        if found < most and _is_good(record, one):
+            found += 1
+            yield one
+
+
+def _replaced(one: Case, extent: int, size: int) -> Case:
+    arrays = tuple(
+        None if array is None else np.resize(array, tuple(size if old == extent else old for old in array.shape))
+        for array in one.arrays
+    )
+    return replace(one, arrays=arrays)
+
+
+def _is_tame(one: Case) -> bool:
+    pairs = zip(one.arrays, one.dtypes, strict=True)
+    floats = [
+        array.astype(np.float64) for array, dtype in pairs if dtype and array is not None and dtype.kind == "float"
+    ]
+    return all(bool((np.abs(array) < 1000).all()) for array in floats)
+
+
+def _is_good(record: OpRecord, one: Case) -> bool:
+    try:
+        call = call_of(record, one)
+    except OpError:
+        return False
+    sizes = [*(kind.size for kind in call.outputs), *(array.size for array in one.arrays if array is not None)]
+    return max(sizes, default=0) <= _LARGEST
+
+
+def chosen(name: str, dtype: DType, target: CpuTarget, most: int | None) -> list[Case]:
+    """The cases of an op for one dtype on a target: so many of its own (None: all), half as many stretched ones."""
+    own = list(cases_of(name, dtype))
+    picked = list(cases_of(name, dtype, most))
+    return [*picked, *stretched(OPS[name], own, sizes_around(target), 4 if most is None else -(-most // 2))]
+
+
+def variants(record: OpRecord, one: Case, number: int, target: CpuTarget) -> Iterator[Prepared]:
+    """A case as the target computes it; and in parts, in tiles, in tiles with weights in panels, where that can be."""
+    call = call_of(record, one)
+    kernel = kernel_of(record, call, one.dtypes)
+    yield _prepared(record, one, call, number, scheduled(kernel, target, frozenset()))
+    usual = schedule._LEAST
+    try:
+        # The cases are small: sums that would be plain loops are in tiles too.
+        schedule._LEAST = 0
+        tiles, _ = scheduled(kernel, target, frozenset())
+        panels = scheduled(kernel, target, frozenset(one.name for one in kernel.inputs[1:]))
+    finally:
+        schedule._LEAST = usual
+    parts = divided(tiles, PARTS, 0.0)
+    others: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts.parts > 1)
+    if any(isinstance(statement, Contraction) and statement.tile for statement in walk(tiles.body)):
+        others += [(tiles, {}), panels]
+    for place, made in enumerate(others):
+        yield _prepared(record, one, call, number + 1 + place, made)
+
+
+def _prepared(
+    record: OpRecord, one: Case, call: Call, number: int, made: tuple[Kernel, Mapping[str, Packing]]
+) -> Prepared:
+    kernel, packings = made
+    assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
+    code, scratch = printed(kernel, f"case{number}", linkage="static "), kernel.scratch
+    if kernel.parts > 1:
+        code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
+    return Prepared(record, one, call, code, kernel.inputs, kernel.outputs, scratch, packings)
