@@ -10,7 +10,8 @@ from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import graph
 from openinfer.synth.c.selftest import Golden
-from openinfer.synth.synthesizer import Plan, Synthesizer
+from openinfer.synth.plan import Plan
+from openinfer.synth.synthesizer import Synthesizer
 
 LEVELS = ("-O0", "-O2", "-O3", "-Os")
 STRICT = "-Wall -Wextra -Werror"

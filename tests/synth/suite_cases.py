@@ -11,7 +11,7 @@ from tests.synth.in_c import Prepared, call_of, cases_of, in_parts, parts_scratc
 from openinfer.dtypes import DType
 from openinfer.loops.ir import Contraction, Kernel, walk
 from openinfer.loops.verify import verify
-from openinfer.ops import OPS, Call, Case, OpError, OpRecord
+from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth import schedule
 from openinfer.synth.c.kernels import printed
@@ -67,6 +67,10 @@ def _replaced(one: Case, extent: int, size: int) -> Case:
     return replace(one, arrays=arrays)
 
 
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind in "biu" or bool(np.isfinite(array.astype(np.float64)).all())
+
+
 def _is_tame(one: Case) -> bool:
     pairs = zip(one.arrays, one.dtypes, strict=True)
     floats = [
@@ -101,14 +105,17 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuTarget) -> Ite
         # The cases are small: sums that would be plain loops are in tiles too.
         schedule._LEAST = 0
         tiles, _ = scheduled(kernel, target, frozenset())
-        panels = scheduled(kernel, target, frozenset(one.name for one in kernel.inputs[1:]))
+        given = [array for array in one.arrays if array is not None]
+        others = list(zip(kernel.inputs, given, strict=True))[1:]
+        finite = frozenset(buffer.name for buffer, array in others if _is_finite(array))
+        panels = scheduled(kernel, target, frozenset(buffer.name for buffer, _ in others), finite)
     finally:
         schedule._LEAST = usual
     parts = divided(tiles, PARTS, 0.0)
-    others: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts.parts > 1)
-    if any(isinstance(statement, Contraction) and statement.tile for statement in walk(tiles.body)):
-        others += [(tiles, {}), panels]
-    for place, made in enumerate(others):
+    more: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts.parts > 1)
+    if any(isinstance(statement, Contraction) and statement.tile for statement in walk(panels[0].body)):
+        more += [(tiles, {}), panels]
+    for place, made in enumerate(more):
         yield _prepared(record, one, call, number + 1 + place, made)
 
 

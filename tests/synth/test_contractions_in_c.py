@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.synth.both_ways import agree
 from tests.synth.in_c import Prepared, compiled
 
-from openinfer import Simulator, Synthesizer, graph
+from openinfer import ModelLoader, Simulator, Synthesizer, graph
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Kernel
+from openinfer.oinf import save_file
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
 from openinfer.ops import Kernel as Reference
@@ -137,3 +139,20 @@ def test_queries_and_keys_of_two_dynamic_sizes_with_the_same_bound_are_told_apar
         machine.run_step()
         found.append(machine.fetch("y"))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+def test_an_infinite_weight_meets_no_padding(tmp_path: Path) -> None:
+    """Positions on the padding take no part: they are not zeros, which would make NaN of an infinity."""
+    rng = np.random.default_rng(5)
+    weights = rng.integers(-3, 4, (8, 4, 3, 3)).astype(np.float32)
+    weights[2, 1, 0, 0] = np.inf
+    save_file(tmp_path / "conv.oinf", {"w": weights})
+    text = """
+    dynamic { x: f32[1, 4, 6, 6]; } constant { w: f32[8, 4, 3, 3]; } volatile { y: f32[1, 8, 6, 6]; }
+    block entry { op conv2d(x, w, pads=1) >> y; return y; }
+    """
+    image = rng.integers(1, 4, (1, 4, 6, 6)).astype(np.float32)
+    module = agree(text, ModelLoader.open(tmp_path / "conv.oinf"), lambda _step: {"x": image}, steps=1)
+    found = module.fetch("y")[0, 2]
+    assert np.isfinite(found[0]).all()
+    assert np.isinf(found[1:, 1:]).all()

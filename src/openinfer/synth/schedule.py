@@ -19,6 +19,7 @@ from openinfer.loops.ir import (
     Kernel,
     Load,
     Scalar,
+    Select,
     Space,
     Statement,
     Tile,
@@ -31,6 +32,7 @@ from openinfer.loops.product import Axis, Product, product_of, without_single
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
+from openinfer.synth.weights import is_finite
 
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""
@@ -53,17 +55,21 @@ class Schedule:
     def run(self, program: Program) -> Program:
         """The program with scheduled kernels; its steps are changed in place."""
         for name, steps in program.blocks.items():
-            program.blocks[name] = [self._step(step) for step in steps]
+            program.blocks[name] = [self._step(step, program) for step in steps]
         return program
 
-    def _step(self, step: Step) -> Step:
+    def _step(self, step: Step, program: Program) -> Step:
         if isinstance(step, LoopStep):
-            step.body = [self._step(one) for one in step.body]
+            step.body = [self._step(one, program) for one in step.body]
         if not isinstance(step, KernelStep):
             return step
         names = [buffer.name for buffer in step.kernel.inputs]
-        weights = {name for name, operand in zip(names, step.inputs, strict=True) if isinstance(operand, Weight)}
-        kernel, packings = scheduled(step.kernel, self.target, frozenset(weights))
+        pairs = list(zip(names, step.inputs, strict=True))
+        weights = {name: operand for name, operand in pairs if isinstance(operand, Weight)}
+        finite = None
+        if any(isinstance(one, Contraction) and one.valid is not None for one in walk(step.kernel.body)):
+            finite = frozenset(name for name, weight in weights.items() if is_finite(weight, program))
+        kernel, packings = scheduled(step.kernel, self.target, frozenset(weights), finite)
         inputs = [
             replace(operand, packing=packings[name], shape=packings[name].shape)
             if isinstance(operand, Weight) and name in packings
@@ -75,11 +81,16 @@ class Schedule:
         return replace(step, kernel=kernel, inputs=inputs, scratch=[*step.scratch, *memory])
 
 
-def scheduled(kernel: Kernel, target: CpuTarget, weights: frozenset[str]) -> tuple[Kernel, dict[str, Packing]]:
-    """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed."""
+def scheduled(
+    kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str] | None = None
+) -> tuple[Kernel, dict[str, Packing]]:
+    """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed.
+
+    ``finite`` are the inputs without infinities and NaN, None meaning all weights.
+    """
     if not any(isinstance(statement, Contraction) for statement in walk(kernel.body)):
         return kernel, {}
-    planner = _Planner(kernel, target, weights)
+    planner = _Planner(kernel, target, weights, weights if finite is None else finite)
     body = planner.statements(kernel.body)
     inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
     made = replace(kernel, body=body, inputs=inputs, scratch=(*kernel.scratch, *planner.scratch))
@@ -87,9 +98,10 @@ def scheduled(kernel: Kernel, target: CpuTarget, weights: frozenset[str]) -> tup
 
 
 class _Planner:
-    def __init__(self, kernel: Kernel, target: CpuTarget, weights: frozenset[str]) -> None:
+    def __init__(self, kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str]) -> None:
         self._target = target
         self._weights = weights
+        self._finite = finite
         self._uses = list(_uses(kernel.body))
         self.scratch: list[Buffer] = []
         self.packings: dict[str, Packing] = {}
@@ -117,6 +129,10 @@ class _Planner:
         one = _ordered(without_single(statement), self._weights)
         product = product_of(one, self._packable(one))
         if product is None or product.rows.extent * product.columns.extent * product.inner.extent < _LEAST:
+            return statement
+        # In a tile, terms that do not count are zeros times the other factor: infinities would make them NaN.
+        other = _other_than_zero(one, product)
+        if other is not None and other.dtype.kind == "float" and other.name not in self._finite:
             return statement
         lanes = self._target.lanes(one.accumulator.bits)
         rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target)
@@ -229,6 +245,14 @@ def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:
         return one
     pairs = sorted(zip(one.bound, one.reduced, strict=True), key=lambda pair: -abs(int(known[0].step(pair[0]))))
     return replace(one, bound=tuple(var for var, _ in pairs), reduced=tuple(extent for _, extent in pairs))
+
+
+def _other_than_zero(one: Contraction, product: Product) -> Buffer | None:
+    """The factor that meets zeros where terms do not count; None where all count."""
+    if one.valid is None:
+        return None
+    left = product.left.value
+    return (product.right if isinstance(left, Select) and left.cond == one.valid else product.left).buffer
 
 
 def _steps(place: Affine, axis: Axis) -> tuple[tuple[int, int], ...]:

@@ -98,3 +98,15 @@ def weights_in(program: Program) -> Iterator[Weight]:
                 yield step.src
             elif isinstance(step, EntryStep):
                 yield step.family.entries
+
+
+def is_finite(weight: Weight, program: Program) -> bool:
+    """Whether the tensors of a weight operand have neither infinities nor NaN."""
+    model = program.bound.model
+    if weight.dtype.kind != "float" or weight.part != "data":
+        return True
+    assert isinstance(model, ModelLoader)
+    found = [
+        np.frombuffer(model.load(name).raw(), weight.dtype.array) for name in weight.names if name in model.tensors
+    ]
+    return all(bool(np.isfinite(one.astype(np.float64)).all()) for one in found)
