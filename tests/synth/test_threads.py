@@ -83,7 +83,10 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(LOWERINGS))
-def test_every_op_can_run_in_parts(name: str, tmp_path: Path) -> None:
+def test_every_op_can_run_in_parts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With lanes and tiles wherever they are possible, however small the op's cases are."""
+    monkeypatch.setattr("openinfer.synth.schedule._LANES_FROM", 1)
+    monkeypatch.setattr("openinfer.synth.schedule._LEAST", 1)
     seen: list[int] = []
 
     def schedule(kernel: Kernel) -> Kernel:

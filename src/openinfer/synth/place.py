@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from openinfer.loops.affine import is_same
 from openinfer.loops.ir import For, Kernel, Load, Store, Var, scalars, visit, walk
 from openinfer.synth.liveness import Lives, lives_of
 from openinfer.synth.planner import Request, placed
@@ -82,7 +83,8 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
         return []
     where = next(store.index for store in stores if store.buffer == out)
     loops = {statement.index for statement in walk(kernel.body) if isinstance(statement, For)}
-    if not all(isinstance(one, Var) and one in loops for one in where) or len(set(where)) < len(where):
+    moving = [one for one, extent in zip(where, out.shape, strict=True) if not is_same(extent, 1) or one in loops]
+    if not all(isinstance(one, Var) and one in loops for one in moving) or len(set(moving)) < len(moving):
         return []
     found = []
     for number, buffer in enumerate(kernel.inputs):

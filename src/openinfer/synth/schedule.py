@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.loops.affine import Affine, position
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.loops.ir import (
     INDEX,
     Buffer,
@@ -18,6 +18,7 @@ from openinfer.loops.ir import (
     If,
     Kernel,
     Load,
+    LoopKind,
     Scalar,
     Select,
     Space,
@@ -29,17 +30,22 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.product import Axis, Product, product_of, without_single
+from openinfer.loops.reduction import gathered
+from openinfer.loops.rewrite import changed_statements
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
 from openinfer.synth.weights import is_finite
 
+ZERO, ONE = Const(0, INDEX), Const(1, INDEX)
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""
 _LATENCY = 4
 """Sums that must be under way at least for the multipliers to be busy."""
 _PACKED_FROM = 32
 """So many rows make it worth while to copy a panel of columns that could be read where it lies."""
+_LANES_FROM = 32
+"""So many values are gathered in lanes, and joined at the end."""
 _PAGE = 4096
 """Rows so many bytes apart share a set of the first cache, which has no room for all rows of a tile then."""
 _MINDED_FROM = 4
@@ -88,8 +94,6 @@ def scheduled(
 
     ``finite`` are the inputs without infinities and NaN, None meaning all weights.
     """
-    if not any(isinstance(statement, Contraction) for statement in walk(kernel.body)):
-        return kernel, {}
     planner = _Planner(kernel, target, weights, weights if finite is None else finite)
     body = planner.statements(kernel.body)
     inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
@@ -108,12 +112,20 @@ class _Planner:
         self.panels: dict[str, Buffer] = {}
 
     def statements(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        return tuple(self._statement(statement) for statement in body)
+        return tuple(made for statement in body for made in self._statements(statement))
+
+    def _statements(self, statement: Statement) -> tuple[Statement, ...]:
+        """What a statement becomes: a loop of one round is its body."""
+        if isinstance(statement, For) and statement.extent == ONE and repr(statement.extent) == repr(ONE):
+            body = changed_statements(statement.body, lambda one: ZERO if one == statement.index else None)
+            return self.statements(body)
+        return (self._statement(statement),)
 
     def _statement(self, statement: Statement) -> Statement:
         match statement:
             case For() | While():
-                return replace(statement, body=self.statements(statement.body))
+                made = replace(statement, body=self.statements(statement.body))
+                return replace(made, kind=LoopKind.VECTOR) if isinstance(made, For) and _has_lanes(made) else made
             case If():
                 then, otherwise = self.statements(statement.then), self.statements(statement.otherwise)
                 return replace(statement, then=then, otherwise=otherwise)
@@ -198,6 +210,13 @@ class _Planner:
         where = (*(var for var, _ in outside), column // width, depth, column % width)
         found = replace(one, a=panels, a_index=where) if is_a else replace(one, b=panels, b_index=where)
         return replace(found, tile=self._with_scratch(found, product, tile))
+
+
+def _has_lanes(loop: For) -> bool:
+    """Whether a loop gathers so many values that lanes pay."""
+    extent = loop.extent.value if isinstance(loop.extent, Const) else 0
+    is_long = extent >= _LANES_FROM or isinstance(extent, Dim)
+    return loop.kind is LoopKind.SERIAL and is_long and bool(gathered(loop))
 
 
 def _collides(step: int, one: Contraction) -> bool:

@@ -1,6 +1,8 @@
-"""Attention, row by row: the scores of one query in scratch memory, their weights, the mean of the values.
+"""Attention, the queries that share a head of keys at a time: scores, their softmax, the mean of the values.
 
-Only keys that a query may see are visited; a score of -inf leaves its key out, whatever the value is.
+Both products are contractions over scratch memory that holds the scores of a block of queries. A score of -inf leaves
+its key out, whatever the value is: a product with 0 would not if the value is no finite number, so that values are
+looked at first.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +10,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 from openinfer.dtypes import DType
+from openinfer.loops.affine import is_same
 from openinfer.loops.build import (
     Builder,
     Position,
@@ -22,16 +25,20 @@ from openinfer.loops.build import (
     unary,
 )
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import BOOL, Buffer, LoopKind, Scalar
+from openinfer.loops.ir import ACCUMULATOR, BOOL, Buffer, Contraction, LoopKind, Scalar, Var
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F32, F64, Shape
 
 HIDDEN = -1.0
 """What stands in a row of weights for a key that takes no part; weights are 0 or more, or NaN."""
+_SCORES = 1 << 16
+"""So many scores are in memory at a time, or those of one query of each head."""
 
-Element = Callable[[Scalar, Scalar], Scalar]
-"""An element of a row's keys or values, by key and column."""
+Place = Callable[[Position, Position], tuple[Position, ...]]
+"""Where an element is, by row and column."""
+Third = Callable[[Position, Position, Position], tuple[Position, ...]]
+"""Where an element is, by head, row and column."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +54,19 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one query works with: its own elements, the keys and values of its head, and where its result goes."""
+class Group:
+    """What the queries that share a key head work with, and where their results go."""
 
-    place: Scalar
-    """Which of the queries it is."""
-    query: Callable[[Scalar], Scalar]
-    key: Element
-    value: Element
-    mask: Callable[[Scalar], Scalar] | None
-    """The mask's element for a key: bool, or what is added to the score."""
-    out: Callable[[Scalar], tuple[Position, ...]]
+    query: tuple[Operand, Third]
+    key: tuple[Operand, Place]
+    value: tuple[Operand, Place]
+    mask: Callable[[Position, Position, Position], Scalar] | None
+    """The mask's element for a query and a key: bool, or what is added to the score."""
+    out: Third
 
 
 class Attention:
-    """The loops of one row, with the memory they share."""
+    """The loops of one group of queries, with the memory they share."""
 
     def __init__(self, call: Call, builder: Builder, sizes: Sizes, out: Buffer) -> None:
         self._call = call
@@ -69,40 +74,81 @@ class Attention:
         self._sizes = sizes
         self._out = out
         self.dtype: DType = F64 if F64 in (call.dtype(0), call.dtype(1)) else F32
-        self._weights = builder.buffer(self.dtype, (sizes.keys,), "weights")
-        self._means = builder.buffer(self.dtype, (sizes.values,), "means")
+        self._block = self._block_rows()
+        self._scores = builder.buffer(self.dtype, (sizes.shared, self._block, sizes.keys), "scores")
+        self._means = builder.buffer(self.dtype, (sizes.shared, self._block, sizes.values), "means")
 
-    def row(self, row: Row) -> None:
-        """Scores with their maximum, then weights with their sum, then the mean."""
-        low, count = self._seen(row)
-        top = self._scored(row, low, count)
-        total = self._weighed(count, top)
-        self._mixed(row, low, count, total)
+    def _block_rows(self) -> int:
+        """How many queries are looked at together: blocks of about the same size, or all."""
+        sizes = self._sizes
+        each = max(int(sizes.shared) * int(sizes.keys), 1)
+        most = max(_SCORES // each, 1)
+        if int(sizes.rows) <= most:
+            return sizes.rows
+        if is_symbolic(sizes.rows):
+            return 1
+        blocks = -(-sizes.rows // most)
+        return -(-sizes.rows // blocks)
 
-    def _seen(self, row: Row) -> tuple[Scalar, Scalar]:
-        """The first key that a query may see, and how many there are; fewer than none where it sees nothing."""
-        window, keys = self._call.params["window"], index(self._sizes.keys)
-        if not (self._call.params["causal"] or window):
-            return index(0), keys
-        until = row.place + index(self._sizes.keys - self._sizes.rows) + 1
-        if not window:
-            return index(0), self._builder.let(until, "count")
-        low = self._builder.let(pair("max", until - index(window), 0), "low")
-        return low, self._builder.let(until - low, "count")
+    def group(self, group: Group) -> None:
+        """Scores, then weights, then means, for one block of queries after the other."""
+        rows, block = self._sizes.rows, self._block
+        finite = self._finite(group)
+        if is_same(block, rows):
+            self._rows(group, index(0), finite)
+            return
+        blocks = rows if block == 1 else -(-rows // block)
+        with self._builder.loop(blocks, hint="block") as number:
+            # The last block begins early enough to be a whole one: a few queries are looked at twice.
+            first = number * index(block)
+            start = self._builder.let(first if block == 1 else pair("min", first, index(rows - block)), "start")
+            self._rows(group, start, finite)
 
-    def _scored(self, row: Row, low: Scalar, count: Scalar) -> Scalar:
-        """All scores, and what to subtract from them: the largest, or 0 where there is none."""
-        builder = self._builder
-        top = builder.local(-inf, self.dtype, "top")
-        with builder.loop(count, hint="j") as position:
-            key = builder.let(low + position, "key")
-            product = builder.local(0, self.dtype, "product")
-            with builder.loop(self._sizes.depth, hint="e") as column:
-                builder.assign(product, product + row.query(column) * cast(row.key(key, column), self.dtype))
-            score = builder.let(self._masked(row, key, self._scaled(product)), "score")
-            builder.store(self._weights, (position,), score)
-            builder.assign(top, pair("max", top, score))
-        return builder.let(select(top.eq(-inf), 0.0, top), "shift")
+    def _rows(self, group: Group, start: Scalar, finite: Scalar) -> None:
+        self._scored(group, start)
+        self._weighed(finite)
+        self._mixed(group, finite)
+        sizes = self._sizes
+        with self._builder.loops((sizes.shared, self._block, sizes.values)) as (head, row, column):
+            mean = cast(load(self._means, head, row, column), self._out.dtype.compute)
+            self._builder.store(self._out, group.out(head, start + row, column), mean)
+
+    def _finite(self, group: Group) -> Scalar:
+        """Whether all values of a group are finite numbers: then all their products with 0 are 0."""
+        builder, (value, place) = self._builder, group.value
+        total = builder.local(0, self.dtype, "zeros")
+        with (
+            builder.loop(self._sizes.keys, hint="j") as key,
+            builder.loop(self._sizes.values, hint="e") as column,
+        ):
+            builder.assign(total, total + cast(value[place(key, column)], self.dtype) * 0.0)
+        return builder.let(total.eq(0.0), "finite")
+
+    # --- scores ---------------------------------------------------------------------------------------------------
+
+    def _scored(self, group: Group, start: Scalar) -> None:
+        builder, sizes = self._builder, self._sizes
+        head, row, key, column = (builder.fresh(hint) for hint in ("h", "i", "j", "e"))
+        (query, query_place), (keys, key_place) = group.query, group.key
+        score = self._masked(group, (head, start + row, key), self._scaled(Var(ACCUMULATOR, self.dtype)))
+        builder.add(
+            Contraction(
+                out=self._scores,
+                a=query.buffer,
+                b=keys.buffer,
+                free=(head, row, key),
+                extents=(sizes.shared, self._block, sizes.keys),
+                bound=(column,),
+                reduced=(sizes.depth,),
+                out_index=(head, row, key),
+                a_index=tuple(map(index, query_place(head, start + row, column))),
+                b_index=tuple(map(index, key_place(key, column))),
+                accumulator=self.dtype,
+                epilogue=score,
+                a_value=None if query.dequantize is None else query[query_place(head, start + row, column)],
+                b_value=None if keys.dequantize is None else keys[key_place(key, column)],
+            )
+        )
 
     def _scaled(self, product: Scalar) -> Scalar:
         scale, softcap, depth = self._call.params["scale"], self._call.params["softcap"], self._sizes.depth
@@ -114,40 +160,73 @@ class Attention:
             score = product * const(1 / sqrt(max(depth, 1)), self.dtype)
         return math("tanh", score / softcap) * softcap if softcap else score
 
-    def _masked(self, row: Row, key: Scalar, score: Scalar) -> Scalar:
-        if row.mask is None:
+    def _masked(self, group: Group, where: tuple[Scalar, Scalar, Scalar], score: Scalar) -> Scalar:
+        """The score, -inf where the query does not see the key."""
+        _, row, key = where
+        if group.mask is not None:
+            mask = group.mask(*where)
+            score = select(mask, score, -inf) if mask.dtype is BOOL else score + cast(mask, self.dtype)
+        window = self._call.params["window"]
+        if not (self._call.params["causal"] or window):
             return score
-        mask = row.mask(key)
-        return select(mask, score, -inf) if mask.dtype is BOOL else score + cast(mask, self.dtype)
+        last = row + index(self._sizes.keys - self._sizes.rows)
+        score = select(key <= last, score, -inf)
+        return select(last - index(window) < key, score, -inf) if window else score
 
-    def _weighed(self, count: Scalar, top: Scalar) -> Scalar:
-        """Exponentials in place of the scores, and their sum."""
-        builder = self._builder
-        total = builder.local(0, self.dtype, "total")
-        with builder.loop(count, hint="j") as position:
-            score = builder.let(load(self._weights, position), "score")
-            weight = builder.let(math("exp", score - top), "weight")
-            # The exponential of -inf is 0, so that hidden keys do not change the sum.
-            builder.assign(total, total + weight)
-            builder.store(self._weights, (position,), select(score.eq(-inf), HIDDEN, weight))
-        return total
+    # --- weights --------------------------------------------------------------------------------------------------
 
-    def _mixed(self, row: Row, low: Scalar, count: Scalar, total: Scalar) -> None:
-        """The mean of the values, whose rows are read one after the other."""
-        builder, values = self._builder, self._sizes.values
-        with builder.loop(values, hint="e") as column:
-            builder.store(self._means, (column,), const(0, self.dtype))
-        with builder.loop(count, hint="j") as position:
-            key = builder.let(low + position, "key")
-            weight = builder.let(load(self._weights, position), "weight")
-            with builder.when(~(weight < 0.0)):
+    def _weighed(self, finite: Scalar) -> None:
+        """In place of the scores, what share of the mean each key has."""
+        builder, sizes, scores = self._builder, self._sizes, self._scores
+        with builder.loops((sizes.shared, self._block)) as row:
+            top = builder.local(-inf, self.dtype, "top")
+            with builder.loop(sizes.keys, hint="j") as key:
+                builder.assign(top, pair("max", top, load(scores, *row, key)))
+            shift = builder.let(select(top.eq(-inf), 0.0, top), "shift")
+            total = builder.local(0, self.dtype, "total")
+            with builder.loop(sizes.keys, hint="j") as key:
+                score = builder.let(load(scores, *row, key), "score")
+                weight = builder.let(math("exp", score - shift), "weight")
+                # The exponential of -inf is 0, so that hidden keys do not change the sum.
+                builder.assign(total, total + weight)
+                builder.store(scores, (*row, key), select(score.eq(-inf), HIDDEN, weight))
+            hidden = builder.let(select(finite, const(0, self.dtype), HIDDEN), "hidden")
+            with builder.loop(sizes.keys, hint="j") as key:
+                weight = builder.let(load(scores, *row, key), "weight")
                 # Divided here and not at the end: a sum of large values stays finite.
-                part = builder.let(weight / total, "part")
-                with builder.loop(values, hint="e") as column:
-                    grown = load(self._means, column) + part * cast(row.value(key, column), self.dtype)
-                    builder.store(self._means, (column,), grown)
-        with builder.loop(values, hint="e") as column:
-            builder.store(self._out, row.out(column), cast(load(self._means, column), self._out.dtype.compute))
+                builder.store(scores, (*row, key), select(weight < 0.0, hidden, weight / total))
+
+    # --- means ----------------------------------------------------------------------------------------------------
+
+    def _mixed(self, group: Group, finite: Scalar) -> None:
+        """The mean of the values: a product, or, with values that are not finite, what visible keys have."""
+        builder, sizes, (value, place) = self._builder, self._sizes, group.value
+        head, row, column, key = (builder.fresh(hint) for hint in ("h", "i", "e", "j"))
+        with builder.when(finite):
+            builder.add(
+                Contraction(
+                    out=self._means,
+                    a=self._scores,
+                    b=value.buffer,
+                    free=(head, row, column),
+                    extents=(sizes.shared, self._block, sizes.values),
+                    bound=(key,),
+                    reduced=(sizes.keys,),
+                    out_index=(head, row, column),
+                    a_index=(head, row, key),
+                    b_index=tuple(map(index, place(key, column))),
+                    accumulator=self.dtype,
+                    epilogue=Var(ACCUMULATOR, self.dtype),
+                    b_value=None if value.dequantize is None else value[place(key, column)],
+                )
+            )
+        with builder.when(~finite), builder.loops((sizes.shared, self._block, sizes.values)) as where:
+            total = builder.local(0, self.dtype, "mean")
+            with builder.loop(sizes.keys, hint="j") as key:
+                weight = builder.let(load(self._scores, *where[:2], key), "weight")
+                with builder.when(~(weight < 0.0)):
+                    builder.assign(total, total + weight * cast(value[place(key, where[2])], self.dtype))
+            builder.store(self._means, where, total)
 
 
 def _shared(heads: int, groups: int) -> int:
@@ -155,43 +234,41 @@ def _shared(heads: int, groups: int) -> int:
     return heads // groups if groups and heads else 1
 
 
-def _masking(mask: Operand | None, place: Sequence[Position]) -> Callable[[Scalar], Scalar] | None:
-    return None if mask is None else lambda key: mask.at((*place, key))
-
-
 # --- on [..., heads, T, d] --------------------------------------------------------------------------------------------
 
 
-def _headed(operand: Operand, batch: Sequence[Position], head: Position) -> Element:
+def _headed(operand: Operand, batch: Sequence[Position], head: Position) -> tuple[Operand, Place]:
     """The elements of one head by row and column; [T, d] is a single head."""
     shape = operand.shape
     front = () if len(shape) == 2 else (*broadcast_index(batch, shape[:-3]), head)
-    return lambda row, column: operand[(*front, row, column)]
+    return operand, lambda row, column: (*front, row, column)
 
 
 @lowers("sdpa")
 def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
-    """A row for each query of each head."""
+    """A group for each head of keys."""
     q, k, v, mask = (*inputs, None)[:4]
     assert q is not None
     assert k is not None
     assert v is not None
     (out,) = outputs
     heads, groups = (1 if len(one.shape) == 2 else one.shape[-3] for one in (q, k))
-    sizes = Sizes(q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], _shared(heads, groups))
+    shared = _shared(heads, groups)
+    sizes = Sizes(q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], shared)
     attention = Attention(call, builder, sizes, out)
-    with builder.loops((*out.shape[:-3], heads, sizes.rows), LoopKind.PARALLEL) as where:
-        *batch, head, place = where
-        queries = _headed(q, batch, head)
-        shared = head // index(sizes.shared)
-        attention.row(
-            Row(
-                place,
-                lambda column: cast(queries(place, column), attention.dtype),
-                _headed(k, batch, shared),
-                _headed(v, batch, shared),
-                _masking(mask, where),
-                lambda column: (*batch, *((head,) if len(out.shape) > 2 else ()), place, column),
+    with builder.loops((*out.shape[:-3], groups), LoopKind.PARALLEL) as where:
+        *batch, group = where
+
+        def own(head: Position) -> Scalar:
+            return group * index(shared) + index(head)
+
+        attention.group(
+            Group(
+                (q, lambda head, row, column: _headed(q, batch, own(head))[1](row, column)),
+                _headed(k, batch, group),
+                _headed(v, batch, group),
+                None if mask is None else lambda head, row, key: mask.at((*batch, own(head), index(row), index(key))),
+                lambda head, row, column: (*batch, *((own(head),) if len(out.shape) > 2 else ()), row, column),
             )
         )
 
@@ -199,60 +276,94 @@ def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
 # --- with a projection of the queries ---------------------------------------------------------------------------------
 
 
-def _cached(operand: Operand, batch: Sequence[Position], head: Position, *, is_one_head: bool) -> Element:
+def _cached(operand: Operand, batch: Sequence[Position], head: Position, *, is_one_head: bool) -> tuple[Operand, Place]:
     """The elements of one head in a cache: [..., S, H, d], [H, d], or [S, d] where there is one head."""
     shape = operand.shape
     if len(shape) > 2:
         front = broadcast_index(batch, shape[:-3])
-        return lambda key, column: operand[(*front, key, head, column)]
+        return operand, lambda key, column: (*front, key, head, column)
     if is_one_head:
-        return lambda key, column: operand[key, column]
-    return lambda _key, column: operand[head, column]
+        return operand, lambda key, column: (key, column)
+    return operand, lambda _key, column: (head, column)
 
 
 def _attn_sizes(x: Shape, k: Shape, v: Shape, width: int) -> tuple[Sizes, int]:
-    """The extents, and the number of query heads."""
+    """The extents, and the number of key heads."""
     depth = k[-1]
     if len(k) > 2:
         keys, groups = k[-3], k[-2]
     else:
         keys, groups = (k[0], 1) if depth == width else (1, k[0])
     heads = width // depth if depth else groups
-    return Sizes(x[-2] if len(x) > 1 else 1, keys, depth, v[-1], _shared(heads, groups)), heads
+    return Sizes(x[-2] if len(x) > 1 else 1, keys, depth, v[-1], _shared(heads, groups)), groups
 
 
 @lowers("attn")
 def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
-    """A row for each query of each head; the query is computed first, in scratch memory."""
+    """A group for each head of keys; its queries are computed first, in scratch memory."""
     x, k, v, w, mask = (*inputs, None)[:5]
     assert x is not None
     assert k is not None
     assert v is not None
     assert w is not None
     (out,) = outputs
-    own, width = w.shape
+    width = w.shape[-1]
     is_vector = len(x.shape) == 1
-    sizes, heads = _attn_sizes(x.shape, k.shape, v.shape, width)
+    sizes, groups = _attn_sizes(x.shape, k.shape, v.shape, width)
     attention = Attention(call, builder, sizes, out)
-    query = builder.buffer(attention.dtype, (sizes.depth,), "query")
+    query = builder.buffer(attention.dtype, (sizes.shared, sizes.rows, sizes.depth), "query")
     front = out.shape[:-1] if is_vector else out.shape[:-2]
-    with builder.loops((*front, heads, sizes.rows), LoopKind.PARALLEL) as where:
-        *batch, head, place = where
-        before = () if is_vector else (*broadcast_index(batch, x.shape[:-2]), place)
-        with builder.loop(sizes.depth, hint="e") as column:
-            total = builder.local(0, attention.dtype, "q")
-            with builder.loop(own, hint="d") as inner:
-                factors = x[(*before, inner)], w[inner, head * index(sizes.depth) + column]
-                builder.assign(total, total + cast(factors[0], attention.dtype) * cast(factors[1], attention.dtype))
-            builder.store(query, (column,), total)
-        shared = head // index(sizes.shared)
-        attention.row(
-            Row(
-                place,
-                lambda column: load(query, column),
-                _cached(k, batch, shared, is_one_head=width == sizes.depth),
-                _cached(v, batch, shared, is_one_head=width == sizes.depth),
-                _masking(mask, where),
-                lambda column: (*batch, *(() if is_vector else (place,)), head * index(sizes.values) + column),
+    with builder.loops((*front, groups), LoopKind.PARALLEL) as where:
+        *batch, group = where
+
+        def own(head: Position) -> Scalar:
+            return group * index(sizes.shared) + index(head)
+
+        def before(row: Position) -> tuple[Position, ...]:
+            return () if is_vector else (*broadcast_index(batch, x.shape[:-2]), row)
+
+        _projected(builder, query, (x, before), (w, own))
+        attention.group(
+            Group(
+                (Operand(query, attention.dtype), lambda head, row, column: (head, row, column)),
+                _cached(k, batch, group, is_one_head=width == sizes.depth),
+                _cached(v, batch, group, is_one_head=width == sizes.depth),
+                None if mask is None else lambda head, row, key: mask.at((*batch, own(head), index(row), index(key))),
+                lambda head, row, column: (
+                    *batch,
+                    *(() if is_vector else (row,)),
+                    own(head) * index(sizes.values) + index(column),
+                ),
             )
         )
+
+
+def _projected(
+    builder: Builder,
+    query: Buffer,
+    x: tuple[Operand, Callable[[Position], tuple[Position, ...]]],
+    w: tuple[Operand, Callable[[Position], Scalar]],
+) -> None:
+    """The queries of the heads of a group: rows of x times columns of w."""
+    (rows, before), (weights, own) = x, w
+    head, row, column, inner = (builder.fresh(hint) for hint in ("h", "i", "e", "d"))
+    a_place = (*before(row), inner)
+    b_place = (inner, own(head) * index(query.shape[-1]) + column)
+    builder.add(
+        Contraction(
+            out=query,
+            a=rows.buffer,
+            b=weights.buffer,
+            free=(head, row, column),
+            extents=query.shape,
+            bound=(inner,),
+            reduced=(weights.shape[0],),
+            out_index=(head, row, column),
+            a_index=tuple(map(index, a_place)),
+            b_index=tuple(map(index, b_place)),
+            accumulator=query.dtype,
+            epilogue=Var(ACCUMULATOR, query.dtype),
+            a_value=None if rows.dequantize is None else rows[a_place],
+            b_value=None if weights.dequantize is None else weights[b_place],
+        )
+    )

@@ -29,12 +29,16 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
+from openinfer.loops.reduction import gathered
+from openinfer.loops.rewrite import renamed
 from openinfer.synth.c.contraction import side_by_side, tiled
 from openinfer.synth.c.scalars import ScalarPrinter, share
 from openinfer.synth.c.types import scalar_type, stored_type
 from openinfer.synth.divide import scratch_elements
 
 PAD = "    "
+LANES = 16
+"""Lanes of a loop that gathers: a vector, or a few, on every processor that has them."""
 _WORD = re.compile(r"\w+")
 
 
@@ -149,6 +153,8 @@ class _KernelPrinter:
         text = self._scalars.text
         for statement in statements:
             match statement:
+                case For(kind=LoopKind.VECTOR):
+                    self._in_lanes(statement, depth)
                 case For(variable, extent, body, kind):
                     first, last = "0", text(extent)
                     if kind is LoopKind.DIVIDED:
@@ -195,6 +201,37 @@ class _KernelPrinter:
                         self._body(expanded(statement), depth)
                     else:
                         self._lines += [PAD * depth + line for line in lines]
+
+    def _in_lanes(self, loop: For, depth: int) -> None:
+        """A loop that gathers values: neighbours go into lanes of their own, which compilers make vectors of."""
+        index, extent, found = loop.index.name, self._scalars.text(loop.extent), gathered(loop)
+        self._scalars.positions.add(index)
+        whole = f"({extent}) / {LANES} * {LANES}"
+        if extent.isdecimal():
+            whole = str(int(extent) // LANES * LANES)
+        lanes = {one.var.name: Var(f"{one.var.name}_lanes[lane]", one.var.dtype) for one in found}
+        self._line(depth, "{")
+        for one in found:
+            self._line(depth + 1, f"{scalar_type(one.var.dtype)} {one.var.name}_lanes[{LANES}];")
+        firsts = [f"{lanes[one.var.name].name} = {self._scalars.text(one.first)};" for one in found]
+        self._lane_loop(firsts, depth + 1)
+        self._line(depth + 1, f"for (int64_t {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
+        self._line(depth + 2, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {{")
+        self._line(depth + 3, f"const int64_t {index} = {index}_0 + lane;")
+        self._body(renamed(loop.body, lanes), depth + 3)
+        self._line(depth + 2, "}")
+        self._line(depth + 1, "}")
+        if whole != extent:
+            self._line(depth + 1, self._head(loop.index, whole, extent))
+            self._body(loop.body, depth + 2)
+            self._line(depth + 1, "}")
+        joins = [f"{one.var.name} = {self._scalars.text(one.joined(lanes[one.var.name]))};" for one in found]
+        self._lane_loop(joins, depth + 1)
+        self._line(depth, "}")
+
+    def _lane_loop(self, statements: Sequence[str], depth: int) -> None:
+        for one in statements:
+            self._line(depth, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {one}")
 
     @staticmethod
     def _head(variable: Var, first: str, last: str) -> str:

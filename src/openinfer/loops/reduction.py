@@ -1,0 +1,65 @@
+"""Loops that only gather values into variables: their iterations may be taken in lanes that are joined at the end.
+
+Sums and products of floats come out in another order, which their bounds allow; everything else comes out the same.
+"""
+
+from dataclasses import dataclass
+
+from openinfer.loops.ir import Assign, Binary, Compare, Const, For, Let, Scalar, Select, Store, Var, scalars, visit
+
+_NEUTRAL = {"add": 0, "mul": 1}
+_IDEMPOTENT = ("max", "min", "and", "or")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A variable of a loop that gathers: where lanes begin, and how two of them become one."""
+
+    var: Var
+    update: Assign
+
+    @property
+    def first(self) -> Scalar:
+        """What a lane begins with: what changes nothing, or the variable's own value where it may count twice."""
+        value = self.update.value
+        neutral = _NEUTRAL.get(value.op) if isinstance(value, Binary) else None
+        return self.var if neutral is None else Const(neutral, self.var.dtype)
+
+    def joined(self, lane: Scalar) -> Scalar:
+        """The variable's value with that of a lane."""
+        value = self.update.value
+        match value:
+            case Binary(op=op):
+                return Binary(op, self.var, lane)
+            case Select(cond=Compare(op=op)):
+                return Select(Compare(op, lane, self.var), lane, self.var)
+            case _:
+                raise TypeError(value)
+
+
+def gathered(loop: For) -> tuple[Gathered, ...]:
+    """The variables that a loop gathers values into; none where it does anything that lanes must not."""
+    updates = [statement for statement in loop.body if isinstance(statement, Assign)]
+    variables = {update.var for update in updates}
+    if len(variables) < len(updates) or not all(isinstance(one, Let | Store | Assign) for one in loop.body):
+        return ()
+    inside = [gathering(one) if isinstance(one, Assign) else None for one in loop.body]
+    for statement, value in zip(loop.body, inside, strict=True):
+        if isinstance(statement, Assign) and value is None:
+            return ()
+        seen = scalars(statement) if value is None else (value,)
+        if any(one in variables for scalar in seen for one in visit(scalar)):
+            return ()
+    return tuple(Gathered(update.var, update) for update in updates)
+
+
+def gathering(update: Assign) -> Scalar | None:
+    """What an assignment adds to its variable, or compares with it; None where it does something else."""
+    var = update.var
+    match update.value:
+        case Binary(op=op, left=left, right=right) if op in (*_NEUTRAL, *_IDEMPOTENT):
+            return right if left == var else left if right == var else None
+        case Select(cond=Compare(op="gt" | "lt", left=value, right=old), then=then, otherwise=otherwise):
+            return value if old == var and otherwise == var and then == value else None
+        case _:
+            return None
