@@ -1,9 +1,11 @@
 """What generated C costs: ``python -m bench.synth``.
 
-Generated C for this machine's best vectors, compiled once, against ONNX Runtime on the same weights with one thread and
-with two, interleaved round by round after their outputs were found to agree. One thread is compared by its own
-processor time, which a busy machine does not change much; two by the clock. The bare inner loop is set against the
-fastest multiply-add loop of the same run. Nothing here is asserted: the table says what was measured.
+Generated C for this machine's best vectors, compiled for one thread and for two, against ONNX Runtime on the same
+weights with one thread and with two, interleaved round by round after their outputs were found to agree. One thread is
+compared by its own processor time, which a busy machine does not change much; two by the clock. The simulator runs the
+same step a few times. The bare inner loop is set against the fastest multiply-add loop of the same run, and a decoder's
+weights, each of which is read once per token, against how fast memory can be read. Nothing here is asserted about time:
+the table says what was measured.
 """
 
 import argparse
@@ -12,32 +14,32 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import bench.decoder
 import bench.sim
 import numpy as np
 
-from openinfer import ModelLoader, graph
-from openinfer.check import bind
+from openinfer import ModelLoader, Simulator, graph
+from openinfer.check.saved_state import saved_bytes
 from openinfer.oinf import save_file
-from openinfer.synth.c.project import Project
 from openinfer.synth.c.support import support_code
 from openinfer.synth.c.tiles import tile_name
-from openinfer.synth.fuse import Fuse
-from openinfer.synth.liveness import without_dead_steps
-from openinfer.synth.lower import lowered
-from openinfer.synth.module import FLAGS, CompiledModule, built
-from openinfer.synth.schedule import Schedule, tile_shape
+from openinfer.synth.divide import Divide
+from openinfer.synth.module import CompiledModule
+from openinfer.synth.schedule import tile_shape
+from openinfer.synth.synthesizer import Passes, Synthesizer
 from openinfer.synth.target import CpuTarget, host
 
 Array = Any
 Row = dict[str, Any]
-FAST = ("-O3", "-fno-trapping-math")
+Feeds = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -48,32 +50,62 @@ class Peer:
     text: str
     tensors: dict[str, Array]
     sizes: dict[str, int]
-    x: Array
+    inputs: Feeds
     output: str
     session: Callable[[int], Any]
     """An ONNX Runtime session with so many threads."""
+    feeds: Feeds | None = None
+    """The inputs of the session, where they are others."""
+    plain: dict[str, Array] = field(default_factory=dict)
+    """Persistent variables, which have these values before every step."""
+    tables: dict[str, Array] = field(default_factory=dict)
+    """Persistent tables before the first step."""
+    read_bytes: int = 0
+    """The bytes of the weights that a step reads once each; 0 where that says nothing about its speed."""
+
+    @property
+    def given(self) -> Feeds:
+        """The inputs of the session."""
+        return self.inputs if self.feeds is None else self.feeds
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-def compiled(peer: Peer, folder: Path, target: CpuTarget) -> CompiledModule:
+def modelled(peer: Peer, folder: Path) -> ModelLoader:
     path = folder / f"{peer.name.split()[0]}.oinf"
     save_file(path, peer.tensors, sizevars=peer.sizes)
-    program, _ = Fuse().run(without_dead_steps(lowered(bind(graph(peer.text), ModelLoader.open(path)))))
-    project = Project(Schedule(target).run(program), "net")
-    return built(project, flags=(*FLAGS, *FAST, *target.flags))
+    return ModelLoader.open(path)
 
 
-def bare_step(module: CompiledModule, x: Array) -> Callable[[], None]:
+def compiled(peer: Peer, model: ModelLoader, threads: int) -> CompiledModule:
+    passes = Passes(divide=Divide(threads=threads))
+    return Synthesizer(name="net", passes=passes).synthesize(model, graph(peer.text)).build()
+
+
+def ready(peer: Peer, one: Any) -> Any:
+    """An executor or a module with the peer's state and inputs."""
+    if peer.plain or peer.tables:
+        one.load_state(saved_bytes(one.bound, peer.plain, {name: {(): value} for name, value in peer.tables.items()}))
+    one.insert(peer.inputs)
+    return one
+
+
+def bare_step(peer: Peer, module: CompiledModule) -> Callable[[], None]:
     """One step of the C code itself, without the checks and copies that Python does around it."""
-    pointers = (ctypes.c_void_p * 4)(x.ctypes.data)
-    results = (ctypes.c_void_p * 8)()
-    function = module._library.net_step
-    context = ctypes.byref(module._context)
+    inputs, results = module._input_type(), module._output_type()
+    for name, array in peer.inputs.items():
+        setattr(inputs, module._project.printer.input_fields[name], array.ctypes.data)
+    plain = [(module.fetch_view(name), value) for name, value in peer.plain.items()]
+    for view, _ in plain:
+        view.flags.writeable = True
+    function, context = module._library.net_step, ctypes.byref(module._context)
+    into, out = ctypes.byref(inputs), ctypes.byref(results)
 
     def step() -> None:
-        function(context, pointers, results)
+        for view, value in plain:
+            view[...] = value
+        assert function(context, into, out) == 0
 
     return step
 
@@ -139,7 +171,8 @@ def mlp() -> Peer:
     text = f"dynamic {{ x: f32[1, 784]; }} volatile {{ {declared} {hidden} }}"
     text += f" block entry {{ {' '.join(lines)} return h2; }}"
     x = rng.normal(size=(1, 784)).astype(np.float32)
-    return Peer("MLP 784-256-128-10, batch 1", text, tensors, {}, x, "h2", lambda n: onnx.session(x, h, (1, 10), n))
+    name = "MLP 784-256-128-10, batch 1"
+    return Peer(name, text, tensors, {}, {"x": x}, "h2", lambda n: onnx.session(x, h, (1, 10), n))
 
 
 def encoder(length: int, layers: int = 6) -> Peer:
@@ -152,7 +185,27 @@ def encoder(length: int, layers: int = 6) -> Peer:
         bench.sim.T, bench.sim.LAYERS = length, layers
         return bench.sim.onnx_encoder(tensors, threads)
 
-    return Peer(f"encoder d=384, {layers} layers, T={length}", bench.sim.ENCODER, tensors, sizes, x, "h", session)
+    name = f"encoder d=384, {layers} layers, T={length}"
+    return Peer(name, bench.sim.ENCODER, tensors, sizes, {"x": x}, "h", session)
+
+
+def decoder() -> Peer:
+    shape = bench.decoder.Shape()
+    tensors, state = bench.decoder.weights(shape), bench.decoder.past(shape)
+    exported = bench.decoder.Exported(shape, tensors).model()
+    return Peer(
+        f"decoder d={shape.width}, {shape.layers} layers, token {shape.tokens}",
+        bench.decoder.TEXT,
+        tensors,
+        shape.sizes,
+        {"token": np.array([3], np.int32)},
+        "logits",
+        lambda threads: ort(exported, threads),
+        bench.decoder.feeds(shape, 3, state),
+        {"step": np.array(shape.tokens - 1, np.int32)},
+        state,
+        sum(value.nbytes for name, value in tensors.items() if name != "embed"),
+    )
 
 
 class _Resnet:
@@ -222,7 +275,7 @@ class _Resnet:
         text = f"dynamic {{ x: f32[1, 3, {self.size}, {self.size}]; }} volatile {{ {declared} }}"
         text += f" block entry {{ {body} return y; }}"
         name = f"ResNet-18 shapes, {self.size} x {self.size}"
-        return Peer(name, text, self.tensors, {}, x, "y", lambda n: self.onnx.session(x, out, (1, 1000), n))
+        return Peer(name, text, self.tensors, {}, {"x": x}, "y", lambda n: self.onnx.session(x, out, (1, 1000), n))
 
 
 def resnet(size: int = 224) -> Peer:
@@ -234,45 +287,66 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "encoder16": lambda: encoder(16),
     "encoder128": lambda: encoder(128),
     "resnet": resnet,
+    "decoder": decoder,
 }
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def compared(peer: Peer, folder: Path, target: CpuTarget, rounds: int) -> Row:
+def compared(peer: Peer, folder: Path, rounds: int) -> Row:
+    model = modelled(peer, folder)
     start = time.perf_counter()
-    module = compiled(peer, folder, target)
+    modules = [compiled(peer, model, threads) for threads in (1, 2)]
     built_in = time.perf_counter() - start
-    one, two = peer.session(1), peer.session(2)
-    module.insert(x=peer.x)
-    module.run_step()
-    (wanted,) = one.run(None, {"x": peer.x})
-    found = module.fetch(peer.output)
-    error = float(np.abs(found - wanted).max() / np.abs(wanted).max())
-    assert error < 1e-3, f"{peer.name}: the two disagree by {error}"
-    step = bare_step(module, peer.x)
-    times: dict[str, list[float]] = {"ours": [], "one": [], "ours by the clock": [], "two": []}
-    for _ in range(rounds):
-        for name, action in (("ours", step), ("one", lambda: one.run(None, {"x": peer.x}))):
-            before = time.thread_time()
-            action()
-            times[name].append(time.thread_time() - before)
-        for name, action in (("ours by the clock", step), ("two", lambda: two.run(None, {"x": peer.x}))):
-            before = time.perf_counter()
-            action()
-            times[name].append(time.perf_counter() - before)
-    ours, theirs, clock, both = (median(values) * 1e3 for values in times.values())
+    sessions = [peer.session(threads) for threads in (1, 2)]
+    wanted = sessions[0].run(None, peer.given)[0]
+    simulator = Simulator(model).with_trace("off").make_executor(graph(peer.text))
+    errors, simulated = [], []
+    everyone: list[Any] = [*modules, *[simulator] * 3]
+    for one in everyone:
+        ready(peer, one)
+        before = time.perf_counter()
+        one.run_step()
+        simulated.append(time.perf_counter() - before)
+        errors.append(disagreement(one.fetch(peer.output), wanted))
+    assert max(errors) < 1e-3, f"{peer.name}: the outputs disagree by {errors}"
+    ours, theirs, both, two = timed(peer, modules, sessions, rounds)
     return {
         "what": peer.name,
         "ours_ms": ours,
         "ort_1_thread_ms": theirs,
         "speed_of_ort_1_thread": theirs / ours,
-        "ours_clock_ms": clock,
-        "ort_2_threads_clock_ms": both,
-        "error": error,
+        "ours_2_threads_clock_ms": both,
+        "ort_2_threads_clock_ms": two,
+        "speed_of_ort_2_threads": two / both,
+        "simulator_clock_ms": median(simulated[2:]) * 1e3,
+        "weights_gb_per_s": [peer.read_bytes / 1e6 / found for found in (ours, both)] if peer.read_bytes else None,
+        "error": max(errors),
         "built_in_s": built_in,
     }
+
+
+def disagreement(found: Array, wanted: Array) -> float:
+    return float(np.abs(found.reshape(-1) - wanted.reshape(-1)).max() / np.abs(wanted).max())
+
+
+def timed(peer: Peer, modules: list[CompiledModule], sessions: list[Any], rounds: int) -> list[float]:
+    """Milliseconds: ours and theirs on one thread by processor time, then on two by the clock."""
+    clocks = (time.thread_time, time.perf_counter)
+    steps = [bare_step(peer, module) for module in modules]
+    actions = [
+        (clock, action)
+        for clock, step, session in zip(clocks, steps, sessions, strict=True)
+        for action in (step, lambda session=session: session.run(None, peer.given))
+    ]
+    times: list[list[float]] = [[] for _ in actions]
+    for _ in range(rounds):
+        for (clock, action), found in zip(actions, times, strict=True):
+            before = clock()
+            action()
+            found.append(clock() - before)
+    return [median(found) * 1e3 for found in times]
 
 
 PEAK = """
@@ -298,6 +372,42 @@ double inner(long count, int64_t k, const float *x, const float *y, float *z)
     return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
 }
 """
+READ = """
+#include <stdint.h>
+typedef uint64_t wide __attribute__((vector_size(64)));
+uint64_t total(const wide *p, long count)
+{
+    wide s[8] = { { 0 } };
+    for (long n = 0; n + 8 <= count; n += 8) for (int i = 0; i < 8; ++i) s[i] += p[n + i];
+    return (s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7])[0];
+}
+"""
+
+
+def memory_speed(folder: Path, target: CpuTarget, rounds: int) -> Row:
+    """How fast one thread (by its own time) and two (by the clock) read memory that is in no cache."""
+    source, library = folder / "read.c", folder / "read.so"
+    source.write_text(READ, encoding="ascii")
+    subprocess.run(["gcc", "-O3", *target.flags, "-fPIC", "-shared", "-o", library, source], check=True)
+    code = ctypes.CDLL(str(library))
+    code.total.restype = ctypes.c_uint64
+    data = np.ones(1 << 26, np.uint64)
+    data = data[(-data.ctypes.data % 64) // 8 :]
+    best = []
+    for threads, clock in ((1, time.thread_time), (2, time.perf_counter)):
+        count = data.size // 8 // threads
+        starts = [ctypes.c_void_p(data.ctypes.data + 64 * count * one) for one in range(threads)]
+        times = []
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(rounds):
+                before = clock()
+                helped = [pool.submit(code.total, start, ctypes.c_long(count)) for start in starts[1:]]
+                code.total(starts[0], ctypes.c_long(count))
+                for one in helped:
+                    one.result()
+                times.append(clock() - before)
+        best.append(64 * count * threads / min(times) / 1e9)
+    return {"what": "reading memory", "one_thread_gb_per_s": best[0], "two_threads_gb_per_s": best[1]}
 
 
 def bare_loop(folder: Path, target: CpuTarget, rounds: int) -> Row:
@@ -335,12 +445,18 @@ def bare_loop(folder: Path, target: CpuTarget, rounds: int) -> Row:
 
 def sentence(row: Row) -> str:
     ratio = row["speed_of_ort_1_thread"]
-    return (
+    text = (
         f"{row['what']}: {row['ours_ms']:.3f} ms, ONNX Runtime on one thread {row['ort_1_thread_ms']:.3f} ms:"
         f" {ratio:.2f}x its speed ({'met' if ratio >= 0.5 else 'MISS'}: 0.5x);"
-        f" by the clock {row['ours_clock_ms']:.3f} ms, on two threads {row['ort_2_threads_clock_ms']:.3f} ms;"
+        f" on two threads, by the clock, {row['ours_2_threads_clock_ms']:.3f} ms to"
+        f" {row['ort_2_threads_clock_ms']:.3f} ms: {row['speed_of_ort_2_threads']:.2f}x;"
+        f" the simulator takes {row['simulator_clock_ms']:.1f} ms;"
         f" outputs agree within {row['error']:.0e}; built in {row['built_in_s']:.1f} s"
     )
+    if row["weights_gb_per_s"]:
+        one, two = row["weights_gb_per_s"]
+        text += f"; weights are read at {one:.1f} GB/s by one thread, {two:.1f} GB/s by two"
+    return text
 
 
 def main() -> None:
@@ -352,10 +468,12 @@ def main() -> None:
     target = host()
     with TemporaryDirectory() as name:
         folder = Path(name)
-        rows = [bare_loop(folder, target, 7)]
+        rows = [bare_loop(folder, target, 7), memory_speed(folder, target, 7)]
         print(f"{rows[0]['what']}: {rows[0]['gflops']:.0f} of {rows[0]['peak_gflops']:.0f} GFLOP/s")
+        one, two = rows[1]["one_thread_gb_per_s"], rows[1]["two_threads_gb_per_s"]
+        print(f"memory can be read at {one:.1f} GB/s by one thread, {two:.1f} GB/s by two")
         for model in options.models:
-            row = compared(PEERS[model](), folder, target, options.rounds)
+            row = compared(PEERS[model](), folder, options.rounds)
             rows.append(row)
             print(sentence(row), flush=True)
     if options.json:
