@@ -76,6 +76,6 @@ def outputs_of(plan: Plan) -> list[str]:
 
 def _said(found: Sequence[Mapping[str, Any]]) -> str:
     gaps = [one["largest"] for one in found]
-    if not all(gaps):
-        return "beyond all measure" if None in gaps else "the same bits"
-    return f"at most {max(gaps):.1e} apart"
+    if None in gaps:
+        return "beyond all measure"
+    return f"at most {max(gaps):.1e} apart" if any(gaps) else "the same bits"

@@ -123,6 +123,8 @@ DYNAMIC: list[tuple[str, list[Shape], dict[str, Any]]] = [
     ("pad", [(T, 3)], {"pads": (9, 0, 12, 0), "mode": "reflect"}),
     ("pad", [(T, 3)], {"pads": (9, 0, 12, 0), "mode": "wrap"}),
     ("pad", [(T, 3)], {"pads": (1, 0, 1, 0), "mode": "edge"}),
+    ("slice", [(16, 3)], {"starts": (0,), "ends": (T,)}),
+    ("slice", [(3, 20)], {"starts": (T,), "ends": (T + N,), "axes": (1,)}),
     ("rfft", [(2, T)], {}),
     ("fft", [(2, T, 2)], {}),
     ("ifft", [(T, 2)], {"n": 12}),

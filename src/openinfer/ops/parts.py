@@ -163,14 +163,18 @@ def _sliced(call: Call) -> tuple[Shape, ...]:
 
 
 def _taken(part: slice, extent: int) -> int:
-    """How many elements a slice takes of an axis; of one whose extent is a symbol, an expression of it."""
+    """How many elements a slice takes of an axis; where its extent or a bound is a symbol, an expression of them."""
     if part == slice(None):
         return extent
-    if not is_symbolic(extent):
+    if not any(is_symbolic(one) for one in (extent, part.start, part.stop) if one is not None):
         return len(range(*part.indices(extent)))
     start, end = (0 if part.start is None else part.start), (extent if part.stop is None else part.stop)
     start, end = (one + extent if one < 0 else one for one in (start, end))
-    if part.step not in (None, 1) or not (is_symbolic(end) or end == 0):
+    if not is_symbolic(extent):  # below the bounds of the sizes, a run checks the extent that is declared
+        if part.step not in (None, 1) or not 0 <= start <= end <= extent:
+            message = "a cut that depends on a dynamic size has the step 1 and lies within the axis"
+            raise parameter_error("ends", message)
+    elif part.step not in (None, 1) or not (is_symbolic(end) or end == 0):
         message = f"an axis of the dynamic size {extent!r} is cut only up to an end that counts back"
         raise parameter_error("ends", message)
     return end - start
