@@ -125,9 +125,9 @@ def test_weights_in_panels(target: CpuTarget, tmp_path: Path) -> None:
         x, w = rng.normal(size=(2, m, k)).astype(np.float32), rng.normal(size=(n, k)).astype(np.float32)
         bias = rng.normal(size=n).astype(np.float32)
         kernel, packings = scheduled(
-            kernel_for("linear", x.shape, w.shape, bias.shape), target, frozenset({"x1", "x2"})
+            kernel_for("linear", x.shape, w.shape, bias.shape), target, frozenset({"w", "bias"})
         )
-        packed = packings["x1"].packed(w) if "x1" in packings else w
+        packed = packings["w"].packed(w) if "w" in packings else w
         assert packed.shape == kernel.inputs[1].shape
         chosen.append((kernel, [x, packed, bias], (2, m, n)))
         wanted.append((x, w.T, bias.astype(np.float64)))
@@ -145,10 +145,10 @@ def test_weights_in_panels(target: CpuTarget, tmp_path: Path) -> None:
 def test_rows_that_would_share_a_cache_set_are_copied_apart(target: CpuTarget, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     x, w = rng.normal(size=(45, 1024)).astype(np.float32), rng.normal(size=(300, 1024)).astype(np.float32)
-    kernel, packings = scheduled(kernel_for("linear", x.shape, w.shape), target, frozenset({"x1"}))
+    kernel, packings = scheduled(kernel_for("linear", x.shape, w.shape), target, frozenset({"w"}))
     (memory,) = kernel.scratch
     assert memory.shape[1] > 1024
-    (found,) = run([(kernel, [x, packings["x1"].packed(w)], (45, 300))], tmp_path, target)
+    (found,) = run([(kernel, [x, packings["w"].packed(w)], (45, 300))], tmp_path, target)
     near(found, x, w.T)
 
 
@@ -166,10 +166,10 @@ def test_no_columns_rows_or_products(target: CpuTarget, tmp_path: Path) -> None:
 @TARGETS
 def test_rows_that_are_known_when_the_code_runs(target: CpuTarget, tmp_path: Path) -> None:
     rows = Dim(40, Ref("T"))
-    kernel, packings = scheduled(kernel_for("linear", (rows, 33), (50, 33)), target, frozenset({"x1"}))
+    kernel, packings = scheduled(kernel_for("linear", (rows, 33), (50, 33)), target, frozenset({"w"}))
     rng = np.random.default_rng(3)
     w = rng.normal(size=(50, 33)).astype(np.float32)
-    packed = packings["x1"].packed(w) if packings else w
+    packed = packings["w"].packed(w) if packings else w
     one = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernel, "case0", linkage=""), (), (), ())
     library = compiled([one], tmp_path, (*STRICT, *target.flags))
     for height in (0, 1, 2, 3, 7, 8, 9, 23, 40):

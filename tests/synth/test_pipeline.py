@@ -88,27 +88,27 @@ block entry {
     t2: i32[] = t10
 }
 
-k0 = neg_exp(px0: f32[2, 3]) -> cy0: f32[2, 3] {
-    for pi1 < 2 parallel {
-        for pi2 < 3 parallel {
-            let pv3: f32 = px0[pi1, pi2]
-            cy0[pi1, pi2] = exp(neg(pv3))
-        }
-    }
-}
-
-k1 = add(x0: f32[2, 3], x1: f32[2, 3]) -> y0: f32[2, 3] {
+k0 = neg_exp(x: f32[2, 3]) -> y: f32[2, 3] {
     for i1 < 2 parallel {
         for i2 < 3 parallel {
-            let v3: f32 = x0[i1, i2]
-            let v4: f32 = x1[i1, i2]
-            y0[i1, i2] = (v3 + v4)
+            let v3: f32 = x[i1, i2]
+            y[i1, i2] = exp(neg(v3))
         }
     }
 }
 
-k2 = count(x0: i32[]) -> y0: i32[] {
-    y0[] = (x0[] + 1:i32)
+k1 = add(a: f32[2, 3], b: f32[2, 3]) -> y: f32[2, 3] {
+    for i1 < 2 parallel {
+        for i2 < 3 parallel {
+            let v3: f32 = a[i1, i2]
+            let v4: f32 = b[i1, i2]
+            y[i1, i2] = (v3 + v4)
+        }
+    }
+}
+
+k2 = count(x: i32[]) -> y: i32[] {
+    y[] = (x[] + 1:i32)
 }
 """
 
@@ -263,8 +263,8 @@ def unsound_kernel(one: Program) -> None:
     [
         (stray, "t99 is read before it is written"),
         (reversed_steps, "is read before it is written"),
-        (other_shape, "kernel exp wants f32[4] as output y0"),
-        (other_dtype, "kernel exp wants f32[4] as output y0"),
+        (other_shape, "kernel exp wants f32[4] as output y"),
+        (other_dtype, "kernel exp wants f32[4] as output y"),
         (too_few, "kernel neg has 1 inputs and gets 0"),
         (written_twice, "is written twice"),
         (input_written, "is written, which is the caller's or the model's"),

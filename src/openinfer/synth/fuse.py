@@ -5,6 +5,7 @@ element of a result is done before it is stored (``sink``). Either way every op 
 ledger says what was joined and what was not, and why.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -199,6 +200,7 @@ class _Body:
             made, inputs=(*one.inputs, *kept), outputs=other.outputs, scratch=(*one.scratch, *other.scratch)
         )
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
+        merged = _with_plain_outputs(merged)
         return KernelStep(
             replace(merged, name=_joined_name(one.name, other.name), doc=(*one.doc, *other.doc)),
             [*producer.inputs, *others],
@@ -220,22 +222,39 @@ def _is_read(steps: list[Step], value: Value) -> bool:
 
 
 def _apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
-    """Two kernels with no variable or buffer of the same name."""
-    return _prefixed(one, "p"), _prefixed(other, "c")
+    """Two kernels with no variable or buffer of the same name: those of the second make way."""
+    taken = {buffer.name for buffer in _buffers(one)} | {var.name for var in _variables(one.body)}
+    buffers = {buffer.name: replace(buffer, name=_free(buffer.name, "_", taken)) for buffer in _buffers(other)}
+    names = {var.name: Var(_free(var.name, "", taken), var.type) for var in _variables(other.body)}
+    moved = with_buffers(replace(other, body=renamed(other.body, names)), buffers)
+    inputs, scratch = (tuple(buffers[buffer.name] for buffer in kind) for kind in (other.inputs, other.scratch))
+    return one, replace(moved, inputs=inputs, scratch=scratch)
 
 
-def _prefixed(kernel: Kernel, prefix: str) -> Kernel:
-    names = {var.name: Var(f"{prefix}{var.name}", var.type) for var in _variables(kernel.body)}
-    buffers = {
-        buffer.name: replace(buffer, name=f"{prefix}{buffer.name}")
-        for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
-    }
-    changed_kernel = with_buffers(replace(kernel, body=renamed(kernel.body, names)), buffers)
-    return replace(
-        changed_kernel,
-        inputs=tuple(buffers[buffer.name] for buffer in kernel.inputs),
-        scratch=tuple(buffers[buffer.name] for buffer in kernel.scratch),
-    )
+def _with_plain_outputs(kernel: Kernel) -> Kernel:
+    """The kernel with outputs called as before they made way, where that name has become free."""
+    taken = {buffer.name for buffer in _buffers(kernel)} | {var.name for var in _variables(kernel.body)}
+    names = {}
+    for buffer in kernel.outputs:
+        plain = re.sub(r"_\d+$", "", buffer.name)
+        if plain not in taken:
+            names[buffer.name] = replace(buffer, name=plain)
+            taken.add(plain)
+    return with_buffers(kernel, names)
+
+
+def _buffers(kernel: Kernel) -> tuple[Buffer, ...]:
+    return (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+
+
+def _free(name: str, mark: str, taken: set[str]) -> str:
+    """A name that is not taken, which it then is: the name itself, or with another number."""
+    stem, found, number = re.sub(rf"{mark}\d+$", "", name), name, 1
+    while found in taken:
+        number += 1
+        found = f"{stem}{mark}{number}"
+    taken.add(found)
+    return found
 
 
 def _variables(body: tuple[Statement, ...]) -> Iterator[Var]:

@@ -160,7 +160,7 @@ class Nodes(Operands):
         value = self._read(name, node.index)
         assert isinstance(value, Value)
         result = self._value(name, value.dtype, ())
-        x, y = Buffer("x0", value.dtype, ()), Buffer("y0", value.dtype, ())
+        x, y = Buffer("x", value.dtype, ()), Buffer("y", value.dtype, ())
         builder = Builder()
         builder.store(y, (), load(x) + Const(amount, value.dtype.compute))
         kernel = Kernel("count", (x,), (y,), builder.body, (), (f"`y = x + {amount}`",))

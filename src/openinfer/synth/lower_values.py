@@ -179,7 +179,7 @@ class Values:
 
 def fill_step(value: Value, number: float, node: int) -> KernelStep:
     """Every element the same. All bits zero means -1 for t1, which has no zero."""
-    out = Buffer("y0", value.dtype, value.shape)
+    out = Buffer("y", value.dtype, value.shape)
     builder = Builder()
     element = -1 if value.dtype.name == "t1" and number == 0 else number
     with builder.loops(value.shape, LoopKind.PARALLEL) as where:

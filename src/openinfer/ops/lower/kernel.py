@@ -7,7 +7,7 @@ from openinfer.loops.build import Builder, Position, cast, index
 from openinfer.loops.ir import Buffer, Const, Kernel, Load, Scalar, Space
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops.lower.operand import LOWERINGS, Dequantize, Operand, Quantization
-from openinfer.ops.record import Call, OpRecord
+from openinfer.ops.record import Call, InputSpec, OpRecord, OutputSpec
 from openinfer.ops.types import F32
 
 I32 = DTYPES["i32"]
@@ -31,14 +31,19 @@ def kernel_of(
             operands.append(None)
             continue
         space = spaces[slot] if spaces is not None else Space.ARENA
-        buffer = Buffer(f"x{slot}", own, kind.shape, space)
+        buffer = Buffer(_called(record.signature.inputs, slot), own, kind.shape, space)
         inputs.append(buffer)
         dequantize = None
         if kind.quant is not None and kind.dtype is not own:
             dequantize = _dequantizing(kind.quant, slot, extra)
         quantization = None if kind.quant is None else _parameters(kind.quant, slot, extra)
         operands.append(Operand(buffer, kind.dtype, dequantize, quantization))
-    outputs = tuple(Buffer(f"y{slot}", kind.dtype, kind.shape) for slot, kind in enumerate(call.outputs))
+    taken = {buffer.name for buffer in inputs}
+    names = [_called(record.signature.outputs, slot) for slot in range(len(call.outputs))]
+    outputs = tuple(
+        Buffer(f"{name}_out" if name in taken else name, kind.dtype, kind.shape)
+        for name, kind in zip(names, call.outputs, strict=True)
+    )
     builder = Builder()
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
     return Kernel(
@@ -49,6 +54,12 @@ def kernel_of(
         tuple(builder.scratch),
         (record.doc.split("\n\n")[0].replace("\n", " "),),
     )
+
+
+def _called(specs: Sequence[InputSpec | OutputSpec], slot: int) -> str:
+    """What the op's signature calls an operand; slots past the last belong to the variadic one."""
+    spec = specs[min(slot, len(specs) - 1)]
+    return f"{spec.name}_{slot - len(specs) + 1}" if spec.variadic else spec.name
 
 
 def _dequantizing(quant: QuantParams, slot: int, extra: list[Buffer]) -> Dequantize:

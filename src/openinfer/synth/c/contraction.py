@@ -48,7 +48,7 @@ class _Printer:
     def run(self) -> list[str]:
         product = self._product
         self._say(
-            f"/* In tiles of {self._tile.rows} rows and {self._tile.columns} columns:"
+            f"/* In tiles of {self._tile.rows} row{'s' * (self._tile.rows > 1)} and {self._tile.columns} columns:"
             f" {_number(product.rows.extent)} x {_number(product.inner.extent)}"
             f" times {_number(product.inner.extent)} x {_number(product.columns.extent)}. */"
         )
@@ -109,14 +109,26 @@ class _Printer:
         else:
             self._say(f"enum {{ columns = {tile.columns} }};")
         right, step = self._right()
-        first, count = ("0", "height") if rows is None else self._range("rows")
-        self._open(f"for (int64_t m0 = {first}, rows; m0 < {count}; m0 += rows)")
         sizes = self._heights()
-        self._say(f"rows = {_chosen(sizes, count)};")
+        if not self._is_row:
+            self._open_tiles(sizes, *(("0", "height") if rows is None else self._range("rows")))
         self._say(f"{self._kind} tile[{tile.rows * tile.columns}];")
         self._calls(sizes, right, step)
         self._results(_TILE_ROW + _ROW if rows is not None else _BLOCK + _TILE_ROW + _ROW)
-        self._close(2)
+        self._close(1 if self._is_row else 2)
+
+    @property
+    def _is_row(self) -> bool:
+        """Whether there is a single row: then nothing is said about rows."""
+        return not self._product.rows.vars and self._tile.left is None
+
+    def _open_tiles(self, sizes: Sequence[int], first: str, count: str) -> None:
+        if len(sizes) == 1:
+            self._open(f"for (int64_t m0 = {first}; m0 < {count}; m0 += {sizes[0]})")
+            self._say(f"enum {{ rows = {sizes[0]} }};")
+            return
+        self._open(f"for (int64_t m0 = {first}, rows; m0 < {count}; m0 += rows)")
+        self._say(f"rows = {_chosen(sizes, count)};")
 
     def _range(self, what: Literal["rows", "columns"]) -> tuple[str, str]:
         """Where a part's rows or columns begin and end: it has a share of the tiles."""
@@ -149,12 +161,12 @@ class _Printer:
             place: Scalar = _PANEL * Const(depth, INDEX)
             for one, step in steps:
                 place = place + one * Const(step, INDEX)
-            return f"{factor.buffer.name} + {self._place(place)}", str(tile.columns)
+            return _from(factor.buffer.name, self._place(place)), str(tile.columns)
         if not tile.is_direct:
             assert tile.right is not None
             self._copied_panel(tile.right, _PANEL, "columns", tile.columns)
             return tile.right.name, str(tile.columns)
-        panel, apart = f"{factor.buffer.name} + {self._panel_place()}", _number(factor.step(product.inner))
+        panel, apart = _from(factor.buffer.name, self._panel_place()), _number(factor.step(product.inner))
         if tile.right is None:
             return panel, apart
         self._say(f"const {self._kind} *panel = {panel};")
@@ -229,7 +241,7 @@ class _Printer:
         else:
             assert product.left.place is not None
             place = self._place(_moved(product.left.place, product.rows, _TILE_ROW, product.inner))
-            left = f"{product.left.buffer.name} + {place}, {_number(product.left.step(product.rows))}"
+            left = f"{_from(product.left.buffer.name, place)}, {_number(product.left.step(product.rows))}"
             left += f", {_number(product.left.step(product.inner))}"
         widths = self._widths()
         cases = [(rows, vectors) for vectors in widths for rows in sizes]
@@ -259,18 +271,20 @@ class _Printer:
             return as_one(as_one(value, product.rows, row_var), product.columns, _PANEL + _COLUMN)
 
         row_var = product.rows.last or Var("row")
-        self._open("for (int64_t row = 0; row < rows; ++row)")
+        if not self._is_row:
+            self._open("for (int64_t row = 0; row < rows; ++row)")
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
         if product.rows.last is not None:
             self._say(f"const int64_t {row_var.name} = {self._scalars.text(row)};")
         self._open("for (int64_t column = 0; column < columns; ++column)")
-        self._say(f"const {self._kind} {ACCUMULATOR} = tile[row * {self._tile.columns} + column];")
+        place = "column" if self._is_row else f"row * {self._tile.columns} + column"
+        self._say(f"const {self._kind} {ACCUMULATOR} = tile[{place}];")
         lets, value = named(epilogue, "v")
         for let in lets:
             self._say(_let(let, self._scalars))
         self._say(self._scalars.store(one.out, self._scalars.offset(one.out, index), value))
-        self._close(2)
+        self._close(1 if self._is_row else 2)
 
 
 # --- without tiles ----------------------------------------------------------------------------------------------------
@@ -354,6 +368,10 @@ def _loop(name: str, extent: int) -> str:
 
 def _number(value: int) -> str:
     return size_text(value.expr) if isinstance(value, Dim) else str(value)
+
+
+def _from(pointer: str, place: str) -> str:
+    return pointer if place == "0" else f"{pointer} + {place}"
 
 
 def _least(end: str, first: str, most: int) -> str:

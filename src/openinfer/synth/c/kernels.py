@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from openinfer.loops.build import cast
 from openinfer.loops.dim import sizes_in
@@ -30,7 +30,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.reduction import gathered
-from openinfer.loops.rewrite import renamed
+from openinfer.loops.rewrite import renamed, with_buffers
 from openinfer.synth.c.contraction import side_by_side, tiled
 from openinfer.synth.c.scalars import ScalarPrinter, share
 from openinfer.synth.c.types import scalar_type, stored_type
@@ -39,6 +39,9 @@ from openinfer.synth.divide import scratch_elements
 PAD = "    "
 LANES = 16
 """Lanes of a loop that gathers: a vector, or a few, on every processor that has them."""
+_TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
+_TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "call", "index", "sin", "cos"}
+"""Names that the printers bring, or that C has."""
 _WORD = re.compile(r"\w+")
 
 
@@ -56,7 +59,19 @@ class Printed:
 
 def printed(kernel: Kernel, name: str, *, linkage: str = "static ") -> Printed:
     """A kernel as a C function of this name."""
-    return _KernelPrinter(kernel, name, linkage).run()
+    return _KernelPrinter(_speakable(kernel), name, linkage).run()
+
+
+def _speakable(kernel: Kernel) -> Kernel:
+    """The kernel with no buffer called as something in C, or as a variable that the printer brings."""
+    names = {
+        buffer.name: replace(buffer, name=f"{buffer.name}_")
+        for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+        if buffer.name in _TAKEN
+    }
+    moved = with_buffers(kernel, names)
+    inputs, scratch = (tuple(names.get(one.name, one) for one in kind) for kind in (kernel.inputs, kernel.scratch))
+    return replace(moved, inputs=inputs, scratch=scratch)
 
 
 def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
