@@ -228,7 +228,7 @@ def too_few(one: Program) -> None:
 
 
 def written_twice(one: Program) -> None:
-    one.blocks["entry"].append(one.blocks["entry"][0])
+    one.blocks["entry"].append(kernel_steps(one)[0])
 
 
 def input_written(one: Program) -> None:
@@ -250,7 +250,7 @@ def unknown_consumer(one: Program) -> None:
 
 
 def lost_output(one: Program) -> None:
-    one.blocks["entry"].pop()
+    one.blocks["entry"].remove(kernel_steps(one)[1])
 
 
 def unsound_kernel(one: Program) -> None:

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import typer
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.events import statistics
 from openinfer.cli.arrays import is_archive, require_writable, split_place, write_archive, write_array
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind, Return
 from openinfer.sim import Executor, format_truncated
-from openinfer.sim.trace import statistics
 
 Array = npt.NDArray[Any]
 

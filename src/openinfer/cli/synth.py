@@ -62,6 +62,14 @@ MaxArena = Annotated[
 ]
 Build = Annotated[bool, typer.Option("--build", help="Compile the code for this machine.")]
 Run = Annotated[bool, typer.Option("--run", help="Compile it, run it, and compare it with the simulator.")]
+TraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="With --run: write what the last step of the compiled code did, for 'openinfer trace-diff'.",
+    ),
+]
 Tolerance = Annotated[
     float, typer.Option(min=0.0, metavar="T", help="With --run: floats may differ by T * max(1, |a|, |b|).")
 ]
@@ -89,6 +97,7 @@ def synth(
     run: Run = False,
     inputs: InputOptions = None,
     steps: StepCount = None,
+    trace: TraceFile = None,
     tolerance: Tolerance = 1e-4,
     report: Report = False,
     stop_after: StopAfter = None,
@@ -107,6 +116,9 @@ def synth(
         from openinfer.cli.app import print_diagnostics
 
         looking = Looking.called(stop_after, print_after)
+        if trace is not None and not run:
+            message = "only a step that runs can be traced: add --run"
+            raise typer.BadParameter(message, param_hint="--trace")
         looking.refuse({"--output": output is not None, "--build": build, "--run": run, "--report": report})
         called, sizes, arch = _called(name, graph), parsed_sizes(size), device_called(device)
         if not as_json:
@@ -133,7 +145,7 @@ def synth(
                 _draw(plan, Path(output) / "arena.svg")
             facts |= {"folder": output, "files": _files(Path(output))}
         if build or run:
-            facts |= _built(plan, values if run else None, tolerance)
+            facts |= _built(plan, values if run else None, tolerance, trace)
         typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, looking, report))
         if run and not facts["run"]["ok"]:
             raise typer.Exit(1)
@@ -174,11 +186,16 @@ def _require_runnable(arch: "DeviceArch") -> None:
     require_runnable(arch)
 
 
-def _built(plan: "Plan", values: "list[SimulatedStep] | None", tolerance: float) -> dict[str, Any]:
+def _built(plan: "Plan", values: "list[SimulatedStep] | None", tolerance: float, trace: str | None) -> dict[str, Any]:
     from openinfer.cli.compiled import compared
 
-    module = plan.build(plan.arch.toolchain.cc or "gcc")
-    return {"built": True} | ({} if values is None else {"run": compared(module, values, tolerance)})
+    module = plan.build(plan.arch.toolchain.cc or "gcc", trace="off" if trace is None else "full")
+    facts: dict[str, Any] = {"built": True} | ({} if values is None else {"run": compared(module, values, tolerance)})
+    if trace is None:
+        return facts
+    with atomic_file(trace) as sink:
+        sink.write(f"{json.dumps(module.trace(), indent=2, allow_nan=False)}\n".encode())
+    return facts | {"trace": trace}
 
 
 def _called(name: str | None, graph: str) -> str:
@@ -266,4 +283,6 @@ def _summary(facts: dict[str, Any]) -> str:
         lines.append(f"  files    {len(facts['files'])} in {facts['folder']}")
     if "built" in facts:
         lines.append("  built    yes")
+    if "trace" in facts:
+        lines.append(f"  trace    {facts['trace']}")
     return "\n".join(lines)

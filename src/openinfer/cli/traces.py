@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from openinfer.sim.compare import Comparison
 
 
+_MOST_NAMED = 10
+
+
 class Format(StrEnum):
     """What a trace is written as."""
 
@@ -156,6 +159,14 @@ def _text(found: "Comparison", tolerance: float) -> str:
         strand = f" of {event.thread!r}" if event.thread != "entry" else ""
         lines.append(f"the runs part at {event.title}, event {event.position}{strand}, by {difference.what}")
         lines += [f"  {deviation}" for deviation in difference.deviations]
+    if found.absent and found.with_values:
+        nodes = {event.node_index: event.absent for event in found.absent}
+        count = len(found.absent)
+        lines.append(f"the values of {count} event{'s' * (count != 1)} could not be compared, for one trace has none:")
+        lines += [f"  node {node}: {reason}" for node, reason in list(nodes.items())[:_MOST_NAMED]]
+        more = len(nodes) - _MOST_NAMED
+        lines += [f"  and {more} more nodes"] * (more > 0)
+        lines.append("code that is synthesized with --no-fuse has them all")
     if not found.with_values:
         lines.append("only what was executed could be compared: values are in traces of --level full")
     return "\n".join(lines)

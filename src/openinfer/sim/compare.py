@@ -57,6 +57,8 @@ class TraceEvent:
     attrs: Mapping[str, Any] | None = None
     inputs: tuple[TensorFacts, ...] | None = None
     outputs: tuple[TensorFacts, ...] | None = None
+    absent: str | None = None
+    """Why the values it has written are not known: generated code does not keep all of them."""
 
     @property
     def title(self) -> str:
@@ -64,6 +66,9 @@ class TraceEvent:
         name = f"op {self.op_name!r}" if self.op_name else self.kind
         at = "".join(f", {index}={value}" for index, value in self.indices.items())
         return f"node {self.node_index} ({name} in block {self.block_name!r}{at})"
+
+
+Tensors = tuple[TensorFacts, ...] | None
 
 
 def read_trace(text: str | bytes, name: str) -> list[TraceEvent]:
@@ -91,6 +96,7 @@ def _event(item: Cursor, position: int) -> TraceEvent:
         attrs={key: _attr(cell) for key, cell in _parts(parts["attrs"]).items()} if "attrs" in parts else None,
         inputs=_tensors(parts, "inputs"),
         outputs=_tensors(parts, "outputs"),
+        absent=parts["absent"].text() if "absent" in parts else None,
     )
 
 
@@ -197,6 +203,8 @@ class Comparison:
     events: tuple[int, int]
     with_values: bool
     """Whether both traces hold values; traces of level basic do not."""
+    absent: tuple[TraceEvent, ...] = ()
+    """Events up to there whose values one of the traces says it does not have."""
 
     def facts(self) -> dict[str, Any]:
         """The comparison as plain values."""
@@ -204,6 +212,9 @@ class Comparison:
             "same": self.difference is None,
             "events": list(self.events),
             "compared": "values" if self.with_values else "structure",
+            "absent": [
+                {"position": one.position, "node_index": one.node_index, "reason": one.absent} for one in self.absent
+            ],
             "difference": None if self.difference is None else self.difference.facts(),
         }
 
@@ -213,12 +224,18 @@ def compare(one: Sequence[TraceEvent], other: Sequence[TraceEvent], tolerance: f
 
     Without a tolerance, values are the same when all their bits are. With one, when they hold as many NaNs and
     infinities, and each number that the traces keep of them (minimum, maximum, mean, samples) differs by at most
-    ``tolerance * max(1, |a|, |b|)``.
+    ``tolerance * max(1, |a|, |b|)``. Values that a trace says it does not have are no difference: what comes of them
+    is compared at the nodes that read them.
     """
     with_values = _has_values(one) and _has_values(other)
-    pairs = _pairs(one, other)
-    difference = next((found for pair in pairs if (found := _difference(*pair, tolerance)) is not None), None)
-    return Comparison(difference, (len(one), len(other)), with_values)
+    difference = None
+    absent: list[TraceEvent] = []
+    for pair in _pairs(one, other):
+        difference = _difference(*pair, tolerance)
+        if difference is not None:
+            break
+        absent += [event for event in pair if event is not None and event.absent is not None]
+    return Comparison(difference, (len(one), len(other)), with_values, tuple(absent))
 
 
 def _has_values(events: Sequence[TraceEvent]) -> bool:
@@ -270,7 +287,8 @@ def _structure(one: TraceEvent, other: TraceEvent) -> Iterator[Deviation]:
 
 
 def _types(one: TraceEvent, other: TraceEvent) -> Iterator[Deviation]:
-    for role, mine, theirs in (("input", one.inputs, other.inputs), ("output", one.outputs, other.outputs)):
+    results = _known_to_both(one, other)
+    for role, mine, theirs in (("input", one.inputs, other.inputs), ("output", *results)):
         if mine is None or theirs is None:
             continue
         if len(mine) != len(theirs):
@@ -280,8 +298,18 @@ def _types(one: TraceEvent, other: TraceEvent) -> Iterator[Deviation]:
                 yield Deviation(f"{role} {left.name}", left.type_text, right.type_text)
 
 
+def _known_to_both(one: TraceEvent, other: TraceEvent) -> tuple[Tensors, Tensors]:
+    """The results of two events; where one says that it does not have all of its own, those that both have."""
+    mine, theirs = one.outputs, other.outputs
+    if mine is None or theirs is None or (one.absent is None and other.absent is None):
+        return mine, theirs
+    names = {left.name for left in mine} & {right.name for right in theirs}
+    return tuple(left for left in mine if left.name in names), tuple(one for one in theirs if one.name in names)
+
+
 def _values(one: TraceEvent, other: TraceEvent, tolerance: float) -> Iterator[Deviation]:
-    for left, right in zip(one.outputs or (), other.outputs or (), strict=False):
+    mine, theirs = _known_to_both(one, other)
+    for left, right in zip(mine or (), theirs or (), strict=False):
         if left.digest is None or right.digest is None or left.digest == right.digest:
             continue
         found = [*_statistics(left, right), *_samples(left, right)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.events import Event, TraceLevel
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Node
@@ -20,7 +21,7 @@ from openinfer.sim.sizes import StepSizes
 from openinfer.sim.state import load_state, state_bytes, write_state
 from openinfer.sim.step import Choose, Step, sequential
 from openinfer.sim.strand import Strand
-from openinfer.sim.trace import Event, Recorder, TraceLevel
+from openinfer.sim.trace import Recorder
 from openinfer.sim.views import Place, Variables, Write, edit, inside, parsed, pending_writes, reported, wrong_moment
 from openinfer.tensor import Tensor
 

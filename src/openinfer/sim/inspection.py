@@ -5,11 +5,11 @@ from itertools import islice
 import numpy as np
 
 from openinfer.check.bound import BoundVar, FromInit, FromModel, FromPattern
+from openinfer.check.events import statistics
 from openinfer.errors import printable
 from openinfer.ir import Access
 from openinfer.ops import Array, TensorType
 from openinfer.sim.preview import format_truncated
-from openinfer.sim.trace import statistics
 from openinfer.sim.views import Place, same_bits
 
 ROWS = 6

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.events import node_kind, node_params, node_writes
 from openinfer.ir import (
     Access,
     Assign,
@@ -53,28 +54,12 @@ class Instruction:
     @property
     def kind(self) -> str:
         """What events call it."""
-        return "OpExecute" if isinstance(self.node.kind, Op) else type(self.node.kind).__name__
+        return node_kind(self.node)
 
     @property
     def params(self) -> list[str]:
         """The operands, as the source writes them."""
-        match self.node.kind:
-            case Op(_, inputs):
-                return [str(given.operand) for given in inputs]
-            case Transfer(source, _) | CacheRead(source, _) | CacheWrite(source, _):
-                return [str(source)]
-            case CacheIncrement(target, amount) | CacheDecrement(target, amount):
-                return [target, str(amount)]
-            case CacheReset(access):
-                return [str(access)]
-            case Loop(_, index, start, end):
-                return [index, str(start), str(end)]
-            case Branch(cond):
-                return [] if cond is None else [cond]
-            case Yield(variables) | Await(variables) | Return(variables):
-                return list(variables)
-            case _:
-                return []
+        return node_params(self.node)
 
     @property
     def outputs(self) -> list[str]:
@@ -84,19 +69,7 @@ class Instruction:
     @property
     def writes(self) -> tuple[Access, ...]:
         """What is written."""
-        match self.node.kind:
-            case Op():
-                return self.node.kind.outputs
-            case Assign(name):
-                return (Access(name),)
-            case Transfer(_, dst) | CacheRead(_, dst) | CacheWrite(_, dst):
-                return (dst,)
-            case CacheIncrement(target) | CacheDecrement(target):
-                return (Access(target),)
-            case CacheReset(access):
-                return (access,)
-            case _:
-                return ()
+        return node_writes(self.node)
 
 
 Program = Mapping[str, list[Instruction]]

@@ -1,5 +1,6 @@
 """What the debugger shows of a run: the source around the next node, the way there, what has been executed."""
 
+from openinfer.check.events import Event
 from openinfer.errors import printable
 from openinfer.ir import Node
 from openinfer.sim.commands import Line, RefusedError, counted
@@ -7,7 +8,6 @@ from openinfer.sim.inspection import brief, overview
 from openinfer.sim.listing import Listing, head
 from openinfer.sim.stepper import Halt, Stepper
 from openinfer.sim.strand import Frame
-from openinfer.sim.trace import Event
 
 _CONTEXT = 2
 _PAGE = 11

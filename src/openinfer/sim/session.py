@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
 
+from openinfer.check.events import Event, TraceLevel
 from openinfer.device import Device
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
 from openinfer.sim.executor import Executor
 from openinfer.sim.simulator import Simulator
 from openinfer.sim.step import Choose
-from openinfer.sim.trace import Event, TraceLevel
 from openinfer.sim.views import wrong_moment
 
 

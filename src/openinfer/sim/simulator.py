@@ -6,6 +6,7 @@ from typing import Self
 
 from openinfer.check import bind
 from openinfer.check.bind import require_surroundings
+from openinfer.check.events import LEVELS, TraceLevel, trace_level
 from openinfer.collection import collection_paused
 from openinfer.device import Device
 from openinfer.errors import Code, Diagnostic, ExecutionError
@@ -14,10 +15,8 @@ from openinfer.oinf.model import ModelLoader
 from openinfer.sim.executor import Executor
 from openinfer.sim.program import compiled
 from openinfer.sim.step import Choose
-from openinfer.sim.trace import TraceLevel
 
 _SCHEDULERS = ("sequential", "threaded")
-_LEVELS = {**{str(level): level for level in TraceLevel}, "verbose": TraceLevel.FULL}
 
 
 class Simulator:
@@ -66,7 +65,7 @@ class Simulator:
 
     def with_trace(self, level: TraceLevel | str) -> Self:
         """Record this much of every step."""
-        self._level = parse_level(level)
+        self._level = trace_level(level)
         return self
 
     def with_timing(self, wanted: bool) -> Self:  # noqa: FBT001  (documented)
@@ -90,19 +89,10 @@ class Simulator:
         )
 
 
-def parse_level(level: TraceLevel | str) -> TraceLevel:
-    """A trace level by name."""
-    found = _LEVELS.get(str(level).lower())
-    if found is None:
-        message = f"a trace level is off, basic or full, not {level!r}"
-        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
-    return found
-
-
 def trace_from_environment() -> tuple[TraceLevel, str | None]:
     """What ``OPENINFER_TRACE`` asks for: a level, or a path where every step's full trace is written."""
     wanted = os.environ.get("OPENINFER_TRACE", "").strip()
-    level = _LEVELS.get(wanted.lower() or "basic")
+    level = LEVELS.get(wanted.lower() or "basic")
     if level is not None:
         return level, None
     if "." not in wanted and "/" not in wanted:

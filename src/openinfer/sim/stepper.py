@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from openinfer.check.events import Event
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.ir import Access, Branch, Node, Return, walk
 from openinfer.ops import Array
 from openinfer.sim.executor import Executor, NodeView
 from openinfer.sim.stops import Stop
-from openinfer.sim.trace import Event
 
 Inputs = Callable[[int], Mapping[str, Any]]
 """What to insert before a step; steps are counted from 0."""

@@ -2,17 +2,11 @@
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
-import numpy as np
-
+from openinfer.check.events import MOST_EVENTS, Event, TraceLevel, op_details, split_time, tensor_details
 from openinfer.ir import CacheReset, Op
-from openinfer.ops import Array
-from openinfer.ops.arguments import value_text
 from openinfer.sim.operations import DynamicOp
 from openinfer.sim.program import Instruction
 from openinfer.sim.views import Variables
@@ -20,72 +14,6 @@ from openinfer.sim.views import Variables
 if TYPE_CHECKING:
     from openinfer.check.bound import BoundGraph
     from openinfer.sim.strand import Strand
-
-MOST_EVENTS = 1_000_000
-"""A trace keeps so many events; a loop of billions must not fill the memory with them."""
-_SAMPLES = 16
-
-
-class TraceLevel(StrEnum):
-    """How much a trace records: nothing, what ran and how long, or values' statistics as well."""
-
-    OFF = "off"
-    BASIC = "basic"
-    FULL = "full"
-    VERBOSE = "full"
-
-
-@dataclass(frozen=True)
-class Event:
-    """One executed node.
-
-    ``micros`` is the time it took as whole milliseconds, microseconds and nanoseconds. ``indices`` are those of the
-    loops around it, ``thread`` is the block whose strand ran it.
-    """
-
-    kind: str
-    block_name: str
-    op_name: str
-    node_index: int
-    node_uuid: str
-    params: list[str]
-    output: list[str]
-    micros: list[int]
-    thread: str = "entry"
-    indices: dict[str, int] = field(default_factory=dict)
-    scope: list[str] = field(default_factory=list)
-    start_ns: int = 0
-    duration_ns: int = 0
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def facts(self) -> dict[str, Any]:
-        """The event as plain values: the documented keys, and others only where they say something."""
-        found: dict[str, Any] = {
-            "block_name": self.block_name,
-            "node_index": self.node_index,
-            "node_uuid": self.node_uuid,
-            "kind": self.kind,
-            "op_name": self.op_name,
-            "params": self.params,
-            "output": self.output,
-            "micros": self.micros,
-        }
-        if self.indices:
-            found["indices"] = self.indices
-        if self.scope:
-            found["scope"] = self.scope
-        if self.thread != "entry":
-            found["thread"] = self.thread
-        return found | self.details
-
-
-def split_time(nanoseconds: int) -> list[int]:
-    """A time as whole milliseconds, microseconds and nanoseconds.
-
-    >>> split_time(31_788)
-    [0, 31, 788]
-    """
-    return [nanoseconds // 1_000_000, nanoseconds // 1_000 % 1_000, nanoseconds % 1_000]
 
 
 class _Entry(NamedTuple):
@@ -206,15 +134,7 @@ class Recorder:
             own = self._bound.ops[instruction.node.index]
             call = instruction.act.call if isinstance(instruction.act, DynamicOp) else own.call
             assert call is not None
-            found["inputs"] = [
-                {"name": str(operand), "dtype": stored.name, "shape": list(type_.shape)}
-                for operand, stored, type_ in zip(own.operands, own.stored, call.inputs, strict=True)
-                if stored is not None and type_ is not None
-            ]
-            given = {name for name, _ in kind.attrs}
-            found["attrs"] = {
-                name: plain(value) for name, value in call.params.items() if name in given or value is not None
-            }
+            found = op_details(own, kind, call)
         outputs = [] if isinstance(kind, CacheReset) else list(self._outputs(strand, instruction, indices))
         if outputs:
             found["outputs"] = outputs
@@ -227,46 +147,7 @@ class Recorder:
             if access.bracketed or access.base in strand.values:
                 value = variables.read(access)
                 dtype = self._bound.vars[access.base].dtype.name
-                yield {"name": str(access), "dtype": dtype, "shape": list(value.shape), **statistics(value)}
-
-
-def plain(value: Any) -> Any:
-    """A parameter's value as JSON can say it."""
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else value_text(value)
-    return [plain(element) for element in value] if isinstance(value, tuple) else value_text(value)
-
-
-def statistics(value: Array) -> dict[str, Any]:
-    """Minimum, maximum and mean of the numbers in an array, how many are not numbers, and a digest of its bytes.
-
-    >>> statistics(np.array([1.0, np.nan, 3.0]))["nan"]
-    1
-    """
-    contiguous = np.ascontiguousarray(value)
-    digest = crc32(contiguous.reshape(-1).view(np.uint8).data) if contiguous.size else 0
-    numbers = contiguous.astype(np.float64).reshape(-1)
-    invalid = np.isnan(numbers)
-    valid = numbers[~invalid] if invalid.any() else numbers
-    with np.errstate(all="ignore"):
-        summary = [float(valid.min()), float(valid.max()), float(valid.mean())] if valid.size else [None] * 3
-    every = max(1, numbers.size // _SAMPLES)
-    return {
-        "min": plain_number(summary[0]),
-        "max": plain_number(summary[1]),
-        "mean": plain_number(summary[2]),
-        "nan": int(invalid.sum()),
-        "inf": int(np.isinf(numbers).sum()),
-        "digest": f"{digest:08x}",
-        "sample": [plain_number(one) for one in numbers[::every][:_SAMPLES].tolist()],
-    }
-
-
-def plain_number(value: float | None) -> float | str | None:
-    """A number that strict JSON has; NaN and infinities are words."""
-    return value if value is None or np.isfinite(value) else value_text(value)
+                yield tensor_details(str(access), dtype, value)
 
 
 def chrome_trace(events: list[Event]) -> dict[str, Any]:

@@ -36,7 +36,18 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers
 from openinfer.synth.limits import Limits
 from openinfer.synth.liveness import definitions, uses
-from openinfer.synth.program import EntryStep, KernelStep, LoopStep, Move, PartStep, Program, Step, TableStep, Value
+from openinfer.synth.program import (
+    EntryStep,
+    KernelStep,
+    LoopStep,
+    Mark,
+    Move,
+    PartStep,
+    Program,
+    Step,
+    TableStep,
+    Value,
+)
 from openinfer.synth.program import Store as Memory
 
 
@@ -175,7 +186,7 @@ class _Body:
         inputs = {operand for operand in producer.inputs if isinstance(operand, Value)} | set(producer.scalars)
         for step in steps[first + 1 : last]:
             is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
-            if not is_read and not isinstance(step, KernelStep | Move):
+            if not is_read and not isinstance(step, KernelStep | Move | Mark):
                 return "something that must stay in place lies between them"
             if any(value in inputs for value in definitions(step)):
                 return "an operand changes between them"

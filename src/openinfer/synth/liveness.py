@@ -14,6 +14,7 @@ from openinfer.synth.program import (
     EntryStep,
     KernelStep,
     LoopStep,
+    Mark,
     Move,
     Operand,
     PartStep,
@@ -78,6 +79,8 @@ class Lives:
     occupied: dict[Value, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     alive_after: dict[int, frozenset[Value]] = field(default_factory=dict)
+    at_marks: dict[int, frozenset[Value]] = field(default_factory=dict)
+    """By the identity of a mark, which has no position: what is alive there."""
 
 
 class _Analysis:
@@ -104,6 +107,11 @@ class _Analysis:
         return alive
 
     def step(self, step: Step, alive: Values) -> Values:
+        if isinstance(step, Mark):
+            kept = step.values if self.program.keeps_marked else ()
+            alive = alive | {value for value in kept if isinstance(value, Value)}
+            self.lives.at_marks[id(step)] = self.lives.at_marks.get(id(step), frozenset()) | alive
+            return alive
         position = self.at(step)
         known = self.lives.alive_after.get(position, frozenset())
         self.lives.alive_after[position] = known | frozenset(alive)

@@ -31,6 +31,7 @@ from openinfer.synth.program import (
     CallStep,
     Fence,
     LoopStep,
+    Mark,
     Program,
     Step,
     Store,
@@ -122,18 +123,27 @@ class _Lowering(Nodes):
             self._node(node)
 
     def _node(self, node: Node) -> None:
+        """A node, and a mark: behind what it computes, but before the nodes that it runs."""
         kind = node.kind
         match kind:
             case Op():
-                self._op(node, kind)
+                self._emit(Mark(node.index, self._op(node, kind)))
+            case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
+                self._emit(Mark(node.index, (self._copy(node, source, dst),)))
+            case CacheIncrement(target, amount):
+                self._emit(Mark(node.index, (self._count(node, target, amount),)))
+            case CacheDecrement(target, amount):
+                self._emit(Mark(node.index, (self._count(node, target, -amount),)))
+            case _:
+                self._emit(Mark(node.index))
+                self._other(node)
+
+    def _other(self, node: Node) -> None:
+        """A node that gives no value."""
+        kind = node.kind
+        match kind:
             case Assign(name):
                 self.current.pop(name, None)
-            case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
-                self._copy(node, source, dst)
-            case CacheIncrement(target, amount):
-                self._count(node, target, amount)
-            case CacheDecrement(target, amount):
-                self._count(node, target, -amount)
             case CacheReset(access):
                 self._reset(node, access)
             case Barrier():

@@ -21,7 +21,8 @@ from openinfer.synth.program import BindSize, KernelStep, Move, TableStep, Value
 class Nodes(Operands):
     """What each node without control flow does."""
 
-    def _op(self, node: Node, kind: Op) -> None:
+    def _op(self, node: Node, kind: Op) -> tuple[Value, ...]:
+        """A kernel; the values it gives."""
         own = self.bound.ops[node.index]
         operands = [None if operand is None else self._operand(operand, node) for operand in own.operands]
         types = tuple(
@@ -38,6 +39,7 @@ class Nodes(Operands):
         self._emit(KernelStep(kernel, inputs, outputs, node.index, scratch, scalars))
         for output, value in zip(kind.outputs, outputs, strict=True):
             self._write(node, output, value)
+        return tuple(outputs)
 
     def _result(self, output: Access, found: TensorType, node: Node) -> Value:
         """The value an op gives. A variable's extents are those it declares, which may have no value until now."""
@@ -135,7 +137,8 @@ class Nodes(Operands):
 
     # --- copies ---------------------------------------------------------------------------------------------------
 
-    def _copy(self, node: Node, source: Operand, dst: Access) -> None:
+    def _copy(self, node: Node, source: Operand, dst: Access) -> Current:
+        """What is copied; a whole variable simply has that value from now on."""
         target = self.bound.vars[dst.base]
         shape = None if target.is_table or dst.bracketed or target.dims is None else self._shape(target)
         if isinstance(source, Access) and self.bound.vars[source.base].is_table:
@@ -155,8 +158,9 @@ class Nodes(Operands):
             self._write(node, dst, value)
         else:
             self.current[dst.base] = value
+        return value
 
-    def _count(self, node: Node, name: str, amount: int) -> None:
+    def _count(self, node: Node, name: str, amount: int) -> Value:
         value = self._read(name, node.index)
         assert isinstance(value, Value)
         result = self._value(name, value.dtype, ())
@@ -166,6 +170,7 @@ class Nodes(Operands):
         kernel = Kernel("count", (x,), (y,), builder.body, (), (f"`y = x + {amount}`",))
         self._emit(KernelStep(kernel, [value], [result], node.index))
         self.current[name] = result
+        return result
 
     def _reset(self, node: Node, access: Access) -> None:
         variable = self.bound.vars[access.base]

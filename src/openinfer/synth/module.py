@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundVar, FromModel, FromPattern
+from openinfer.check.events import Event
 from openinfer.check.inserted import accepted_input, input_called, require_shape
 from openinfer.check.saved_state import Key, loaded, save, saved_bytes
 from openinfer.check.sizes import SizeError
@@ -18,7 +19,7 @@ from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
 from openinfer.ops import OpError
 from openinfer.synth.build import library_of
-from openinfer.synth.c.header import STATUS, Field
+from openinfer.synth.c.header import STATUS, Field, trace_fields
 from openinfer.synth.c.project import Project
 from openinfer.synth.c.tables import TableLayout
 from openinfer.synth.program import Store, Value
@@ -37,11 +38,15 @@ _CODES = {
 }
 
 
-def built(project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> "CompiledModule":
-    """Compile a project into the cache, unless it is there, and load it."""
+def compiled(project: Project, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
+    """The library of a project: compiled into the cache, unless it is there, and loaded."""
     sources = (f"src/{project.name}.c", "src/kernels.c")
-    library = library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))
-    return CompiledModule(project, ctypes.CDLL(str(library)))
+    return ctypes.CDLL(str(library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))))
+
+
+def built(project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> "CompiledModule":
+    """A project as a module of this process."""
+    return CompiledModule(project, compiled(project, cc, flags))
 
 
 class CompiledModule:
@@ -62,7 +67,7 @@ class CompiledModule:
         blob = project.blob
         self._weights = _aligned(max(len(blob), 1))
         self._weights[: len(blob)] = np.frombuffer(blob, np.uint8)
-        self._context = _structure("Context", project.context)()
+        self._context = _structure("Context", [*project.context, *trace_fields(self._name)])()
         self._input_type = _structure("Inputs", project.inputs)
         self._output_type = _structure("Outputs", project.outputs)
         self._step = getattr(library, f"{self._name}_step")
@@ -180,6 +185,15 @@ class CompiledModule:
     def step(self) -> None:
         """The same as ``run_step``."""
         self.run_step()
+
+    @property
+    def events(self) -> list[Event]:
+        """What the last step did, node by node; only a module that is built with a trace level knows."""
+        return []
+
+    def trace(self) -> list[dict[str, Any]]:
+        """The events of the last step as plain values, ready for JSON."""
+        return [event.facts() for event in self.events]
 
     # --- results --------------------------------------------------------------------------------------------------
 

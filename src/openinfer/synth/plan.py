@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openinfer._version import VERSION
+from openinfer.check.events import TraceLevel, trace_level
 from openinfer.oinf.atomic import atomic_file
 from openinfer.synth.c.project import Files, Project
 from openinfer.synth.c.selftest import Golden
@@ -17,6 +18,7 @@ from openinfer.synth.module import FLAGS, CompiledModule, built
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.program import Value
 from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts
+from openinfer.synth.traced import traced
 
 PLAN_VERSION = 1
 
@@ -83,9 +85,15 @@ class Plan:
             written.append(target)
         return written
 
-    def build(self, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> CompiledModule:
-        """Compile the code on this machine and load it: a module with the executor's verbs."""
-        return built(self.project, cc, flags)
+    def build(
+        self, cc: str = "gcc", flags: Sequence[str] = FLAGS, trace: TraceLevel | str = TraceLevel.OFF
+    ) -> CompiledModule:
+        """Compile the code on this machine and load it: a module with the executor's verbs.
+
+        With a ``trace`` level (``basic``, ``full``) it records what each step does, as the simulator does.
+        """
+        level = trace_level(trace)
+        return built(self.project, cc, flags) if level is TraceLevel.OFF else traced(self.project, cc, flags, level)
 
 
 def _byte_facts(project: Project) -> dict[str, Any]:

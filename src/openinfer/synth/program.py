@@ -216,8 +216,16 @@ class EntryStep:
     scalars: list[Value] = field(default_factory=list)
 
 
+@dataclass
+class Mark:
+    """A node has been executed, and these are the values it has written: what a trace says. It computes nothing."""
+
+    node: int
+    values: tuple[Operand, ...] = ()
+
+
 Step: TypeAlias = (
-    KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | PartStep | EntryStep | Fence
+    KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | PartStep | EntryStep | Fence | Mark
 )
 
 
@@ -233,6 +241,8 @@ class Program:
     tables: dict[str, Table]
     sizes: Mapping[str, int]
     """Dynamic sizes with their bounds, those of unnamed slices included."""
+    keeps_marked: bool = False
+    """Whether values stay until their marks have been passed, so that a trace has all of them."""
     folded: dict[str, Tensor] = field(default_factory=dict)
     """Results that the model alone decides, by their names; weights with the part ``folded`` are these."""
 

@@ -21,6 +21,7 @@ from openinfer.synth.program import (
     Fence,
     KernelStep,
     LoopStep,
+    Mark,
     Move,
     Operand,
     PartStep,
@@ -56,6 +57,7 @@ class Simplify:
         if self.share:
             for name, steps in program.blocks.items():
                 program.blocks[name] = _Sharing(program, Limits(program)).shared(steps)
+        program.keeps_marked = not self.drop
         return without_dead_steps(program, (Move, KernelStep) if self.drop else (Move,))
 
 
@@ -149,6 +151,8 @@ def substitute(steps: list[Step], old: Value, new: Operand) -> None:
                 step.value = new if step.value is old else step.value
             case TableStep() | EntryStep() if step.value is old and isinstance(new, Value):
                 step.value = new
+            case Mark():
+                step.values = tuple(new if one is old else one for one in step.values)
             case BranchStep() if step.cond is old and isinstance(new, Value):
                 step.cond = new
 

@@ -1,7 +1,8 @@
 """Programs as text, for people and tests: what a step of the pipeline has made of a graph.
 
 Names are those of the generated code: ``t4`` is a value, ``k0`` a kernel, which is shown once however often it is
-called. The number behind ``#`` is the node of the graph that a line comes from.
+called. The number behind ``#`` is the node of the graph that a line comes from. Marks, which compute nothing, are not
+shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from openinfer.synth.program import (
     Fence,
     KernelStep,
     LoopStep,
+    Mark,
     Move,
     Operand,
     PartStep,
@@ -77,6 +79,8 @@ class _Printer:
     def _body(self, steps: Sequence[Step], depth: int) -> Iterator[str]:
         pad = "    " * depth
         for step in steps:
+            if isinstance(step, Mark):
+                continue
             nodes = (step.nodes if isinstance(step, KernelStep) else ()) or (step.node,)
             known = ", ".join(str(node) for node in nodes if node >= 0)
             said = f"  # {known}" if known else ""
@@ -113,6 +117,8 @@ class _Printer:
             case EntryStep(action, family, index, value):
                 entries = f'("{family.entries.names[0]}" .. "{family.entries.names[-1]}")'
                 part = f"{entries}[{', '.join(map(str, index))}]"
+                if action == "check":
+                    return f"check {part}"
                 return f"{_value(value)} = {part}" if action == "read" else f"{part} = {value.name}"
             case Fence():
                 return "fence"
@@ -131,6 +137,8 @@ def _access(action: str, whole: str, indices: Sequence[Index], value: Operand | 
     if action == "read":
         assert isinstance(value, Value)
         return f"{_value(value)} = {part}"
+    if action == "check":
+        return f"check {part}"
     if action == "reset":
         return f"reset {part}" + (f" to {operand_text(value)}" if value is not None else f" to {initial}")
     assert value is not None

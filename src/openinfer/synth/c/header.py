@@ -51,6 +51,12 @@ def size_field(name: str, size: str, bound: int) -> Field:
     return Field(name, f"int64_t {name}; /* {comment(size)}, at most {bound} */", "int64")
 
 
+def trace_fields(name: str) -> list[Field]:
+    """The last fields of a context, which are there if the code is compiled for traces."""
+    begin = f"\n#ifdef {name.upper()}_TRACE\n    {name}_trace_function *trace;"
+    return [Field("trace", begin, "pointer"), Field("trace_user", "void *trace_user;\n#endif", "pointer")]
+
+
 def struct(name: str, fields: list[Field]) -> str:
     """A struct type; one without fields gets a byte, since C has no empty structs."""
     lines = [f"    {field.text}" for field in fields] or ["    char nothing;"]
@@ -120,9 +126,32 @@ typedef struct {{
     int64_t shape[{upper}_MAX_RANK];
 }} {name}_tensor;
 
+#ifdef {upper}_TRACE
+/* Compiled with -D{upper}_TRACE, a step says what it does: a call for every value that a node has written and that is
+   in memory, else one without a value. Values that were fused away, or that nobody reads, have no memory. */
+typedef struct {{
+    int32_t node;           /* as the simulator numbers them */
+    int32_t output;         /* which of the node's results */
+    int32_t place;          /* which line of the code says so */
+    const char *variable;   /* the graph's name of it, or NULL */
+    const char *dtype;      /* NULL: there is no value */
+    int32_t rank;
+    const int64_t *shape;
+    const void *data;       /* NULL: it has no memory, or lies among the weights */
+    int32_t depth;          /* how many loops of the block are around the node */
+    const int64_t *indices; /* and where they stand, the outermost first */
+}} {name}_event;
+typedef void {name}_trace_function(void *user, const {name}_event *event);
+#endif
+
 /* One instance. Everything in here is private; several instances can run at the same time. */
-{struct(f"{name}_context", facts.context)}
+{struct(f"{name}_context", [*facts.context, *trace_fields(name)])}
 {_functions(facts)}
+#ifdef {upper}_TRACE
+/* Who is told; NULL for nobody. To be called after {name}_init, with the same -D in every file. */
+void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *user);
+#endif
+
 #ifdef __cplusplus
 }}
 #endif

@@ -262,7 +262,13 @@ class Project:
         printer.needs |= {"oi_grid"} if tables else set()
         others = [block for block in self.program.blocks if block != "entry"]
         prototypes = [f"static int {printer.block_name(block)}({name}_context *c);" for block in others]
-        parts = ["\n".join(includes), entry.plumbing(), *tables, *["\n".join([*prototypes, ""])] * bool(prototypes)]
+        parts = [
+            "\n".join(includes),
+            entry.plumbing(),
+            printer.trace_code(),
+            *tables,
+            *["\n".join([*prototypes, ""])] * bool(prototypes),
+        ]
         return "\n".join([*parts, *self._blocks, functions]) + entry.errors()
 
     def _kernels_header(self) -> str:

@@ -14,9 +14,9 @@ from openinfer.loops.text import kernel_text
 from openinfer.synth.c.function import PAD, Function
 from openinfer.synth.c.integers import Integer
 from openinfer.synth.c.kernels import Printed, printed
+from openinfer.synth.c.marks import MarkPrinter
 from openinfer.synth.c.names import comment
 from openinfer.synth.c.names import field as field_name
-from openinfer.synth.c.operands import OperandPrinter
 from openinfer.synth.c.sizes import BAD_SIZE
 from openinfer.synth.c.tables import Picks, TableAccess, element_bits, picks
 from openinfer.synth.place import MemoryPlan
@@ -28,6 +28,7 @@ from openinfer.synth.program import (
     Fence,
     KernelStep,
     LoopStep,
+    Mark,
     Move,
     PartStep,
     Program,
@@ -70,7 +71,7 @@ class KernelLibrary:
         return self.used[key]
 
 
-class StepPrinter(OperandPrinter):
+class StepPrinter(MarkPrinter):
     """Prints the blocks of a program."""
 
     def __init__(self, program: Program, plan: MemoryPlan, weights: WeightLayout, name: str, *, heap: bool) -> None:
@@ -88,6 +89,7 @@ class StepPrinter(OperandPrinter):
     def block(self, name: str) -> str:
         """A block as a C function."""
         self._now = Function(known=set(self.input_sizes))
+        self._begin(name)
         self._body(self._program.blocks[name], 1)
         now = self._now
         head = [f"static int {self.block_name(name)}({self._name}_context *c)", "{"]
@@ -103,12 +105,16 @@ class StepPrinter(OperandPrinter):
     def _body(self, steps: list[Step], depth: int) -> None:
         last: tuple[int, ...] = ()
         for step in steps:
+            if isinstance(step, Mark):
+                self._mark(step, depth)
+                continue
             nodes = (step.nodes if isinstance(step, KernelStep) else ()) or (step.node,)
             if nodes != last:
                 for node in nodes:
                     self._heading(node, depth)
             last = nodes
             self._step(step, depth)
+            self._follow(step)
 
     def _heading(self, node: int, depth: int) -> None:
         if node >= 0 and node in self._nodes:
@@ -247,6 +253,7 @@ class StepPrinter(OperandPrinter):
         self._line(depth, head)
         self._now.loops.append((step.index, Integer(index, start.least, max(end.most - 1, start.least))))
         known = set(self._now.known)
+        self._follow(step)
         self._body(step.body, depth + 1)
         self._now.known = known
         self._now.loops.pop()
