@@ -11,6 +11,8 @@ from rich.table import Table
 from openinfer.oinf.report import size_text
 
 HERE = Path(__file__).parent
+WIDTH = 120
+"""How wide the table is where there is no terminal."""
 
 
 def names() -> list[str]:
@@ -42,7 +44,8 @@ def main(wanted: list[str]) -> int:
     rows: dict[str, Figures] = {}
     for name in wanted or names():
         rows[name] = import_module(f"examples.{name}.example").figures()
-    Console().print(table(rows))
+    console = Console()
+    console.print(table(rows), width=console.width if console.is_terminal else WIDTH)
     return 0 if all(row.agrees for row in rows.values()) else 1
 
 
