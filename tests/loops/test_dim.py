@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
+from openinfer.loops.common import named
 from openinfer.loops.dim import Dim, at, expr_of, is_symbolic, sizes_in
 from openinfer.loops.ir import INDEX, Binary, BinaryOp, Const, Var, binary
 
@@ -101,6 +103,20 @@ def test_an_extent_that_is_neutral_at_the_bounds_only_is_kept(op: BinaryOp, valu
     assert isinstance(made.right, Const)
     assert (made.op, made.left, repr(made.right.value)) == (op, place, repr(extent.value))
     assert binary("add", place, Const(0, INDEX)) == place
+
+
+def test_constants_are_equal_only_if_they_are_so_at_every_size() -> None:
+    zero, difference = Const(0, INDEX), Const(T - 12, INDEX)
+    assert zero == Const(0, INDEX)
+    assert difference == Const(T - 12, INDEX)
+    assert len({zero, difference, Const(S - 7, INDEX)}) == 3
+    assert len({Const(0.0, DTYPES["f32"]), Const(-0.0, DTYPES["f32"])}) == 2
+
+
+def test_common_parts_of_an_expression_do_not_mix_up_extents_and_numbers() -> None:
+    place = Var("i", INDEX)
+    value = binary("max", binary("add", place, Const(T - 12, INDEX)), binary("min", place, Const(0, INDEX)))
+    assert named(value, "v") == ((), value)
 
 
 def test_extents_are_integers_everywhere_else() -> None:

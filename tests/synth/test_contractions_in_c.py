@@ -126,16 +126,18 @@ def test_extents_may_be_known_only_when_the_code_runs(
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_queries_and_keys_of_two_dynamic_sizes_with_the_same_bound_are_told_apart() -> None:
+@pytest.mark.parametrize("bound", [8, 256])
+def test_queries_and_keys_of_two_dynamic_sizes_with_the_same_bound_are_told_apart(bound: int) -> None:
     attention = graph(
-        "sizes { T <= 8; P <= 8; } dynamic { q: f32[T, 4]; k: f32[P, 4]; } volatile { y: f32[T, 4]; }"
+        f"sizes {{ T <= {bound}; P <= {bound}; }}"
+        "dynamic { q: f32[4, T, 4]; k: f32[2, P, 4]; } volatile { y: f32[4, T, 4]; }"
         "block entry { op sdpa(q, k, k, causal=true) >> y; return y; }"
     )
-    keys = np.random.default_rng(5).normal(size=(8, 4)).astype(np.float32)
+    keys = np.random.default_rng(5).normal(size=(4, 8, 4)).astype(np.float32)
     machines: list[Any] = [Simulator().make_executor(attention), Synthesizer().synthesize(None, attention).build()]
     found = []
     for machine in machines:
-        machine.insert(q=keys[:3], k=keys[:7])
+        machine.insert(q=keys[:, :3], k=keys[:2, :7])
         machine.run_step()
         found.append(machine.fetch("y"))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

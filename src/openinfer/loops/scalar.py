@@ -7,9 +7,11 @@ round or wrap back, so bit extraction is a target's business once and no op's.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import copysign
 from typing import Literal
 
 from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.dim import Dim
 from openinfer.tensor import row_major
 
 INDEX = DTYPES["i64"]
@@ -122,10 +124,25 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Const(Scalar):
-    """A number. An index may be a ``Dim``: known when the code runs."""
+    """A number. An index may be a ``Dim``: known when the code runs.
+
+    Constants are equal only if they are so in every step: a ``Dim`` is no number, even if it is equal to one at the
+    bounds of its sizes. Zeros have signs.
+    """
 
     value: float
     type: DType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        distinct = repr(self.value) if isinstance(self.value, Dim) else copysign(1, self.value)
+        return self.value, distinct, self.type
 
     @property
     def dtype(self) -> DType:
