@@ -257,9 +257,10 @@ def _files(folder: Path) -> dict[str, int]:
 def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool) -> str:
     parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
     if report:
-        from openinfer.synth.report import arena_report, kernels_text, ledger_text
+        from openinfer.synth.report import arena_report, kernels_text, ledger_text, unmet_text
 
         parts += [kernels_text(facts["kernels"]), ledger_text(facts["ledger"])]
+        parts += [unmet_text(facts["unmet"])] if facts["unmet"] else []
         parts.append(arena_report(plan.project.program, plan.memory))
     if "run" in facts:
         from openinfer.cli.compiled import run_text

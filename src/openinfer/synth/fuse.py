@@ -38,6 +38,7 @@ from openinfer.synth.limits import Limits
 from openinfer.synth.liveness import definitions, uses
 from openinfer.synth.program import (
     EntryStep,
+    Fence,
     KernelStep,
     LoopStep,
     Mark,
@@ -184,7 +185,15 @@ class _Body:
                 if found is not None:
                     return found
         inputs = {operand for operand in producer.inputs if isinstance(operand, Value)} | set(producer.scalars)
-        for step in steps[first + 1 : last]:
+        between = steps[first + 1 : last]
+        # Marks stand for every node, also for those that compute nothing.
+        passed = [step.node for step in between if isinstance(step, Mark)]
+        moved = self.limits.moved_refusal(producer.nodes or (producer.node,), passed)
+        if moved is not None:
+            return moved
+        for step in between:
+            if isinstance(step, Fence):
+                return "a barrier lies between them"
             is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
             if not is_read and not isinstance(step, KernelStep | Move | Mark):
                 return "something that must stay in place lies between them"

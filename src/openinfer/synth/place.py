@@ -112,6 +112,11 @@ class MemoryPlan:
     views: frozenset[Value] = frozenset()
     """The values that are parts of tables, and need no memory."""
 
+    @property
+    def gap(self) -> int:
+        """How many bytes larger the arena is than the least that could be hoped for; 0 where it is the least."""
+        return self.peak - self.lower_bound
+
     def offset(self, value: Value) -> int:
         """The offset of a value of the arena."""
         return self.offsets[self.classes.root(value)]

@@ -17,7 +17,7 @@ from openinfer.synth.fuse import Entry
 from openinfer.synth.module import FLAGS, CompiledModule, built
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.program import Value
-from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts
+from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
 from openinfer.synth.traced import traced
 
 PLAN_VERSION = 1
@@ -60,6 +60,7 @@ class Plan:
             ],
             "kernels": kernel_facts(program, self.arch),
             "ledger": ledger_facts(program, self.ledger),
+            "unmet": unmet_facts(program, self.arch),
             "memory": arena_facts(program, self.memory),
             "state": _state_facts(project),
             "tables": _table_facts(project),

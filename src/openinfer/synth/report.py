@@ -6,9 +6,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from openinfer.ir import Node
+from openinfer.ir import Node, Op
 from openinfer.ir.expr import evaluate
+from openinfer.ir.graph import walk
 from openinfer.ir.text import node_head
+from openinfer.ir.values import StrValue
 from openinfer.oinf.report import size_text
 from openinfer.synth.arena_map import arena_text, describe
 from openinfer.synth.cost import cost_of
@@ -93,6 +95,18 @@ def ledger_facts(program: Program, ledger: Sequence[Entry]) -> list[dict[str, An
         }
         for entry in ledger
     ]
+
+
+def unmet_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
+    """Constraints that the device cannot obey: nodes, or all of a block, placed where it is not."""
+    found = []
+    for block in program.bound.graph.blocks.values():
+        for node in walk(block.nodes):
+            wanted = {**block.constraints, **node.constraints}.get("placement")
+            if isinstance(node.kind, Op) and isinstance(wanted, StrValue) and wanted.value != arch.device.type:
+                reason = f"placement is {wanted.value!r}, and this device is a {arch.device.type}"
+                found.append({"node": _node_facts(node), "reason": reason})
+    return found
 
 
 def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request], Placement]:
@@ -189,6 +203,14 @@ def ledger_text(ledger: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def unmet_text(unmet: Sequence[dict[str, Any]]) -> str:
+    """Constraints that were not obeyed."""
+    lines = [f"constraints not obeyed: {len(unmet)}"]
+    for one in unmet:
+        lines += [f"  {_line(one['node'])}{one['node']['text']}", f"      {one['reason']}"]
+    return "\n".join(lines)
+
+
 def _pair(entry: dict[str, Any]) -> list[str]:
     one, other = entry["producer"], entry["consumer"]
     return [f"  {_line(one)}{one['text']}", f"    into {_line(other)}{other['text']}"]
@@ -200,12 +222,19 @@ def files_text(files: Mapping[str, str | bytes]) -> str:
     return "\n".join(f"{path:<{width}}  {len(content):>10,} bytes" for path, content in files.items()) + "\n"
 
 
+def above_bound(memory: MemoryPlan) -> str:
+    """How far an arena is from the least that its values need where they are most."""
+    if not memory.gap:
+        return "exactly the lower bound"
+    share = 100 * memory.gap / memory.lower_bound
+    return f"{memory.gap:,} bytes ({share:.1f} %) above the lower bound of {memory.lower_bound:,}"
+
+
 def arena_report(program: Program, memory: MemoryPlan) -> str:
     """The arena: how large, why, and a map of it."""
     requests, placement = arena_requests(program, memory)
     facts = describe(requests, placement)
-    above = f"{facts['gap_bytes']:,} above" if facts["gap_bytes"] else "exactly"
-    lines = [f"arena: {facts['peak_bytes']:,} bytes, {above} the lower bound"]
+    lines = [f"arena: {memory.peak:,} bytes, {above_bound(memory)}"]
     if facts["peak_owners"]:
         fullest = facts["peak_position"]
         owners = ", ".join(facts["peak_owners"])

@@ -69,6 +69,7 @@ class _Folding:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._limits = Limits(program)
 
     def run(self) -> None:
         for name, steps in self._program.blocks.items():
@@ -89,7 +90,9 @@ class _Folding:
 
     def _results(self, step: KernelStep, block: list[Step]) -> dict[Value, Operand] | None:
         own = self._program.bound.ops.get(step.node)
-        if own is None or own.call is None or own.is_dynamic or not self._is_worth_it(step):
+        if own is None or own.call is None or own.is_dynamic or self._limits.is_bound(step.node):
+            return None
+        if not self._is_worth_it(step):
             return None
         if not all(self._takes_weights(block, value) for value in step.outputs):
             return None
@@ -188,7 +191,7 @@ class _Sharing:
 
     def _same(self, step: KernelStep) -> KernelStep | None:
         """An earlier call that gave what this one would give, unless the graph keeps the two apart."""
-        if any(value.is_home for value in step.outputs):
+        if any(value.is_home for value in step.outputs) or self._limits.is_bound(step.node):
             return None
         first = self._known.get(_key(step))
         return None if first is None or self._limits.refusal(first.node, step.node) is not None else first
