@@ -402,25 +402,3 @@ def test_extents_that_shrink_as_a_size_grows_stay_in_memory() -> None:
         inputs=lambda step: {"x": np.ones(8 - step, np.float32), "y": np.ones(step, np.float32)},
         steps=1,
     )
-
-
-def test_a_failed_step_is_refused_until_the_state_is_defined_again() -> None:
-    text = """persistent { n: i32; K(t): f32[] @table @fixed(t=2); } volatile { v: f32; }
-    block entry { cache.write v >> K[n]; cache.increment n; return; }"""
-    module = planned(text).build()
-    module.run_step()
-    saved = module.save_state()
-    assert saved is not None
-    module.run_step()
-    with pytest.raises(ExecutionError) as caught:
-        module.run_step()
-    assert caught.value.code is Code.INDEX_OUT_OF_RANGE
-    assert "cache.write v >> K[n]" in str(caught.value)
-    assert "line 2" in str(caught.value)
-    for verb in (module.run_step, module.save_state):
-        with pytest.raises(ExecutionError) as caught:
-            verb()
-        assert caught.value.code is Code.WRONG_MOMENT
-    module.load_state(saved)
-    module.run_step()
-    assert module.fetch("n") == 2

@@ -52,8 +52,8 @@ def built(project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> "C
 class CompiledModule:
     """Generated code with memory of its own. Usable wherever an executor is, as long as nobody looks inside a step.
 
-    A step that fails after it has begun leaves persistent variables undefined: further steps are refused until
-    ``reset`` or ``load_state``. (The simulator takes a failed step back.)
+    A step that fails has not happened, as in the simulator. Code that cannot take it back by itself (for devices
+    without an operating system, and with loops of unknown length) costs a copy of the state before each step here.
     """
 
     def __init__(self, project: Project, library: ctypes.CDLL) -> None:
@@ -175,12 +175,21 @@ class CompiledModule:
             assert sizes is not None
             setattr(inputs, fields.size_fields[size], sizes.lookup(size))
         self._results = None
+        saved = self.save_state() if self._project.can_tear else None
         status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
         if status:
-            self._raise(int(status))
+            self._take_back(int(status), saved)
         self._results = results
         self._sizes = {size: getattr(self._context, fields.size_fields[size]) for size in self._program.sizes}
         self._used, self._inserted = self._inserted, {}
+
+    def _take_back(self, status: int, saved: bytes | None) -> None:
+        """Raise what went wrong, with the state as it was before the step."""
+        try:
+            self._raise(status)
+        finally:
+            if saved is not None and self._context.is_broken:
+                self.load_state(saved)
 
     def step(self) -> None:
         """The same as ``run_step``."""

@@ -100,6 +100,7 @@ class Plan:
 def _byte_facts(project: Project) -> dict[str, Any]:
     return {
         "arena": project.arena_bytes,
+        "undo": project.undo_bytes,
         "state": project.state_bytes,
         "weights": project.weights.size,
         "saved_state": project.saved_bytes,

@@ -59,6 +59,8 @@ class Passes:
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
     divide: Divide = field(default_factory=Divide)
+    undo: bool | None = None
+    """Whether a step that fails is taken back, which takes memory; None means where there is an operating system."""
 
     @classmethod
     def preferred(cls, arch: DeviceArch) -> "Passes":
@@ -171,6 +173,7 @@ class Synthesizer:
     def _options(self) -> ProjectOptions:
         return ProjectOptions(
             heap=bool(self._arch.features.hosted),
+            undo=bool(self._arch.features.hosted) if self._passes.undo is None else self._passes.undo,
             weights=self._weights,
             device=self._arch.title,
             flags=(*self._target.flags, *self._arch.toolchain.cflags),

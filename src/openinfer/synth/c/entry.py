@@ -29,16 +29,12 @@ class EntryPrinter:
     output_fields: dict[str, str]
     output_sizes: list[str]
     state_hash: bytes
+    can_tear: bool
 
     @property
     def upper(self) -> str:
         """The prefix of macros."""
         return self.name.upper()
-
-    @property
-    def has_state(self) -> bool:
-        """Whether anything outlives a step."""
-        return self.printer.state_size > 0
 
     @property
     def _growing(self) -> list[TableLayout]:
@@ -239,8 +235,6 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells)
             for key, value in self.program.outputs.items()
         ]
         results += [f"out->{printer.size_fields[size]} = c->{printer.size_fields[size]};" for size in self.output_sizes]
-        before = self._lines(["c->is_broken = 1;"] if self.has_state else [])
-        after = self._lines(["c->is_broken = 0;"] if self.has_state else [])
         unused = "" if results else "    (void)out;\n"
         unread = "" if self.program.inputs or self.printer.input_sizes else "    (void)in;\n"
         missing = self._fail("ERROR_INPUT", "there are no inputs or outputs: a pointer is NULL")
@@ -263,13 +257,41 @@ int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
     c->has_outputs = 0;
     if (is_ready(c, in, out)) return c->status;
     c->in = in;
-{before}    if ({printer.block_name("entry")}(c)) return c->status;
-{after}    c->in = NULL;
+{self._lines(self._run())}    c->in = NULL;
     c->status = {upper}_OK;
     c->has_outputs = 1;
 {self._lines(results)}    return {upper}_OK;
 }}
 """
+
+    def _run(self) -> list[str]:
+        """The call of the entry block, and what becomes of the state if it fails."""
+        block, undo = self.printer.block_name("entry"), self.printer.undo
+        if undo is None:
+            broken = ["c->is_broken = 1;"] * self.can_tear
+            return [*broken, f"if ({block}(c)) return c->status;", *["c->is_broken = 0;"] * self.can_tear]
+        has_heap = bool(self._growing)
+        take_back = "oi_take_back_heap" if has_heap else "oi_take_back"
+        self.printer.needs |= {take_back}
+        offsets = self.printer.state_offsets
+        forget = ["oi_go_on(&undo);"] * has_heap
+        if self.can_tear:
+            failed = [f"if (!undo.is_full) {take_back}(&undo);", "c->is_broken = undo.is_full;", *forget]
+        else:
+            failed = [f"{take_back}(&undo);"]
+        return [
+            f"unsigned char *const memory = c->arena + {self.upper}_ARENA_BYTES - {self.upper}_UNDO_BYTES;",
+            f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false }};",
+            *(f"oi_keep(&undo, c->state + {offsets[home]}, {home.nbytes});" for home in undo.homes),
+            "c->undo = &undo;",
+            f"const int has_failed = {block}(c);",
+            "c->undo = NULL;",
+            "if (has_failed) {",
+            *(f"    {line}" for line in failed),
+            "    return c->status;",
+            "}",
+            *forget,
+        ]
 
     @staticmethod
     def _lines(lines: list[str]) -> str:

@@ -10,6 +10,7 @@ from openinfer.synth.c.names import field as field_name
 from openinfer.synth.c.tables import TableLayout, table_layout
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.program import Program, Store, Table, Value
+from openinfer.synth.undo import Undo
 from openinfer.synth.weights import WeightLayout
 
 PAD = "    "
@@ -49,6 +50,8 @@ class FunctionPrinter:
         self._now = Function()
         self.needs: set[str] = set()
         self.failures: dict[Failure, int] = {}
+        self.undo: Undo | None = None
+        """What a step keeps in order to be taken back."""
         self.size_fields = {size: field_name("s_", size, place) for place, size in enumerate(program.sizes)}
         self.size_fields |= {size: f"s_{size}" for size in program.sizes if not size.isidentifier()}
         self.input_fields = {key: field_name("v_", key, place) for place, key in enumerate(program.inputs)}

@@ -70,6 +70,8 @@ class HeaderFacts:
     name: str
     banner: str
     arena: int
+    undo: int
+    can_tear: bool
     state: int
     weights: int
     crc: int
@@ -160,8 +162,26 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 """
 
 
+def _failed_step(facts: HeaderFacts) -> str:
+    """What is said about steps that fail."""
+    if not facts.can_tear:
+        return "/* Runs one step. If it fails, it has not happened: persistent variables are as they were before. */"
+    undefined = "persistent variables are undefined, and\n   steps are refused until they are reset or loaded. */"
+    if facts.undo:
+        return (
+            "/* Runs one step. If it fails, it has not happened: persistent variables are as they were before. Only if"
+            f"\n   {facts.name.upper()}_UNDO_BYTES are not enough to put back what it has changed, {undefined}"
+        )
+    return (
+        "/* Runs one step. If it fails because of an input or a size of the inputs, nothing has happened; if it fails"
+        f"\n   later, {undefined}"
+    )
+
+
 def _optional(upper: str, facts: HeaderFacts) -> str:
     saved = "" if facts.saved is None else f"#define {upper}_SAVED_BYTES {facts.saved}\n"
+    if facts.undo:
+        saved += f"#define {upper}_UNDO_BYTES {facts.undo} /* of the arena, for what a step changes */\n"
     return saved if facts.threads == 1 else f"{saved}#define {upper}_THREADS {facts.threads}\n"
 
 
@@ -202,8 +222,7 @@ int {name}_check_weights(const void *weights, size_t weight_bytes);
 /* Puts persistent variables back to their initial values. */
 int {name}_reset({name}_context *c);
 
-/* Runs one step. If it fails because of an input or a size of the inputs, nothing has happened; if it fails later,
-   persistent variables are undefined, and steps are refused until they are reset or loaded. */
+{_failed_step(facts)}
 int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out);
 
 /* Persistent variables as bytes, for programs with the same {upper}_STATE_ID on machines with the same byte order. Such

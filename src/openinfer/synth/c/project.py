@@ -23,6 +23,7 @@ from openinfer.synth.c.source import StepPrinter
 from openinfer.synth.c.support import support_code
 from openinfer.synth.place import MemoryPlan, plan_memory
 from openinfer.synth.program import PartStep, Program, Store, Weight, steps_in
+from openinfer.synth.undo import undo_of
 from openinfer.synth.weights import WeightLayout
 
 Files = dict[str, str | bytes]
@@ -38,6 +39,8 @@ class ProjectOptions:
     """
 
     heap: bool = True
+    undo: bool = True
+    """Whether a step that fails is taken back, which takes memory."""
     weights: Literal["file", "array", "incbin"] = "file"
     device: str = "cpu"
     flags: tuple[str, ...] = ()
@@ -59,6 +62,10 @@ class Project:
         for weight in self._other_weights():
             self.weights.include(weight)
         self.printer = StepPrinter(self.program, self.memory, self.weights, self.name, heap=self.options.heap)
+        needed = undo_of(self.program, self.memory)
+        self.printer.undo = needed if self.options.undo else None
+        self.can_tear = needed is not None and (self.printer.undo is None or not needed.is_complete)
+        """Whether a step that fails can leave persistent memory changed."""
         blocks = [block for block in self.program.blocks if block != "entry"]
         self._blocks = [self.printer.block(block) for block in (*blocks, "entry")]
         outputs = enumerate(self.program.outputs)
@@ -82,7 +89,12 @@ class Project:
     @property
     def arena_bytes(self) -> int:
         """The bytes of memory one step works in."""
-        return max(self.memory.peak, 64)
+        return max(self.memory.peak, 64) + self.undo_bytes
+
+    @property
+    def undo_bytes(self) -> int:
+        """The bytes, of those, for what a step changes, so that it can be taken back."""
+        return 0 if self.printer.undo is None else -(-self.printer.undo.nbytes // 64) * 64
 
     @property
     def state_bytes(self) -> int:
@@ -131,6 +143,8 @@ class Project:
             Field("weights", "const unsigned char *weights;", "pointer"),
             Field("in", f"const {self.name}_inputs *in;", "pointer"),
         ]
+        if self.printer.undo is not None:
+            found.append(Field("undo", "void *undo; /* what the running step has changed */", "pointer"))
         if self.printer.threads > 1:
             found.append(Field("team", "void *team; /* threads, once they are started */", "pointer"))
         if heaps:
@@ -229,6 +243,8 @@ class Project:
                 name=self.name,
                 banner=banner,
                 arena=self.arena_bytes,
+                undo=self.undo_bytes,
+                can_tear=self.can_tear,
                 state=self.state_bytes,
                 weights=self.weights.size,
                 crc=crc,
@@ -255,10 +271,12 @@ class Project:
             self.output_fields,
             self.output_sizes,
             self._state_hash,
+            self.can_tear,
         )
         functions = entry.functions()
         includes = [f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
-        tables = [layout.definition + layout.function(name) for layout in printer.tables.values()]
+        undo = "NULL" if printer.undo is None else "c->undo"
+        tables = [layout.definition + layout.function(name, undo) for layout in printer.tables.values()]
         printer.needs |= {"oi_grid"} if tables else set()
         others = [block for block in self.program.blocks if block != "entry"]
         prototypes = [f"static int {printer.block_name(block)}({name}_context *c);" for block in others]

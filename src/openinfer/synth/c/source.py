@@ -38,6 +38,7 @@ from openinfer.synth.program import (
     Weight,
     steps_in,
 )
+from openinfer.synth.undo import is_partly_written
 from openinfer.synth.weights import WeightLayout
 
 _BAD_INDEX = "an index is outside, or its expression divides by zero or needs more than 64 bits"
@@ -344,7 +345,8 @@ class StepPrinter(MarkPrinter):
         own = self._operand(whole, step.node, depth)
         own = f"(void *)(uintptr_t){own}" if isinstance(whole, Weight) or self._is_constant(whole) else own
         facts = f"{own}, shape, {axes}, {whole.dtype.bits}, &part"
-        self._line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}));")
+        undo = "c->undo" if self.undo is not None and is_partly_written(step, self._plan) else "NULL"
+        self._line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}), {undo});")
 
     def _lengths(self, value: Value, kept: Iterable[int], node: int, depth: int, *, binds: bool) -> None:
         """The lengths of a part are those of a tensor; one that is read can be the first to have a dynamic size."""

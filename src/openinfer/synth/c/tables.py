@@ -84,8 +84,8 @@ static const int64_t table{number}_bound[] = {{ {bounds} }}, table{number}_start
 static const oi_table table{number} = {{ {facts}, table{number}_bound, table{number}_start }};
 """
 
-    def function(self, name: str) -> str:
-        """The function that says where the table's memory is."""
+    def function(self, name: str, undo: str) -> str:
+        """The function that says where the table's memory is; ``undo`` is where changes are kept, or NULL."""
         number, extents = self.number, f"(int64_t *)(void *)(c->state + {self.extents_at})"
         if self.heap is None:
             where = f"table{number}_bound, c->state + {self.memory_at}, NULL, NULL"
@@ -94,7 +94,7 @@ static const oi_table table{number} = {{ {facts}, table{number}_bound, table{num
         return f"""static oi_grid grid{number}({name}_context *c)
 {{
     int64_t *const extent = {extents};
-    return (oi_grid){{ &table{number}, extent, {where} }};
+    return (oi_grid){{ &table{number}, extent, {where}, {undo} }};
 }}
 """
 

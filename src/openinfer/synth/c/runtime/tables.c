@@ -58,6 +58,52 @@ static inline void oi_fill(unsigned char *to, int bits, int64_t at, int64_t coun
     }
 }
 
+//: oi_undo
+/* What a step has changed: the bytes that were there before, each with their place behind them, one after the other.
+   When there is no room for more, the step cannot be taken back. */
+typedef struct {
+    unsigned char *memory;
+    size_t room, used;
+    bool is_full;
+} oi_undo;
+
+typedef struct {
+    unsigned char *at;
+    size_t bytes;
+} oi_kept;
+
+static inline size_t oi_kept_size(size_t bytes) { return 16 + (bytes + 15) / 16 * 16; }
+
+static inline void oi_keep(oi_undo *undo, void *at, size_t bytes)
+{
+    if (undo == NULL || undo->is_full || bytes == 0) return;
+    const oi_kept kept = { at, bytes };
+    undo->is_full = bytes > undo->room || undo->room - undo->used < oi_kept_size(bytes);
+    if (undo->is_full) return;
+    memcpy(undo->memory + undo->used, at, bytes);
+    undo->used += oi_kept_size(bytes);
+    memcpy(undo->memory + undo->used - 16, &kept, sizeof kept);
+}
+
+/* The last record, taken off. */
+static inline oi_kept oi_last_kept(oi_undo *undo)
+{
+    oi_kept kept;
+    memcpy(&kept, undo->memory + undo->used - 16, sizeof kept);
+    undo->used -= oi_kept_size(kept.bytes);
+    return kept;
+}
+
+//: oi_take_back OI_APART oi_undo
+/* Puts everything back as it was, the last change first. */
+OI_APART void oi_take_back(oi_undo *undo)
+{
+    while (undo->used > 0) {
+        const oi_kept kept = oi_last_kept(undo);
+        memcpy(kept.at, undo->memory + undo->used, kept.bytes);
+    }
+}
+
 //: oi_pick
 /* An index of an access: one, a slice with or without its ends, or how far a matrix has grown. */
 typedef enum { OI_ONE, OI_SLICE, OI_FROM, OI_UPTO, OI_ALL, OI_GROWN } oi_kind;
@@ -96,7 +142,7 @@ static inline int64_t oi_chosen(oi_pick pick, int64_t extent, int64_t start, oi_
     return b > a ? b : a;
 }
 
-//: oi_walk OI_APART oi_part oi_element
+//: oi_walk OI_APART oi_part oi_element oi_undo
 /* Goes over the cells of a part, row by row: reads them into a tensor, writes them from one, fills them, or copies them
    from another array of the same shape. Cells for which there is no memory read as the initial element. */
 typedef enum { OI_READ, OI_WRITE, OI_FILL, OI_COPY } oi_action;
@@ -109,11 +155,16 @@ typedef struct {
     const int64_t *shape;
     unsigned char *cells;
     unsigned char *value;
+    oi_undo *undo; /* NULL where nothing is taken back */
 } oi_walk;
 
 static inline void oi_rows(const oi_walk *w, int64_t cell, int64_t count, int64_t *at)
 {
     const int64_t from = cell * w->entry, elements = count * w->entry;
+    if (w->undo != NULL) {
+        const int64_t first = from * w->cell_bits / 8, end = ((from + elements) * w->cell_bits + 7) / 8;
+        oi_keep(w->undo, w->cells + first, (size_t)(end - first));
+    }
     switch (w->action) {
     case OI_READ: oi_elements(w->value, w->value_bits, *at, w->cells, w->cell_bits, from, elements); break;
     case OI_WRITE: oi_elements(w->cells, w->cell_bits, from, w->value, w->value_bits, *at, elements); break;
@@ -168,13 +219,13 @@ OI_APART bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_
 //: oi_tensor_part OI_APART oi_walk
 /* A part of a tensor, whose elements have so many bits: read, written, filled, or copied from another tensor. */
 OI_APART void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,
-                                  const oi_part *part, const void *value, uint64_t element)
+                                  const oi_part *part, const void *value, uint64_t element, oi_undo *undo)
 {
-    const oi_walk walk = { action, axes, bits, bits, 1, element, shape, whole, (unsigned char *)(uintptr_t)value };
+    const oi_walk walk = { action, axes, bits, bits, 1, element, shape, whole, (unsigned char *)(uintptr_t)value, undo };
     oi_over(&walk, part);
 }
 
-//: oi_grid OI_AXES
+//: oi_grid OI_AXES oi_undo
 /* What is fixed about a table: the axes that grow, the first of which are keys. Where keys choose matrices, each of
    these has extents of its own. A bound of -1 is none. */
 typedef struct {
@@ -192,6 +243,7 @@ typedef struct {
     unsigned char *memory;
     int64_t *room;        /* the capacity, where it can change */
     unsigned char **heap; /* the memory, where it can move */
+    oi_undo *undo;        /* what the step has changed, where it can be taken back */
 } oi_grid;
 
 static inline bool oi_has_matrices(const oi_table *t) { return t->keys > 0 && t->keys < t->axes; }
@@ -297,7 +349,7 @@ OI_APART void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
     const int cell_bits = oi_cell_bits(t), axes = t->axes;
     unsigned char *const memory = oi_memory(g);
     unsigned char *const cells = memory == NULL ? NULL : memory + oi_cells_at(t, g->capacity);
-    const oi_walk walk = { OI_READ, axes, cell_bits, t->bits, t->entry, t->initial, g->capacity, cells, value };
+    const oi_walk walk = { OI_READ, axes, cell_bits, t->bits, t->entry, t->initial, g->capacity, cells, value, NULL };
     oi_over(&walk, part);
 }
 
@@ -325,8 +377,10 @@ OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *
     for (int axis = 0; axis < t->axes; ++axis)
         if (part->count[axis] == 0) return;
     unsigned char *const cells = oi_memory(g) + oi_cells_at(t, g->capacity);
-    const oi_walk walk = { OI_WRITE, t->axes, oi_cell_bits(t), t->bits, t->entry, 0, g->capacity, cells, source };
+    const int bits = oi_cell_bits(t);
+    const oi_walk walk = { OI_WRITE, t->axes, bits, t->bits, t->entry, 0, g->capacity, cells, source, g->undo };
     int64_t key[OI_AXES] = { 0 };
+    oi_keep(g->undo, g->extent, (size_t)t->axes * sizeof(int64_t));
     oi_over(&walk, part);
     const bool has_matrices = oi_has_matrices(t);
     for (int axis = 0; axis < (has_matrices ? t->keys : t->axes); ++axis)
@@ -334,6 +388,7 @@ OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *
     if (!has_matrices || !oi_first_key(t, part, key)) return;
     do {
         int64_t *const own = oi_matrix(g, key);
+        if (own != NULL) oi_keep(g->undo, own, (size_t)(t->axes - t->keys) * sizeof(int64_t));
         for (int axis = t->keys; own != NULL && axis < t->axes; ++axis)
             oi_reach(&own[axis - t->keys], part->first[axis] + part->count[axis]);
     } while (oi_next_key(t, part, key));
@@ -344,14 +399,17 @@ OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *
 OI_APART void oi_table_clear(const oi_grid *g)
 {
     const oi_table *t = g->table;
+    oi_keep(g->undo, g->extent, (size_t)t->axes * sizeof(int64_t));
     for (int axis = 0; axis < t->axes; ++axis) g->extent[axis] = t->start[axis];
     unsigned char *const memory = oi_memory(g);
     if (memory == NULL) return;
+    const size_t cells_at = oi_cells_at(t, g->capacity), each = (size_t)t->entry * (size_t)oi_cell_bits(t) / 8;
+    oi_keep(g->undo, memory, cells_at + (size_t)oi_cell_count(t, g->capacity) * each);
     const int matrix = t->axes - t->keys;
     int64_t *const own = (int64_t *)(void *)memory;
     for (int64_t i = 0; i < oi_sets(t, g->capacity) * matrix; ++i) own[i] = t->start[t->keys + i % matrix];
     const int64_t elements = oi_cell_count(t, g->capacity) * t->entry;
-    oi_fill(memory + oi_cells_at(t, g->capacity), oi_cell_bits(t), 0, elements, t->initial);
+    oi_fill(memory + cells_at, oi_cell_bits(t), 0, elements, t->initial);
 }
 
 //: oi_table_reset OI_APART oi_select oi_walk
@@ -369,7 +427,9 @@ OI_APART void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whol
     }
     unsigned char *const cells = memory + oi_cells_at(t, g->capacity);
     const int cell_bits = oi_cell_bits(t);
-    const oi_walk walk = { OI_FILL, t->axes, cell_bits, cell_bits, t->entry, t->initial, g->capacity, cells, NULL };
+    const oi_walk walk = {
+        OI_FILL, t->axes, cell_bits, cell_bits, t->entry, t->initial, g->capacity, cells, NULL, g->undo,
+    };
     int64_t key[OI_AXES] = { 0 };
     oi_over(&walk, &there);
     for (int one = 0; one < t->keys; ++one) {
@@ -379,6 +439,7 @@ OI_APART void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whol
     if (!is_whole || !oi_has_matrices(t) || !oi_first_key(t, &there, key)) return;
     do {
         int64_t *const own = oi_matrix(g, key);
+        if (own != NULL) oi_keep(g->undo, own, (size_t)(t->axes - t->keys) * sizeof(int64_t));
         for (int axis = t->keys; own != NULL && axis < t->axes; ++axis) own[axis - t->keys] = t->start[axis];
     } while (oi_next_key(t, &there, key));
 }
@@ -399,7 +460,46 @@ OI_APART bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t 
     return true;
 }
 
-//: oi_table_grow OI_APART oi_table_bytes oi_select oi_walk oi_table_clear
+//: oi_keep_heap OI_APART oi_undo
+/* Memory of a table is about to be replaced. It stays while the step can be taken back: a record of no bytes stands for
+   it, and the pointer to it lies in the record before. */
+OI_APART void oi_keep_heap(oi_undo *undo, unsigned char **heap)
+{
+    const oi_kept mark = { (unsigned char *)heap, 0 };
+    if (undo != NULL && undo->room - undo->used < oi_kept_size(sizeof *heap) + 16) undo->is_full = true;
+    if (undo == NULL || undo->is_full) {
+        free(*heap);
+        return;
+    }
+    oi_keep(undo, heap, sizeof *heap);
+    undo->used += 16;
+    memcpy(undo->memory + undo->used - 16, &mark, sizeof mark);
+}
+
+//: oi_take_back_heap OI_APART oi_undo
+/* Puts everything back as it was, the last change first; memory that is newer is given back. */
+OI_APART void oi_take_back_heap(oi_undo *undo)
+{
+    while (undo->used > 0) {
+        const oi_kept kept = oi_last_kept(undo);
+        if (kept.bytes == 0) free(*(unsigned char **)(void *)kept.at);
+        else memcpy(kept.at, undo->memory + undo->used, kept.bytes);
+    }
+}
+
+/* What has been done stays: memory that is older is given back. */
+OI_APART void oi_go_on(oi_undo *undo)
+{
+    while (undo->used > 0) {
+        unsigned char *old;
+        if (oi_last_kept(undo).bytes > 0) continue;
+        oi_last_kept(undo);
+        memcpy(&old, undo->memory + undo->used, sizeof old);
+        free(old);
+    }
+}
+
+//: oi_table_grow OI_APART oi_table_bytes oi_select oi_walk oi_table_clear oi_keep_heap
 /* Makes memory for a part that is about to be written; false where there is none. Axes grow at least twofold, so that
    appending one entry after another moves each of them only a few times. */
 OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
@@ -423,7 +523,7 @@ OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
     if (made == NULL) return false;
     int64_t extent[OI_AXES] = { 0 };
     unsigned char *memory = made;
-    const oi_grid grown = { t, extent, room, NULL, NULL, &memory };
+    const oi_grid grown = { t, extent, room, NULL, NULL, &memory, NULL };
     oi_table_clear(&grown);
     if (old != NULL) {
         oi_part all = { { 0 }, { 0 } };
@@ -434,7 +534,8 @@ OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
         /* The old cells are one tensor of their own shape: writing all of it puts every cell where it belongs. */
         unsigned char *const cells = old + oi_cells_at(t, g->capacity);
         const int bits = oi_cell_bits(t);
-        const oi_walk walk = { OI_WRITE, t->axes, bits, bits, t->entry, 0, room, made + oi_cells_at(t, room), cells };
+        unsigned char *const to = made + oi_cells_at(t, room);
+        const oi_walk walk = { OI_WRITE, t->axes, bits, bits, t->entry, 0, room, to, cells, NULL };
         int64_t key[OI_AXES] = { 0 };
         oi_over(&walk, &all);
         if (oi_has_matrices(t) && oi_first_key(t, &all, key)) {
@@ -443,8 +544,9 @@ OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
                 memcpy(oi_matrix(&grown, key), oi_matrix(g, key), row);
             } while (oi_next_key(t, &all, key));
         }
-        free(old);
     }
+    oi_keep(g->undo, g->room, (size_t)t->axes * sizeof(int64_t));
+    oi_keep_heap(g->undo, g->heap);
     *g->heap = made;
     for (int axis = 0; axis < t->axes; ++axis) g->room[axis] = room[axis];
     return true;
