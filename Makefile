@@ -9,9 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
 
 demo: $(VENV)/.installed
-	$(BIN)/openinfer demo
-	@echo
-	$(BIN)/openinfer inspect --summary build/demo/mlp.oinf
+	@$(BIN)/python -m examples.demo
 
 test: lint types tests planted
 

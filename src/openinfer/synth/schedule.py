@@ -7,8 +7,9 @@ in as many products as possible.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.affine import Affine, position
+from openinfer.loops.affine import Affine, is_same, position
 from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
     INDEX,
     Buffer,
@@ -46,6 +47,8 @@ _PACKED_FROM = 32
 """So many rows make it worth while to copy a panel of columns that could be read where it lies."""
 _LANES_FROM = 32
 """So many values are gathered in lanes, and joined at the end."""
+_FEW_ROWS = 4
+"""So many rows are too few to make a copy for."""
 _PAGE = 4096
 """Rows so many bytes apart share a set of the first cache, which has no room for all rows of a tile then."""
 _MINDED_FROM = 4
@@ -119,6 +122,8 @@ class _Planner:
         if isinstance(statement, For) and statement.extent == ONE and repr(statement.extent) == repr(ONE):
             body = changed_statements(statement.body, lambda one: ZERO if one == statement.index else None)
             return self.statements(body)
+        if isinstance(statement, Contraction) and self._is_read_along(statement):
+            return self.statements(expanded(statement))
         return (self._statement(statement),)
 
     def _statement(self, statement: Statement) -> Statement:
@@ -152,6 +157,20 @@ class _Planner:
         if self._packable(one)(product.right.buffer):
             return self._with_panels(one, product, replace(tile, has_panels=True))
         return replace(one, tile=self._with_scratch(one, product, tile))
+
+    def _is_read_along(self, one: Contraction) -> bool:
+        """Whether a few sums are taken over a factor that lies along them and must be converted, as integer weights.
+
+        That is done best where each element is read, which happens once.
+        """
+        if one.accumulator.name not in ("f32", "f64") or len(one.bound) != 1 or one.reduced[0] < _LANES_FROM:
+            return False
+        product = product_of(one, self._packable(one))
+        if product is None or product.rows.extent > _FEW_ROWS or product.right.buffer.dtype is one.accumulator:
+            return False
+        index = one.a_index if product.right.buffer == one.a else one.b_index
+        place = position(product.right.buffer, index)
+        return place is not None and is_same(place.step(one.bound[0]), 1)
 
     def _packable(self, one: Contraction) -> "_Packable":
         return _Packable(one, self._weights, tuple(self._uses))

@@ -4,13 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.build import cast
 from openinfer.loops.dim import sizes_in
+from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
-    ACCUMULATOR,
     INDEX,
     Assign,
-    Binary,
     Const,
     Contraction,
     Fail,
@@ -251,23 +249,3 @@ class _KernelPrinter:
     @staticmethod
     def _head(variable: Var, first: str, last: str) -> str:
         return f"for (int64_t {variable.name} = {first}; {variable.name} < {last}; ++{variable.name}) {{"
-
-
-def expanded(one: Contraction) -> tuple[Statement, ...]:
-    """A contraction as plain loops: what a target without a generator of its own does."""
-    total = Var(ACCUMULATOR, one.accumulator)
-    left, right = (cast(factor, one.accumulator) for factor in one.factors)
-    add: Statement = Assign(total, Binary("add", total, Binary("mul", left, right)))
-    if one.valid is not None:
-        add = If(one.valid, (add,))
-    inner: tuple[Statement, ...] = (add,)
-    for variable, extent in zip(reversed(one.bound), reversed(one.reduced), strict=True):
-        inner = (For(variable, Const(extent, INDEX), inner),)
-    body: tuple[Statement, ...] = (
-        Local(total, Const(0, one.accumulator)),
-        *inner,
-        Store(one.out, one.out_index, one.epilogue),
-    )
-    for variable, extent in zip(reversed(one.free), reversed(one.extents), strict=True):
-        body = (For(variable, Const(extent, INDEX), body),)
-    return body
