@@ -34,6 +34,8 @@ HIDDEN = -1.0
 """What stands in a row of weights for a key that takes no part; weights are 0 or more, or NaN."""
 _SCORES = 1 << 16
 """So many scores are in memory at a time, or those of one query of each head."""
+_DYNAMIC_SCORES = 1 << 18
+"""The same where the number of queries is known only while running: blocks of them cannot have a fixed size."""
 
 Place = Callable[[Position, Position], tuple[Position, ...]]
 """Where an element is, by row and column."""
@@ -82,11 +84,11 @@ class Attention:
         """How many queries are looked at together: blocks of about the same size, or all."""
         sizes = self._sizes
         each = max(int(sizes.shared) * int(sizes.keys), 1)
-        most = max(_SCORES // each, 1)
-        if int(sizes.rows) <= most:
-            return sizes.rows
         if is_symbolic(sizes.rows):
-            return 1
+            return sizes.rows if int(sizes.rows) * each <= _DYNAMIC_SCORES else 1
+        most = max(_SCORES // each, 1)
+        if sizes.rows <= most:
+            return sizes.rows
         blocks = -(-sizes.rows // most)
         return -(-sizes.rows // blocks)
 
