@@ -44,8 +44,7 @@ def main(wanted: list[str]) -> int:
     rows: dict[str, Figures] = {}
     for name in wanted or names():
         rows[name] = import_module(f"examples.{name}.example").figures()
-    console = Console()
-    console.print(table(rows), width=console.width if console.is_terminal else WIDTH)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows))
     return 0 if all(row.agrees for row in rows.values()) else 1
 
 

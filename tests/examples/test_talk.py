@@ -1,6 +1,7 @@
 """The language model: PyTorch, the simulator and C give the same stream; states are saved, restored and rolled back."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from openinfer import ExecutionError, ModelLoader, Simulator
 
 GOLDEN = json.loads((HERE / "golden.json").read_text())
 ENGINES: tuple[Engine, ...] = ("simulator", "c")
+TEXT_BLOCK = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CONSOLE_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RUN = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 TEXTS = [
     "The for statement",
     "x  =  [1, 22,333]  # a\n\n    def f(x):\n        return  x\n",
@@ -141,6 +145,16 @@ def test_the_text_of_the_program_is_the_prompt_and_its_tokens(program: Path, tok
     tokens = streamed(program, "-n", "12", "-t", "0", "Return")
     said = subprocess.run(["./talk", "-n", "12", "-t", "0", "Return"], cwd=program, capture_output=True, check=True)
     assert said.stdout.decode() == "Return" + tokenizer.decode(tokens) + "\n"
+
+
+def test_the_readme_shows_what_the_program_prints(program: Path) -> None:
+    readme = (HERE / "README.md").read_text()
+    shown = [(f"./talk '{block.partition(' ')[0]} {block.split()[1]}'", block) for block in TEXT_BLOCK.findall(readme)]
+    shown += [run for block in CONSOLE_BLOCK.findall(readme) for run in RUN.findall(block)]
+    assert len(shown) == 5
+    for command, wanted in shown:
+        ended = subprocess.run(["bash", "-c", command], cwd=program, capture_output=True, text=True, check=True)
+        assert ended.stdout == wanted, command
 
 
 def test_a_full_cache_ends_the_text(model: ModelLoader, program: Path) -> None:
