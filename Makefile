@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -41,7 +41,7 @@ format: $(VENV)/.dev
 
 FUZZ_COUNT ?= 200000
 FUZZ_SEED ?= 1
-fuzz: fuzz-oinf fuzz-lang planted
+fuzz: fuzz-oinf fuzz-lang fuzz-synth planted
 
 fuzz-oinf: $(VENV)/.dev
 	$(BIN)/python -m tests.oinf.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
@@ -49,6 +49,12 @@ fuzz-oinf: $(VENV)/.dev
 FUZZ_LANG_COUNT ?= 500000
 fuzz-lang: $(VENV)/.dev
 	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
+
+FUZZ_SYNTH_COUNT ?= 10000
+FUZZ_SANITIZED_COUNT ?= 500
+fuzz-synth: $(VENV)/.dev
+	$(BIN)/python -m tests.differential.fuzz --count $(FUZZ_SYNTH_COUNT) --seed $(FUZZ_SEED)
+	$(BIN)/python -m tests.differential.fuzz --count $(FUZZ_SANITIZED_COUNT) --seed $(FUZZ_SEED) --sanitize
 
 bench: bench-oinf bench-lang bench-sim bench-synth
 

@@ -85,7 +85,7 @@ def answered(record: OpRecord, case: Case) -> tuple[Question, tuple[Array, ...]]
 def compare(question: Question, results: tuple[Array, ...], answer: Any) -> None:
     wanted = answer if isinstance(answer, tuple) else (answer,)
     assert len(wanted) == len(results)
-    bounds = _bounds(question)
+    bounds = bounds_of(question)
     for result, want, kind in zip(results, wanted, question.outputs, strict=True):
         want = np.asarray(want)  # noqa: PLW2901
         assert want.shape == kind.shape, f"{question.record.name}: the judge says {want.shape}, the op {kind.shape}"
@@ -95,7 +95,8 @@ def compare(question: Question, results: tuple[Array, ...], answer: Any) -> None
             _require_close(question, result, want, kind.dtype, bounds)
 
 
-def _bounds(question: Question) -> Any:
+def bounds_of(question: Question) -> Any:
+    """The a-priori bound of each element of a sum; None where the tolerance is of another kind."""
     record = question.record
     if record.tolerance.kind != "sum":
         return None
@@ -147,13 +148,15 @@ def _require_close(question: Question, result: Array, want: Array, dtype: DType,
         same &= negative | np.isnan(got)
     else:
         with np.errstate(all="ignore"):
-            same |= np.abs(got - exact) <= _allowed(tolerance.kind, tolerance.ulps, exact, dtype, bounds)
+            same |= np.abs(got - exact) <= allowed_error(tolerance.kind, tolerance.ulps, exact, dtype, bounds)
+            same |= ~(np.isfinite(got) & np.isfinite(exact)) & may_overflow(question, dtype, bounds)
             # What rounds to infinity on one side may be the largest number on the other.
             same |= np.isinf(got) & (np.abs(exact) >= dtype.maximum * (1 - 2**-7)) & (np.sign(got) == np.sign(exact))
     assert np.all(same), _report(question, result, want, ~np.asarray(same))
 
 
-def _allowed(kind: str, ulps: float, exact: Array, dtype: DType, bounds: Any) -> Array:
+def allowed_error(kind: str, ulps: float, exact: Array, dtype: DType, bounds: Any) -> Array:
+    """How far from the exact result an element may be, by the kind of the op's tolerance."""
     half = ulps_of(exact, dtype) / 2
     if kind == "sum":
         return 2 * np.asarray(bounds, np.longdouble) + half
@@ -161,6 +164,20 @@ def _allowed(kind: str, ulps: float, exact: Array, dtype: DType, bounds: Any) ->
         finite = np.abs(exact[np.isfinite(exact)])
         return ulps * ulps_of(np.asarray(finite.max() if finite.size else 0), dtype) + np.zeros_like(exact)
     return np.asarray(ulps * 2 * half)
+
+
+def may_overflow(question: Question, dtype: DType, bounds: Any) -> Array:
+    """Whether some order of a sum passes what its accumulator can hold: the bound is at least a rounding of all of it.
+
+    Another order may then give an infinity, or NaN where two of them meet.
+    """
+    if bounds is None:
+        return np.asarray(False)
+    accumulators = question.params.get("acc")
+    kind = accumulators[0] if accumulators else dtype.compute
+    info: Any = ml_dtypes.finfo(kind.array)  # type: ignore[no-untyped-call]
+    magnitude = np.asarray(bounds, np.longdouble) * np.exp2(np.longdouble(info.nmant + 1))
+    return np.asarray(~(magnitude < min(float(kind.maximum), float(kind.compute.maximum))))
 
 
 def _report(question: Question, result: Array, want: Array, wrong: Array) -> str:

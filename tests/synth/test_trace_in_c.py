@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cli.in_process import openinfer
-from tests.differential.graphs import random_case
-from tests.differential.test_exact_graphs import model_of
+from tests.differential.exact_graphs import model_of, random_case
 from tests.synth.both_ways import FAST, planned
 
 from openinfer import Code, ModelLoader, Simulator, graph

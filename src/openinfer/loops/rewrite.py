@@ -1,6 +1,6 @@
 """Kernels made of kernels: expressions and statements with parts replaced."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import (
@@ -20,6 +20,9 @@ from openinfer.loops.ir import (
     While,
     children,
     rebuilt,
+    scalars,
+    visit,
+    walk,
 )
 
 Change = Callable[[Scalar], Scalar | None]
@@ -132,3 +135,29 @@ def renamed(statements: tuple[Statement, ...], names: Mapping[str, Var]) -> tupl
         return tuple(found)
 
     return changed_statements(binders(statements), change)
+
+
+def without_unused(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Statements without the names for values that nothing reads."""
+    while True:
+        read = {part for one in walk(statements) for value in scalars(one) for part in visit(value)}
+        kept = _with_lets(statements, read)
+        if kept == statements:
+            return statements
+        statements = kept
+
+
+def _with_lets(statements: tuple[Statement, ...], read: Collection[Scalar]) -> tuple[Statement, ...]:
+    found: list[Statement] = []
+    for one in statements:
+        statement = one
+        match statement:
+            case Let() if statement.var not in read:
+                continue
+            case For() | While():
+                statement = replace(statement, body=_with_lets(statement.body, read))
+            case If():
+                then, otherwise = _with_lets(statement.then, read), _with_lets(statement.otherwise, read)
+                statement = If(statement.cond, then, otherwise)
+        found.append(statement)
+    return tuple(found)

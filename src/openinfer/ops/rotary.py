@@ -87,9 +87,12 @@ def _bound(call: Call, x: Array, cos: Array, sin: Array) -> Array:
 
 
 def _rope_bound(call: Call, x: Array, positions: Array) -> Any:
-    # A sine near 0 has the error of its angle, not its own.
-    ones = np.ones((*positions.shape, _rotary(call) // 2))
-    return _bound(call, x, ones, ones)
+    # A sine near 0 has the error of its angle, not its own. Positions are exact up to 2^53, angles to some 60 bits.
+    angles = np.abs(_angles(call, positions, precise=True))
+    is_rounded = np.abs(positions.astype(np.longdouble))[..., None] > 2.0**53
+    errors = np.minimum(angles * np.where(is_rounded, 2.0**-53, 2.0**-60), 2)
+    factors = 1 + (errors / gamma(4, call.dtype().compute)).astype(np.float64)
+    return _bound(call, x, factors, factors)
 
 
 def _rope_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:

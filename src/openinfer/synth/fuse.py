@@ -33,7 +33,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers
+from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers, without_unused
 from openinfer.synth.limits import Limits
 from openinfer.synth.liveness import definitions, uses
 from openinfer.synth.program import (
@@ -406,4 +406,5 @@ def _inlined(producer: Kernel, consumer: Kernel, target: Buffer, most: int) -> K
         places = dict(zip(form.indices, one.index, strict=True))
         return changed(element, lambda part: places.get(part) if isinstance(part, Var) else None)
 
-    return replace(consumer, body=changed_statements(consumer.body, change))
+    # An element that does not depend on where it is read leaves names for places behind.
+    return replace(consumer, body=without_unused(changed_statements(consumer.body, change)))

@@ -6,7 +6,9 @@ from typing import Any
 
 from openinfer.check.bound import FromInit, FromModel, FromPattern
 from openinfer.check.params import parameter
+from openinfer.dtypes import DType
 from openinfer.ir import Access, Node, Op, Operand
+from openinfer.ir.expr import Ref
 from openinfer.ir.text import node_head
 from openinfer.loops.build import Builder, load
 from openinfer.loops.dim import Dim, at, sizes_in
@@ -15,7 +17,10 @@ from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.lower_operands import Operands
 from openinfer.synth.lower_values import Current, refused
-from openinfer.synth.program import BindSize, KernelStep, Move, TableStep, Value, Weight
+from openinfer.synth.program import BindSize, KernelStep, Move, RequireSize, TableStep, Value, Weight
+
+_SMALL_SIZES = 64
+"""Windows and the like are smaller than this; larger sizes are not tried."""
 
 
 class Nodes(Operands):
@@ -60,19 +65,24 @@ class Nodes(Operands):
             raise refused(node, error.message, error.advice) from error
         types = [kind for kind in call.inputs if kind is not None]
         used = sorted({name for kind in types for extent in kind.shape for name in sizes_in(extent)})
+        self._require_sizes(node, record, call, found, used)
         unnamed = [name for name in used if not name.isidentifier()]
         if not unnamed:
             return found
         sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(used)}
-        try:
-            other = infer(record, _at_sizes(call, sample))
-        except OpError:
-            other = None
-        wanted = [tuple(at(extent, sample) for extent in kind.shape) for kind in found.outputs]
-        if other is None or [kind.shape for kind in other.outputs] != wanted:
+        if not _holds_at(record, call, found, sample):
             message = f"a length in {node_head(node)} is known only while running, and must fit others"
             raise refused(node, message, "read the part into a variable first, whose dimensions are sizes")
         return found
+
+    def _require_sizes(self, node: Node, record: OpRecord, call: Call, found: Call, used: Sequence[str]) -> None:
+        """Sizes below which the op has no result, such as windows that do not fit: the code must refuse them too."""
+        most = {name: self.sizes[name] for name in used}
+        for name in used:
+            small = range(min(most[name], _SMALL_SIZES))
+            bad = [value for value in small if not _holds_at(record, call, found, {**most, name: value})]
+            if bad:
+                self._emit(RequireSize(Dim(most[name], Ref(name)), bad[-1] + 1, node.index))
 
     def _quant(self, value: Current) -> Any:
         value = self._model_entry(value)
@@ -166,7 +176,7 @@ class Nodes(Operands):
         result = self._value(name, value.dtype, ())
         x, y = Buffer("x", value.dtype, ()), Buffer("y", value.dtype, ())
         builder = Builder()
-        builder.store(y, (), load(x) + Const(amount, value.dtype.compute))
+        builder.store(y, (), load(x) + Const(_wrapped(amount, value.dtype), value.dtype.compute))
         kernel = Kernel("count", (x,), (y,), builder.body, (), (f"`y = x + {amount}`",))
         self._emit(KernelStep(kernel, [value], [result], node.index))
         self.current[name] = result
@@ -191,6 +201,22 @@ class Nodes(Operands):
             self._part_change("reset", access, node, None, number)
             return
         self.current[access.base] = self._filled(variable, number, node.index)
+
+
+def _wrapped(number: int, dtype: DType) -> int:
+    """An integer as the dtype has it: counters wrap, and so may what they count by."""
+    least = int(dtype.minimum)
+    return (number - least) % (1 << dtype.bits) + least
+
+
+def _holds_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, int]) -> bool:
+    """Whether there is such a call at given sizes, with the results that are expected."""
+    try:
+        other = infer(record, _at_sizes(call, sizes))
+    except OpError:
+        return False
+    wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in found.outputs]
+    return [kind.shape for kind in other.outputs] == wanted
 
 
 def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:

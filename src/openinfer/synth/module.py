@@ -270,6 +270,9 @@ class CompiledModule:
     def _loaded(self, address: int, value: Value) -> Array:
         """A tensor at an address: shared where elements have bytes of their own."""
         shape = tuple(at(extent, self._sizes) for extent in value.shape)
+        if any(extent < 0 for extent in shape):
+            message = f"{value.variable!r} has no shape: it would be {list(shape)}"
+            raise ExecutionError(Diagnostic(Code.BAD_SHAPE, message))
         count = int(np.prod(shape, dtype=np.int64))
         data = _shared(address, value.dtype.nbytes(count), self)
         if value.dtype.is_packed:

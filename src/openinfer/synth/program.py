@@ -176,6 +176,15 @@ class BindSize:
 
 
 @dataclass
+class RequireSize:
+    """A dynamic size must be so large at least: an op has no result for less."""
+
+    size: int
+    least: int
+    node: int
+
+
+@dataclass
 class PartStep:
     """Reads, writes or resets a part of a plain tensor. What is written or reset is a copy made just before.
 
@@ -225,7 +234,18 @@ class Mark:
 
 
 Step: TypeAlias = (
-    KernelStep | Move | LoopStep | BranchStep | CallStep | BindSize | TableStep | PartStep | EntryStep | Fence | Mark
+    KernelStep
+    | Move
+    | LoopStep
+    | BranchStep
+    | CallStep
+    | BindSize
+    | RequireSize
+    | TableStep
+    | PartStep
+    | EntryStep
+    | Fence
+    | Mark
 )
 
 

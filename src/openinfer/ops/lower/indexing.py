@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from openinfer.loops.build import Builder, broadcast_index, cast, index, load, pair, select
-from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar
+from openinfer.loops.ir import BOOL, INDEX, Buffer, Const, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import U64, wrapping
 from openinfer.ops.lower.move import Place, fill_from, is_zero
 from openinfer.ops.lower.operand import Operand, lowers
@@ -21,6 +21,9 @@ def _counted(ids: Operand, where: Place, extent: int) -> Scalar:
 
 def _check(builder: Builder, ids: Operand, where: Place, extent: int) -> None:
     """Fail where an index is out of range."""
+    if is_zero(extent):  # Said as comparisons it is one that compilers warn about.
+        builder.fail(Const(1, BOOL), REASON)
+        return
     given = builder.let(cast(ids[where], INDEX))
     beyond = given >= index(extent)
     if ids.dtype is U64:  # What does not fit a position has become negative.

@@ -339,8 +339,8 @@ def _column_loop(at_column: str, valid: Scalar | None, term: str, scalars: Scala
     name = at_column.split()[2]
     if name not in variables(valid):
         inner = [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
-        return [f"if ({scalars.text(valid)}) {{", *(PAD + line for line in inner), "}"]
-    return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.text(valid)}) {term}", "}"]
+        return [f"if ({scalars.bare(valid)}) {{", *(PAD + line for line in inner), "}"]
+    return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.bare(valid)}) {term}", "}"]
 
 
 def _fastest(one: Contraction) -> Var | None:

@@ -177,11 +177,11 @@ class _KernelPrinter:
                     self._body(body, depth + 1)
                     self._line(depth, "}")
                 case While(cond, body):
-                    self._line(depth, f"while ({text(cond)}) {{")
+                    self._line(depth, f"while ({self._scalars.bare(cond)}) {{")
                     self._body(body, depth + 1)
                     self._line(depth, "}")
                 case If(cond, then, otherwise):
-                    self._line(depth, f"if ({text(cond)}) {{")
+                    self._line(depth, f"if ({self._scalars.bare(cond)}) {{")
                     self._body(then, depth + 1)
                     if otherwise:
                         self._line(depth, "} else {")

@@ -64,7 +64,7 @@ class ScalarPrinter:
             case Binary():
                 return self._binary(value)
             case Compare(op, left, right):
-                return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
+                return self._compare(op, left, right)
             case Select(cond, then, otherwise):
                 return f"({self.text(cond)} ? {self.text(then)} : {self.text(otherwise)})"
             case Cast(operand, dtype):
@@ -82,6 +82,11 @@ class ScalarPrinter:
             case _:
                 raise TypeError(value)
 
+    def bare(self, value: Scalar) -> str:
+        """An expression without parentheses around it, where a statement has its own or needs none."""
+        text = self.text(value)
+        return text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def offset(self, buffer: Buffer, index: tuple[Scalar, ...]) -> str:
@@ -90,9 +95,9 @@ class ScalarPrinter:
         for one, step in zip(index, buffer.steps, strict=True):
             total = total + one * Const(step, INDEX)
         outside, self._in_offset = self._in_offset, True
-        text = self.text(total)
+        text = self.bare(total)
         self._in_offset = outside
-        return text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+        return text
 
     def load(self, buffer: Buffer, offset: str) -> str:
         """An element in its compute type."""
@@ -105,8 +110,7 @@ class ScalarPrinter:
 
     def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
         """A statement that puts a value into an element."""
-        name, dtype, text = self._name_of(buffer), buffer.dtype, self.text(value)
-        text = text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+        name, dtype, text = self._name_of(buffer), buffer.dtype, self.bare(value)
         if dtype.is_packed:
             return f"{self.need(f'oi_store_{dtype.name}')}({name}, {offset}, {text});"
         if dtype.name in ("f8", "bf16", "f16"):
@@ -122,6 +126,13 @@ class ScalarPrinter:
         if storage.is_packed and not storage.values:
             return f"{self.need(f'oi_wrap_{storage.name}')}({text})"
         return text
+
+    def _compare(self, op: str, left: Scalar, right: Scalar) -> str:
+        """A comparison; of an integer with itself in a form that compilers do not warn about."""
+        if left == right and left.dtype.kind != "float":
+            text = self.text(left)
+            return f"(({text} ^ {text}) {'==' if op in ('eq', 'le', 'ge') else '!='} 0)"
+        return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
@@ -153,8 +164,10 @@ class ScalarPrinter:
         dtype = value.dtype
         left, right = self.text(value.left), self.text(value.right)
         op = value.op
+        if op == "xor" and dtype.kind == "bool":
+            return self._compare("ne", value.left, value.right)
         if op in _BITS:
-            sign = {"&": "&&", "|": "||", "^": "!="}[_BITS[op]] if dtype.kind == "bool" else _BITS[op]
+            sign = 2 * _BITS[op] if dtype.kind == "bool" else _BITS[op]
             text = f"({left} {sign} {right})"
             return text if dtype.kind == "bool" or dtype.bits >= 32 else f"(({scalar_type(dtype)}){text})"
         if op in ("min", "max", "shl", "shr", "copysign", "nextafter"):

@@ -12,6 +12,8 @@ from openinfer.synth.program import Value
 
 BAD_SIZE = "an extent is not the one that its variable has, or a dynamic size has no value or one out of range"
 
+TOO_SMALL = "an operation has no result for a dynamic size that is so small"
+
 
 class SizePrinter(FunctionPrinter):
     """Extents, and the checks of them."""
@@ -72,6 +74,13 @@ class SizePrinter(FunctionPrinter):
                 self._require_range(extent, node, depth)
             for quotient in self._quotients(value):
                 self._require_even(quotient, node, depth)
+
+    def _require_least(self, size: int, least: int, node: int, depth: int) -> None:
+        self._require_known(sizes_in(size), node, depth)
+        key = f"{size!r} >= {least}"
+        if key not in self._now.known:
+            self._now.known.add(key)
+            self._line(depth, f"if ({self._extent(size).text} < {least}) {self._fail(node, 'ERROR_SIZE', TOO_SMALL)}")
 
     def _require_range(self, extent: int, node: int, depth: int) -> None:
         key = f"{extent!r} <= {int(extent)}"

@@ -32,6 +32,7 @@ from openinfer.synth.program import (
     Move,
     PartStep,
     Program,
+    RequireSize,
     Step,
     TableStep,
     Value,
@@ -162,6 +163,8 @@ class StepPrinter(MarkPrinter):
             case BindSize(declared, found):
                 self._require_known(sizes_in(found), step.node, depth)
                 self._agree(declared, self._extent(found), step.node, depth)
+            case RequireSize():
+                self._require_least(step.size, step.least, step.node, depth)
             case CallStep(block=block):
                 self._line(depth, f"if ({self.block_name(block)}(c)) return 1;")
             case TableStep():
@@ -174,13 +177,19 @@ class StepPrinter(MarkPrinter):
                 raise TypeError(step)
 
     def _if_known(self, values: list[Value], depth: int, then: Callable[[int], None]) -> None:
-        """What is done only if the sizes have values: a variable that nobody could write yet needs no initial value."""
-        unknown = sorted({size for value in values for one in value.shape for size in sizes_in(one)} - self._now.known)
-        if not unknown:
+        """What is done only if the sizes have values, and ones that make shapes of the values.
+
+        A variable that nobody could write yet, or that nobody can write in this step, needs no initial value.
+        """
+        extents = {repr(one): one for value in values for one in value.shape}
+        unknown = sorted({size for one in extents.values() for size in sizes_in(one)} - self._now.known)
+        conditions = [f"c->{self.size_fields[size]} >= 0" for size in unknown]
+        conditions += [f"{self.extent_text(one)} >= 0" for one in extents.values() if self._extent(one).least < 0]
+        if not conditions:
             then(depth)
             return
         known = set(self._now.known)
-        self._line(depth, f"if ({' && '.join(f'c->{self.size_fields[size]} >= 0' for size in unknown)}) {{")
+        self._line(depth, f"if ({' && '.join(conditions)}) {{")
         self._now.known |= set(unknown)
         then(depth + 1)
         self._now.known = known

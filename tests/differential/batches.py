@@ -1,0 +1,122 @@
+"""Batches of random graphs: made, synthesized with and without passes, compiled together, judged."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+from tests.differential.building import SANITIZERS, Toolchain, library_of, watched
+from tests.differential.graphs import RandomGraph, random_graph
+from tests.differential.judging import Spread, judge_graph
+
+from openinfer import ModelLoader, graph
+from openinfer.oinf import save_file
+from openinfer.synth.divide import Divide
+from openinfer.synth.plan import Plan
+from openinfer.synth.synthesizer import Passes, Synthesizer
+
+BATCH = 10
+"""Graphs whose code is compiled together, with the same options."""
+PLAIN = Passes(simplify=None, fuse=None, schedule=False)
+"""Nothing but what must be done."""
+IN_THREADS = Passes(divide=Divide(threads=3, worth=0))
+"""Everything that can be divided is, however small."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the graphs of a batch become programs."""
+
+    device: str
+    toolchain: Toolchain
+
+    @property
+    def has_heap(self) -> bool:
+        return self.device == "cpu"
+
+
+SETTINGS = tuple(
+    Setting(device, Toolchain(cc, (level,)))
+    for device, cc, level in (
+        ("cpu", "gcc", "-O1"),
+        ("generic", "gcc", "-O0"),
+        ("x86-avx2", "clang", "-O0"),
+        ("cpu", "gcc", "-O0"),
+        ("cpu", "clang", "-O1"),
+        ("generic", "gcc", "-O2"),
+        ("x86-avx2", "gcc", "-O0"),
+        ("cpu", "gcc", "-O3"),
+        ("cpu", "clang", "-O0"),
+        ("x86-avx2", "clang", "-O2"),
+    )
+)
+
+
+def setting(batch: int, *, sanitized: bool = False) -> Setting:
+    """The setting of a batch; where its compiler is not installed, the same with gcc."""
+    found = SETTINGS[batch % len(SETTINGS)]
+    toolchain = found.toolchain if which(found.toolchain.cc) else Toolchain("gcc", found.toolchain.options)
+    if sanitized:
+        toolchain = Toolchain("gcc", ("-O0", *SANITIZERS))
+    return Setting(found.device, toolchain)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A graph for which the two differ, or which one of them refuses."""
+
+    seed: int
+    message: str
+    text: str
+
+
+@dataclass
+class _Version:
+    """A graph as a program: which of its variables it returns, and with which passes."""
+
+    made: RandomGraph
+    outputs: tuple[str, ...]
+    plan: Plan
+
+
+def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Failure]:
+    """Judge graphs that are compiled together."""
+    versions: list[_Version] = []
+    spreads: dict[int, Spread] = {}
+    for seed in seeds:
+        made = random_graph(seed, has_heap=how.has_heap)
+        try:
+            own = folder / f"{seed}.oinf"
+            save_file(own, made.tensors)
+            model = ModelLoader.open(own)
+            versions += _versions(made, model, how.device)
+            spreads[seed] = Spread(made, model)
+        except Exception as error:  # noqa: BLE001  (whatever a graph causes is what we are looking for)
+            yield Failure(seed, f"{type(error).__name__}: {error}", made.text(made.results))
+    whole = [one for one in versions if one.made.seed in spreads]
+    library = library_of([one.plan.project for one in whole], folder, how.toolchain) if whole else None
+    for one in whole:
+        try:
+            assert library is not None
+            judge_graph(one.made, spreads[one.made.seed], watched(one.plan.project, library), one.outputs)
+        except Exception as error:  # noqa: BLE001  (as above)
+            message = f"{one.plan.project.name}: {type(error).__name__}: {error}"
+            yield Failure(one.made.seed, message, one.made.text(one.outputs))
+
+
+def _versions(made: RandomGraph, model: ModelLoader, device: str) -> Iterator[_Version]:
+    """Only what nobody reads returned, with all passes; and, in turn, everything returned or a pass switched off."""
+    everything, last = made.results, made.last
+    others = (
+        ("plain", everything, PLAIN),
+        ("seen", everything, Passes()),
+        ("threads", everything, IN_THREADS),
+        ("plain", everything, PLAIN),
+        ("unfused", last, Passes(fuse=None)),
+        ("unscheduled", last, Passes(schedule=False)),
+        ("unsimplified", last, Passes(simplify=None)),
+    )
+    kinds = [("fused", last, Passes()), others[made.seed % len(others)]]
+    for name, outputs, passes in kinds:
+        synthesizer = Synthesizer(device, name=f"g{made.seed}_{name}", passes=passes)
+        yield _Version(made, outputs, synthesizer.synthesize(model, graph(made.text(outputs))))

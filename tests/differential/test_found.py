@@ -1,0 +1,115 @@
+"""Small graphs for what random graphs have found."""
+
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.both_ways import FAST, agree
+
+from openinfer import Simulator, graph
+from openinfer.dtypes import DTYPES
+from openinfer.errors import Code, ExecutionError
+from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
+from openinfer.synth.synthesizer import Synthesizer
+
+COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
+
+
+def _inputs(**arrays: Any) -> Any:
+    return lambda _step: arrays
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("op", ["eq", "lt", "ge"])
+def test_an_integer_compared_with_itself_compiles_without_warnings(op: str, cc: str) -> None:
+    text = f"""dynamic {{ x: i32[5]; }} volatile {{ a: i32[5]; y: bool[5]; b: bool; z: bool; }}
+    block entry {{ op neg(x) >> a; op {op}(a, a) >> y; op all_axis(x) >> b; op xor(b, b) >> z; return y, z; }}"""
+    agree(text, inputs=_inputs(x=np.arange(5, dtype=np.int32)), flags=FAST, cc=cc)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_an_element_that_is_the_same_everywhere_leaves_no_unused_names(cc: str) -> None:
+    text = """dynamic { x: u16[1, 1, 1, 1]; } volatile { a: u16[1, 1, 1, 1]; y: u16[1, 1, 1, 1]; }
+    block entry { op mul(x, x) >> a; op max_pool(a, kernel=[1, 1]) >> y; return y; }"""
+    agree(text, inputs=_inputs(x=np.full((1, 1, 1, 1), 3, np.uint16)), flags=FAST, cc=cc)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_conditions_have_one_pair_of_parentheses(cc: str) -> None:
+    text = """dynamic { x: f64[4]; } volatile { y: f64; }
+    block entry { op logsumexp_axis(x) >> y; return y; }"""
+    agree(text, inputs=_inputs(x=np.full(4, -np.inf)), flags=FAST, cc=cc)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("dtype", ["i64", "u64", "u8"])
+def test_nothing_can_be_gathered_from_an_empty_axis(dtype: str, cc: str) -> None:
+    text = f"""sizes {{ T <= 2; }} dynamic {{ x: f32[0, 2]; i: {dtype}[T]; }} volatile {{ y: f32[T, 2]; }}
+    block entry {{ op gather(x, i) >> y; return y; }}"""
+    sizes = (0, 1, 0)
+
+    def inputs(step: int) -> dict[str, Any]:
+        return {"x": np.zeros((0, 2), np.float32), "i": np.zeros(sizes[step], DTYPES[dtype].array)}
+
+    agree(text, inputs=inputs, flags=FAST, cc=cc)
+
+
+WINDOW = """sizes { T <= 4; } dynamic { x: f32[1, 1, T]; w: f32[1, 1, 2]; } volatile { y: f32[1, 1, T - 1]; }
+block entry { op conv1d(x, w) >> y; return y; }"""
+
+
+def test_a_window_that_does_not_fit_a_dynamic_size_is_refused_by_both() -> None:
+    module = Synthesizer().synthesize(None, graph(WINDOW)).build(flags=FAST)
+    executor = Simulator().make_executor(graph(WINDOW))
+    for size, is_good in ((4, True), (2, True), (1, False), (0, False), (3, True)):
+        for one in (module, executor):
+            one.reset()
+            one.insert(x=np.ones((1, 1, size), np.float32), w=np.ones((1, 1, 2), np.float32))
+            if is_good:
+                one.run_step()
+                assert one.fetch("y").shape == (1, 1, size - 1)
+            else:
+                with pytest.raises(ExecutionError):
+                    one.run_step()
+
+
+def test_a_variable_that_no_node_writes_may_have_an_impossible_shape() -> None:
+    text = """sizes { T <= 4; } dynamic { x: f32[1, 1, T]; c: bool; }
+    volatile { w: f32[1, 1, 3] @init(1); y: f32[1, 1, T - 2]; z: f32[1, 1, T]; }
+    block entry { branch c ok skip; op neg(x) >> z; return y, z; }
+    block ok { op conv1d(x, w) >> y; return; } block skip { return; }"""
+    module = Synthesizer().synthesize(None, graph(text)).build(flags=FAST)
+    executor = Simulator().make_executor(graph(text))
+    for one in (module, executor):
+        one.insert(x=np.ones((1, 1, 1), np.float32), c=False)
+        one.run_step()
+        assert one.fetch("z").tolist() == [[[-1.0]]]
+        with pytest.raises(ExecutionError) as caught:
+            one.fetch("y")
+        assert caught.value.code is Code.BAD_SHAPE
+        one.insert(x=np.ones((1, 1, 4), np.float32), c=True)
+        one.run_step()
+        assert one.fetch("y").tolist() == [[[3.0, 3.0]]]
+
+
+@pytest.mark.parametrize("dtype", ["u8", "u16", "i8", "u64"])
+def test_counters_wrap_whatever_they_count_by(dtype: str) -> None:
+    text = (
+        f"persistent {{ n: {dtype} @init(3); }} block entry {{ cache.decrement 5 n; cache.increment 300 n; return; }}"
+    )
+    agree(text, steps=4, flags=FAST)
+
+
+def test_huge_positions_have_no_exact_angle() -> None:
+    """Whatever the angle, lengths are kept; the bound that implementations are held to says how far it may be off."""
+    record = OPS["rope"]
+    x, positions = np.ones((2, 2), np.float32), np.array([3, 2**62 + 12345])
+    types = TensorType(DTYPES["f32"], (2, 2)), TensorType(DTYPES["i64"], (2,))
+    call = infer(record, Call(types, complete(record, {})))
+    assert record.bound is not None
+    near, far = record.bound(call, x.astype(np.float64), positions)
+    assert near.max() < 1e-5
+    assert far.min() > 1
+    turned = apply("rope", x, positions)
+    assert np.allclose((turned**2).sum(axis=-1), 2)

@@ -1,0 +1,86 @@
+"""Random graphs: simulator and generated C agree, whatever the passes, the device and the compiler."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.differential.batches import BATCH, SETTINGS, judge_batch, setting
+from tests.differential.fuzz import Job, jobs, run, sanitized
+from tests.differential.graphs import random_graph
+from tests.differential.uses import PAIRS, RECORDS, hand, hands
+
+from openinfer import ModelLoader, graph
+from openinfer.oinf import save_file
+from openinfer.synth.synthesizer import Synthesizer
+
+GRAPHS = 200
+
+
+@pytest.mark.parametrize("batch", range(GRAPHS // BATCH))
+def test_random_graphs_agree(batch: int, tmp_path: Path) -> None:
+    seeds = range(batch * BATCH, (batch + 1) * BATCH)
+    failures = list(judge_batch(seeds, setting(batch), tmp_path))
+    assert not failures, "\n\n".join(f"seed {one.seed}: {one.message}\n{one.text}" for one in failures[:2])
+
+
+def test_random_graphs_have_no_undefined_behaviour() -> None:
+    """Under ASan and UBSan, with memory from an allocator that watches both ends of it."""
+    assert sanitized(["--seed", str(GRAPHS), "--count", "4", "--sanitize"]).returncode == 0
+
+
+def test_every_op_with_every_dtype_is_dealt() -> None:
+    dealt = {pair for seed in range(GRAPHS) for pair in hand(seed)}
+    assert dealt == set(PAIRS)
+    assert {name for name, _ in PAIRS} == set(RECORDS)
+    assert len(hands(0)) <= GRAPHS
+
+
+def test_every_dealt_op_is_in_the_graph() -> None:
+    for seed in range(0, GRAPHS, 10):
+        made = random_graph(seed)
+        text = made.text(made.results)
+        for name, _ in made.pairs:
+            assert f"op {name}(" in text, (seed, name)
+
+
+def test_the_graphs_have_every_kind_of_structure() -> None:
+    texts = [(made := random_graph(seed)).text(made.results) for seed in range(0, GRAPHS, 2)]
+    for word in (
+        "loop", "branch", "barrier;", "scope", "yield", "await", "dep after", "with {", "sizes {", "@pattern", "@table",
+        "@auto_dim", "@fixed", "cache.reset", "cache.decrement", "transfer", "% 3]", "i4[0", "group =", "fuse = false",
+    ):  # fmt: skip
+        assert any(word in text for text in texts), word
+    nested = [text for text in texts if text.count("loop ") > 1]
+    assert nested
+    assert any(" q_" in text for text in texts), "quantized weights"
+
+
+def test_the_graphs_use_the_passes(tmp_path: Path) -> None:
+    """Graphs that nothing is fused in would prove little about fusion."""
+    found: Counter[str] = Counter()
+    for seed in range(12):
+        made = random_graph(seed)
+        save_file(tmp_path / f"{seed}.oinf", made.tensors)
+        model = ModelLoader.open(tmp_path / f"{seed}.oinf")
+        plan = Synthesizer().synthesize(model, graph(made.text(made.last)))
+        found["fused"] += sum(entry.is_fused for entry in plan.ledger)
+        found["nodes judged"] += len(made.nodes)
+    assert found["fused"] >= 40, found
+    assert found["nodes judged"] >= 150, found
+
+
+def test_a_seed_means_the_same_wherever_a_run_begins() -> None:
+    assert [job.seeds for job in jobs(7, 15, is_sanitized=False)] == [(7, 8, 9), tuple(range(10, 20)), (20, 21)]
+    one, other = random_graph(33), random_graph(33)
+    assert one.text(one.results) == other.text(other.results)
+    assert all((one.inputs[2][name] == other.inputs[2][name]).all() for name in one.inputs[2] if "c_" in name)
+
+
+def test_a_batch_that_does_not_compile_names_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.differential.building.FLAGS", ("-std=c11", "-DNULL=", "-include", "missing.h"))
+    failures = run(Job((0, 1), is_sanitized=False))
+    assert [failure.seed for failure in failures] == [0, 1]
+
+
+def test_every_setting_is_used() -> None:
+    assert len(SETTINGS) <= GRAPHS // BATCH
