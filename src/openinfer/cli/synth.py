@@ -273,12 +273,13 @@ def _summary(facts: dict[str, Any]) -> str:
     gap, fused = facts["memory"]["gap_bytes"], sum(entry["fused"] for entry in facts["ledger"])
     bound = f"{gap:,} bytes above the lower bound" if gap else "the least possible"
     tensors = len({one["tensor"] for one in facts["weights"]})
+    within = {what: f", in {region}" for what, region in facts["regions"].items()}
     lines = [
         f"{facts['name']} for {facts['device']} ({facts['isa']})",
         f"  kernels  {len(facts['kernels'])} calls of {len(facts['functions'])} functions, after {fused} fusions",
-        f"  arena    {facts['bytes']['arena']:,} bytes, {bound}",
-        f"  state    {facts['bytes']['state']:,} bytes",
-        f"  weights  {facts['bytes']['weights']:,} bytes, {tensors} tensors",
+        f"  arena    {facts['bytes']['arena']:,} bytes, {bound}{within.get('arena', '')}",
+        f"  state    {facts['bytes']['state']:,} bytes{within.get('state', '')}",
+        f"  weights  {facts['bytes']['weights']:,} bytes, {tensors} tensors{within.get('weights', '')}",
     ]
     if "files" in facts:
         lines.append(f"  files    {len(facts['files'])} in {facts['folder']}")

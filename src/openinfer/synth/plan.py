@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ class Plan:
     project: Project
     ledger: tuple[Entry, ...]
     arch: DeviceArch
+    regions: Mapping[str, str] = field(default_factory=dict)
+    """In which of the device's memories arena, state and weights lie, if it has several."""
 
     @property
     def memory(self) -> MemoryPlan:
@@ -62,6 +64,7 @@ class Plan:
             "ledger": ledger_facts(program, self.ledger),
             "unmet": unmet_facts(program, self.arch),
             "memory": arena_facts(program, self.memory),
+            "regions": dict(self.regions),
             "state": _state_facts(project),
             "tables": _table_facts(project),
             "weights": _weight_facts(project),

@@ -18,6 +18,7 @@ from openinfer.synth.invariants import Verifier
 from openinfer.synth.lower import lowered
 from openinfer.synth.place import plan_memory
 from openinfer.synth.plan import Plan
+from openinfer.synth.regions import regions_for
 from openinfer.synth.report import arena_report, files_text
 from openinfer.synth.schedule import Schedule
 from openinfer.synth.simplify import Simplify
@@ -167,7 +168,8 @@ class Synthesizer:
         memory = plan_memory(program)
         yield Reached(Stage.PLACE, lambda: arena_report(program, memory))
 
-        plan = Plan(Project(program, self._name, self._options(), memory), tuple(ledger), self._arch)
+        project = Project(program, self._name, self._options(), memory)
+        plan = Plan(project, tuple(ledger), self._arch, regions_for(self._arch, project.memory_bytes))
         yield Reached(Stage.EMIT, lambda: files_text(plan.files()), plan)
 
     def _options(self) -> ProjectOptions:

@@ -102,6 +102,11 @@ class Project:
         return max(self.printer.state_size, 64)
 
     @property
+    def memory_bytes(self) -> dict[str, int]:
+        """The memory that the caller provides, by what it is for."""
+        return {"arena": self.arena_bytes, "state": self.state_bytes, "weights": self.weights.size}
+
+    @property
     def saved_bytes(self) -> int | None:
         """The bytes of a saved state; None where tables can grow."""
         return None if self.printer.heaps else SAVED_HEAD + self.state_bytes
