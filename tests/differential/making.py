@@ -230,7 +230,7 @@ class Making:
         fitting = [one for one in (*self.readable, *self.mutable) if _fits(one, kind)]
         if fitting and self.chance(0.6):
             unread = [one for one in fitting if one.text not in self.read]
-            return self.pick(unread if unread and self.chance(0.8) else fitting)  # type: ignore[no-any-return]
+            return self.pick(unread if unread and self.chance(0.65) else fitting)  # type: ignore[no-any-return]
         if self.chance(0.3) and kind.dtype.kind != "bool":
             made = self.pointwise(self.fresh(array, kind), kind.dtype)
             if made is not None and _fits(made, kind):

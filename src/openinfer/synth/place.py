@@ -66,13 +66,23 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
             if same:
                 classes.join(step.src, step.dst, forgiven)
         elif isinstance(step, KernelStep) and len(step.outputs) == 1:
-            for number in in_place_inputs(step.kernel):
+            fitting = in_place_inputs(step.kernel)
+            for number in fitting:
                 operand = step.inputs[number]
                 if not isinstance(operand, Value) or operand.store is Memory.INPUT or operand in after | views:
+                    continue
+                # A kernel may read the same memory as several inputs, and some of them elsewhere.
+                if not _occurrences(step, operand, classes) <= set(fitting):
                     continue
                 if classes.join(operand, step.outputs[0], 1 << position):
                     break
     return classes
+
+
+def _occurrences(step: KernelStep, operand: Value, classes: Classes) -> set[int]:
+    """The inputs of a kernel that lie where an operand lies."""
+    root = classes.root(operand)
+    return {number for number, one in enumerate(step.inputs) if isinstance(one, Value) and classes.root(one) is root}
 
 
 def in_place_inputs(kernel: Kernel) -> list[int]:
