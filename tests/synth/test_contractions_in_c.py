@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import agree
+from tests.synth.both_ways import agree, planned
 from tests.synth.in_c import Prepared, compiled
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
@@ -158,3 +158,25 @@ def test_an_infinite_weight_meets_no_padding(tmp_path: Path) -> None:
     found = module.fetch("y")[0, 2]
     assert np.isfinite(found[0]).all()
     assert np.isinf(found[1:, 1:]).all()
+
+
+def test_weights_are_packed_for_a_number_of_rows_that_only_the_run_knows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    save_file(tmp_path / "m.oinf", {"w": rng.normal(size=(40, 24)).astype(np.float32)})
+    text = """
+    sizes { T <= 21; }
+    dynamic { x: f32[T, 24]; }
+    constant { w: f32[40, 24]; }
+    volatile { y: f32[T, 40]; }
+    block entry { op linear(x, w) >> y; return y; }
+    """
+    model = ModelLoader.open(tmp_path / "m.oinf")
+    (weight,) = planned(text, model, device="generic").facts()["weights"]
+    assert weight["packed"] is not None
+    module, executor = planned(text, model).build(), Simulator(model).make_executor(graph(text))
+    for rows in (21, 8, 1, 0):
+        x = rng.normal(size=(rows, 24)).astype(np.float32)
+        for runs in (module, executor):
+            runs.insert(x=x)
+            runs.run_step()
+        assert np.allclose(module.fetch("y"), executor.fetch("y"), atol=1e-5)

@@ -256,11 +256,12 @@ class _Packable:
         value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
         if buffer.name not in self.weights or self.uses.count(buffer.name) != 1 or value is not None:
             return False
-        own = {var.name for var in (*one.free, *one.bound)}
-        is_static = not any(map(is_symbolic, (*one.extents, *one.reduced, *buffer.shape, *buffer.steps)))
         place = position(buffer, index)
-        is_known = place is not None and set(place.steps) <= own
-        return is_static and is_known and buffer.dtype is one.accumulator
+        own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
+        if place is None or not set(place.steps) <= set(own) or buffer.dtype is not one.accumulator:
+            return False
+        # How many rows the other factor has may be known only while running.
+        return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
 
 
 def _uses(body: Sequence[Statement]) -> Iterator[str]:
