@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from openinfer.check.bound import FromInit, FromModel
-from openinfer.loops.dim import Dim
+from openinfer.synth.c.fetch import fetch_function
 from openinfer.synth.c.function import Failure
 from openinfer.synth.c.names import string
 from openinfer.synth.c.source import StepPrinter
 from openinfer.synth.c.tables import TableLayout, element_bits
 from openinfer.synth.place import MemoryPlan
-from openinfer.synth.program import Program, Store, Value, Weight
+from openinfer.synth.program import Program, Value, Weight
 from openinfer.synth.weights import WeightLayout
 
 MAGIC = b"OINFST01"
@@ -46,7 +46,8 @@ class EntryPrinter:
 
     def functions(self) -> str:
         """All functions, behind the blocks."""
-        parts = [self._init(), self._reset(), self._step(), self._save(), self._load(), self._fetch()]
+        parts = [self._init(), self._reset(), self._step(), self._save(), self._load()]
+        parts.append(fetch_function(self.name, self.program, self.printer, self._fail))
         if self._growing:
             parts.insert(1, self._free())
         if self.printer.threads > 1:
@@ -418,37 +419,3 @@ int {name}_load_state({name}_context *c, const void *from, size_t bytes)
             f"if (!({has_room})) own[{heap}] = 0;",
             f"rest -= own[{heap}];",
         ]
-
-    # --- fetch ----------------------------------------------------------------------------------------------------
-
-    def _fetch(self) -> str:
-        name, upper = self.name, self.upper
-        found: list[tuple[str, Value, bool]] = [(key, value, True) for key, value in self.program.outputs.items()]
-        found += [(key, home, False) for key, home in self.program.homes.items() if home.store is Store.STATE]
-        lines: list[str] = []
-        for key, value, is_output in found:
-            shape = "".join(
-                f" tensor->shape[{axis}] = {self._extent(extent)};" for axis, extent in enumerate(value.shape)
-            )
-            condition = "c->has_outputs && " if is_output else ""
-            facts = f'{self.printer.location(value)}, "{value.dtype.name}", {len(value.shape)}'
-            lines += [
-                f"if ({condition}oi_same_text(name, {string(key)})) {{",
-                f"    *tensor = ({name}_tensor){{ {facts}, {{ 0 }} }};",
-                *([f"   {shape}"] if shape else []),
-                f"    return {upper}_OK;",
-                "}",
-            ]
-        unused = '    if (name == NULL) name = "";\n' if found else "    (void)name;\n    (void)tensor;\n"
-        unknown = self._fail(
-            "ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name"
-        )
-        return f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
-{{
-{unused}{self._lines(lines)}    {unknown.replace("return ", "")}
-    return {upper}_ERROR_NAME;
-}}
-"""
-
-    def _extent(self, extent: int) -> str:
-        return self.printer.extent_text(extent) if isinstance(extent, Dim) else str(int(extent))

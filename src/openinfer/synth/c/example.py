@@ -16,8 +16,56 @@ if TYPE_CHECKING:
 SHOWN = 8
 
 
+_MAPPING = """
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+"""
+
+
+def mapped_weights(project: "Project") -> str:
+    """Functions that give the weights, and give them back; a file is mapped where the system can do that."""
+    name, upper = project.name, project.name.upper()
+    if project.options.weights != "file":
+        return read_weights(project)
+    return f"""#ifdef _POSIX_C_SOURCE
+/* The file as memory: the system reads what is used, when it is used, and programs share it. */
+static const void *weights_of(const char *path)
+{{
+    static const unsigned char none[1];
+    struct stat about;
+    void *data = MAP_FAILED;
+    if ({upper}_WEIGHT_BYTES == 0) return none;
+    const int file = open(path, O_RDONLY);
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_size == {upper}_WEIGHT_BYTES)
+        data = mmap(NULL, {upper}_WEIGHT_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+    if (file >= 0) close(file);
+    if (data != MAP_FAILED && {name}_check_weights(data, {upper}_WEIGHT_BYTES) == {upper}_OK) return data;
+    fprintf(stderr, "%s does not hold the weights of this program\\n", path);
+    if (data != MAP_FAILED) munmap(data, {upper}_WEIGHT_BYTES);
+    return NULL;
+}}
+
+static void give_back(const void *weights)
+{{
+    if ({upper}_WEIGHT_BYTES > 0) munmap((void *)(uintptr_t)weights, {upper}_WEIGHT_BYTES);
+}}
+#else
+{read_weights(project)}
+static void give_back(const void *weights)
+{{
+    if ({upper}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);
+}}
+#endif
+"""
+
+
 def read_weights(project: "Project") -> str:
-    """A function that gives the weights: from a file, or from the program itself."""
+    """A function that gives the weights: from a file, which is read, or from the program itself."""
     name, upper = project.name, project.name.upper()
     if project.options.weights != "file":
         return f"""static const void *weights_of(const char *path)
@@ -26,7 +74,6 @@ def read_weights(project: "Project") -> str:
     return {name}_weights;
 }}
 """
-    # A machine with an operating system can map the file instead: nothing ever writes to the weights.
     return f"""static const void *weights_of(const char *path)
 {{
     static unsigned char none[1];
@@ -50,12 +97,17 @@ def started(project: "Project") -> str:
     return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
 
 
+def stopped(project: "Project") -> str:
+    """The statement that ends threads, where there are any."""
+    return f"    {project.name}_stop_threads(&context);\n" * (project.printer.threads > 1)
+
+
 def freed(project: "Project") -> str:
     """The statements that end threads and give the weights back, where they were read."""
-    stopped = f"    {project.name}_stop_threads(&context);\n" * (project.printer.threads > 1)
     if project.options.weights != "file":
-        return stopped
-    return f"{stopped}    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
+        return stopped(project)
+    given_back = f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
+    return stopped(project) + given_back
 
 
 def memory(project: "Project") -> str:
@@ -81,7 +133,9 @@ def example(project: "Project") -> str:
     body = "\n".join(f"    {line}" for line in [*(line for one in inputs for line in one[1]), *sizes])
     arrays = "".join(one[0] for one in inputs)
     results = "\n".join(f"    {line}" for line in shown)
-    return f"""
+    from_file = project.options.weights == "file"
+    given_back = "    give_back(weights);\n" * from_file
+    return f"""{_MAPPING * from_file}
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -92,7 +146,7 @@ def example(project: "Project") -> str:
 
 {support}
 {memory(project)}{arrays}
-{read_weights(project)}
+{mapped_weights(project)}
 int main(int argc, char **argv)
 {{
     const void *const weights = weights_of(argc > 1 ? argv[1] : "src/weights.bin");
@@ -110,7 +164,7 @@ int main(int argc, char **argv)
         return 1;
     }}
 {results}
-{freed(project)}    return 0;
+{stopped(project)}{given_back}    return 0;
 }}
 """
 

@@ -120,12 +120,14 @@ typedef enum {{
 {struct(f"{name}_inputs", facts.inputs)}
 /* What a step gives. The memory is the arena's or the state's: it is valid until the next step. */
 {struct(f"{name}_outputs", facts.outputs)}
-/* A tensor that was asked for by its name. */
+/* A tensor that was asked for by its name. Strides count elements. Elements of fewer than 8 bits share bytes, the first
+   in the lowest bits, except in tables, where each has a byte: bits says how many it takes. A table for which there is
+   no memory yet has no data: all its elements are initial. */
 typedef struct {{
     const void *data;
     const char *dtype;
-    int32_t rank;
-    int64_t shape[{upper}_MAX_RANK];
+    int32_t rank, bits;
+    int64_t shape[{upper}_MAX_RANK], strides[{upper}_MAX_RANK];
 }} {name}_tensor;
 
 #ifdef {upper}_TRACE
@@ -232,7 +234,7 @@ size_t {name}_saved_bytes(const {name}_context *c);
 int {name}_save_state({name}_context *c, void *to, size_t bytes);
 int {name}_load_state({name}_context *c, const void *from, size_t bytes);
 
-/* An output of the last step, or a persistent variable that is not a table. */
+/* An output of the last step, or a persistent variable; of a table, all that it holds. Valid until the next step. */
 int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor);
 
 /* What went wrong last, and where in the graph; never NULL. */

@@ -243,6 +243,7 @@ class Project:
 
     def _header(self, banner: str, crc: int) -> str:
         ranks = [len(value.shape) for value in (*self.program.outputs.values(), *self.program.homes.values())]
+        ranks += [layout.axes + len(layout.table.entry) for layout in self.printer.tables.values()]
         return header(
             HeaderFacts(
                 name=self.name,
