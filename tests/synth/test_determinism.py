@@ -12,7 +12,9 @@ import numpy as np
 from openinfer.oinf import save_file
 
 SCRIPT = """
-import hashlib, sys
+import hashlib, sys, time
+time.time = lambda: float(sys.argv[3])
+time.time_ns = lambda: int(sys.argv[3]) * 10**9
 from openinfer import ModelLoader, load_graph
 from openinfer.synth.c.selftest import Golden
 from openinfer.synth.synthesizer import Synthesizer
@@ -40,7 +42,7 @@ def emitted(folder: Path, seed: int, text: Path, model: Path) -> str:
         "HOME": str(own),
     }
     # A relative path from wherever this run is, and another clock: nothing of it may be seen.
-    command = [sys.executable, "-c", SCRIPT, os.path.relpath(text, own), os.path.relpath(model, own)]
+    command = [sys.executable, "-c", SCRIPT, os.path.relpath(text, own), os.path.relpath(model, own), str(seed * 10**8)]
     ended = subprocess.run(command, cwd=own, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
