@@ -43,6 +43,8 @@ FAILED_STEPS = "tests/sim/test_failed_steps.py"
 SCHEDULES = "tests/sim/test_concurrency.py"
 TABLES = "tests/sim/language/test_tables.py"
 ELEMENTWISE = "tests/ops/test_elementwise.py"
+WITNESSES = "tests/differential/test_witnesses.py"
+FOUND = "tests/differential/test_found.py"
 
 
 @dataclass(frozen=True)
@@ -421,7 +423,155 @@ OP_BUGS = (
     ),
 )
 
-BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS
+SYNTHESIZER_BUGS = (
+    Bug(
+        "a row of tiles too few",
+        "synth/c/contraction.py",
+        'f"for (int64_t m0 = {first}, rows; m0 < {count}; m0 += rows)"',
+        'f"for (int64_t m0 = {first}, rows; m0 + 1 < {count}; m0 += rows)"',
+        WITNESSES,
+        "tiles_end or rows_of_a_dynamic",
+    ),
+    Bug(
+        "the last columns have a whole tile",
+        "synth/c/contraction.py",
+        "const int64_t columns = {_least(_number(columns), 'n0', tile.columns)};",
+        "const int64_t columns = {tile.columns};",
+        WITNESSES,
+        "tiles_end",
+    ),
+    Bug(
+        "the last panel of packed weights is cut off",
+        "synth/packing.py",
+        "values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, spare)])",
+        "values = np.pad(values[..., : values.shape[-1] - self.width + spare], "
+        "[(0, 0)] * (values.ndim - 1) + [(0, self.width)])",
+        WITNESSES,
+        "tiles_end",
+    ),
+    Bug(
+        "operands of sub swapped in C",
+        "ops/lower/elementwise.py",
+        "return lambda _builder, _call, a, b: wrapping(op, a, b)",
+        "return lambda _builder, _call, a, b: wrapping(op, b, a)",
+        WITNESSES,
+        "operands_keep",
+    ),
+    Bug(
+        "a kernel writes over what it reads elsewhere",
+        "synth/place.py",
+        "all(one.index == where for one in loads)",
+        "any(loads)",
+        WITNESSES,
+        "read_elsewhere",
+    ),
+    Bug(
+        "a kernel that reads a value twice writes over it",
+        "synth/place.py",
+        "if not _occurrences(step, operand, classes) <= set(fitting):",
+        "if step is operand:",
+        WITNESSES,
+        "read_elsewhere",
+    ),
+    Bug(
+        "memory is given away while its value is read",
+        "synth/place.py",
+        "Request(max(value.nbytes, 1), classes.occupied(value), value.name)",
+        "Request(max(value.nbytes, 1), classes.occupied(value) & (classes.occupied(value) - 1), value.name)",
+        WITNESSES,
+        "still_read",
+    ),
+    Bug(
+        "lives end where a loop begins again",
+        "synth/liveness.py",
+        "inside = self.body(body, set(inside)) | alive | set(uses(step))",
+        "inside |= set(uses(step))",
+        WITNESSES,
+        "next_turn",
+    ),
+    Bug(
+        "fusion across a barrier",
+        "synth/fuse.py",
+        'if isinstance(step, Fence):\n                return "a barrier lies between them"',
+        "if isinstance(step, Fence):\n                continue",
+        WITNESSES,
+        "across_a_barrier",
+    ),
+    Bug(
+        "a fused op does not round what it reads",
+        "synth/fuse.py",
+        "element = rounded(expression(form), producer.outputs[0].dtype)",
+        "element = expression(form)",
+        WITNESSES,
+        "element_of_a_reduction",
+    ),
+    Bug(
+        "a fused result does not round before what follows",
+        "synth/fuse.py",
+        "own = rounded(value, out.dtype)",
+        "own = value",
+        WITNESSES,
+        "fused_chain or fused_reduction",
+    ),
+    Bug(
+        "what a step computes is not left behind",
+        "synth/lower_values.py",
+        "            self._move(value, home, node)\n            self.current[name] = home",
+        "            self.current[name] = home",
+        WITNESSES,
+        "leaves_behind",
+    ),
+    Bug(
+        "a table is one entry short",
+        "synth/c/runtime/tables.c",
+        "if (end > *extent) *extent = end;",
+        "if (end > *extent + 1) *extent = end - 1;",
+        WITNESSES,
+        "as_long_as",
+    ),
+    Bug(
+        "the last thread stops too early",
+        "synth/c/scalars.py",
+        'return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"',
+        'return f"part * ({count} / {parts})", f"(part + 1) * ({count} / {parts})"',
+        WITNESSES,
+        "threads_together",
+    ),
+    Bug(
+        "an op shares the result of one before a change",
+        "synth/simplify.py",
+        "            self._forget(step)\n",
+        "",
+        WITNESSES,
+        "sees_other_values",
+    ),
+    Bug(
+        "loops go one too far",
+        "synth/c/kernels.py",
+        "{variable.name} < {last}; ++",
+        "{variable.name} <= {last}; ++",
+        WITNESSES,
+        "inside_its_memory",
+    ),
+    Bug(
+        "sizes that are too small are not refused",
+        "synth/lower_nodes.py",
+        "            if bad:\n",
+        "            if bad is None:\n",
+        FOUND,
+        "window_that_does_not_fit",
+    ),
+    Bug(
+        "unused names stay in fused kernels",
+        "synth/fuse.py",
+        "body=without_unused(changed_statements(consumer.body, change))",
+        "body=changed_statements(consumer.body, change)",
+        FOUND,
+        "unused_names",
+    ),
+)
+
+BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS
 
 
 def main() -> int:

@@ -65,6 +65,12 @@ def test_a_value_that_is_needed_later_is_not_overwritten_in_place() -> None:
     agree(text, None, lambda _: {"x": np.arange(7, dtype=np.int32)}, 1, QUICK)
 
 
+def test_a_result_does_not_lie_where_its_operand_is_still_read() -> None:
+    text = """dynamic { x: i32[7]; } volatile { a: i32[7]; y: i32[7]; }
+    block entry { op neg(x) >> a; barrier; op flip(a, axes=[0]) >> y; return y; }"""
+    agree(text, None, lambda _: {"x": np.arange(7, dtype=np.int32)}, 1, QUICK)
+
+
 def test_what_the_next_turn_reads_survives_this_one() -> None:
     text = """dynamic { x: i32[64]; } volatile { y: i32[64]; }
     block entry {
@@ -106,6 +112,14 @@ def test_a_fused_reduction_rounds_before_what_follows() -> None:
     agree(text, None, lambda _: {"x": x}, 1, QUICK)
 
 
+def test_an_element_of_a_reduction_wraps_before_it_is_reduced() -> None:
+    text = """dynamic { x: i4[5, 9]; z: i4[9]; } volatile { a: i4[5, 9]; y: i32[5]; }
+    block entry { op mul(x, z) >> a; op sum_axis(a, axis=1, acc=i32) >> y; return y; }"""
+    assert sum(entry.is_fused for entry in planned(text).ledger) == 1
+    x, z = RNG.integers(-8, 8, (5, 9)).astype(np.int8), RNG.integers(-8, 8, 9).astype(np.int8)
+    agree(text, None, lambda _: {"x": x, "z": z}, 1, QUICK)
+
+
 def test_what_a_step_leaves_behind_is_there_in_the_next_one() -> None:
     text = """dynamic { x: i4[5]; } persistent { p: i4[5] @init(1); n: i16; } volatile { y: i4[5]; }
     block entry { op add(p, x) >> p; cache.increment 3 n; op mul(p, x) >> y; return y; }"""
@@ -144,7 +158,8 @@ def test_threads_together_do_everything_once() -> None:
 
 def test_an_op_is_not_shared_with_one_that_sees_other_values() -> None:
     text = """dynamic { x: i32[5]; } persistent { p: i32[5] @init(2); } volatile { a: i32[5]; b: i32[5]; y: i32[5]; }
-    block entry { op mul(p, x) >> a; op add(p, x) >> p; op mul(p, x) >> b; op sub(a, b) >> y; return y; }"""
+    block entry { branch w; op mul(p, x) >> a; branch w; op mul(p, x) >> b; op sub(a, b) >> y; return y; }
+    block w { op add(p, x) >> p; return; }"""
     agree(text, None, lambda _: {"x": np.arange(5, dtype=np.int32)}, 2, QUICK)
 
 
@@ -160,12 +175,13 @@ def test_variables_start_at_zero_in_an_arena_of_rubbish(tmp_path: Any) -> None:
 
 
 def test_code_stays_inside_its_memory(tmp_path: Any) -> None:
-    text = """dynamic { x: u1[9]; } persistent { p: u1[9]; K(t): u8[3] @table @fixed(t=2); } volatile { y: u1[9]; }
-    block entry { op not(x) >> y; op xor(p, y) >> p; op fill(K[0], value=7) >> K[1]; return y; }"""
+    """The values fill their memory to the last byte."""
+    text = """dynamic { x: u8[64]; } persistent { p: u8[64]; } volatile { y: u8[64]; }
+    block entry { op not(x) >> y; op xor(p, y) >> p; return y; }"""
     project = planned(text).project
     module = watched(project, library_of([project], tmp_path, Toolchain("gcc", ("-O0",))))
     for _ in range(2):
-        module.module.insert(x=[0, 1] * 4 + [1])
+        module.module.insert(x=np.arange(64, dtype=np.uint8))
         module.run_step()
-    assert module.module.fetch("K").tolist() == [[0] * 3, [7] * 3]
-    assert module.module.fetch("y").tolist() == [1, 0] * 4 + [0]
+    assert module.module.fetch("y").tolist() == (255 - np.arange(64)).tolist()
+    assert module.module.fetch("p").tolist() == [0] * 64
