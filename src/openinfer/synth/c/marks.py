@@ -5,10 +5,12 @@ value is, its extents, and the indices of the loops around. Kernels, their order
 without it; so a value is reported only if nothing has taken its memory yet.
 """
 
+import re
 from dataclasses import dataclass
 
 from openinfer.check.events import node_writes
-from openinfer.synth.c.names import comment, string
+from openinfer.synth.c.function import PAD
+from openinfer.synth.c.names import string
 from openinfer.synth.c.operands import OperandPrinter
 from openinfer.synth.liveness import definitions, lives_of
 from openinfer.synth.place import MemoryPlan
@@ -25,6 +27,9 @@ from openinfer.synth.program import (
     Value,
 )
 from openinfer.synth.weights import WeightLayout
+
+_CALL = re.compile(r"(?!if|for|while|return)\w+\(.*\);(?: /\*.*\*/)?(?: TRACE\(.*\);)*")
+_WIDEST = 120
 
 
 @dataclass(frozen=True)
@@ -104,9 +109,17 @@ class MarkPrinter(OperandPrinter):
         data = self._pointer(row.value) if isinstance(row.value, Value) else "NULL"
         extents = [] if row.value is None else [self.extent_text(extent) for extent in row.value.shape]
         numbers = ", ".join([*extents, *(found.text for _, found in self._now.loops)]) or "0"
-        about = comment(f"{row.node}: {row.name}" if row.name else str(row.node))
-        self._line(depth, f"TRACE({len(self.reported)}, {data}, {numbers}); /* {about} */")
+        self._beside(depth, f"TRACE({len(self.reported)}, {data}, {numbers});")
         self.reported.append(row)
+
+    def _beside(self, depth: int, text: str) -> None:
+        """A statement behind the call that the last line is, if it fits there: it should not be in a reader's way."""
+        last = self._now.lines[-1] if self._now.lines else ""
+        own = PAD * depth
+        if len(last) + len(text) < _WIDEST and last.startswith(own) and _CALL.fullmatch(last[len(own) :]):
+            self._now.lines[-1] = f"{last} {text}"
+            return
+        self._line(depth, text)
 
     def trace_code(self) -> str:
         """What the lines are, in front of all blocks."""

@@ -78,7 +78,8 @@ class OperandPrinter(SizePrinter):
         known = [offset for offset in offsets if offset is not None]
         stride = known[1] - known[0] if len(known) > 1 else 0
         if offsets == [known[0] + stride * place for place in range(len(offsets))]:
-            return f"{known[0]} + {index} * {stride}" if stride else str(known[0])
+            first = f"{known[0]} + " if known[0] else ""
+            return f"{first}{index} * {stride}" if stride else str(known[0])
         listed = ", ".join(str(-1 if offset is None else offset) for offset in offsets)
         self._line(depth, f"static const int64_t offsets_{place}[] = {{ {listed} }};")
         self._line(depth, f"const int64_t {place} = offsets_{place}[{index}];")

@@ -6,6 +6,7 @@ Each function first names the memory it works on; then come its steps, each unde
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from openinfer.ir import Loop
 from openinfer.ir.text import node_head
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
@@ -111,12 +112,16 @@ class StepPrinter(MarkPrinter):
                 self._mark(step, depth)
                 continue
             nodes = (step.nodes if isinstance(step, KernelStep) else ()) or (step.node,)
-            if nodes != last:
+            is_carried = isinstance(step, Move) and isinstance(self._kind(step.node), Loop)
+            if nodes != last and not is_carried:
                 for node in nodes:
                     self._heading(node, depth)
-            last = nodes
+            last = last if is_carried else nodes
             self._step(step, depth)
             self._follow(step)
+
+    def _kind(self, node: int) -> object:
+        return self._nodes[node].kind if node in self._nodes else None
 
     def _heading(self, node: int, depth: int) -> None:
         if node >= 0 and node in self._nodes:
@@ -202,7 +207,8 @@ class StepPrinter(MarkPrinter):
     def _move(self, step: Move, depth: int) -> None:
         self._guard([step.dst], step.node, depth)
         source = self._operand(step.src, step.node, depth)
-        self._line(depth, f"memcpy({self._pointer(step.dst)}, {source}, {self._nbytes(step.dst)});")
+        about = comment(str(step.dst.variable))
+        self._line(depth, f"memcpy({self._pointer(step.dst)}, {source}, {self._nbytes(step.dst)}); /* {about} */")
 
     def _call(self, step: KernelStep, depth: int) -> None:
         kernel, inputs = self._unaliased(step)
@@ -248,9 +254,6 @@ class StepPrinter(MarkPrinter):
         index = field_name("i_", step.index, len(self._now.loops))
         index = f"i_{len(self._now.loops)}" if index in taken else index
         last = f"end_{index[2:]}"
-        self._line(
-            depth, f"/* {step.node}: {comment(node_head(self._nodes[step.node]))};{self._line_number(step.node)} */"
-        )
         if start.can_fail or end.can_fail:
             self._now.has_bad = True
             self._line(depth, f"const int64_t first_{index[2:]} = {start.text}, {last} = {end.text};")
