@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted bench bench-oinf bench-lang bench-sim bench-synth docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted test-devices test-c test-aarch64 test-cortex-m bench bench-oinf bench-lang bench-sim bench-synth docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -21,9 +21,13 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# Graphviz draws graphs; the tests look at real pictures.
+# $(call installed,COMMAND,PACKAGES): Debian packages, unless the command is there.
+installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null)
+
+# Graphviz draws graphs; the tests look at real pictures. Clang is the second compiler of generated code.
 tools:
-	@command -v dot >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends graphviz >/dev/null)
+	@$(call installed,dot,graphviz)
+	@$(call installed,clang,clang libclang-rt-dev)
 
 tests: $(VENV)/.dev $(VENV)/.examples tools
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -34,6 +38,32 @@ examples: $(VENV)/.examples
 
 planted: $(VENV)/.dev
 	$(BIN)/python -m tests.planted_bugs
+
+# Every op on every dtype in generated C, and whole projects, on every CPU device; notes what passed for docs/ops.md.
+test-devices: test-c test-aarch64 test-cortex-m
+
+SUITE := $(BIN)/python -m tests.synth.suite
+CASES ?= 4
+# The devices that this machine runs, with gcc and clang; then with both at all levels and under sanitizers, fewer cases.
+test-c: $(VENV)/.dev tools
+	$(SUITE) --device host --cases $(CASES) --record
+	$(SUITE) --device host --cc gcc clang --level 0 2 3 --cases 1
+	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
+	$(BIN)/pytest -n 2 tests/synth/test_project.py tests/synth/test_symbols.py
+
+# 64-bit Arm in QEMU.
+test-aarch64: $(VENV)/.dev
+	@$(call installed,qemu-aarch64,qemu-user)
+	@$(call installed,aarch64-linux-gnu-gcc,gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+	$(SUITE) --device neon --aarch64 --cases $(CASES) --record
+	$(SUITE) --device generic --aarch64 --cases 1
+	$(BIN)/pytest -n 2 tests/synth/aarch64.py
+
+# Programs without an operating system, on an emulated Cortex-M4 board.
+test-cortex-m: $(VENV)/.dev
+	@$(call installed,qemu-system-arm,qemu-system-arm)
+	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
+	$(BIN)/pytest -n 2 -rA tests/synth/cortex_m.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format

@@ -1,4 +1,4 @@
-"""Every op on every dtype in generated C, on a device, with a compiler: ``python -m tests.synth.suite --device neon``.
+"""Every op on every dtype in generated C, on a device, with a compiler: ``python -m tests.synth.suite``.
 
 ``--record`` notes in a file what passed; the page of ops is made from it.
 """
@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Any
 
 from tests.synth.in_c import Prepared, judge
 from tests.synth.standalone import SANITIZERS, Toolchain, run_cases
@@ -82,6 +84,16 @@ def work(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
     return verdict
 
 
+def verdict_on(run: Run, name: str) -> Verdict:
+    """The verdict on one op, on all its dtypes."""
+    total = Verdict()
+    for batch in batches(run, [name]):
+        found = work(run, *batch)
+        total.passed += found.passed
+        total.failures += found.failures
+    return total
+
+
 def verdict_of(run: Run, names: Sequence[str], workers: int) -> Verdict:
     """The verdict on all of these ops; what fails is printed at once."""
     total = Verdict()
@@ -95,64 +107,74 @@ def verdict_of(run: Run, names: Sequence[str], workers: int) -> Verdict:
 
 
 def recorded(path: Path, run: Run, verdict: Verdict) -> None:
-    """Note what passed on this device, in place of what was noted before."""
-    facts = json.loads(path.read_text("ascii")) if path.exists() else {}
+    """Note what passed on this device, in place of what was noted before: a line for each op."""
+    known = json.loads(path.read_text("ascii")) if path.exists() else {}
     version = subprocess.run([run.toolchain.cc, "--version"], capture_output=True, text=True, check=True).stdout
     ops: dict[str, dict[str, int]] = {}
     for (name, dtype), count in sorted(verdict.passed.items()):
         ops.setdefault(name, {})[dtype] = count
-    cases = sum(verdict.passed.values())
-    flags = " ".join(run.toolchain.flags)
-    command = " ".join([*run.toolchain.runner, run.toolchain.cc])
-    facts[run.target.isa] = {
-        "cc": command,
-        "version": version.splitlines()[0],
-        "flags": flags,
-        "cases": cases,
+    known[run.target.isa] = {
+        "compiler": version.splitlines()[0],
+        "flags": " ".join(run.toolchain.flags),
+        "runner": " ".join(run.toolchain.runner),
         "ops": ops,
     }
-    path.write_text(json.dumps(dict(sorted(facts.items())), indent=1, sort_keys=True) + "\n", encoding="ascii")
+    parts = [f'"{isa}": {_device_text(facts)}' for isa, facts in sorted(known.items())]
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="ascii")
 
 
-def run_of(options: argparse.Namespace) -> Run:
-    target = TARGETS[options.device]
-    flags = (f"-O{options.level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
-    cc, runner = options.cc, tuple[str, ...]()
-    if options.device == "neon" or options.aarch64:
-        cc, runner = AARCH64
-        flags = (*flags, "-static")
-    elif target not in runnable():
-        sys.exit(f"this machine cannot run code for {target.isa}")
-    return Run(target, Toolchain(cc, flags, runner), None if options.cases == 0 else options.cases)
+def _device_text(facts: dict[str, Any]) -> str:
+    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(counts)}" for name, counts in facts["ops"].items())
+    heads = "".join(f'  "{key}": {json.dumps(facts[key])},\n' for key in ("compiler", "flags", "runner"))
+    return f'{{\n{heads}  "ops": {{\n{lines}\n  }}\n}}'
+
+
+def runs_of(options: argparse.Namespace) -> Iterator[Run]:
+    """Every device with every compiler at every level that was asked for."""
+    devices = [target.isa for target in runnable()] if options.device == ["host"] else options.device
+    for device, cc, level in product(devices, options.cc, options.level):
+        target = TARGETS[device]
+        flags = (f"-O{level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
+        toolchain = Toolchain(cc, flags)
+        if options.aarch64:
+            toolchain = Toolchain(AARCH64[0], (*flags, "-static"), AARCH64[1])
+        elif target not in runnable():
+            sys.exit(f"this machine cannot run code for {device}: neon needs --aarch64")
+        if not toolchain.is_here():
+            sys.exit(f"this machine has no {' or no '.join([toolchain.cc, *toolchain.runner])}")
+        yield Run(target, toolchain, None if options.cases == 0 else options.cases)
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=sorted(TARGETS), default="generic")
-    parser.add_argument("--cc", default="gcc")
-    parser.add_argument("--level", default="3", choices=["0", "1", "2", "3", "s"], help="the compiler's -O")
-    parser.add_argument("--sanitize", action="store_true", help="address and undefined behaviour sanitizers")
-    parser.add_argument("--aarch64", action="store_true", help="a 64-bit Arm program in QEMU; neon always is")
+    devices = ["host", *sorted(TARGETS)]
+    parser.add_argument("--device", nargs="+", choices=devices, default=["host"], help="host: all this machine runs")
+    parser.add_argument("--cc", nargs="+", default=["gcc"])
     parser.add_argument(
-        "--cases", type=int, default=4, help="of each op and dtype, and half as many at odd sizes; 0: all"
+        "--level", nargs="+", default=["3"], choices=["0", "1", "2", "3", "s"], help="the compiler's -O"
     )
+    parser.add_argument("--sanitize", action="store_true", help="address and undefined behaviour sanitizers")
+    parser.add_argument("--aarch64", action="store_true", help="64-bit Arm programs in QEMU")
+    parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; half as many stretched; 0: all")
     parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("ops", nargs="*", help="only these")
+    parser.add_argument("--ops", nargs="+", default=[], help="only these")
     return parser.parse_args()
 
 
 def main() -> int:
-    options = parsed()
-    run, start = run_of(options), perf_counter()
-    verdict = verdict_of(run, options.ops or sorted({record.name for record in OPS.values()}), options.workers)
-    pairs = len(verdict.passed)
-    how = f"{run.target.isa} with {' '.join([*run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])}"
-    print(f"{how}: {sum(verdict.passed.values())} cases of {pairs} ops and dtypes are right, ", end="")
-    print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)")
-    if options.record and not verdict.failures and not options.ops:
-        recorded(RECORD, run, verdict)
-    return bool(verdict.failures)
+    options, wrong = parsed(), 0
+    for run in runs_of(options):
+        start = perf_counter()
+        verdict = verdict_of(run, options.ops or sorted({record.name for record in OPS.values()}), options.workers)
+        how = " ".join([run.target.isa, "with", *run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])
+        right, pairs = sum(verdict.passed.values()), len(verdict.passed)
+        print(f"{how}: {right} cases of {pairs} ops and dtypes are right, ", end="")
+        print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)", flush=True)
+        wrong += len(verdict.failures)
+        if options.record and not verdict.failures and not options.ops:
+            recorded(RECORD, run, verdict)
+    return bool(wrong)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def _prepared(
 ) -> Prepared:
     kernel, packings = made
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
-    code, scratch = printed(kernel, f"case{number}", linkage="static "), kernel.scratch
+    code, scratch = printed(kernel, f"case{number}", linkage=""), kernel.scratch
     if kernel.parts > 1:
         code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
     return Prepared(record, one, call, code, kernel.inputs, kernel.outputs, scratch, packings)

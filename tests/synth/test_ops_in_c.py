@@ -1,13 +1,54 @@
-"""Every op in generated C against the simulator."""
+"""Every op on every dtype in generated C against the simulator, on this machine's devices and under sanitizers.
 
-from pathlib import Path
+``tests.synth.suite`` runs more cases, with more compilers, for more devices.
+"""
+
+import json
+import shutil
 
 import pytest
-from tests.synth.in_c import check_op
+from tests.synth.standalone import SANITIZERS, Toolchain
+from tests.synth.suite import RECORD, Run, verdict_on
 
+from openinfer.ops import OPS
 from openinfer.ops.lower.operand import LOWERINGS
+from openinfer.synth.target import GENERIC, TARGETS, host
+
+COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
+FAMILIES = """
+add pow shl where eq exp popcount is_nan gelu softmax iota one_hot sum_axis argmax_axis cumsum topk matmul conv2d
+conv_transpose1d max_pool resize layer_norm sdpa rope gather scatter_nd pad rfft cast quantize lstm_cell sample
+"""
+SAMPLE = FAMILIES.split()
+"""Ops of every family for the sanitizers, which take long to compile."""
 
 
 @pytest.mark.parametrize("name", sorted(LOWERINGS))
-def test_generated_c_agrees_with_the_simulator(name: str, tmp_path: Path) -> None:
-    assert check_op(name, tmp_path) > 0
+def test_generated_c_agrees_with_the_simulator(name: str) -> None:
+    verdict = verdict_on(Run(GENERIC, Toolchain("gcc", ("-O1",)), 2), name)
+    assert verdict.failures == []
+    assert {dtype for _, dtype in verdict.passed} == {dtype.name for dtype in OPS[name].dtypes}
+
+
+@pytest.mark.skipif(host() == GENERIC, reason="this machine has no vectors that are worth their own code")
+@pytest.mark.parametrize("name", sorted(LOWERINGS))
+def test_vectors_of_this_machine_agree_with_the_simulator(name: str) -> None:
+    verdict = verdict_on(Run(host(), Toolchain("gcc", ("-O1", *host().flags)), 1), name)
+    assert verdict.failures == []
+    assert {dtype for _, dtype in verdict.passed} == {dtype.name for dtype in OPS[name].dtypes}
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("name", SAMPLE)
+def test_sanitizers_find_nothing_in_kernels(name: str, cc: str) -> None:
+    assert verdict_on(Run(GENERIC, Toolchain(cc, ("-O1", *SANITIZERS)), 1), name).failures == []
+
+
+def test_the_record_of_the_suite_has_every_op_and_dtype() -> None:
+    """A new op, or a new dtype of one, is part of the page of ops when the suite has run: ``make test-devices``."""
+    tested = json.loads(RECORD.read_text("ascii"))
+    assert sorted(tested) == sorted(TARGETS)
+    wanted = {(record.name, dtype.name) for record in OPS.values() for dtype in record.dtypes}
+    for isa, facts in tested.items():
+        passed = {(name, dtype) for name, counts in facts["ops"].items() for dtype, count in counts.items() if count}
+        assert passed == wanted, isa

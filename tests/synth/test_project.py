@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
+from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import GraphError
 from openinfer.oinf import save_file
 from openinfer.synth.c.selftest import Golden
 from openinfer.synth.plan import Plan
+from openinfer.synth.synthesizer import Synthesizer
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 STRICT = "-Wall -Wextra -Werror"
@@ -121,6 +123,16 @@ def test_weights_can_be_part_of_the_program(weights: str, tmp_path: Path, model:
 def test_sanitizers_find_nothing(tmp_path: Path, model: ModelLoader) -> None:
     emitted(tmp_path, model, device="generic")
     assert "values are right" in make(tmp_path, "selftest", "gcc", SANITIZED)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_sanitizers_find_nothing_in_small_models(name: str, cc: str, tmp_path: Path) -> None:
+    """The arena is filled with ones at first, and what lies behind it is watched."""
+    small = SMALL_MODELS[name]
+    loader = small.saved(tmp_path)
+    Synthesizer("generic", name=name).synthesize(loader, graph(small.text)).emit(tmp_path, small.golden(loader))
+    assert "values are right" in make(tmp_path, "selftest", cc, SANITIZED)
 
 
 def test_a_wrong_result_fails_the_self_test(tmp_path: Path, model: ModelLoader) -> None:

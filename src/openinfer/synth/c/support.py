@@ -43,7 +43,8 @@ def _define(name: str, done: dict[str, str]) -> None:
     if name in done:
         return
     own = _runtime().get(name) or tile_support(name)
-    needs, text = own if own is not None else ((), _integer_function(name))
+    counts = ("oi_popcount",) if name.startswith("oi_popcount_") else ()
+    needs, text = own if own is not None else (counts, _integer_function(name))
     for one in needs:
         _define(one, done)
     done[name] = text
@@ -68,7 +69,7 @@ def _integer_function(name: str) -> str:
     least = f"INT{bits}_MIN"
     body = {
         "abs": f"({own} a) {{ return a < 0 ? ({own})(0 - ({wide})a) : a; }}",
-        "popcount": f"({own} a) {{ return ({own})__builtin_popcountll((uint{bits}_t)a); }}",
+        "popcount": f"({own} a) {{ return ({own})oi_popcount((uint{bits}_t)a); }}",
         "min": f"({own} a, {own} b) {{ return a < b ? a : b; }}",
         "max": f"({own} a, {own} b) {{ return a > b ? a : b; }}",
         "shl": f"({own} a, {own} b) {{ return b >= {bits} ? 0 : ({own})(({wide})a << b); }}",

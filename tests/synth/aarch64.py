@@ -1,0 +1,45 @@
+"""Whole projects as 64-bit Arm programs in QEMU: ``make test-aarch64`` installs what this needs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.synth.small_models import SMALL_MODELS
+from tests.synth.test_project import RICH, golden, inputs, model
+
+from openinfer import ModelLoader, graph
+from openinfer.synth.c.selftest import Golden
+from openinfer.synth.plan import Plan
+from openinfer.synth.synthesizer import Synthesizer, Weights
+
+__all__ = ["model"]  # a fixture
+LEVELS = ("-O0", "-O3")
+DEVICES = ("aarch64-neon", "generic")
+
+
+def passes(plan: Plan, steps: list[Golden], level: str, folder: Path) -> None:
+    plan.emit(folder, steps)
+    tools = ["CC=aarch64-linux-gnu-gcc", "AR=aarch64-linux-gnu-ar", "RUN=qemu-aarch64"]
+    flags = f"CFLAGS={level} -static -Wall -Wextra -Werror"
+    command = ["make", "-s", *tools, flags, "selftest", "example"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    values = sum(array.size for step in steps for array in step.outputs.values())
+    assert ended.stdout.startswith(f"{values} of {values} values are right\n"), ended.stdout + ended.stderr[:3000]
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_the_self_test_of_a_model_passes(name: str, device: str, level: str, tmp_path: Path) -> None:
+    small = SMALL_MODELS[name]
+    loader = small.saved(tmp_path)
+    plan = Synthesizer(device, name=name).synthesize(loader, graph(small.text))
+    passes(plan, small.golden(loader), level, tmp_path)
+
+
+@pytest.mark.parametrize("weights", ["file", "array", "incbin"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_everything_a_graph_can_have_passes(device: str, weights: Weights, tmp_path: Path, model: ModelLoader) -> None:
+    plan = Synthesizer(device, name="net", weights=weights).synthesize(model, graph(RICH))
+    passes(plan, golden(RICH, model, inputs()), "-O2", tmp_path)
