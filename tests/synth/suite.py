@@ -48,6 +48,11 @@ class Verdict:
     passed: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
+    def add(self, other: "Verdict") -> None:
+        """Count the cases of another verdict too."""
+        self.passed += other.passed
+        self.failures += other.failures
+
 
 def batches(run: Run, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Pieces of work: an op and some of its dtypes."""
@@ -88,9 +93,7 @@ def verdict_on(run: Run, name: str) -> Verdict:
     """The verdict on one op, on all its dtypes."""
     total = Verdict()
     for batch in batches(run, [name]):
-        found = work(run, *batch)
-        total.passed += found.passed
-        total.failures += found.failures
+        total.add(work(run, *batch))
     return total
 
 
@@ -99,8 +102,7 @@ def verdict_of(run: Run, names: Sequence[str], workers: int) -> Verdict:
     total = Verdict()
     with ProcessPoolExecutor(workers) as pool:
         for found in pool.map(work, *zip(*((run, *batch) for batch in batches(run, names)), strict=True)):
-            total.passed += found.passed
-            total.failures += found.failures
+            total.add(found)
             for failure in found.failures:
                 print(failure, flush=True)
     return total
