@@ -1,4 +1,7 @@
-"""Models for the example graphs that have none of their own: every constant they name, of some size, with zeros."""
+"""Models for the example graphs that have none of their own: every constant they name, of some size, with zeros.
+
+Small integers are quantized numbers.
+"""
 
 from itertools import product
 from pathlib import Path
@@ -8,11 +11,11 @@ import numpy as np
 from openinfer import Graph, ModelLoader
 from openinfer.ir import Assign, Loop, MemoryKind, VarDecl
 from openinfer.ir.expr import evaluate, names
-from openinfer.oinf import TensorSpec, save_file
+from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 
 LAYERS = 3
 USUAL = 16
-SIZES = {"num_layers": LAYERS, "L": LAYERS, "N": 2, "F": 4, "B": 2}
+SIZES = {"num_layers": LAYERS, "L": LAYERS, "layers": LAYERS, "N": 2, "F": 4, "B": 2, "G": 2, "P": 256}
 """Sizes that cannot be what they usually are."""
 
 
@@ -33,7 +36,9 @@ def made_up(graph: Graph, path: Path) -> ModelLoader:
     for one in graph.vars.values():
         if one.kind is MemoryKind.CONSTANT or one.ref_name is not None or one.pattern is not None:
             shape = tuple(evaluate(dim, size) for dim in one.dims)
-            spec = TensorSpec(np.zeros(shape, one.dtype.array), one.dtype)
+            is_small = one.dtype.kind in ("int", "uint") and one.dtype.bits <= 8
+            quant = QuantParams("symmetric", QuantScale.per_tensor(1.0)) if is_small else None
+            spec = TensorSpec(np.zeros(shape, one.dtype.array), one.dtype, quant=quant)
             tensors |= dict.fromkeys(_entries(one), spec)
     save_file(path, tensors, sizevars=sizes)
     return ModelLoader.open(path)
