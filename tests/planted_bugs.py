@@ -569,6 +569,38 @@ SYNTHESIZER_BUGS = (
         FOUND,
         "unused_names",
     ),
+    Bug(
+        "a table is read where it lies while it changes",
+        "synth/views.py",
+        "and not lives.occupied.get(step.value, 0) & changed.get(id(step.table), 0)",
+        "",
+        "tests/synth/test_views.py",
+        "copy_is_made",
+    ),
+    Bug(
+        "the extents of a table are not taken back",
+        "synth/c/runtime/tables.c",
+        "    oi_keep(g->undo, g->extent, (size_t)t->axes * sizeof(int64_t));\n    oi_over(&walk, part);",
+        "    oi_over(&walk, part);",
+        "tests/synth/test_failed_steps_in_c.py",
+        "has_not_happened and bounded-2 and good",
+    ),
+    Bug(
+        "what a step has written of the model lasts",
+        "synth/lower.py",
+        "entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]",
+        "entry = [*entry]",
+        "tests/synth/test_tables_in_c.py",
+        "hold_until_the_step_ends",
+    ),
+    Bug(
+        "an index that changes chooses another tensor",
+        "synth/lower_values.py",
+        "        if not scalars:\n            return weight\n",
+        "        if weight is not None:\n            return weight\n",
+        "tests/synth/test_tables_in_c.py",
+        "when_it_was_copied",
+    ),
 )
 
 BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS
