@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from examples.embeddings.example import (
 from examples.embeddings.quantize import model_of
 from examples.figures import Machine, measured
 
-from openinfer import ModelLoader, Simulator, Synthesizer
+from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer
+from openinfer.synth.divide import Divide
+from openinfer.synth.synthesizer import Passes
 
 BUILD = Path("build/examples/embeddings")
 QUESTIONS = (
@@ -29,13 +32,14 @@ QUESTIONS = (
 )
 
 
-def compare() -> bool:
+def compare(threads: int | None) -> bool:
     """How near each precision is to PyTorch, and how long a sentence takes; whether all are near enough."""
+    passes = replace(Passes.preferred(DeviceArch.detect()), divide=Divide(threads))
     rows, wanted = golden()
     is_near = True
     for precision, least in LEAST_COSINE.items():
         model = model_of(BUILD, precision)
-        plan = Synthesizer().synthesize(model, embedder(precision))
+        plan = Synthesizer(passes=passes).synthesize(model, embedder(precision))
         machines: dict[str, Machine] = {
             "simulator": Simulator(model).with_trace("off").make_executor(embedder(precision)),
             "C": plan.build(),
@@ -53,7 +57,7 @@ def compare() -> bool:
 def _milliseconds(machine: Machine, count: int) -> float:
     """The shortest of some steps, which other programs disturb least."""
     times = []
-    for _ in range(10):
+    for _ in range(30):
         machine.insert(ids=np.full((1, count), 2000, np.int32), mask=np.ones((1, count), np.bool_))
         times.append(measured(machine.run_step))
     return min(times)
@@ -76,10 +80,11 @@ def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m examples.embeddings", description=__doc__)
     asked.add_argument("question", nargs="*", default=QUESTIONS, help="what to look for")
     asked.add_argument("--compare", action="store_true", help="compare precisions with PyTorch, and measure")
+    asked.add_argument("--threads", type=int, help="threads of the C code that is compared; else one for each core")
     given = asked.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     if given.compare:
-        return 0 if compare() else 1
+        return 0 if compare(given.threads) else 1
     search(list(given.question), packed(BUILD, "f32"))
     return 0
 
