@@ -45,6 +45,9 @@ TABLES = "tests/sim/language/test_tables.py"
 ELEMENTWISE = "tests/ops/test_elementwise.py"
 WITNESSES = "tests/differential/test_witnesses.py"
 FOUND = "tests/differential/test_found.py"
+CONSTRAINTS = "tests/synth/test_constraints.py"
+SIMPLIFY = "tests/synth/test_simplify.py"
+TRACES = "tests/synth/test_trace_in_c.py"
 
 
 @dataclass(frozen=True)
@@ -603,7 +606,74 @@ SYNTHESIZER_BUGS = (
     ),
 )
 
-BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS
+PASS_BUGS = (
+    Bug(
+        "kernels are fused across a barrier",
+        "synth/fuse.py",
+        "if isinstance(step, Fence):",
+        "if isinstance(step, Fence) and step.node < 0:",
+        CONSTRAINTS,
+        "keeps_apart and barrier",
+    ),
+    Bug(
+        "a block's constraints do not count",
+        "synth/limits.py",
+        "{**block.constraints, **node.constraints}",
+        "{**node.constraints}",
+        CONSTRAINTS,
+        "keeps_apart and block",
+    ),
+    Bug(
+        "a node is fused past one that a dep puts after it",
+        "synth/limits.py",
+        "if (one, other) in self._deps:",
+        "if (other, one) in self._deps:",
+        CONSTRAINTS,
+        "keeps_apart and dep",
+    ),
+    Bug(
+        "an op is shared although its operand has changed",
+        "synth/simplify.py",
+        "(others and value.is_home)",
+        "(others and value.is_home and False)",
+        SIMPLIFY,
+        "computed_again or must_not_meet",
+    ),
+    Bug(
+        "an op is shared across a barrier",
+        "synth/simplify.py",
+        "if isinstance(step, Fence) or self._limits.must_stay(step.node):",
+        "if self._limits.must_stay(step.node):",
+        SIMPLIFY,
+        "must_not_meet",
+    ),
+    Bug(
+        "what was folded is lost",
+        "synth/simplify.py",
+        "if value in self._program.outputs.values():",
+        "if value is None:",
+        SIMPLIFY,
+        "beforehand",
+    ),
+    Bug(
+        "a trace shows memory that something else lies in",
+        "synth/c/marks.py",
+        "return start < end + theirs.nbytes and end < start + mine.nbytes",
+        "return False",
+        TRACES,
+        "another_has_taken",
+    ),
+    Bug(
+        "a trace loses what only its mark needs",
+        "synth/liveness.py",
+        "kept = step.values if self.program.keeps_marked else ()",
+        "kept = ()",
+        TRACES,
+        "random_graphs or every_node",
+    ),
+)
+
+BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS + PASS_BUGS
 
 
 def main() -> int:

@@ -188,6 +188,29 @@ def test_a_value_that_fusion_removed_is_absent_and_the_trace_says_why() -> None:
     assert events[2]["outputs"][0]["sample"] == [1, 4, 9, 16]
 
 
+def test_a_value_whose_memory_another_has_taken_is_not_shown() -> None:
+    text = """dynamic { x: i32[8]; } volatile { y: i32[8]; z: i32[8]; }
+    block entry {
+        assign a: i32[8];
+        assign s: i32[];
+        op neg(x) >> a;
+        op sum_axis(a) >> s;
+        op add(x, s) >> y;
+        transfer a >> z;
+        return y;
+    }"""
+    executor = Simulator().with_trace("full").make_executor(graph(text))
+    plan = planned(text, passes=Passes(fuse=None))
+    module = plan.build(flags=FAST, trace="full")
+    for one in (executor, module):
+        one.insert(x=np.arange(8, dtype=np.int32))
+        one.run_step()
+    result = compared(executor.trace(), module.trace())
+    assert result.difference is None
+    assert [(event.node_index, event.absent) for event in result.absent] == [(5, "nobody reads it")]
+    assert plan.memory.peak == 128  # y lies where a was
+
+
 def test_a_wrong_value_is_found_in_spite_of_absent_ones() -> None:
     executor = Simulator().with_trace("full").make_executor(graph(BRANCHES))
     module = planned(BRANCHES).build(flags=FAST, trace="full")
