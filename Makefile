@@ -102,11 +102,11 @@ bench-synth: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/zensical build --config-file mkdocs.yml --strict --clean
 	@echo "the site is in build/site/index.html"
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf $(VENV) build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

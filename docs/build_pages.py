@@ -1,20 +1,72 @@
-"""Write the pages of the site that are made from other files: the overview, the ops, the error codes, the notes."""
+"""Write the sources of the site into ``build/pages``: the pages of ``docs`` and those made from other files.
+
+Pages are written so that their links work in the repository. On the site some files stand elsewhere, and files that are
+not there at all are only named.
+"""
 
 import json
 import re
-from pathlib import Path
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from os.path import normpath, relpath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from openinfer.errors import Code, explanation
 from openinfer.ops.catalogue import catalogue_markdown, families
 from openinfer.ops.types import ALL
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+COPIED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TESTED = DOCS / "tested_ops.json"
 """What the suite of generated code noted when it ran: ``make test-devices``."""
 MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n"}
-COPIED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/README.md"))
+
+_FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(!?\[([^]]*)\])\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, with the links that the site needs."""
+    return for_site(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())
+
+
+def for_site(text: str, source: str) -> str:
+    """The text of the file ``source``, with the links that the site needs; code stays as it is."""
+    here = PurePosixPath(source).parent
+    page_folder = PurePosixPath(page_of(source) or "").parent
+
+    def moved(link: re.Match[str]) -> str:
+        shown, words, target, anchor = link.groups()
+        if "://" in target:
+            return link[0]
+        page = page_of(normpath(here / target))
+        return f"{shown}({relpath(page, page_folder)}{anchor or ''})" if page else str(words)
+
+    return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in _FENCE.split(text))
+
+
+def page_of(path: str) -> str | None:
+    """Where a file of the repository stands on the site, None if it does not."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path == "examples/README.md":
+        return "gallery.md"
+    folder = next((one for one in EXAMPLES if path.startswith(f"examples/{one.name}/")), None)
+    if folder is None:
+        return COPIED.get(path)
+    name = PurePosixPath(path).name
+    page = f"examples/{folder.name}.md"
+    return {"README.md": page}.get(name, f"{page}#{anchor_of(name)}" if name.endswith(".oig") else None)
+
+
+def anchor_of(heading: str) -> str:
+    """The anchor that the heading of a graph gets."""
+    return re.sub(r"[^\w-]", "", heading)
 
 
 def error_page() -> str:
@@ -48,17 +100,44 @@ def _run_text(isa: str, facts: dict[str, Any]) -> str:
     return f"{isa}, {cases:,} cases; {facts['compiler']}, `{facts['flags']}`{runner}"
 
 
-def index_page() -> str:
-    """The README, with links as the site needs them."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("(docs/", "(")
-    for name, page in COPIED.items():
-        text = text.replace(f"({name})", f"({page})")
-    return re.sub(r"\[([^]]+)\]\((?:LICENSE|examples/[^)]*)\)", r"\1", text)
+def command_page() -> str:
+    """Every command with its arguments and options, as typer tells them."""
+    command = [sys.executable, "-m", "typer", "openinfer.cli.app", "utils", "docs", "--name", "openinfer"]
+    text = subprocess.run([*command, "--title", "Command line"], check=True, capture_output=True, text=True).stdout
+    listed = re.compile(r"\*\*Commands\*\*:\n.*?(?=\n##|\Z)", re.DOTALL)  # typer cuts these lines off
+    return listed.sub("", text)
+
+
+def example_page(folder: Path) -> str:
+    """The README of an example, and its graphs."""
+    graphs = [
+        f"## {path.name}\n\n```\n{path.read_text(encoding='utf-8')}```\n" for path in sorted(folder.glob("*.oig"))
+    ]
+    return "\n".join([text_of(folder / "README.md"), *graphs])
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """The path of each page on the site, and its text."""
+    for path in DOCS.rglob("*.md"):
+        yield path.relative_to(DOCS).as_posix(), text_of(path)
+    for source, page in COPIED.items():
+        yield page, text_of(ROOT / source)
+    for folder in EXAMPLES:
+        yield f"examples/{folder.name}.md", example_page(folder)
+    yield "errors.md", error_page()
+    yield "ops.md", f"{catalogue_markdown()}\n{tested_section()}"
+    yield "cli.md", command_page()
+
+
+def write_pages(folder: Path) -> None:
+    """Write everything anew into a folder of its own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for page, text in pages():
+        (folder / page).parent.mkdir(parents=True, exist_ok=True)
+        (folder / page).write_text(text, encoding="utf-8")
+    for file in [*DOCS.rglob("*.svg"), DOCS / "site.css"]:
+        shutil.copy(file, folder / file.relative_to(DOCS))
 
 
 if __name__ == "__main__":
-    (DOCS / "errors.md").write_text(error_page(), encoding="utf-8")
-    (DOCS / "ops.md").write_text(f"{catalogue_markdown()}\n{tested_section()}", encoding="utf-8")
-    (DOCS / "index.md").write_text(index_page(), encoding="utf-8")
-    for name, page in COPIED.items():
-        (DOCS / page).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    write_pages(ROOT / "build" / "pages")

@@ -1,0 +1,85 @@
+"""The site is built from all pages without a broken link, and its reference has every public name and every option."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import openinfer
+import openinfer.oinf
+import openinfer.sim
+from docs import build_pages
+from openinfer.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+HOMES = {"openinfer.check.bind.bind": "openinfer.bind"}  # a function that is called as its module needs its full name
+
+
+def test_the_reference_has_every_public_name_once() -> None:
+    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    top = {f"openinfer.{name}" for name in openinfer.__all__}
+    again = {f"openinfer.{name}" for name in ("oinf.ModelLoader", *(f"sim.{name}" for name in openinfer.__all__))}
+    inner = {f"openinfer.oinf.{name}" for name in openinfer.oinf.__all__}
+    inner |= {f"openinfer.sim.{name}" for name in openinfer.sim.__all__}
+    assert sorted(HOMES.get(name, name) for name in shown) == sorted(top | (inner - again))
+
+
+def commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        yield f"{path} {name}", command
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path} {name}")
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    sections = dict(re.findall(r"^#+ `(openinfer[^`]+)`\n(.*?)(?=^#|\Z)", build_pages.command_page(), re.M | re.S))
+    found = dict(commands(typer.main.get_command(app), "openinfer"))
+    assert set(sections) == set(found)
+    for name, command in found.items():
+        for option in [one for parameter in command.params for one in parameter.opts if one.startswith("-")]:
+            assert re.search(rf"^\* `(.*, )?{option}\b", sections[name], re.MULTILINE), f"{name} {option}"
+
+
+@pytest.mark.parametrize(
+    ("source", "link", "expected"),
+    [
+        ("README.md", "[tour](docs/tour.md)", "[tour](tour.md)"),
+        ("README.md", "![p](docs/pipeline.svg)", "![p](pipeline.svg)"),
+        ("README.md", "[all](LICENSE)", "all"),
+        ("docs/cookbook/stepping.md", "[d](../../examples/digits/README.md)", "[d](../examples/digits.md)"),
+        ("docs/cookbook/stepping.md", "[b](breakpoints.md#in-the-debugger)", "[b](breakpoints.md#in-the-debugger)"),
+        ("examples/digits/README.md", "[g](digits.oig)", "[g](digits.md#digitsoig)"),
+        ("examples/digits/README.md", "[t](train.py)", "t"),
+        ("examples/graphs/README.md", "[l](../../docs/language.md#types)", "[l](../language.md#types)"),
+        ("docs/faq.md", "[p](https://peps.python.org)", "[p](https://peps.python.org)"),
+        ("docs/faq.md", "```\n[l](x)\n```", "```\n[l](x)\n```"),
+    ],
+)
+def test_links_lead_to_the_same_place_on_the_site(source: str, link: str, expected: str) -> None:
+    assert build_pages.for_site(link, source) == expected
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {page for page, _ in build_pages.pages()}
+    assert listed <= pages
+    assert {page for page in pages - listed if not page.startswith("examples/")} == set()
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    build_pages.write_pages(tmp_path / "pages")
+    settings = (ROOT / "mkdocs.yml").read_text()
+    for there, here in (("build/pages", "pages"), ("build/site", "site"), ("[src]", f"[{ROOT}/src]")):
+        settings = settings.replace(there, here)
+    (tmp_path / "mkdocs.yml").write_text(settings.replace("docs/doctests.py", f"{ROOT}/docs/doctests.py"))
+    zensical = [str(Path(sys.executable).parent / "zensical"), "build", "--config-file", "mkdocs.yml", "--strict"]
+    done = subprocess.run(zensical, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    reference = (tmp_path / "site" / "api.html").read_text()
+    assert 'id="openinfer.Simulator"' in reference
+    assert "&gt;&gt;&gt;" in reference
