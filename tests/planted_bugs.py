@@ -604,6 +604,30 @@ SYNTHESIZER_BUGS = (
         "tests/synth/test_tables_in_c.py",
         "when_it_was_copied",
     ),
+    Bug(
+        "an arena of one byte less is good enough",
+        "synth/c/entry.py",
+        "arena_bytes < {upper}_ARENA_BYTES",
+        "arena_bytes + 1 < {upper}_ARENA_BYTES",
+        "tests/synth/test_project.py",
+        "weights_can_be_part and array",
+    ),
+    Bug(
+        "padding is zeros that meet infinities",
+        "synth/schedule.py",
+        "other.name not in self._finite",
+        "other.name is None",
+        "tests/synth/test_contractions_in_c.py",
+        "meets_no_padding",
+    ),
+    Bug(
+        "roots without an instruction are cut off",
+        "synth/c/runtime/math_exact.c",
+        "(root >> 1) + (root & 1u)",
+        "(root >> 1)",
+        "tests/synth/test_math_runtime.py",
+        "without_an_instruction",
+    ),
 )
 
 PASS_BUGS = (
