@@ -17,60 +17,71 @@ static void oi_gate_open(oi_gate *gate)
     }
 }
 
-static void oi_gate_wait(oi_gate *gate, unsigned wanted)
+/* Waits until the number is as large as wanted; what it is then. */
+static unsigned oi_gate_wait(oi_gate *gate, unsigned wanted)
 {
+    unsigned value = atomic_load(&gate->value);
     for (int i = 0; i < 10000; ++i) {
-        if (atomic_load_explicit(&gate->value, memory_order_acquire) == wanted) return;
+        if ((int)(value - wanted) >= 0) return value;
 #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
 #elif defined(__aarch64__)
         __asm__ volatile("yield");
 #endif
+        value = atomic_load_explicit(&gate->value, memory_order_acquire);
     }
     pthread_mutex_lock(&gate->lock);
     atomic_fetch_add(&gate->sleepers, 1u);
-    while (atomic_load(&gate->value) != wanted) pthread_cond_wait(&gate->grown, &gate->lock);
+    while ((int)((value = atomic_load(&gate->value)) - wanted) < 0) pthread_cond_wait(&gate->grown, &gate->lock);
     atomic_fetch_sub(&gate->sleepers, 1u);
     pthread_mutex_unlock(&gate->lock);
+    return value;
 }
 
 typedef void oi_work(const void *call, int64_t part);
 typedef struct oi_team oi_team;
 
-typedef struct {
-    oi_team *team;
-    pthread_t thread;
-    int64_t part;
-} oi_member;
-
-/* The threads that run parts of a call while the caller's thread runs the first. */
+/* The threads that run parts of a call beside the caller's. Who comes first takes the next part: a thread that the
+   system has put aside is not waited for. */
 struct oi_team {
-    oi_gate begun, ended;
-    oi_work *work; /* NULL: go home */
-    const void *call;
-    unsigned done; /* how many parts the members have run when the call is over */
-    unsigned size;
-    oi_member member[];
+    oi_gate begun, ended; /* how many calls there were, and how many parts are over */
+    _Alignas(64) atomic_ullong left; /* the call, and in the lower half how many parts of it nobody has taken */
+    _Atomic(oi_work *) work; /* NULL: go home */
+    _Atomic(const void *) call;
+    unsigned calls, done, size;
+    pthread_t thread[];
 };
+
+/* Runs parts of a call as long as there are any. */
+static void oi_team_work(oi_team *team, unsigned number, oi_work *work, const void *call)
+{
+    unsigned long long left = atomic_load(&team->left);
+    while (left >> 32 == number && (unsigned)left > 0) {
+        if (!atomic_compare_exchange_weak(&team->left, &left, left - 1)) continue;
+        work(call, (int64_t)(unsigned)left - 1);
+        oi_gate_open(&team->ended);
+        left = atomic_load(&team->left);
+    }
+}
 
 static void *oi_team_member(void *argument)
 {
-    const oi_member *const own = argument;
-    oi_team *const team = own->team;
-    for (unsigned call = 1;; ++call) {
-        oi_gate_wait(&team->begun, call);
-        if (team->work == NULL) return NULL;
-        team->work(team->call, own->part);
-        oi_gate_open(&team->ended);
+    oi_team *const team = argument;
+    for (unsigned number = 0;;) {
+        number = oi_gate_wait(&team->begun, number + 1);
+        oi_work *const work = atomic_load(&team->work);
+        const void *const call = atomic_load(&team->call);
+        if (work == NULL) return NULL;
+        oi_team_work(team, number, work, call);
     }
 }
 
 static void oi_team_stop(oi_team *team)
 {
     if (team == NULL) return;
-    team->work = NULL;
+    atomic_store(&team->work, NULL);
     oi_gate_open(&team->begun);
-    for (unsigned i = 0; i < team->size; ++i) pthread_join(team->member[i].thread, NULL);
+    for (unsigned i = 0; i < team->size; ++i) pthread_join(team->thread[i], NULL);
     pthread_cond_destroy(&team->begun.grown);
     pthread_cond_destroy(&team->ended.grown);
     pthread_mutex_destroy(&team->begun.lock);
@@ -81,7 +92,7 @@ static void oi_team_stop(oi_team *team)
 /* So many threads, the caller's included; NULL where there is no memory for them, or the system has no more. */
 static oi_team *oi_team_start(unsigned threads)
 {
-    const size_t bytes = sizeof(oi_team) + threads * sizeof(oi_member);
+    const size_t bytes = sizeof(oi_team) + threads * sizeof(pthread_t);
     oi_team *const team = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (team == NULL) return NULL;
     memset(team, 0, bytes);
@@ -89,30 +100,28 @@ static oi_team *oi_team_start(unsigned threads)
     pthread_mutex_init(&team->ended.lock, NULL);
     pthread_cond_init(&team->begun.grown, NULL);
     pthread_cond_init(&team->ended.grown, NULL);
-    for (unsigned i = 0; i + 1 < threads; ++i) {
-        oi_member *const own = &team->member[i];
-        own->team = team;
-        own->part = (int64_t)i + 1;
-        if (pthread_create(&own->thread, NULL, oi_team_member, own) != 0) {
+    for (; team->size + 1 < threads; ++team->size) {
+        if (pthread_create(&team->thread[team->size], NULL, oi_team_member, team) != 0) {
             oi_team_stop(team);
             return NULL;
         }
-        team->size = i + 1;
     }
     return team;
 }
 
 /* All parts of a call; without a team, one after the other. */
-static void oi_run(oi_team *team, int64_t parts, oi_work *work, const void *call)
+static void oi_run(oi_team *team, unsigned parts, oi_work *work, const void *call)
 {
     if (team == NULL) {
-        for (int64_t part = 0; part < parts; ++part) work(call, part);
+        for (unsigned part = 0; part < parts; ++part) work(call, part);
         return;
     }
-    team->work = work;
-    team->call = call;
-    team->done += team->size;
+    const unsigned number = ++team->calls;
+    atomic_store(&team->work, work);
+    atomic_store(&team->call, call);
+    atomic_store(&team->left, (unsigned long long)number << 32 | parts);
     oi_gate_open(&team->begun);
-    work(call, 0);
+    oi_team_work(team, number, work, call);
+    team->done += parts;
     oi_gate_wait(&team->ended, team->done);
 }
