@@ -111,7 +111,7 @@ def command_page() -> str:
 def example_page(folder: Path) -> str:
     """The README of an example, and its graphs."""
     graphs = [
-        f"## {path.name}\n\n```\n{path.read_text(encoding='utf-8')}```\n" for path in sorted(folder.glob("*.oig"))
+        f"## {path.name}\n\n```oig\n{path.read_text(encoding='utf-8')}```\n" for path in sorted(folder.glob("*.oig"))
     ]
     return "\n".join([text_of(folder / "README.md"), *graphs])
 
