@@ -347,6 +347,20 @@ def judge_graph(made: RandomGraph, spread: Spread, watched: WatchedModule, outpu
             assert spread.agrees(step, name, found), _report(step, name, found, spread.value(step, name))
         if set(outputs) >= set(made.results):
             judge_nodes(made, module, inputs)
+        if (made.seed + step) % 3 == 1:
+            _restore(module, (*kept, *module._program.tables))
+
+
+def _restore(module: Any, kept: Sequence[str]) -> None:
+    """The state, saved, forgotten and loaded: everything is there again, and the next step goes on from it."""
+    before = {name: fetched(module, name) for name in kept}
+    saved = module.save_state()
+    module.reset()
+    module.load_state(saved)
+    for name, value in before.items():
+        again = fetched(module, name)
+        is_same = again is not None and value is not None and same(again, value)
+        assert is_same, f"{name} is not what was saved"
 
 
 def _failure(watched: WatchedModule) -> OpenInferError | None:

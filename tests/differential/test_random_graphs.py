@@ -3,10 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.differential.batches import BATCH, SETTINGS, judge_batch, setting
 from tests.differential.fuzz import Job, jobs, run, sanitized
 from tests.differential.graphs import random_graph
+from tests.differential.judging import MOVED_RUNS, Spread, same
 from tests.differential.uses import PAIRS, RECORDS, hand, hands
 
 from openinfer import ModelLoader, graph
@@ -67,6 +69,26 @@ def test_the_graphs_use_the_passes(tmp_path: Path) -> None:
         found["nodes judged"] += len(made.nodes)
     assert found["fused"] >= 40, found
     assert found["nodes judged"] >= 150, found
+
+
+def test_wrong_values_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room that rounding has is small: of values that are a hundredth off, nearly all are found."""
+    monkeypatch.setattr("tests.differential.judging.MORE_RUNS", MOVED_RUNS)
+    found: Counter[bool] = Counter()
+    for seed in range(0, 40, 8):
+        made = random_graph(seed)
+        save_file(tmp_path / f"{seed}.oinf", made.tensors)
+        spread = Spread(made, ModelLoader.open(tmp_path / f"{seed}.oinf"))
+        for name, value in (spread.own[0].values or {}).items():
+            if value is not None and value.size and np.isfinite(value.reshape(-1)[:1].astype(np.float64)).all():
+                wrong = value.copy()
+                first = wrong.reshape(-1)[:1].astype(np.float64)
+                with np.errstate(all="ignore"):
+                    off = np.where(first == 0, 1, first * 1.01 if value.dtype.itemsize > 2 else -first)
+                    wrong.reshape(-1)[:1] = off.astype(value.dtype)
+                if not same(wrong, value):
+                    found[spread.agrees(0, name, wrong)] += 1
+    assert found[False] > 20 * found[True], found
 
 
 def test_a_seed_means_the_same_wherever_a_run_begins() -> None:
