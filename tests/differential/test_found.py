@@ -113,3 +113,19 @@ def test_huge_positions_have_no_exact_angle() -> None:
     assert far.min() > 1
     turned = apply("rope", x, positions)
     assert np.allclose((turned**2).sum(axis=-1), 2)
+
+
+def test_long_chains_of_functions_stay_short_in_c() -> None:
+    """What an op uses several times has a name; put in as an expression it would grow with every op of a chain."""
+    chain = ["op tanh(x) >> a;"] + [f"op {op}(a) >> a;" for op in ("gelu", "mish", "silu", "gelu", "selu", "mish")]
+    text = f"""dynamic {{ x: f32[9]; }} volatile {{ a: f32[9]; y: f32; }}
+    block entry {{ {" ".join(chain)} op max_axis(a) >> y; return y; }}"""
+    plan = Synthesizer(name="net").synthesize(None, graph(text))
+    assert sum(entry.is_fused for entry in plan.ledger) >= len(chain) - 1
+    assert max(map(len, plan.project.code()["src/kernels.c"].splitlines())) < 20_000
+    executor = Simulator().make_executor(graph(text))
+    module = plan.build(flags=FAST)
+    for one in (executor, module):
+        one.insert(x=np.linspace(-3, 3, 9, dtype=np.float32))
+        one.run_step()
+    assert np.allclose(executor.fetch("y"), module.fetch("y"), rtol=1e-5)

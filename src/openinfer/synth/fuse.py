@@ -6,9 +6,8 @@ ledger says what was joined and what was not, and why.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from openinfer.loops.build import rounded
 from openinfer.loops.ir import (
@@ -50,6 +49,9 @@ from openinfer.synth.program import (
     Value,
 )
 from openinfer.synth.program import Store as Memory
+
+_MOST_PARTS = 2000
+"""An expression with more parts is no longer worth the memory that it saves."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,26 @@ def expression(form: Pointwise) -> Scalar:
     for let in reversed(form.lets):
         found = changed(found, lambda one, let=let: let.value if one == let.var else None)  # type: ignore[misc]
     return found
+
+
+def _with_names(form: Pointwise) -> Pointwise:
+    """The form with names only for what is used more than once."""
+    parts = [part for value in (*(let.value for let in form.lets), form.value) for part in visit(value)]
+    once = {let.var: let.value for let in form.lets if parts.count(let.var) < 2}
+
+    def put_in(value: Scalar) -> Scalar:
+        return changed(value, lambda one: put_in(once[one]) if isinstance(one, Var) and one in once else None)
+
+    lets = tuple(Let(let.var, put_in(let.value)) for let in form.lets if let.var not in once)
+    return Pointwise(form.indices, lets, put_in(form.value))
+
+
+def expanded_size(form: Pointwise) -> int:
+    """How many parts the element has as one expression: what is used twice counts twice, and so do its own parts."""
+    sizes: dict[Scalar, int] = {}
+    for let in form.lets:
+        sizes[let.var] = sum(sizes.get(part, 1) for part in visit(let.value))
+    return sum(sizes.get(part, 1) for part in visit(form.value))
 
 
 @dataclass(frozen=True)
@@ -303,23 +325,35 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
         return None
     if not loads or not all(_is_here(one, form.indices) for one in loads):
         return None
-    out = producer.outputs[0]
-    element = expression(form)
+    out, result = producer.outputs[0], consumer.outputs[0]
+    taken = {buffer.name for kernel in (producer, consumer) for buffer in _buffers(kernel)}
+    taken |= {var.name for kernel in (producer, consumer) for var in _variables(kernel.body)}
 
-    def finished(where: tuple[Scalar, ...], value: Scalar) -> Scalar:
+    def change(where: tuple[Scalar, ...], own: Scalar) -> Callable[[Scalar], Scalar | None]:
         places = dict(zip(form.indices, where, strict=True))
-        own = rounded(value, out.dtype)
+        return lambda one: (
+            places.get(one) if isinstance(one, Var) else own if isinstance(one, Load) and one.buffer == target else None
+        )
 
-        def change(one: Scalar) -> Scalar | None:
-            if isinstance(one, Var) and one in places:
-                return places[one]
+    def stored(store: Store) -> list[Statement]:
+        own = rounded(store.value, out.dtype)
+        name = Var(_free("v", "", taken), own.dtype)
+        is_named = len(loads) > 1 and not isinstance(own, Var | Const)
+        there = change(store.index, name if is_named else own)
+        kept = _with_names(form)
+        lets = [Let(name, own)] * is_named + [Let(let.var, changed(let.value, there)) for let in kept.lets]
+        return [*lets, Store(result, store.index, changed(kept.value, there))]
+
+    def finished(one: Contraction) -> Contraction:
+        own = rounded(one.epilogue, out.dtype)
+        return replace(one, out=result, epilogue=changed(expression(form), change(one.out_index, own)))
+
+    if any(isinstance(statement, Contraction) and statement.out == out for statement in walk(producer.body)):
+        # An epilogue is one expression, without names for its parts.
+        grown = [one.epilogue for one in walk(producer.body) if isinstance(one, Contraction) and one.out == out]
+        if expanded_size(form) * sum(1 for value in grown for _ in visit(value)) > _MOST_PARTS:
             return None
-
-        moved = changed(element, change)
-        return changed(moved, lambda one: own if isinstance(one, Load) and one.buffer == target else None)
-
-    body = _with_stores(producer.body, out, consumer.outputs[0], finished)
-    return replace(producer, body=body)
+    return replace(producer, body=_with_stores(producer.body, out, stored, finished))
 
 
 def _is_here(element: Load, indices: tuple[Var, ...]) -> bool:
@@ -359,21 +393,26 @@ def _is_unconditional(body: tuple[Statement, ...], writer: Statement) -> bool:
     return not any(isinstance(statement, If) and writer in tuple(walk((statement,))) for statement in walk(body))
 
 
-def _with_stores(body: tuple[Statement, ...], out: Buffer, target: Buffer, finished: Any) -> tuple[Statement, ...]:
+def _with_stores(
+    body: tuple[Statement, ...],
+    out: Buffer,
+    stored: Callable[[Store], list[Statement]],
+    finished: Callable[[Contraction], Contraction],
+) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for one in body:
         statement = one
         match statement:
             case Store() if statement.buffer == out:
-                statement = Store(target, statement.index, finished(statement.index, statement.value))
+                found += stored(statement)
+                continue
             case Contraction() if statement.out == out:
-                value = finished(statement.out_index, statement.epilogue)
-                statement = replace(statement, out=target, epilogue=value)
+                statement = finished(statement)
             case For():
-                statement = replace(statement, body=_with_stores(statement.body, out, target, finished))
+                statement = replace(statement, body=_with_stores(statement.body, out, stored, finished))
             case If():
                 then, otherwise = (
-                    _with_stores(part, out, target, finished) for part in (statement.then, statement.otherwise)
+                    _with_stores(part, out, stored, finished) for part in (statement.then, statement.otherwise)
                 )
                 statement = If(statement.cond, then, otherwise)
         found.append(statement)
@@ -389,6 +428,8 @@ def _inlined(producer: Kernel, consumer: Kernel, target: Buffer, most: int) -> K
     if form is None or any(
         isinstance(statement, Contraction) and target in (statement.a, statement.b) for statement in walk(consumer.body)
     ):
+        return None
+    if expanded_size(form) > _MOST_PARTS:
         return None
     element = rounded(expression(form), producer.outputs[0].dtype)
     loads = [
