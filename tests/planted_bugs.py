@@ -511,8 +511,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "a fused result does not round before what follows",
         "synth/fuse.py",
-        "own = rounded(value, out.dtype)",
-        "own = value",
+        "own = rounded(store.value, out.dtype)",
+        "own = store.value",
         WITNESSES,
         "fused_chain or fused_reduction",
     ),

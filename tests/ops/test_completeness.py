@@ -135,3 +135,14 @@ def test_a_shape_rule_never_fails_with_a_foreign_error() -> None:
             except (OpError, OpenInferError):
                 continue
             assert all(extent >= 0 for kind in call.outputs for extent in kind.shape), record.name
+
+
+@pytest.mark.parametrize("name", sorted({record.name for record in OPS.values()}))
+def test_cases_have_values_that_their_dtypes_have(name: str) -> None:
+    record = OPS[name]
+    for dtype in record.dtypes:
+        for one in record.cases(np.random.default_rng(1), dtype):
+            for array, kind in zip(one.arrays, one.dtypes, strict=True):
+                if array is not None and kind is not None and kind.kind in ("int", "uint") and array.size:
+                    assert kind.minimum <= array.min()
+                    assert array.max() <= kind.maximum

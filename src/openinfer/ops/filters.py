@@ -44,7 +44,8 @@ def _fir_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
         yield case(dtype, random(rng, dtype, shape), random(rng, dtype, (taps,)))
     if dtype.kind != "float":
         yield case(dtype, anything(rng, dtype, (30,)), anything(rng, dtype, (6,)))
-    yield case(dtype, extremes(dtype), np.ones(1, dtype.array))
+    one = 1 if dtype.maximum >= 1 else -1
+    yield case(dtype, extremes(dtype), np.full(1, one, dtype.array))
     yield case(dtype, random(rng, dtype, (9,)), extremes(dtype)[-3:])
 
 
