@@ -103,7 +103,7 @@ bench-synth: $(VENV)/.dev
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py
 	$(BIN)/zensical build --config-file mkdocs.yml --strict --clean
-	@echo "the site is in build/site/index.html"
+	@echo "the site is in build/site/index.html (its search needs a server: python3 -m http.server -d build/site)"
 
 clean:
 	rm -rf $(VENV) build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -51,3 +51,19 @@ def test_blocks_run_in_the_order_of_the_page(page: str, tmp_path: Path, monkeypa
             exec(compile(block, page, "exec"), names)
         else:
             run_console(block)
+
+
+def test_the_picture_of_the_tour_is_that_of_its_graph(tmp_path: Path) -> None:
+    """Where things stand in a picture depends on the version of Graphviz; what it says does not."""
+    page = (ROOT / "docs" / "tour.md").read_text()
+    found = re.search(r'Path\("parity.oig"\).write_text\("""\\\n(.*?)"""\)', page, re.DOTALL)
+    assert found is not None
+    (tmp_path / "parity.oig").write_text(found[1])
+    command = [str(Path(sys.executable).parent / "openinfer"), "draw", "parity.oig", "-o", "parity.svg"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    words = [
+        sorted(re.findall(r"<text[^>]*>(.*?)</text>", path.read_text()))
+        for path in (tmp_path / "parity.svg", ROOT / "docs" / "parity.svg")
+    ]
+    assert words[0] == words[1]
+    assert "concat" in words[0]
