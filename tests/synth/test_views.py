@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
 
+from openinfer import Simulator, graph
+
 HEAD = """
 sizes {{ T <= 6; }}
 dynamic {{ x: f32[2]; c: bool; }}
@@ -102,3 +104,54 @@ def test_of_a_read_that_nobody_needs_only_the_check_is_left(read: str) -> None:
     assert copies(text) == 0
     assert "oi_tensor_part" not in planned(text).project.code()["src/net.c"]
     agree(text, inputs=inputs, steps=8)
+
+
+CACHED = """
+sizes { T <= 9; }
+dynamic { q: f32[4, 1, 8]; k: f32[2, 8]; }
+volatile { y: f32[4, 1, 8]; }
+persistent { n: i32; K(t): f32[2, 8] @table @fixed(t=9); }
+block entry {
+    assign past: f32[T, 2, 8];
+    assign keys: f32[2, T, 8];
+    cache.write k >> K[n];
+    cache.read K[0..n+1] >> past;
+    op transpose(past, perm=[1, 0, 2]) >> keys;
+    op sdpa(q, keys, keys) >> y;
+    cache.increment n;
+    return y;
+}
+"""
+
+
+def test_attention_over_a_table_copies_and_turns_nothing() -> None:
+    plan = planned(CACHED)
+    assert copies(CACHED) == 0
+    assert next(kernel.name for kernel in plan.project.printer.kernels.used.values()).endswith("transpose_sdpa")
+    assert plan.memory.peak < 9 * 2 * 8 * 4 + 1024
+    rng = np.random.default_rng(0)
+    module = plan.build()
+    executor = Simulator().make_executor(graph(CACHED))
+    for _ in range(9):
+        given = {"q": rng.normal(size=(4, 1, 8)).astype(np.float32), "k": rng.normal(size=(2, 8)).astype(np.float32)}
+        for one in (module, executor):
+            one.insert(given)
+            one.run_step()
+        np.testing.assert_allclose(module.fetch("y"), executor.fetch("y"), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("perm", [[0, 2, 1, 3], [1, 0, 2, 3], [2, 1, 0, 3], [0, 1, 3, 2], [3, 2, 1, 0]])
+@pytest.mark.parametrize("product", ["matmul(t, w)", "matmul(u, t)", "matmul(t, t, transpose_b=true)"])
+def test_products_of_tensors_that_lie_elsewhere(perm: list[int], product: str) -> None:
+    """Small whole numbers, so that the order of sums does not matter."""
+    text = f"""dynamic {{ x: f32[5, 5, 5, 5]; w: f32[5, 3]; u: f32[4, 5]; }}
+    block entry {{ op transpose(x, perm={perm}) >> t; op {product} >> y; return y; }}"""
+    text = text.replace("op transpose", "assign t: f32[5, 5, 5, 5]; op transpose")
+    shape = {"matmul(t, w)": "5, 5, 5, 3", "matmul(u, t)": "5, 5, 4, 5"}.get(product, "5, 5, 5, 5")
+    text = text.replace("block entry", f"volatile {{ y: f32[{shape}]; }} block entry")
+    rng = np.random.default_rng(1)
+    given = {
+        name: rng.integers(-4, 5, size).astype(np.float32)
+        for name, size in (("x", (5, 5, 5, 5)), ("w", (5, 3)), ("u", (4, 5)))
+    }
+    agree(text, inputs=lambda _step: given, steps=1)

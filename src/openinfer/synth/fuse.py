@@ -42,6 +42,7 @@ from openinfer.synth.program import (
     LoopStep,
     Mark,
     Move,
+    Operand,
     PartStep,
     Program,
     Step,
@@ -145,12 +146,16 @@ class _Body:
     ledger: list[Entry]
     needed: set[Value]
     counts: dict[Value, int] = field(default_factory=dict)
+    parts: set[Operand | None] = field(default_factory=set)
+    """What has been read from tables."""
 
     def fused(self, steps: list[Step]) -> list[Step]:
         """The steps of one body, with loops' bodies done first."""
         for step in steps:
             if isinstance(step, LoopStep):
                 step.body = self.fused(step.body)
+            if isinstance(step, TableStep):
+                self.parts.add(step.value)
         again = True
         while again:
             again = False
@@ -235,6 +240,9 @@ class _Body:
         )
         sunk = _sunk(one, other, target)
         made = sunk if sunk is not None else _inlined(one, other, target, self.options.max_recomputed)
+        if made is None and producer.inputs and producer.inputs[0] in self.parts:
+            # Of a table that nobody moves, as of a cache of keys; other tensors are read faster in one piece.
+            made = _read_through(one, other, target)
         if made is None:
             return None
         others = [operand for operand in consumer.inputs if operand is not value]
@@ -449,3 +457,47 @@ def _inlined(producer: Kernel, consumer: Kernel, target: Buffer, most: int) -> K
 
     # An element that does not depend on where it is read leaves names for places behind.
     return replace(consumer, body=without_unused(changed_statements(consumer.body, change)))
+
+
+def _read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
+    """The consumer of a tensor whose rows only lie elsewhere, reading them there: a contraction keeps its factors."""
+    form = pointwise_form(producer)
+    if form is None:
+        return None
+    source = expression(form)
+    if not isinstance(source, Load) or source.buffer.dtype is not target.dtype or not _keeps_rows(source, form):
+        return None
+
+    def moved(where: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        places = dict(zip(form.indices, where, strict=True))
+        return tuple(
+            changed(one, lambda part: places.get(part) if isinstance(part, Var) else None) for one in source.index
+        )
+
+    def change(one: Scalar) -> Scalar | None:
+        return Load(source.buffer, moved(one.index)) if isinstance(one, Load) and one.buffer == target else None
+
+    def factors(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        for one in statements:
+            match one:
+                case For() | While():
+                    found.append(replace(one, body=factors(one.body)))
+                case If():
+                    found.append(replace(one, then=factors(one.then), otherwise=factors(one.otherwise)))
+                case Contraction(a=a, b=b):
+                    left = {"a": source.buffer, "a_index": moved(one.a_index)} if a == target else {}
+                    right = {"b": source.buffer, "b_index": moved(one.b_index)} if b == target else {}
+                    found.append(replace(one, **left, **right))  # type: ignore[arg-type]
+                case _:
+                    found.append(one)
+        return tuple(found)
+
+    return replace(consumer, body=without_unused(changed_statements(factors(consumer.body), change)))
+
+
+def _keeps_rows(source: Load, form: Pointwise) -> bool:
+    """Whether all indices are chosen once each, and neighbours in the result are neighbours where they come from."""
+    if not form.indices or sorted(map(repr, source.index)) != sorted(map(repr, form.indices)):
+        return False
+    return source.index[-1] == form.indices[-1]
