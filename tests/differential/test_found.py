@@ -129,3 +129,10 @@ def test_long_chains_of_functions_stay_short_in_c() -> None:
         one.insert(x=np.linspace(-3, 3, 9, dtype=np.float32))
         one.run_step()
     assert np.allclose(executor.fetch("y"), module.fetch("y"), rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_an_exclusive_scan_does_not_overwrite_what_it_reads_next(op: str) -> None:
+    text = f"""dynamic {{ x: i32[5]; }} volatile {{ a: i32[5]; y: i32[5]; }}
+    block entry {{ op neg(x) >> a; barrier; op {op}(a, axis=0, exclusive=true) >> y; return y; }}"""
+    agree(text, inputs=_inputs(x=np.arange(1, 6, dtype=np.int32)), flags=FAST)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from openinfer.loops.affine import is_same
-from openinfer.loops.ir import For, Kernel, Load, Store, Var, scalars, visit, walk
+from openinfer.loops.ir import Buffer, For, Kernel, Load, Statement, Store, Var, scalars, visit, walk
 from openinfer.synth.liveness import Lives, lives_of
 from openinfer.synth.planner import Request, placed
 from openinfer.synth.program import KernelStep, Move, Program, Value
@@ -85,6 +85,11 @@ def _occurrences(step: KernelStep, operand: Value, classes: Classes) -> set[int]
     return {number for number, one in enumerate(step.inputs) if isinstance(one, Value) and classes.root(one) is root}
 
 
+def _reads(statement: Statement, buffer: Buffer) -> bool:
+    parts = (part for value in scalars(statement) for part in visit(value))
+    return any(isinstance(part, Load) and part.buffer == buffer for part in parts)
+
+
 def in_place_inputs(kernel: Kernel) -> list[int]:
     """The inputs over which a kernel may write its one output: read only where the same element is then written."""
     stores = [statement for statement in walk(kernel.body) if isinstance(statement, Store)]
@@ -96,8 +101,12 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
     moving = [one for one, extent in zip(where, out.shape, strict=True) if not is_same(extent, 1) or one in loops]
     if not all(isinstance(one, Var) and one in loops for one in moving) or len(set(moving)) < len(moving):
         return []
+    statements = list(walk(kernel.body))
+    behind = statements[statements.index(next(store for store in stores if store.buffer == out)) + 1 :]
     found = []
     for number, buffer in enumerate(kernel.inputs):
+        if any(_reads(statement, buffer) for statement in behind):
+            continue  # An exclusive sum stores an element before it reads the operand's.
         loads = [
             one
             for statement in walk(kernel.body)
