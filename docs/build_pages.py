@@ -1,5 +1,7 @@
 """Write the sources of the site into ``build/pages``: the pages of ``docs`` and those made from other files.
 
+The lists of ops and of error codes are written into ``docs`` itself.
+
 Pages are written so that their links work in the repository. On the site some files stand elsewhere, and files that are
 not there at all are only named.
 """
@@ -124,9 +126,13 @@ def pages() -> Iterator[tuple[str, str]]:
         yield page, text_of(ROOT / source)
     for folder in EXAMPLES:
         yield f"examples/{folder.name}.md", example_page(folder)
-    yield "errors.md", error_page()
-    yield "ops.md", f"{catalogue_markdown()}\n{tested_section()}"
     yield "cli.md", command_page()
+
+
+def kept_pages() -> dict[Path, str]:
+    """Pages that are made, but stand in the repository: people look for them there."""
+    ops = f"{catalogue_markdown()}\n{tested_section()}"
+    return {DOCS / "errors.md": error_page(), DOCS / "ops.md": ops}
 
 
 def write_pages(folder: Path) -> None:
@@ -140,4 +146,6 @@ def write_pages(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    for path, text in kept_pages().items():
+        path.write_text(text, encoding="utf-8")
     write_pages(ROOT / "build" / "pages")

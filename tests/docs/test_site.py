@@ -18,6 +18,8 @@ from openinfer.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 IMPORT = re.compile(r"^from openinfer[\w.]* import (\([^)]*\)|.*)$", re.MULTILINE)
+INSIDE = ("implementation.md", "errors.md")
+"""Pages about what is not public, and with examples of it."""
 HOMES = {"openinfer.check.bind.bind": "openinfer.bind"}  # a function that is called as its module needs its full name
 
 
@@ -34,7 +36,7 @@ def test_the_reference_has_every_public_name_once() -> None:
 
 
 def test_the_reference_has_every_name_that_pages_import() -> None:
-    pages = {ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs" / "implementation.md"}  # the inside
+    pages = {ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs" / name for name in INSIDE}
     imports = [found for page in pages for found in IMPORT.findall(page.read_text())]
     names = {name for listed in imports for name in re.findall(r"\w+", listed)}
     assert {"Simulator", "on_nan", "save_file"} <= names
@@ -93,3 +95,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     reference = (tmp_path / "site" / "api.html").read_text()
     assert 'id="openinfer.Simulator"' in reference
     assert "&gt;&gt;&gt;" in reference
+
+
+@pytest.mark.parametrize("path", build_pages.kept_pages(), ids=lambda path: path.name)
+def test_pages_made_from_code_are_as_the_code_is(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == build_pages.kept_pages()[path], "make docs writes it"
