@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from openinfer import Executor, Graph, ModelLoader, Plan, Simulator, Synthesizer
+from openinfer import CompiledModule, Executor, Graph, ModelLoader, Plan, Simulator, Synthesizer
 from openinfer.cli.compiled import difference
-from openinfer.synth.module import CompiledModule
 
 Inputs = Mapping[str, Any]
 Machine = Executor | CompiledModule

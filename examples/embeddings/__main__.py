@@ -19,9 +19,7 @@ from examples.embeddings.example import (
 from examples.embeddings.quantize import model_of
 from examples.figures import Machine, measured
 
-from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer
-from openinfer.synth.divide import Divide
-from openinfer.synth.synthesizer import Passes
+from openinfer import DeviceArch, Divide, ModelLoader, Passes, Simulator, Synthesizer
 
 BUILD = Path("build/examples/embeddings")
 QUESTIONS = (

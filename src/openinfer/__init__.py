@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from openinfer.oinf import ModelLoader
     from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
     from openinfer.synth.devices import DeviceArch, DeviceSpec
+    from openinfer.synth.divide import Divide
+    from openinfer.synth.fuse import Fuse
+    from openinfer.synth.module import CompiledModule
     from openinfer.synth.plan import Plan
-    from openinfer.synth.synthesizer import Synthesizer
+    from openinfer.synth.simplify import Simplify
+    from openinfer.synth.synthesizer import Passes, Synthesizer
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
@@ -40,15 +44,18 @@ _HOMES = {
     "DTYPES": "dtypes",
     "BoundGraph": "check.bound",
     "Code": "errors",
+    "CompiledModule": "synth.module",
     "DType": "dtypes",
     "Device": "device",
     "DeviceArch": "synth.devices",
     "DeviceError": "errors",
     "DeviceSpec": "synth.devices",
     "Diagnostic": "errors",
+    "Divide": "synth.divide",
     "Event": "sim",
     "ExecutionError": "errors",
     "Executor": "sim",
+    "Fuse": "synth.fuse",
     "Graph": "ir",
     "GraphBuilder": "ir.builder",
     "GraphError": "errors",
@@ -56,9 +63,11 @@ _HOMES = {
     "ModelLoader": "oinf",
     "OinfError": "errors",
     "OpenInferError": "errors",
+    "Passes": "synth.synthesizer",
     "Plan": "synth.plan",
     "SimBackend": "sim",
     "SimSession": "sim",
+    "Simplify": "synth.simplify",
     "Simulator": "sim",
     "Synthesizer": "synth.synthesizer",
     "Tensor": "tensor",
@@ -75,15 +84,18 @@ __all__ = [
     "DTYPES",
     "BoundGraph",
     "Code",
+    "CompiledModule",
     "DType",
     "Device",
     "DeviceArch",
     "DeviceError",
     "DeviceSpec",
     "Diagnostic",
+    "Divide",
     "Event",
     "ExecutionError",
     "Executor",
+    "Fuse",
     "Graph",
     "GraphBuilder",
     "GraphError",
@@ -91,9 +103,11 @@ __all__ = [
     "ModelLoader",
     "OinfError",
     "OpenInferError",
+    "Passes",
     "Plan",
     "SimBackend",
     "SimSession",
+    "Simplify",
     "Simulator",
     "Synthesizer",
     "Tensor",
