@@ -8,8 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -27,6 +31,7 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
 OPTIONS = ("-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist")
 TESTS_FAILED = 1
+WORKERS = 2
 CAUGHT = "caught"
 
 REFUSALS = "tests/oinf/test_refusals.py"
@@ -702,33 +707,54 @@ BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + S
 
 def main() -> int:
     """Plant every bug, print what became of it, and return 1 if one survived."""
-    with TemporaryDirectory() as folder:
-        source = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        survivors = 0
-        if not _sound(source):
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        sources: SimpleQueue[Path] = SimpleQueue()
+        for number in range(WORKERS):
+            source = Path(folder) / str(number) / "src"
+            shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            sources.put(source)
+        if not all(list(pool.map(lambda group: _sound(sources, *group), _groups().items()))):
             return 1
-        for bug in BUGS:
-            start = perf_counter()
-            verdict, witness = _verdict(bug, source)
-            survivors += verdict != CAUGHT
-            print(f"{verdict:9}{perf_counter() - start:5.1f} s  {bug.name:45} {witness}", flush=True)
+        survivors = sum(not caught for caught in pool.map(lambda bug: _is_caught(bug, sources), BUGS))
     print(f"{len(BUGS) - survivors} of {len(BUGS)} planted bugs were caught")
     return 1 if survivors else 0
 
 
-def _sound(source: Path) -> bool:
-    """Whether the selected tests pass where no bug is planted; otherwise catching one would prove nothing."""
+@contextmanager
+def _borrowed(sources: "SimpleQueue[Path]") -> Iterator[Path]:
+    """A copy of the sources that nobody else has in the meantime."""
+    source = sources.get()
+    try:
+        yield source
+    finally:
+        sources.put(source)
+
+
+def _groups() -> dict[str, list[str]]:
+    """The selections of tests, by their files."""
     expressions: dict[str, list[str]] = {}
     for bug in BUGS:
         expressions.setdefault(bug.tests, []).append(f"({bug.expression})")
-    for tests, selected in expressions.items():
+    return expressions
+
+
+def _sound(sources: "SimpleQueue[Path]", tests: str, selected: list[str]) -> bool:
+    """Whether the selected tests pass where no bug is planted; otherwise catching one would prove nothing."""
+    with _borrowed(sources) as source:
         done = _run(source, tests, " or ".join(selected))
-        if done.returncode != 0:
-            print(f"{tests} fails without any planted bug:\n{done.stdout}{done.stderr}")
-            return False
-        print(f"sound     {tests}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+    if done.returncode != 0:
+        print(f"{tests} fails without any planted bug:\n{done.stdout}{done.stderr}")
+        return False
+    print(f"sound     {tests}: {done.stdout.strip().splitlines()[-1]}", flush=True)
     return True
+
+
+def _is_caught(bug: Bug, sources: "SimpleQueue[Path]") -> bool:
+    start = perf_counter()
+    with _borrowed(sources) as source:
+        verdict, witness = _verdict(bug, source)
+    print(f"{verdict:9}{perf_counter() - start:5.1f} s  {bug.name:45} {witness}", flush=True)
+    return verdict == CAUGHT
 
 
 def _verdict(bug: Bug, source: Path) -> tuple[str, str]:

@@ -6,19 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from tests.synth.both_ways import planned
-from tests.synth.in_c import check_op
 
 from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
-from openinfer.loops.ir import Kernel
 from openinfer.oinf import save_file
-from openinfer.ops.lower.operand import LOWERINGS
-from openinfer.synth.divide import Divide, divided
+from openinfer.synth.divide import Divide
 from openinfer.synth.plan import Plan
-from openinfer.synth.schedule import scheduled
 from openinfer.synth.synthesizer import Passes
-from openinfer.synth.target import AVX512, GENERIC
 
 TEXT = """
 sizes { T <= 40; }
@@ -80,22 +74,6 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
         assert all(np.array_equal(one, other) for one, other in zip(results(own.build()), alone, strict=True))
     simulated = results(Simulator(model(tmp_path)).make_executor(graph(TEXT)))
     assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(simulated, alone, strict=True))
-
-
-@pytest.mark.parametrize("name", sorted(LOWERINGS))
-def test_every_op_can_run_in_parts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With lanes and tiles wherever they are possible, however small the op's cases are."""
-    monkeypatch.setattr("openinfer.synth.schedule._LANES_FROM", 1)
-    monkeypatch.setattr("openinfer.synth.schedule._LEAST", 1)
-    seen: list[int] = []
-
-    def schedule(kernel: Kernel) -> Kernel:
-        target = GENERIC if len(seen) % 2 else AVX512
-        made = divided(scheduled(kernel, target, frozenset())[0], 3, 0.0)
-        seen.append(made.parts)
-        return made
-
-    assert check_op(name, tmp_path, most=1, options=["-O0"], schedule=schedule) == len(seen)
 
 
 def test_parts_do_not_race(tmp_path: Path) -> None:
