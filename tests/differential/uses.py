@@ -224,4 +224,6 @@ def text_of(value: Any) -> str:
         return value.name
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(text_of, value))}]"
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    number = value.item() if isinstance(value, np.generic) else value
+    # The language has no integers of more than 64 bits; as a float the number means the same to both sides.
+    return repr(float(number) if isinstance(number, int) and not -(1 << 63) <= number < 1 << 64 else number)
