@@ -136,3 +136,11 @@ def test_an_exclusive_scan_does_not_overwrite_what_it_reads_next(op: str) -> Non
     text = f"""dynamic {{ x: i32[5]; }} volatile {{ a: i32[5]; y: i32[5]; }}
     block entry {{ op neg(x) >> a; barrier; op {op}(a, axis=0, exclusive=true) >> y; return y; }}"""
     agree(text, inputs=_inputs(x=np.arange(1, 6, dtype=np.int32)), flags=FAST)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("dtype", ["u8", "u16", "u4"])
+def test_a_complement_can_be_compared_without_warnings(dtype: str, cc: str) -> None:
+    text = f"""dynamic {{ x: {dtype}[5]; b: {dtype}[5]; }} volatile {{ a: {dtype}[5]; y: bool[5]; }}
+    block entry {{ op not(x) >> a; op ge(a, b) >> y; return y; }}"""
+    agree(text, inputs=_inputs(x=np.arange(5), b=np.full(5, 12)), flags=FAST, cc=cc)

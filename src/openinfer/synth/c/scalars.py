@@ -147,7 +147,12 @@ class ScalarPrinter:
             case "abs":
                 return text if dtype.kind == "uint" else f"{self.need(f'oi_abs_{dtype.name}')}({text})"
             case "not":
-                return f"(!{text})" if dtype.kind == "bool" else f"(({scalar_type(dtype)})~{text})"
+                if dtype.kind == "bool":
+                    return f"(!{text})"
+                if dtype.kind == "uint" and dtype.bits < 32:
+                    # Where it could see the complement, gcc would call a comparison with it a mistake.
+                    return f"{self.need(f'oi_not_{dtype.name}')}({text})"
+                return f"(({scalar_type(dtype)})~{text})"
             case "popcount":
                 return f"{self.need(f'oi_popcount_{dtype.name}')}({text})"
             case "isnan":

@@ -14,7 +14,9 @@ from openinfer.synth.c.tiles import tile_support
 from openinfer.synth.c.types import scalar_type
 
 _MARK = re.compile(r"^//: (.*)\n", re.MULTILINE)
-_INTEGER = re.compile(r"oi_(abs|popcount|min|max|shl|shr|div|rem|wrap|load|store|bits)_([a-z]+\d+)(?:_([a-z]+\d+))?")
+_INTEGER = re.compile(
+    r"oi_(abs|not|popcount|min|max|shl|shr|div|rem|wrap|load|store|bits)_([a-z]+\d+)(?:_([a-z]+\d+))?"
+)
 
 
 @cache
@@ -68,6 +70,7 @@ def _integer_function(name: str) -> str:
     wide = f"uint{max(bits, 32)}_t"
     least = f"INT{bits}_MIN"
     body = {
+        "not": f"({own} a) {{ return ({own})~a; }}",
         "abs": f"({own} a) {{ return a < 0 ? ({own})(0 - ({wide})a) : a; }}",
         "popcount": f"({own} a) {{ return ({own})oi_popcount((uint{bits}_t)a); }}",
         "min": f"({own} a, {own} b) {{ return a < b ? a : b; }}",
