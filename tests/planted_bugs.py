@@ -570,12 +570,12 @@ SYNTHESIZER_BUGS = (
         "window_that_does_not_fit",
     ),
     Bug(
-        "unused names stay in fused kernels",
-        "synth/fuse.py",
-        "body=without_unused(changed_statements(consumer.body, change))",
-        "body=changed_statements(consumer.body, change)",
+        "unused names stay in kernels",
+        "synth/c/kernels.py",
+        "self._lines = _without_unused(self._lines)",
+        "self._lines = list(self._lines)",
         FOUND,
-        "unused_names",
+        "nothing_uses",
     ),
     Bug(
         "a table is read where it lies while it changes",

@@ -10,7 +10,9 @@ from tests.synth.both_ways import FAST, agree
 from openinfer import Simulator, graph
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, ExecutionError
+from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, Store, Var
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
+from openinfer.synth.c.kernels import printed
 from openinfer.synth.synthesizer import Synthesizer
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
@@ -144,3 +146,12 @@ def test_a_complement_can_be_compared_without_warnings(dtype: str, cc: str) -> N
     text = f"""dynamic {{ x: {dtype}[5]; b: {dtype}[5]; }} volatile {{ a: {dtype}[5]; y: bool[5]; }}
     block entry {{ op not(x) >> a; op ge(a, b) >> y; return y; }}"""
     agree(text, inputs=_inputs(x=np.arange(5), b=np.full(5, 12)), flags=FAST, cc=cc)
+
+
+def test_a_name_that_nothing_uses_is_not_printed() -> None:
+    x, y = (Buffer(name, DTYPES["f32"], (1,)) for name in "xy")
+    first = (Const(0, INDEX),)
+    body = (Let(Var("v5"), Const(2, INDEX)), Let(Var("v6"), Var("v5") + 1), Store(y, first, Load(x, first)))
+    text = printed(Kernel("k", (x,), (y,), body), "k").text
+    assert "v5" not in text
+    assert "v6" not in text
