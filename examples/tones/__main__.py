@@ -57,6 +57,8 @@ def main() -> None:
     given = asked.parse_args()
     if not set(given.dial) <= set(KEYS):
         asked.error(f"a telephone has the keys {KEYS}")
+    if given.wav is not None and not given.wav.is_file():
+        asked.error(f"there is no file {str(given.wav)!r}")
 
     BUILD.mkdir(parents=True, exist_ok=True)
     model = trained()
