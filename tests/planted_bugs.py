@@ -571,9 +571,9 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "unused names stay in kernels",
-        "synth/c/kernels.py",
-        "self._lines = _without_unused(self._lines)",
-        "self._lines = list(self._lines)",
+        "loops/rewrite.py",
+        "return without_unused(_straightened(statements))",
+        "return _straightened(statements)",
         FOUND,
         "nothing_uses",
     ),

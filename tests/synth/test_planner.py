@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from openinfer.synth.arena_search import best_gap, first_gap
 from openinfer.synth.planner import (
     ALIGNMENT,
-    DoesNotFitError,
     Placement,
-    Region,
     Request,
     aligned,
     live_bytes,
     lower_bound,
     placed,
-    placed_in,
 )
 
 Size = Callable[[random.Random], int]
@@ -184,45 +181,3 @@ def test_gaps() -> None:
     assert (first_gap(64, taken), best_gap(64, taken)) == (64, 320)
     assert (first_gap(512, taken), best_gap(512, taken)) == (448, 448)
     assert (first_gap(64, []), best_gap(64, [])) == (0, 0)
-
-
-# --- several memories -------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(any_request, max_size=20), st.lists(st.integers(0, 20_000), max_size=3))
-@settings(max_examples=200, deadline=None)
-def test_regions_hold_what_they_are_given(requests: list[Request], sizes: list[int]) -> None:
-    regions = [Region(f"r{number}", nbytes) for number, nbytes in enumerate(sizes)]
-    regions.append(Region("large", sum(aligned(request.nbytes) for request in requests)))
-    plan = placed_in(requests, regions, steps=20_000)
-    for number, region in enumerate(regions):
-        inside = [one for one in range(len(requests)) if plan.regions[one] == number]
-        ends = [plan.offsets[one] + aligned(requests[one].nbytes) for one in inside]
-        assert plan.peaks[number] == max(ends, default=0) <= region.nbytes
-        own = [requests[one] for one in inside]
-        offsets = tuple(plan.offsets[one] for one in inside)
-        require_valid(own, Placement(offsets, max(ends, default=0), lower_bound(own), is_optimal=True))
-
-
-@given(st.lists(any_request, min_size=1, max_size=15))
-@settings(max_examples=50, deadline=None)
-def test_one_region_that_is_large_enough_is_an_arena(requests: list[Request]) -> None:
-    whole = placed(requests, steps=5000)
-    plan = placed_in(requests, [Region("arena", whole.peak)], steps=5000)
-    assert (plan.offsets, plan.peaks) == (whole.offsets, (whole.peak,))
-
-
-def test_the_fast_region_is_used_first_and_the_largest_spill() -> None:
-    requests = [Request(64, 0b11, "a"), Request(640, 0b11, "b"), Request(128, 0b11, "c")]
-    plan = placed_in(requests, [Region("fast", 256), Region("slow", 1024)])
-    assert plan.regions == (0, 1, 0)
-    assert plan.peaks == (192, 640)
-
-
-def test_too_little_memory_is_refused_with_those_left_over() -> None:
-    requests = [Request(64, 0b11, "a"), Request(640, 0b11, "b")]
-    with pytest.raises(DoesNotFitError, match="no memory region has room for b") as refused:
-        placed_in(requests, [Region("fast", 128), Region("slow", 639)])
-    assert [request.label for request in refused.value.owners] == ["b"]
-    with pytest.raises(DoesNotFitError):
-        placed_in(requests, [])

@@ -112,7 +112,7 @@ class Sizes:
             )
         if found is None:
             known = self._problems.nearest(name, self.known())
-            advice = known or "sizes come from sizes={...}, a 'sizes' section or the model"
+            advice = known or "sizes come from --size or sizes={...}, a 'sizes' section or the model"
             raise SizeError(Code.UNKNOWN_SIZE, f"there is no size {name!r}", advice)
         return found
 

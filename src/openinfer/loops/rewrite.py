@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import (
+    INDEX,
     Assign,
     Buffer,
+    Const,
     Contraction,
     For,
     If,
@@ -137,27 +139,53 @@ def renamed(statements: tuple[Statement, ...], names: Mapping[str, Var]) -> tupl
     return changed_statements(binders(statements), change)
 
 
+def straightened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Statements without loops that are none: one of a single round is its body, one of no rounds is nothing."""
+    return without_unused(_straightened(statements))
+
+
+def _straightened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    found: list[Statement] = []
+    for one in statements:
+        match one:
+            case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
+                found += _straightened(_at_first(body, index)) if rounds else ()
+            case For() | While():
+                found.append(replace(one, body=_straightened(one.body)))
+            case If():
+                found.append(If(one.cond, _straightened(one.then), _straightened(one.otherwise)))
+            case _:
+                found.append(one)
+    return tuple(found)
+
+
+def _at_first(body: tuple[Statement, ...], index: Var) -> tuple[Statement, ...]:
+    return changed_statements(body, lambda part: Const(0, INDEX) if part == index else None)
+
+
 def without_unused(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """Statements without the names for values that nothing reads."""
+    """Statements without the names for values, and the variables, that nothing reads."""
     while True:
         read = {part for one in walk(statements) for value in scalars(one) for part in visit(value)}
-        kept = _with_lets(statements, read)
+        kept = _without_unread(statements, read)
         if kept == statements:
             return statements
         statements = kept
 
 
-def _with_lets(statements: tuple[Statement, ...], read: Collection[Scalar]) -> tuple[Statement, ...]:
+def _without_unread(statements: tuple[Statement, ...], read: Collection[Scalar]) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for one in statements:
         statement = one
         match statement:
-            case Let() if statement.var not in read:
+            case Let() | Local() | Assign() if statement.var not in read:
                 continue
             case For() | While():
-                statement = replace(statement, body=_with_lets(statement.body, read))
+                statement = replace(statement, body=_without_unread(statement.body, read))
+                if isinstance(statement, For) and not statement.body:
+                    continue
             case If():
-                then, otherwise = _with_lets(statement.then, read), _with_lets(statement.otherwise, read)
+                then, otherwise = _without_unread(statement.then, read), _without_unread(statement.otherwise, read)
                 statement = If(statement.cond, then, otherwise)
         found.append(statement)
     return tuple(found)

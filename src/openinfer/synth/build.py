@@ -50,7 +50,7 @@ def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: 
 @cache
 def _version(compiler: str) -> str:
     """What distinguishes a compiler from others: where it is and what it says of itself."""
-    ended = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    ended = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)  # noqa: S603  (the user's own compiler)
     return f"{compiler} {ended.stdout[:500]}"
 
 

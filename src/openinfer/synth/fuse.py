@@ -35,6 +35,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers, without_unused
 from openinfer.synth.limits import Limits
 from openinfer.synth.liveness import definitions, uses
+from openinfer.synth.pointwise import Pointwise, expanded_size, expression, pointwise_form, with_names
 from openinfer.synth.program import (
     EntryStep,
     Fence,
@@ -64,60 +65,6 @@ class Entry:
     is_fused: bool
     reason: str
     bytes_saved: int = 0
-
-
-@dataclass(frozen=True)
-class Pointwise:
-    """A kernel that computes each element of its one output from elements of its inputs: a perfect nest of loops."""
-
-    indices: tuple[Var, ...]
-    lets: tuple[Let, ...]
-    value: Scalar
-
-
-def pointwise_form(kernel: Kernel) -> Pointwise | None:
-    """The form of a kernel that is one, else None."""
-    if len(kernel.outputs) != 1 or kernel.scratch:
-        return None
-    body: tuple[Statement, ...] = kernel.body
-    indices: list[Var] = []
-    while len(body) == 1 and isinstance(body[0], For):
-        indices.append(body[0].index)
-        body = body[0].body
-    if not body or not isinstance(body[-1], Store) or not all(isinstance(one, Let) for one in body[:-1]):
-        return None
-    store = body[-1]
-    if store.buffer != kernel.outputs[0] or store.index != tuple(indices):
-        return None
-    return Pointwise(tuple(indices), tuple(one for one in body[:-1] if isinstance(one, Let)), store.value)
-
-
-def expression(form: Pointwise) -> Scalar:
-    """The element as one expression, its named parts put in."""
-    found = form.value
-    for let in reversed(form.lets):
-        found = changed(found, lambda one, let=let: let.value if one == let.var else None)  # type: ignore[misc]
-    return found
-
-
-def _with_names(form: Pointwise) -> Pointwise:
-    """The form with names only for what is used more than once."""
-    parts = [part for value in (*(let.value for let in form.lets), form.value) for part in visit(value)]
-    once = {let.var: let.value for let in form.lets if parts.count(let.var) < 2}
-
-    def put_in(value: Scalar) -> Scalar:
-        return changed(value, lambda one: put_in(once[one]) if isinstance(one, Var) and one in once else None)
-
-    lets = tuple(Let(let.var, put_in(let.value)) for let in form.lets if let.var not in once)
-    return Pointwise(form.indices, lets, put_in(form.value))
-
-
-def expanded_size(form: Pointwise) -> int:
-    """How many parts the element has as one expression: what is used twice counts twice, and so do its own parts."""
-    sizes: dict[Scalar, int] = {}
-    for let in form.lets:
-        sizes[let.var] = sum(sizes.get(part, 1) for part in visit(let.value))
-    return sum(sizes.get(part, 1) for part in visit(form.value))
 
 
 @dataclass(frozen=True)
@@ -348,7 +295,7 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
         name = Var(_free("v", "", taken), own.dtype)
         is_named = len(loads) > 1 and not isinstance(own, Var | Const)
         there = change(store.index, name if is_named else own)
-        kept = _with_names(form)
+        kept = with_names(form)
         lets = [Let(name, own)] * is_named + [Let(let.var, changed(let.value, there)) for let in kept.lets]
         return [*lets, Store(result, store.index, changed(kept.value, there))]
 

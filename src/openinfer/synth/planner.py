@@ -8,7 +8,7 @@ never on the clock. Knows nothing of programs.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from openinfer.synth.arena_search import Budget, first_gap, greedy, search
+from openinfer.synth.arena_search import Budget, greedy, search
 from openinfer.synth.skyline import Component, Steps
 
 ALIGNMENT = 64
@@ -184,95 +184,3 @@ def _sections(requests: Sequence[Request]) -> tuple[list[list[int]], dict[int, s
             alive[number] = None
             has_grown = True
     return sections, neighbours
-
-
-# --- several memories -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Region:
-    """A memory of the device."""
-
-    name: str
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class RegionPlan:
-    """For each request the number of its region and its offset there; for each region how much is used."""
-
-    regions: tuple[int, ...]
-    offsets: tuple[int, ...]
-    peaks: tuple[int, ...]
-
-
-class DoesNotFitError(Exception):
-    """The requests need more memory than there is; ``owners`` are those that no region had room for."""
-
-    def __init__(self, owners: tuple[Request, ...]) -> None:
-        names = ", ".join(request.label or f"{request.nbytes} bytes" for request in owners)
-        super().__init__(f"no memory region has room for {names}")
-        self.owners = owners
-
-
-def placed_in(requests: Sequence[Request], regions: Sequence[Region], steps: int = SEARCH_STEPS) -> RegionPlan:
-    """Each request in one of several regions, which are listed fast first: what does not fit spills to the next.
-
-    A single region is used as ``placed`` uses an arena. Raises ``DoesNotFitError`` where the last one is too small.
-    """
-    region_of = [-1] * len(requests)
-    offsets = [0] * len(requests)
-    peaks: list[int] = []
-    rest = list(range(len(requests)))
-    for number, region in enumerate(regions):
-        kept = _filled(requests, rest, region, steps)
-        for one, offset in kept.items():
-            region_of[one], offsets[one] = number, offset
-        peaks.append(max((offset + aligned(requests[one].nbytes) for one, offset in kept.items()), default=0))
-        rest = [one for one in rest if one not in kept]
-    if rest:
-        raise DoesNotFitError(tuple(requests[one] for one in rest))
-    return RegionPlan(tuple(region_of), tuple(offsets), tuple(peaks))
-
-
-def _filled(requests: Sequence[Request], candidates: list[int], region: Region, steps: int) -> dict[int, int]:
-    """The requests that a region takes, with their offsets there."""
-    room = region.nbytes // ALIGNMENT * ALIGNMENT
-    kept = _without_excess(requests, candidates, room)
-    found = placed([requests[one] for one in kept], steps)
-    offsets = {
-        one: offset
-        for one, offset in zip(kept, found.offsets, strict=True)
-        if offset + aligned(requests[one].nbytes) <= room
-    }
-    # Those that were sent away may fit into what is left between the others after all.
-    for one in candidates:
-        if one in offsets:
-            continue
-        size = aligned(requests[one].nbytes)
-        taken = sorted(
-            (offset, offset + aligned(requests[other].nbytes))
-            for other, offset in offsets.items()
-            if requests[other].occupied & requests[one].occupied
-        )
-        offset = first_gap(size, taken)
-        if offset + size <= room:
-            offsets[one] = offset
-    return offsets
-
-
-def _without_excess(requests: Sequence[Request], candidates: list[int], room: int) -> list[int]:
-    """Candidates of which never more are alive than there is room for: the largest at the fullest position goes."""
-    kept = [one for one in candidates if aligned(requests[one].nbytes) <= room]
-    alive = live_bytes([requests[one] for one in kept])
-    while alive and max(alive) > room:
-        position = alive.index(max(alive))
-        gone = max(
-            (one for one in kept if requests[one].occupied >> position & 1),
-            key=lambda one: (requests[one].nbytes, requests[one].occupied.bit_count(), -one),
-        )
-        kept.remove(gone)
-        for first, last in requests[gone].lifetime:
-            for place in range(first, last + 1):
-                alive[place] -= aligned(requests[gone].nbytes)
-    return kept

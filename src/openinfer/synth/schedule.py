@@ -32,13 +32,12 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.product import Axis, Product, product_of, without_single
 from openinfer.loops.reduction import gathered
-from openinfer.loops.rewrite import changed_statements
+from openinfer.loops.rewrite import straightened
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
 from openinfer.synth.weights import is_finite
 
-ZERO, ONE = Const(0, INDEX), Const(1, INDEX)
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""
 _LATENCY = 4
@@ -98,7 +97,7 @@ def scheduled(
     ``finite`` are the inputs without infinities and NaN, None meaning all weights.
     """
     planner = _Planner(kernel, target, weights, weights if finite is None else finite)
-    body = planner.statements(kernel.body)
+    body = planner.statements(straightened(kernel.body))
     inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
     made = replace(kernel, body=body, inputs=inputs, scratch=(*kernel.scratch, *planner.scratch))
     return made, planner.packings
@@ -118,10 +117,6 @@ class _Planner:
         return tuple(made for statement in body for made in self._statements(statement))
 
     def _statements(self, statement: Statement) -> tuple[Statement, ...]:
-        """What a statement becomes: a loop of one round is its body."""
-        if isinstance(statement, For) and statement.extent == ONE and repr(statement.extent) == repr(ONE):
-            body = changed_statements(statement.body, lambda one: ZERO if one == statement.index else None)
-            return self.statements(body)
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
         return (self._statement(statement),)

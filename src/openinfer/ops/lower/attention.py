@@ -25,7 +25,8 @@ from openinfer.loops.build import (
     unary,
 )
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, BOOL, Buffer, Contraction, LoopKind, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, BOOL, Buffer, LoopKind, Scalar, Var
+from openinfer.ops.lower.linear import add_products, indices
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F32, F64, Shape
@@ -129,28 +130,13 @@ class Attention:
     # --- scores ---------------------------------------------------------------------------------------------------
 
     def _scored(self, group: Group, start: Scalar) -> None:
-        builder, sizes = self._builder, self._sizes
-        head, row, key, column = (builder.fresh(hint) for hint in ("h", "i", "j", "e"))
+        sizes = self._sizes
+        over = indices(self._builder, (sizes.shared, self._block, sizes.keys), (sizes.depth,))
+        (head, row, key), (column,) = over.free, over.bound
         (query, query_place), (keys, key_place) = group.query, group.key
         score = self._masked(group, (head, start + row, key), self._scaled(Var(ACCUMULATOR, self.dtype)))
-        builder.add(
-            Contraction(
-                out=self._scores,
-                a=query.buffer,
-                b=keys.buffer,
-                free=(head, row, key),
-                extents=(sizes.shared, self._block, sizes.keys),
-                bound=(column,),
-                reduced=(sizes.depth,),
-                out_index=(head, row, key),
-                a_index=tuple(map(index, query_place(head, start + row, column))),
-                b_index=tuple(map(index, key_place(key, column))),
-                accumulator=self.dtype,
-                epilogue=score,
-                a_value=None if query.dequantize is None else query[query_place(head, start + row, column)],
-                b_value=None if keys.dequantize is None else keys[key_place(key, column)],
-            )
-        )
+        factors = (query, query_place(head, start + row, column)), (keys, key_place(key, column))
+        add_products(self._builder, over, (self._scores, over.free), factors, score)
 
     def _scaled(self, product: Scalar) -> Scalar:
         scale, softcap, depth = self._call.params["scale"], self._call.params["softcap"], self._sizes.depth
@@ -203,31 +189,18 @@ class Attention:
     def _mixed(self, group: Group, finite: Scalar) -> None:
         """The mean of the values: a product, or, with values that are not finite, what visible keys have."""
         builder, sizes, (value, place) = self._builder, self._sizes, group.value
-        head, row, column, key = (builder.fresh(hint) for hint in ("h", "i", "e", "j"))
+        over = indices(builder, (sizes.shared, self._block, sizes.values), (sizes.keys,))
+        (head, row, column), (key,) = over.free, over.bound
         with builder.when(finite):
-            builder.add(
-                Contraction(
-                    out=self._means,
-                    a=self._scores,
-                    b=value.buffer,
-                    free=(head, row, column),
-                    extents=(sizes.shared, self._block, sizes.values),
-                    bound=(key,),
-                    reduced=(sizes.keys,),
-                    out_index=(head, row, column),
-                    a_index=(head, row, key),
-                    b_index=tuple(map(index, place(key, column))),
-                    accumulator=self.dtype,
-                    epilogue=Var(ACCUMULATOR, self.dtype),
-                    b_value=None if value.dequantize is None else value[place(key, column)],
-                )
-            )
+            weights = Operand(self._scores, self.dtype)
+            factors = (weights, (head, row, key)), (value, place(key, column))
+            add_products(builder, over, (self._means, over.free), factors, Var(ACCUMULATOR, self.dtype))
         with builder.when(~finite), builder.loops((sizes.shared, self._block, sizes.values)) as where:
             total = builder.local(0, self.dtype, "mean")
-            with builder.loop(sizes.keys, hint="j") as key:
-                weight = builder.let(load(self._scores, *where[:2], key), "weight")
+            with builder.loop(sizes.keys, hint="j") as one:
+                weight = builder.let(load(self._scores, *where[:2], one), "weight")
                 with builder.when(~(weight < 0.0)):
-                    builder.assign(total, total + weight * cast(value[place(key, where[2])], self.dtype))
+                    builder.assign(total, total + weight * cast(value[place(one, where[2])], self.dtype))
             builder.store(self._means, where, total)
 
 
@@ -348,24 +321,10 @@ def _projected(
 ) -> None:
     """The queries of the heads of a group: rows of x times columns of w."""
     (rows, before), (weights, own) = x, w
-    head, row, column, inner = (builder.fresh(hint) for hint in ("h", "i", "e", "d"))
-    a_place = (*before(row), inner)
-    b_place = (inner, own(head) * index(query.shape[-1]) + column)
-    builder.add(
-        Contraction(
-            out=query,
-            a=rows.buffer,
-            b=weights.buffer,
-            free=(head, row, column),
-            extents=query.shape,
-            bound=(inner,),
-            reduced=(weights.shape[0],),
-            out_index=(head, row, column),
-            a_index=tuple(map(index, a_place)),
-            b_index=tuple(map(index, b_place)),
-            accumulator=query.dtype,
-            epilogue=Var(ACCUMULATOR, query.dtype),
-            a_value=None if rows.dequantize is None else rows[a_place],
-            b_value=None if weights.dequantize is None else weights[b_place],
-        )
+    over = indices(builder, query.shape, (weights.shape[0],))
+    (head, row, column), (inner,) = over.free, over.bound
+    factors = (
+        (rows, (*before(row), inner)),
+        (weights, (inner, own(head) * index(query.shape[-1]) + column)),
     )
+    add_products(builder, over, (query, over.free), factors, Var(ACCUMULATOR, query.dtype))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, broadcast_index, cast, index, rounded
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, Var, visit
 from openinfer.ops.infer import accumulated
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
@@ -58,8 +58,21 @@ def contract(
     valid: Scalar | None = None,
 ) -> None:
     """``out = epilogue(sum of the products of two factors)``, each at its place."""
-    (a, a_place), (b, b_place) = ((operand, tuple(map(index, place))) for operand, place in factors)
     dtype = sum_dtype(call)
+    add_products(builder, over, out, factors, epilogue(Var(ACCUMULATOR, dtype)), valid)
+
+
+def add_products(
+    builder: Builder,
+    over: Indices,
+    out: tuple[Buffer, Place],
+    factors: tuple[tuple[Operand, Place], tuple[Operand, Place]],
+    epilogue: Scalar,
+    valid: Scalar | None = None,
+) -> None:
+    """The same with the epilogue as an expression over the sum, whose type says what is added up in."""
+    (a, a_place), (b, b_place) = ((operand, tuple(map(index, place))) for operand, place in factors)
+    (accumulator,) = {one.dtype for one in visit(epilogue) if isinstance(one, Var) and one.name == ACCUMULATOR}
     builder.add(
         Contraction(
             out=out[0],
@@ -72,8 +85,8 @@ def contract(
             out_index=tuple(map(index, out[1])),
             a_index=a_place,
             b_index=b_place,
-            accumulator=dtype,
-            epilogue=epilogue(Var(ACCUMULATOR, dtype)),
+            accumulator=accumulator,
+            epilogue=epilogue,
             valid=valid,
             a_value=None if a.dequantize is None else a[a_place],
             b_value=None if b.dequantize is None else b[b_place],

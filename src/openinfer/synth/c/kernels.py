@@ -1,7 +1,6 @@
 """Kernels as C functions."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,7 +28,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.reduction import gathered
-from openinfer.loops.rewrite import renamed, with_buffers
+from openinfer.loops.rewrite import renamed, straightened, with_buffers
 from openinfer.synth.c.contraction import side_by_side, tiled
 from openinfer.synth.c.scalars import ScalarPrinter, share
 from openinfer.synth.c.types import scalar_type, stored_type
@@ -41,7 +40,6 @@ LANES = 16
 _TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
 _TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
-_NAMED = re.compile(r"\s*const \w+ (\w+) = .*;$")
 _WORD = re.compile(r"\w+")
 
 
@@ -59,7 +57,7 @@ class Printed:
 
 def printed(kernel: Kernel, name: str, *, linkage: str = "static ") -> Printed:
     """A kernel as a C function of this name."""
-    return _KernelPrinter(_speakable(kernel), name, linkage).run()
+    return _KernelPrinter(_speakable(replace(kernel, body=straightened(kernel.body))), name, linkage).run()
 
 
 def _speakable(kernel: Kernel) -> Kernel:
@@ -103,7 +101,6 @@ class _KernelPrinter:
     def run(self) -> Printed:
         sizes = kernel_sizes(self._kernel)
         self._body(self._kernel.body, 1)
-        self._lines = _without_unused(self._lines)
         result = "int" if self._can_fail else "void"
         parameters = [
             *(f"const {stored_type(one.dtype)} *restrict {one.name}" for one in self._kernel.inputs),
@@ -252,14 +249,3 @@ class _KernelPrinter:
     @staticmethod
     def _head(variable: Var, first: str, last: str) -> str:
         return f"for (int64_t {variable.name} = {first}; {variable.name} < {last}; ++{variable.name}) {{"
-
-
-def _without_unused(lines: Sequence[str]) -> list[str]:
-    """Lines without names for values that no other line uses, as for the position on an axis that has only one."""
-    kept = list(lines)
-    while True:
-        counts = Counter(_WORD.findall("\n".join(kept)))
-        found = [line for line in kept if not ((name := _NAMED.match(line)) and counts[name[1]] == 1)]
-        if len(found) == len(kept):
-            return found
-        kept = found

@@ -56,9 +56,19 @@ The weights are in {weights}.
 
 {_listed(project, project.program.outputs, project.output_fields)}
 
-When a step fails because of an input, nothing has happened. When it fails later, persistent variables are undefined,
-and steps are refused until they are reset or loaded; `{name}_last_error` says what went wrong and where in the graph.
+{_failed_steps(project)}; `{name}_last_error` says what went wrong and where in the graph.
 """
+
+
+def _failed_steps(project: "Project") -> str:
+    """What becomes of a step that fails, as the header says it too."""
+    if not project.can_tear:
+        return "A step that fails has not happened: persistent variables are as they were before"
+    rest = "persistent variables are undefined, and\nsteps are refused until they are reset or loaded"
+    if project.undo_bytes:
+        bytes_ = f"{project.name.upper()}_UNDO_BYTES"
+        return f"A step that fails has not happened. Only if `{bytes_}` do not suffice to take it back, {rest}"
+    return f"When a step fails because of an input, nothing has happened. When it fails later, {rest}"
 
 
 def _bytes(count: int) -> str:

@@ -52,11 +52,6 @@ def _define(name: str, done: dict[str, str]) -> None:
     done[name] = text
 
 
-def has_function(name: str) -> bool:
-    """Whether a support function exists."""
-    return name in _runtime() or _INTEGER.fullmatch(name) is not None
-
-
 def _integer_function(name: str) -> str:
     match = _INTEGER.fullmatch(name)
     assert match is not None, name
