@@ -1,7 +1,8 @@
 """Random graphs without end: ``python -m tests.differential.fuzz --count 10000 --seed 1``.
 
-Stops after the batch with the first failure and prints the smallest seed that fails; ``--seed N --count 1`` runs it
-again by itself. ``--sanitize`` compiles with ASan and UBSan (the process starts itself again with their runtime).
+Stops after the batch with the first failure, unless told to ``--keep-going``, and prints the smallest seed that fails;
+``--seed N --count 1`` runs it again by itself. ``--sanitize`` compiles with ASan and UBSan (the process starts itself
+again with their runtime).
 Graphs that fail are kept in ``build/fuzz``.
 """
 
@@ -59,10 +60,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first of them")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
+    parser.add_argument("--keep-going", action="store_true", help="judge all graphs, even after a failure")
     options = parser.parse_args()
     if options.sanitize and not os.environ.get("LD_PRELOAD"):
         return sanitized(sys.argv[1:]).returncode
-    start, done = perf_counter(), 0
+    start, done, failed = perf_counter(), 0, 0
     covered: set[tuple[str, str]] = set()
     every = list(jobs(options.seed, options.count, is_sanitized=options.sanitize))
     for job, failures in _results(every, options.processes):
@@ -70,11 +72,13 @@ def main() -> int:
         covered |= {pair for seed in job.seeds for pair in hand(seed)}
         _progress(done, options.count, perf_counter() - start)
         if failures:
-            print(_account(failures))
-            return 1
-    print(f"\n{done} graphs agree in {perf_counter() - start:.0f} s")
+            print(_account(failures), flush=True)
+            failed += len({failure.seed for failure in failures})
+            if not options.keep_going:
+                return 1
+    print(f"\n{done - failed} of {done} graphs agree in {perf_counter() - start:.0f} s")
     print(f"{len(covered)} of {len(PAIRS)} pairs of op and dtype, {len({name for name, _ in covered})} ops")
-    return 0
+    return 1 if failed else 0
 
 
 def _results(every: Sequence[Job], processes: int) -> Iterator[tuple[Job, list[Failure]]]:
