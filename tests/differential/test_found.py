@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import FAST, agree
+from tests.synth.both_ways import FAST, TRAPS, agree
 
 from openinfer import Simulator, graph
 from openinfer.dtypes import DTYPES
@@ -155,3 +155,54 @@ def test_a_name_that_nothing_uses_is_not_printed() -> None:
     text = printed(Kernel("k", (x,), (y,), body), "k").text
     assert "v5" not in text
     assert "v6" not in text
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("dtype", ["u8", "u4", "u64", "i8", "i16", "i64"])
+def test_comparisons_with_the_ends_of_a_type_compile_without_warnings(dtype: str, cc: str) -> None:
+    ends = int(DTYPES[dtype].minimum), int(DTYPES[dtype].maximum)
+    uses = [(op, end, pair) for op in ("lt", "le", "gt", "ge", "eq") for end in "pq" for pair in ("x, {}", "{}, x")]
+    ops = " ".join(f"op {op}({pair.format(end)}) >> y{at};" for at, (op, end, pair) in enumerate(uses))
+    outputs = ", ".join(f"y{at}" for at in range(len(uses)))
+    text = f"""dynamic {{ x: {dtype}[3]; }} volatile {{ {outputs.replace(",", ": bool[3];")}: bool[3]; }}
+    block entry {{
+        assign p: {dtype}[3]; assign q: {dtype}[3];
+        op fill(x, value={ends[0]}) >> p; op fill(x, value={ends[1]}) >> q; {ops} return {outputs};
+    }}"""
+    agree(text, inputs=_inputs(x=np.array([*ends, 3], DTYPES[dtype].array)), flags=(*FAST, "-Wextra"), cc=cc)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("device", ["x86-avx2", "cpu"])
+def test_elements_that_share_a_byte_are_all_stored(device: str, cc: str) -> None:
+    """Clang 14 turned the loop into vectors that lost some."""
+    text = """sizes { T <= 40; } dynamic { x: i4[T, 6]; } volatile { y: i4[T, 6]; }
+    block entry { op neg(x) >> y; return y; }"""
+    rng = np.random.default_rng(1)
+    values = [rng.integers(-8, 8, (rows, 6)).astype(DTYPES["i4"].array) for rows in (17, 40, 3)]
+    agree(text, inputs=lambda step: {"x": values[step]}, flags=(*FAST, "-O2"), cc=cc, device=device)
+
+
+def test_an_extent_may_grow_while_a_size_shrinks() -> None:
+    """Four heads of queries share T heads of keys: the fewer of those, the more queries for each."""
+    text = """sizes { T <= 4; } dynamic { q: f32[4, 3, 8]; k: f32[T, 5, 8]; v: f32[T, 5, 2]; x: f32[8 / T, 3]; }
+    volatile { y: f32[4, 3, 2]; z: f32[4 / T, T, 3, 2]; w: f32[8 / T, 3]; }
+    block entry {
+        op sdpa(q, k, v) >> y; op reshape(y, shape=[4 / T, T, 3, 2]) >> z; op neg(x) >> w; return y, z, w;
+    }"""
+    rng = np.random.default_rng(1)
+    executor = Simulator().make_executor(graph(text))
+    module = Synthesizer(name="net").synthesize(None, graph(text)).build(flags=TRAPS)
+    for heads in (4, 1, 2):
+        shapes = {"q": (4, 3, 8), "k": (heads, 5, 8), "v": (heads, 5, 2), "x": (8 // heads, 3)}
+        inputs = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        for one in (executor, module):
+            one.insert(inputs)
+            one.run_step()
+        for name in "yzw":
+            assert module.fetch(name).shape == executor.fetch(name).shape
+            assert np.allclose(module.fetch(name), executor.fetch(name), rtol=1e-5, atol=1e-6)
+    for one in (executor, module):
+        one.insert(inputs | {"k": np.zeros((3, 5, 8)), "v": np.zeros((3, 5, 2)), "x": np.zeros((2, 3))})
+        with pytest.raises(ExecutionError):  # three heads do not divide four
+            one.run_step()

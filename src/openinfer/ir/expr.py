@@ -170,6 +170,26 @@ def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
                     return left % right
 
 
+def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """The least and the most that a result can be, given those of the operands; what divides by zero is none.
+
+    >>> interval("-", (0, 8), (1, 3)), interval("/", (4, 4), (0, 2)), interval("%", (0, 9), (4, 4))
+    ((-3, 7), (2, 4), (0, 3))
+    """
+    if op in "/%":
+        sides = [(max(right[0], 1), right[1]), (right[0], min(right[1], -1))]
+        divisors = [one for least, most in sides if least <= most for one in (least, most)]
+        if not divisors:
+            return 0, 0
+        if op == "%":
+            least, most = min(divisors) + 1, max(divisors) - 1
+            return min(least, 0), max(min(most, left[1]) if left[0] >= 0 and least > 0 else most, 0)
+        ends = [one // other for one in left for other in divisors]
+    else:
+        ends = [evaluate(Binary(op, Num(one), Num(other)), lambda _name: 0) for one in left for other in right]
+    return min(ends), max(ends)
+
+
 def constant(expr: Expr) -> int | None:
     """The value of an expression without names, or None.
 

@@ -4,10 +4,10 @@ A ``Dim`` is an integer, its value at the bounds of the sizes, that remembers ho
 lowerings written for integers work on it unchanged; what they compute from it is a ``Dim`` again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, evaluate, names
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, evaluate, interval, names
 
 
 class Dim(int):
@@ -20,11 +20,14 @@ class Dim(int):
     """
 
     expr: Expr
+    span: tuple[int, int]
+    """The least and the most it can be, whatever the sizes are: 4/T is largest where T is smallest."""
 
-    def __new__(cls, value: int, expr: Expr) -> "Dim":
-        """The value at the bounds, and the expression."""
+    def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None) -> "Dim":
+        """The value at the bounds, and the expression; a size itself can be anything from zero to its bound."""
         made = super().__new__(cls, value)
         made.expr = expr
+        made.span = span or (0, value)
         return made
 
     def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
@@ -65,7 +68,7 @@ class Dim(int):
         return self._with("%", other, swapped=True)
 
     def __neg__(self) -> "Dim":
-        return Dim(-int(self), Neg(self.expr))
+        return Dim(-int(self), Neg(self.expr), (-self.span[1], -self.span[0]))
 
     def __repr__(self) -> str:
         return f"{self.expr}"
@@ -86,7 +89,26 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
             return kept
     if not isinstance(right, Dim) and ((op == "-" and right == 0) or (op == "/" and right == 1)):
         return left
-    return Dim(value, Binary(op, expr_of(left), expr_of(right)))
+    return Dim(value, Binary(op, expr_of(left), expr_of(right)), interval(op, span(left), span(right)))
+
+
+def span(value: int) -> tuple[int, int]:
+    """The least and the most that an extent can be."""
+    return value.span if isinstance(value, Dim) else (value, value)
+
+
+def most_elements(shape: Iterable[int]) -> int:
+    """The most elements that a tensor of a shape can have.
+
+    >>> from openinfer.ir.expr import Ref
+    >>> heads = Dim(2, Ref("H"))
+    >>> most_elements((4 // heads, 3)), most_elements((heads, 3))
+    (12, 6)
+    """
+    count: int = 1
+    for extent in shape:
+        count = extent * count
+    return max(span(count)[1], 0)
 
 
 def is_symbolic(value: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import (
     INDEX,
     Const,
@@ -71,11 +71,8 @@ class Divide:
 
 def scratch_elements(bits: int, shape: Sequence[int]) -> int:
     """How many elements a part's own scratch memory has: whole cache lines, so that parts do not share one."""
-    count = 1
-    for extent in shape:
-        count *= int(extent)
     each = max(_LINE * 8 // bits, 1)
-    return -(-count // each) * each
+    return -(-most_elements(shape) // each) * each
 
 
 def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:

@@ -20,6 +20,7 @@ from openinfer.synth.lower_values import Current, refused
 from openinfer.synth.program import BindSize, KernelStep, Move, RequireSize, TableStep, Value, Weight
 
 _SMALL_SIZES = 64
+_MOST_SIZES = 1024
 """Windows and the like are smaller than this; larger sizes are not tried."""
 
 
@@ -76,13 +77,23 @@ class Nodes(Operands):
         return found
 
     def _require_sizes(self, node: Node, record: OpRecord, call: Call, found: Call, used: Sequence[str]) -> None:
-        """Sizes below which the op has no result, such as windows that do not fit: the code must refuse them too."""
+        """Sizes for which the op has no result, such as windows that do not fit: the code must refuse them too."""
         most = {name: self.sizes[name] for name in used}
         for name in used:
-            small = range(min(most[name], _SMALL_SIZES))
-            bad = [value for value in small if not _holds_at(record, call, found, {**most, name: value})]
+
+            def refused_in(values: range, name: str = name) -> list[int]:
+                return [value for value in values if not _holds_at(record, call, found, {**most, name: value})]
+
+            bad = refused_in(range(min(most[name], _SMALL_SIZES)))
+            least = next((place for place, value in enumerate(bad) if place != value), len(bad))
+            if len(bad) > least:  # not only what is too small: some numbers of heads, say, divide others
+                if most[name] > _MOST_SIZES:
+                    message = f"which values {name!r} can have in {node_head(node)} is not a matter of a least one"
+                    raise refused(node, message, f"let it be at most {_MOST_SIZES}")
+                bad += refused_in(range(_SMALL_SIZES, most[name]))
             if bad:
-                self._emit(RequireSize(Dim(most[name], Ref(name)), bad[-1] + 1, node.index))
+                size = Dim(most[name], Ref(name))
+                self._emit(RequireSize(size, least, node.index, tuple(bad[least:])))
 
     def _quant(self, value: Current) -> Any:
         value = self._model_entry(value)
@@ -213,7 +224,7 @@ def _holds_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, int
     """Whether there is such a call at given sizes, with the results that are expected."""
     try:
         other = infer(record, _at_sizes(call, sizes))
-    except OpError:
+    except (OpError, ZeroDivisionError):
         return False
     wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in found.outputs]
     return [kind.shape for kind in other.outputs] == wanted

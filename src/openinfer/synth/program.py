@@ -13,6 +13,7 @@ from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.dtypes import DType
 from openinfer.ir import Index
 from openinfer.ir.expr import Expr
+from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Kernel
 from openinfer.synth.packing import Packing
 from openinfer.tensor import Tensor
@@ -35,7 +36,7 @@ class Store(StrEnum):
 
 @dataclass(eq=False)
 class Value:
-    """A tensor in memory. ``shape`` may be symbolic; its integers are the bounds."""
+    """A tensor in memory. ``shape`` may be symbolic."""
 
     name: str
     dtype: DType
@@ -47,10 +48,7 @@ class Value:
     @property
     def nbytes(self) -> int:
         """The most bytes the value takes."""
-        count = 1
-        for extent in self.shape:
-            count *= int(extent)
-        return self.dtype.nbytes(count)
+        return self.dtype.nbytes(most_elements(self.shape))
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
@@ -177,11 +175,12 @@ class BindSize:
 
 @dataclass
 class RequireSize:
-    """A dynamic size must be so large at least: an op has no result for less."""
+    """A dynamic size must be so large at least, and not one of some others: an op has no result for them."""
 
     size: int
     least: int
     node: int
+    excluded: tuple[int, ...] = ()
 
 
 @dataclass

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from openinfer.loops.dim import Dim
+from openinfer.loops.dim import Dim, most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.c.names import comment, string
-from openinfer.synth.c.scalars import ScalarPrinter
+from openinfer.synth.c.scalars import ScalarPrinter, size_text
 from openinfer.synth.c.support import support_code
 from openinfer.synth.c.types import stored_type
 from openinfer.synth.program import Value
@@ -169,17 +169,10 @@ int main(int argc, char **argv)
 """
 
 
-def _count(value: Value) -> int:
-    count = 1
-    for extent in value.shape:
-        count *= int(extent)
-    return count
-
-
 def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str, list[str]]:
     """Memory for an input with a ramp in it, or zeros where numbers have no type of their own in C."""
     kind, field = stored_type(value.dtype), project.printer.input_fields[key]
-    length = max(1, value.dtype.nbytes(_count(value)) // (1 if value.dtype.is_packed else value.dtype.bits // 8))
+    length = max(1, value.nbytes // (1 if value.dtype.is_packed else value.dtype.bits // 8))
     shape = ", ".join(map(repr, value.shape))
     array = f"static {kind} input{place}[{length}]; /* {comment(f'{key}: {value.dtype.name}[{shape}]')} */\n"
     lines = [f"in.{field} = input{place};"]
@@ -194,14 +187,14 @@ def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[
     element = printer.load(Buffer("out", value.dtype, value.shape), "i")
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
-    most = min(_count(value), SHOWN)
+    most = min(most_elements(value.shape), SHOWN)
     count = str(most)
     total: int = 1
     for extent in value.shape:
         total = extent * total
     if isinstance(total, Dim):
-        own = total
-        text = project.printer.extent_text(own).replace("c->", "out.")
+        # The step has succeeded, so that nothing can go wrong here.
+        text = size_text(total.expr, lambda size: f"out.{project.printer.size_fields[size]}")
         count = f"{text} < {most} ? {text} : {most}"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"

@@ -14,18 +14,21 @@ UNKNOWN = "no output of a step that has run, and no persistent variable, has thi
 def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Callable[[str, str], str]) -> str:
     """The function ``NAME_fetch``, and what it needs. A persistent output has its own value before the first step."""
     lines: list[str] = []
+    unknown = fail("ERROR_NAME", UNKNOWN)
     for key, value in program.outputs.items():
-        lines += _tensor(name, key, value, printer, "c->has_outputs && ")
+        lines += _tensor(name, key, value, printer, unknown, "c->has_outputs && ")
     homes = {key: home for key, home in program.homes.items() if home.store is Store.STATE}
-    lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, "")]
+    lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, unknown)]
     lines += [line for key, layout in printer.tables.items() for line in _table(key, layout)]
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
+    if any("&bad" in line for line in lines):
+        head = f"bool bad = false; /* the extents of a variable cannot be computed */\n    {head}"
     body = "".join(f"    {line}\n" for line in lines)
     text = f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
 {{
     {head}
-{body}    {fail("ERROR_NAME", UNKNOWN).replace("return ", "")}
+{body}    {unknown.replace("return ", "")}
     return {name.upper()}_ERROR_NAME;
 }}
 """
@@ -34,12 +37,14 @@ def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Call
     return "\n".join([*parts, text])
 
 
-def _tensor(name: str, key: str, value: Value, printer: StepPrinter, condition: str) -> list[str]:
+def _tensor(name: str, key: str, value: Value, printer: StepPrinter, unknown: str, condition: str = "") -> list[str]:
     sizes = [printer.extent_text(one) if isinstance(one, Dim) else str(int(one)) for one in value.shape]
     facts = f'{printer.location(value)}, "{value.dtype.name}", {len(sizes)}, {value.dtype.bits}'
+    shape = ", ".join(sizes) or "0"
     return [
         f"if ({condition}oi_same_text(name, {string(key)})) {{",
-        f"    *tensor = ({name}_tensor){{ {facts}, {{ {', '.join(sizes) or '0'} }}, {{ 0 }} }};",
+        f"    *tensor = ({name}_tensor){{ {facts}, {{ {shape} }}, {{ 0 }} }};",
+        *[f"    if (bad) {unknown}"] * ("&bad" in shape),
         "    return dense(tensor);",
         "}",
     ]

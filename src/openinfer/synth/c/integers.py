@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from openinfer.dtypes import DTYPES
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, interval
 from openinfer.synth.c.types import literal
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -56,7 +56,7 @@ class IntegerPrinter:
             self._needs.add(found.text.partition("(")[0])
         return found
 
-    def _binary(self, op: str, left: Integer, right: Integer) -> Integer:
+    def _binary(self, op: Operator, left: Integer, right: Integer) -> Integer:
         can_fail = left.can_fail or right.can_fail
         least, most, is_safe = _range(op, left, right)
         plain = op if op in "+-*" or (left.least >= 0 and right.least > 0) else None
@@ -68,24 +68,12 @@ class IntegerPrinter:
         return Integer(text, max(least, LEAST), min(most, MOST), can_fail=True)
 
 
-def _range(op: str, left: Integer, right: Integer) -> tuple[int, int, bool]:
+def _range(op: Operator, left: Integer, right: Integer) -> tuple[int, int, bool]:
     """What a result can be, and whether it always is a number that fits."""
-    if op == "%":
-        if right.least <= 0 <= right.most:
-            return LEAST, MOST, False
-        most = max(abs(right.least), abs(right.most)) - 1
-        return (0, min(most, left.most) if left.least >= 0 else most, True) if right.least > 0 else (-most, 0, True)
-    if op == "/":
-        if right.least <= 0 <= right.most:
-            return LEAST, MOST, False
-        ends = [one // other for one in (left.least, left.most) for other in (right.least, right.most)]
-    else:
-        ends = [_apply(op, one, other) for one in (left.least, left.most) for other in (right.least, right.most)]
-    return min(ends), max(ends), min(ends) >= LEAST and max(ends) <= MOST
-
-
-def _apply(op: str, left: int, right: int) -> int:
-    return left + right if op == "+" else left - right if op == "-" else left * right
+    if op in "/%" and right.least <= 0 <= right.most:
+        return LEAST, MOST, False
+    least, most = interval(op, (left.least, left.most), (right.least, right.most))
+    return least, most, least >= LEAST and most <= MOST
 
 
 def can_fail(integers: Iterable[Integer]) -> bool:

@@ -128,10 +128,11 @@ class ScalarPrinter:
         return text
 
     def _compare(self, op: str, left: Scalar, right: Scalar) -> str:
-        """A comparison; of an integer with itself in a form that compilers do not warn about."""
-        if left == right and left.dtype.kind != "float":
-            text = self.text(left)
-            return f"(({text} ^ {text}) {'==' if op in ('eq', 'le', 'ge') else '!='} 0)"
+        """A comparison; one of integers whose outcome is known, in a form that compilers do not warn about."""
+        outcome = _outcome(op, left, right)
+        if outcome is not None:
+            text = self.text(right if isinstance(left, Const) else left)
+            return f"(({text} ^ {text}) {'==' if outcome else '!='} 0)"
         return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
@@ -227,17 +228,17 @@ def share(count: str, parts: int) -> tuple[str, str]:
     return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"
 
 
-def size_text(expr: Expr) -> str:
-    """An expression over dynamic sizes in C; each size is a variable called ``s_NAME``."""
+def size_text(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> str:
+    """An expression over dynamic sizes in C; ``named`` says what a size is called there."""
     match expr:
         case Num(value):
             return str(value) if value >= 0 else f"({value})"
         case Ref(name):
-            return f"s_{name}"
+            return named(name)
         case Neg(operand):
-            return f"(-{size_text(operand)})"
+            return f"(-{size_text(operand, named)})"
         case SizeBinary(op, left, right):
-            one, other = size_text(left), size_text(right)
+            one, other = size_text(left, named), size_text(right, named)
             # Sizes divide rounding down, C towards zero; divisors are positive.
             if op in "/%" and _may_be_negative(left):
                 is_below = f"({one} % {other} < 0)"
@@ -266,3 +267,19 @@ def _is_wrapped(text: str) -> bool:
         if depth == 0:
             return position == len(text) - 1
     return False
+
+
+def _outcome(op: str, left: Scalar, right: Scalar) -> bool | None:
+    """What a comparison of integers always says: of one with itself, or with the end of what its type holds."""
+    if left.dtype.kind == "float":
+        return None
+    if left == right:
+        return op in ("eq", "le", "ge")
+    if isinstance(left, Const) and not isinstance(right, Const):
+        return _outcome({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op), right, left)
+    if not isinstance(right, Const) or isinstance(right.value, Dim):
+        return None
+    least, most = left.dtype.minimum, left.dtype.maximum
+    ends = {"lt": (least, False), "ge": (least, True), "gt": (most, False), "le": (most, True)}
+    end, outcome = ends.get(op, (None, False))
+    return outcome if right.value == end else None

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir.expr import Binary, Expr, names
-from openinfer.loops.dim import Dim, expr_of, sizes_in
+from openinfer.loops.dim import Dim, expr_of, sizes_in, span
 from openinfer.synth.c.function import FunctionPrinter
 from openinfer.synth.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.c.solve import solved
-from openinfer.synth.program import Value
+from openinfer.synth.program import RequireSize, Value
 
 BAD_SIZE = "an extent is not the one that its variable has, or a dynamic size has no value or one out of range"
 
 TOO_SMALL = "an operation has no result for a dynamic size that is so small"
+NO_RESULT = "an operation has no result for this value of a dynamic size"
 
 
 class SizePrinter(FunctionPrinter):
@@ -23,7 +24,9 @@ class SizePrinter(FunctionPrinter):
         return self._extent(extent).text
 
     def _extent(self, extent: int) -> Integer:
-        return self._sizes_only.integer(expr_of(extent))
+        found = self._sizes_only.integer(expr_of(extent))
+        self._now.has_bad = self._now.has_bad or found.can_fail
+        return found
 
     @property
     def _sizes_only(self) -> IntegerPrinter:
@@ -75,23 +78,34 @@ class SizePrinter(FunctionPrinter):
             for quotient in self._quotients(value):
                 self._require_even(quotient, node, depth)
 
-    def _require_least(self, size: int, least: int, node: int, depth: int) -> None:
-        self._require_known(sizes_in(size), node, depth)
-        key = f"{size!r} >= {least}"
-        if key not in self._now.known:
-            self._now.known.add(key)
-            self._line(depth, f"if ({self._extent(size).text} < {least}) {self._fail(node, 'ERROR_SIZE', TOO_SMALL)}")
+    def _require_values(self, step: RequireSize, depth: int) -> None:
+        self._require_known(sizes_in(step.size), step.node, depth)
+        text = self._extent(step.size).text
+        if step.least:
+            self._require(f"{text} < {step.least}", TOO_SMALL, step.node, depth)
+        if step.excluded:
+            kept = sorted({*range(step.least, int(step.size) + 1)} - {*step.excluded})
+            check = " && ".join(f"{text} != {value}" for value in kept)
+            if len(step.excluded) <= len(kept):
+                check = " || ".join(f"{text} == {value}" for value in step.excluded)
+            self._require(check, NO_RESULT, step.node, depth)
+
+    def _require(self, check: str, message: str, node: int, depth: int) -> None:
+        """A check that fails a step, unless it has been made before."""
+        if check not in self._now.known:
+            self._now.known.add(check)
+            self._line(depth, f"if ({check}) {self._fail(node, 'ERROR_SIZE', message)}")
 
     def _require_range(self, extent: int, node: int, depth: int) -> None:
-        key = f"{extent!r} <= {int(extent)}"
+        _least, most = span(extent)
+        key = f"{extent!r} <= {most}"
         if not isinstance(extent, Dim) or key in self._now.known:
             return
         self._now.known.add(key)
         found = self._extent(extent)
         checks = [f"{found.text} < 0"] * (found.least < 0)
-        checks += [f"{found.text} > {int(extent)}"] * (found.most > int(extent))
+        checks += [f"{found.text} > {most}"] * (found.most > most)
         checks += ["bad"] * found.can_fail
-        self._now.has_bad = self._now.has_bad or found.can_fail
         if checks:
             self._line(depth, f"if ({' || '.join(checks)}) {self._fail(node, 'ERROR_SIZE', BAD_SIZE)}")
 

@@ -13,7 +13,7 @@ from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
 from openinfer.synth.c.function import PAD, Function
-from openinfer.synth.c.integers import Integer
+from openinfer.synth.c.integers import Integer, can_fail
 from openinfer.synth.c.kernels import Printed, printed
 from openinfer.synth.c.marks import MarkPrinter
 from openinfer.synth.c.names import comment
@@ -169,7 +169,7 @@ class StepPrinter(MarkPrinter):
                 self._require_known(sizes_in(found), step.node, depth)
                 self._agree(declared, self._extent(found), step.node, depth)
             case RequireSize():
-                self._require_least(step.size, step.least, step.node, depth)
+                self._require_values(step, depth)
             case CallStep(block=block):
                 self._line(depth, f"if ({self.block_name(block)}(c)) return 1;")
             case TableStep():
@@ -189,7 +189,9 @@ class StepPrinter(MarkPrinter):
         extents = {repr(one): one for value in values for one in value.shape}
         unknown = sorted({size for one in extents.values() for size in sizes_in(one)} - self._now.known)
         conditions = [f"c->{self.size_fields[size]} >= 0" for size in unknown]
-        conditions += [f"{self.extent_text(one)} >= 0" for one in extents.values() if self._extent(one).least < 0]
+        found = [self._extent(one) for one in extents.values()]
+        conditions += [f"{one.text} >= 0" for one in found if one.least < 0]
+        conditions += ["!bad"] * can_fail(found)
         if not conditions:
             then(depth)
             return
@@ -199,6 +201,8 @@ class StepPrinter(MarkPrinter):
         then(depth + 1)
         self._now.known = known
         self._line(depth, "}")
+        if can_fail(found):
+            self._line(depth, "bad = false;")
 
     def _guarded_call(self, step: KernelStep, depth: int) -> None:
         self._guard([*step.outputs, *step.scratch], step.node, depth)

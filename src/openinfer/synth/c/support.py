@@ -110,5 +110,7 @@ def _packed(name: str, what: str, dtype: DType) -> str:
     return (
         f"static inline void {name}(uint8_t *p, int64_t i, {own} v)\n{{\n"
         f"    const unsigned shift = (unsigned)({place}), c = {code};\n"
-        f"    p[i / {per_byte}] = (uint8_t)((p[i / {per_byte}] & ~({mask}u << shift)) | (c << shift));\n}}\n"
+        "    /* Volatile: neighbours share a byte, and clang 14 for AVX2 stores several at once, and loses some. */\n"
+        f"    volatile uint8_t *const byte = p + i / {per_byte};\n"
+        f"    *byte = (uint8_t)((*byte & ~({mask}u << shift)) | (c << shift));\n}}\n"
     )
