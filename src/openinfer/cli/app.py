@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from openinfer import __version__
+from openinfer.cli.bench import bench
 from openinfer.cli.devices import devices
 from openinfer.cli.draw import draw
 from openinfer.cli.explain import explain
@@ -31,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(check, run, step, trace, trace_diff, synth, fmt, draw),
+    *(check, run, step, trace, trace_diff, synth, bench, fmt, draw),
     *(inspect, verify, pack, ops, devices, explain, demo),
 ):
     app.command()(command)

@@ -75,7 +75,7 @@ def run_steps(
     executor: "Executor", source: "InputSource", progress: Progress, after_step: Callable[[int], None]
 ) -> None:
     """Run ``progress.steps`` steps, calling a function after each with its number, counted from 0."""
-    with _bar(progress.steps) as advance:
+    with step_bar(progress.steps) as advance:
         for number in range(progress.steps):
             executor.insert(source.values(number))
             progress.is_inside_step = True
@@ -89,7 +89,7 @@ def run_steps(
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Callable[[], None]]:
+def step_bar(total: int) -> Iterator[Callable[[], None]]:
     """A function to be told of each step done; draws on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda: None

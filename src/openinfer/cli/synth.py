@@ -120,7 +120,7 @@ def synth(
             message = "only a step that runs can be traced: add --run"
             raise typer.BadParameter(message, param_hint="--trace")
         looking.refuse({"--output": output is not None, "--build": build, "--run": run, "--report": report})
-        called, sizes, arch = _called(name, graph), parsed_sizes(size), device_called(device)
+        called, sizes, arch = project_called(name, graph), parsed_sizes(size), device_called(device)
         if not as_json:
             print_diagnostics(arch.warnings)
         if build or run:
@@ -198,7 +198,7 @@ def _built(plan: "Plan", values: "list[SimulatedStep] | None", tolerance: float,
     return facts | {"trace": trace}
 
 
-def _called(name: str | None, graph: str) -> str:
+def project_called(name: str | None, graph: str) -> str:
     """The name of the project: the one given, which must be fit, else the nearest to the graph file's."""
     from openinfer.synth.c.names import project_name
 

@@ -1,8 +1,9 @@
 """What a kernel costs: how much it computes and how much memory it must at least touch. From its loops alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from openinfer.loops.dim import Dim, at
 from openinfer.loops.ir import (
     INDEX,
     Assign,
@@ -28,10 +29,12 @@ from openinfer.loops.ir import (
     visit,
 )
 
+Sizes = Mapping[str, int]
+
 
 @dataclass(frozen=True)
 class Cost:
-    """One call of a kernel, at the bounds of dynamic sizes.
+    """One call of a kernel, at the bounds of dynamic sizes unless they are given.
 
     ``operations`` counts arithmetic, comparisons and functions on values (``exp`` is one, ``fma`` is two), not the
     arithmetic of positions. ``read`` and ``written`` count every element once, however often it is used: a kernel
@@ -52,53 +55,65 @@ class Cost:
         """Operations for each byte."""
         return self.operations / self.nbytes if self.nbytes else 0.0
 
+    def times(self, calls: int) -> "Cost":
+        """The cost of so many calls.
 
-def cost_of(kernel: Kernel) -> Cost:
-    """The cost of one call."""
+        >>> Cost(10, 4, 2).times(3)
+        Cost(operations=30, read=12, written=6)
+        """
+        return Cost(self.operations * calls, self.read * calls, self.written * calls)
+
+
+def cost_of(kernel: Kernel, sizes: Sizes | None = None) -> Cost:
+    """The cost of one call, at the bounds of dynamic sizes or at the values that all of them have."""
     inputs = {buffer.name for buffer in kernel.inputs}
     outputs = {buffer.name for buffer in kernel.outputs}
     touched: dict[tuple[Buffer, bool], int] = {}
     operations = 0
-    for statement, rounds in _rounds(kernel.body, 1):
-        operations += rounds * _operations(statement)
-        for buffer, is_store, times in _accesses(statement):
+    for statement, rounds in _rounds(kernel.body, 1, sizes):
+        operations += rounds * _operations(statement, sizes)
+        for buffer, is_store, times in _accesses(statement, sizes):
             key = (buffer, is_store)
             touched[key] = touched.get(key, 0) + rounds * times
-    moved = {key: min(_nbytes(key[0]), key[0].dtype.nbytes(times)) for key, times in touched.items()}
+    moved = {key: min(_nbytes(key[0], sizes), key[0].dtype.nbytes(times)) for key, times in touched.items()}
     read = sum(count for (buffer, is_store), count in moved.items() if not is_store and buffer.name in inputs)
     written = sum(count for (buffer, is_store), count in moved.items() if is_store and buffer.name in outputs)
     return Cost(operations, read, written)
 
 
-def _rounds(body: tuple[Statement, ...], rounds: int) -> Iterator[tuple[Statement, int]]:
+def _extent(extent: float, sizes: Sizes | None) -> int:
+    return max(at(extent, sizes), 0) if sizes is not None and isinstance(extent, Dim) else int(extent)
+
+
+def _rounds(body: tuple[Statement, ...], rounds: int, sizes: Sizes | None) -> Iterator[tuple[Statement, int]]:
     """Statements, and how often each is executed."""
     for statement in body:
         yield statement, rounds
         match statement:
             case For(extent=extent, body=inner):
-                times = int(extent.value) if isinstance(extent, Const) else 1
-                yield from _rounds(inner, rounds * times)
+                times = _extent(extent.value, sizes) if isinstance(extent, Const) else 1
+                yield from _rounds(inner, rounds * times, sizes)
             case While(body=inner):
-                yield from _rounds(inner, rounds)
+                yield from _rounds(inner, rounds, sizes)
             case If(then=then, otherwise=otherwise):
-                yield from _rounds(then, rounds)
-                yield from _rounds(otherwise, rounds)
+                yield from _rounds(then, rounds, sizes)
+                yield from _rounds(otherwise, rounds, sizes)
 
 
-def _products(statement: Contraction) -> tuple[int, int]:
+def _products(statement: Contraction, sizes: Sizes | None) -> tuple[int, int]:
     """How many sums a contraction has, and how many terms each."""
     sums = terms = 1
     for extent in statement.extents:
-        sums *= int(extent)
+        sums *= _extent(extent, sizes)
     for extent in statement.reduced:
-        terms *= int(extent)
+        terms *= _extent(extent, sizes)
     return sums, terms
 
 
-def _operations(statement: Statement) -> int:
+def _operations(statement: Statement, sizes: Sizes | None) -> int:
     match statement:
         case Contraction():
-            sums, terms = _products(statement)
+            sums, terms = _products(statement, sizes)
             each = 2 + sum(_arithmetic(factor) for factor in statement.factors)
             return sums * terms * each + sums * _arithmetic(statement.epilogue)
         case Let(value=value) | Local(value=value) | Assign(value=value) | Store(value=value):
@@ -126,11 +141,11 @@ def _arithmetic(value: Scalar) -> int:
     return found
 
 
-def _accesses(statement: Statement) -> Iterator[tuple[Buffer, bool, int]]:
+def _accesses(statement: Statement, sizes: Sizes | None) -> Iterator[tuple[Buffer, bool, int]]:
     """The buffers that one execution reads and writes, and how many elements."""
     times = 1
     if isinstance(statement, Contraction):
-        sums, terms = _products(statement)
+        sums, terms = _products(statement, sizes)
         times = sums * terms
         yield statement.out, True, sums
     elif isinstance(statement, Store):
@@ -141,8 +156,8 @@ def _accesses(statement: Statement) -> Iterator[tuple[Buffer, bool, int]]:
                 yield one.buffer, False, times
 
 
-def _nbytes(buffer: Buffer) -> int:
+def _nbytes(buffer: Buffer, sizes: Sizes | None) -> int:
     count = 1
     for extent in buffer.shape:
-        count *= int(extent)
+        count *= _extent(extent, sizes)
     return buffer.dtype.nbytes(count)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from openinfer.synth.devices import DeviceArch
 from openinfer.synth.fuse import Entry
 from openinfer.synth.module import FLAGS, CompiledModule, built
 from openinfer.synth.place import MemoryPlan
+from openinfer.synth.profile import Profile
 from openinfer.synth.program import Value
 from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
+from openinfer.synth.timed import Trial, profiled
 from openinfer.synth.traced import traced
 
 PLAN_VERSION = 1
@@ -98,6 +100,24 @@ class Plan:
         """
         level = trace_level(trace)
         return built(self.project, cc, flags) if level is TraceLevel.OFF else traced(self.project, cc, flags, level)
+
+    def profile(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        steps: int = 20,
+        warmup: int = 3,
+        state: "bytes | str | os.PathLike[str] | None" = None,
+        cc: str = "gcc",
+        after_step: Callable[[float], None] = lambda _seconds: None,
+    ) -> Profile:
+        """Run steps on this machine, and say where their time goes, kernel by kernel.
+
+        Every step gets the same inputs, and begins with the same state: the initial one, or one that was saved. So many
+        steps are run with a clock around each kernel and so many without, in turns, after a few that warm up.
+        ``after_step`` is told of each of them, and how many seconds it took.
+        """
+        return profiled(self.project, self.arch, cc, Trial(inputs or {}, steps, warmup, state, after_step))
 
 
 def _byte_facts(project: Project) -> dict[str, Any]:

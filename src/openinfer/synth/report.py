@@ -39,7 +39,7 @@ def kernel_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
                 {
                     "name": step.kernel.name,
                     "block": block,
-                    "nodes": [_node_facts(nodes[one]) for one in step.nodes or (step.node,) if one in nodes],
+                    "nodes": [node_facts(nodes[one]) for one in step.nodes or (step.node,) if one in nodes],
                     "calls": calls,
                     "operations": cost.operations,
                     "bytes_read": cost.read,
@@ -69,7 +69,8 @@ def _rounds(program: Program, loop: LoopStep) -> int | None:
         return None
 
 
-def _node_facts(node: Node) -> dict[str, Any]:
+def node_facts(node: Node) -> dict[str, Any]:
+    """A node: its index, its text, and its line in the source."""
     place = node.span.facts() if node.span is not None else {}
     return {"index": node.index, "text": node_head(node), "line": place.get("line")}
 
@@ -84,7 +85,7 @@ def _roofline(operations: int, nbytes: int, arch: DeviceArch) -> float | None:
 
 def ledger_facts(program: Program, ledger: Sequence[Entry]) -> list[dict[str, Any]]:
     """The fusion ledger."""
-    nodes = {node.index: _node_facts(node) for node in program.bound.graph.walk()}
+    nodes = {node.index: node_facts(node) for node in program.bound.graph.walk()}
     return [
         {
             "producer": nodes.get(entry.producer, {"index": entry.producer, "text": "", "line": None}),
@@ -105,7 +106,7 @@ def unmet_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
             wanted = {**block.constraints, **node.constraints}.get("placement")
             if isinstance(node.kind, Op) and isinstance(wanted, StrValue) and wanted.value != arch.device.type:
                 reason = f"placement is {wanted.value!r}, and this device is a {arch.device.type}"
-                found.append({"node": _node_facts(node), "reason": reason})
+                found.append({"node": node_facts(node), "reason": reason})
     return found
 
 

@@ -63,6 +63,8 @@ class KernelLibrary:
 
     prefix: str
     used: dict[str, UsedKernel] = field(default_factory=dict)
+    calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
+    """All calls, in the order in which they stand in the source."""
 
     def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
         """The C function of a kernel."""
@@ -71,6 +73,7 @@ class KernelLibrary:
             name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
             self.used[key] = UsedKernel(name, kernel, printed(kernel, name, linkage=""))
         self.used[key].steps.append(step)
+        self.calls.append((self.used[key], step))
         return self.used[key]
 
 

@@ -1,0 +1,77 @@
+/* How fast a core is at best: arithmetic on floats in registers, and reading memory.
+   Compiled with the flags of generated code, and VECTOR_BYTES and VECTOR_REGISTERS of its processor. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdint.h>
+#include <time.h>
+
+typedef float floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
+
+/* As many sums as hide the latency of one, and fit the registers. */
+#if VECTOR_REGISTERS >= 32
+#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+enum { sums = 16 };
+#else
+#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9)
+enum { sums = 10 };
+#endif
+
+volatile float roofline_result; /* so that the compiler cannot leave out what leads to it */
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Multiplications and additions of floats in a second, counted for so many seconds. */
+double roofline_operations(double seconds)
+{
+    const volatile float numbers[2] = { 0.999f, 0.001f };
+    const floats factor = numbers[0] - (floats){ 0 }, term = numbers[1] - (floats){ 0 };
+#define BEGIN(i) floats sum##i = term * (float)i;
+    EACH(BEGIN)
+    const double began = now();
+    double ended = began;
+    int64_t rounds = 0;
+    while (ended - began < seconds) {
+        for (int i = 0; i < 4096; ++i) {
+#define ADD(i) sum##i = sum##i * factor + term;
+            EACH(ADD)
+        }
+        rounds += 4096;
+        ended = now();
+    }
+    floats total = term;
+#define TOTAL(i) total += sum##i;
+    EACH(TOTAL)
+    roofline_result = total[0];
+    return 2.0 * sums * (VECTOR_BYTES / 4) * (double)rounds / (ended - began);
+}
+
+/* Bytes in a second, reading so many again and again: they are 4096 or more, and begin at a multiple of 64. */
+double roofline_bytes(const unsigned char *memory, int64_t bytes, double seconds)
+{
+    enum { chunk = 8 * VECTOR_BYTES };
+    const int64_t chunks = bytes / chunk, passes = 1 + (1 << 20) / bytes;
+    words a = { 0 }, b = a, c = a, d = a;
+    const double began = now();
+    double ended = began, done = 0;
+    while (ended - began < seconds) {
+        for (int64_t pass = 0; pass < passes; ++pass) {
+            const words *at = (const words *)(const void *)memory;
+            for (int64_t i = 0; i < chunks; ++i, at += 8) {
+                a += at[0] ^ at[4];
+                b += at[1] ^ at[5];
+                c += at[2] ^ at[6];
+                d += at[3] ^ at[7];
+            }
+            __asm__ volatile("" ::: "memory"); /* the next pass reads it again */
+        }
+        done += (double)(passes * chunks * chunk);
+        ended = now();
+    }
+    roofline_result = (float)(a + b + c + d)[0];
+    return done / (ended - began);
+}
