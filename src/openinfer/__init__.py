@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from openinfer.synth.fuse import Fuse
     from openinfer.synth.module import CompiledModule
     from openinfer.synth.plan import Plan
+    from openinfer.synth.profile import Profile
     from openinfer.synth.simplify import Simplify
     from openinfer.synth.synthesizer import Passes, Synthesizer
     from openinfer.tensor import Tensor
@@ -65,6 +66,7 @@ _HOMES = {
     "OpenInferError": "errors",
     "Passes": "synth.synthesizer",
     "Plan": "synth.plan",
+    "Profile": "synth.profile",
     "SimBackend": "sim",
     "SimSession": "sim",
     "Simplify": "synth.simplify",
@@ -105,6 +107,7 @@ __all__ = [
     "OpenInferError",
     "Passes",
     "Plan",
+    "Profile",
     "SimBackend",
     "SimSession",
     "Simplify",
