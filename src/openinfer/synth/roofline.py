@@ -17,8 +17,9 @@ Bound = Literal["compute", "memory"]
 _FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 _LEAST, _MOST = 16 << 10, 256 << 20
 """So many bytes are read by each thread at least, and by all of them together at most."""
-_WINDOWS, _SECONDS = 5, 0.01
-"""The best of so many measurements counts, each of which takes so long: others may want the machine, too."""
+_WINDOWS, _SECONDS = 25, 0.002
+"""The best of so many measurements counts, each of which takes so long: others may want the machine, too, and in a
+short time chances are that they do not."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Roofline:
     def bound(self, cost: Cost) -> Bound:
         """Which of the two takes that long."""
         return "compute" if cost.operations / self.operations > cost.nbytes / self.bandwidth else "memory"
+
+    def best(self, other: "Roofline") -> "Roofline":
+        """The best of two measurements."""
+        most = max(self.operations, other.operations), max(self.bandwidth, other.bandwidth)
+        return Roofline(*most, self.threads, self.nbytes)
 
 
 def measured_roofline(target: CpuTarget, flags: tuple[str, ...], cc: str, threads: int, nbytes: int) -> Roofline:

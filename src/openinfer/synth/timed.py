@@ -115,6 +115,7 @@ def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profi
         untimed()
     pairs = [(untimed(), timed()) for _ in range(trial.steps)]
     steps = [step for _, step in pairs]
+    roofline = roofline.best(_roofline(project, arch, cc, trial.inputs))
     calls = call_profiles(project, steps, module.sizes, roofline)
     by_kernel: dict[str, list[KernelProfile]] = {}
     for one in calls:
