@@ -1,6 +1,6 @@
-"""A decoder of LLaMA's shape, one token per step: our graph, its weights, and the same model for ONNX Runtime.
+"""A decoder of LLaMA's shape, one token per step: our graph, its weights, and the same model in ONNX's ops.
 
-Ours keeps keys and values in tables; ONNX Runtime gets those of the earlier tokens as inputs and gives all of them
+Ours keeps keys and values in tables; the ONNX model gets those of the earlier tokens as inputs and gives all of them
 back, as exporters write it.
 """
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from bench.models import Model, nbytes
+from bench.onnx_writer import Onnx
 
 Array = Any
 
@@ -151,55 +153,34 @@ def past(shape: Shape) -> dict[str, Array]:
     return {name: rng.standard_normal(extents, np.float32) for name in ("K", "V")}
 
 
-# --- the same for ONNX Runtime ----------------------------------------------------------------------------------------
+# --- the same in ONNX's ops -------------------------------------------------------------------------------------------
 
 
-class Exported:
+class Exported(Onnx):
     """The decoder in ONNX's ops."""
 
     def __init__(self, shape: Shape, tensors: dict[str, Array]) -> None:
+        super().__init__({name: value for name, value in tensors.items() if not is_matrix(name, value)})
         self.shape = shape
-        self.nodes: list[Any] = []
-        self.inputs: list[tuple[str, str, tuple[int, ...]]] = [("token", "INT64", (1, 1)), ("position", "INT64", (1,))]
-        self.outputs: list[tuple[str, tuple[int, ...]]] = []
-        # Exporters leave matrices as they were trained and transpose them in the graph, which is done once.
-        is_matrix = {name: value.ndim == 2 and name != "embed" for name, value in tensors.items()}
-        self.constants = {
-            name: np.ascontiguousarray(value.T) if is_matrix[name] else value for name, value in tensors.items()
-        }
+        self.tensors = tensors
+        self.outputs: dict[str, tuple[int, ...]] = {}
         angles = np.arange(shape.tokens)[:, None] * 10000.0 ** (-np.arange(0, shape.head, 2) / shape.head)
-        self.constants |= {
-            "cos": np.cos(np.concatenate([angles, angles], 1)).astype(np.float32),
-            "sin": np.sin(np.concatenate([angles, angles], 1)).astype(np.float32),
-            "two": np.array(2, np.float32),
-            "eps": np.array(1e-5, np.float32),
-            "scale": np.array(shape.head**-0.5, np.float32),
-            "axis": np.array([-1], np.int64),
-            "group_axis": np.array([2], np.int64),
-        }
+        self.constants["cos"] = np.cos(np.concatenate([angles, angles], 1)).astype(np.float32)
+        self.constants["sin"] = np.sin(np.concatenate([angles, angles], 1)).astype(np.float32)
 
-    def node(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        from onnx import helper
-
-        made = output or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [made], **attributes))
-        return made
-
-    def ints(self, *values: int) -> str:
-        name = "ints_" + "_".join(map(str, values))
-        self.constants[name] = np.array(values, np.int64)
-        return name
+    def product(self, x: str, name: str, output: str | None = None) -> str:
+        """A vector and a matrix. Exporters transpose matrices in the graph, which is done once."""
+        self.constants[name] = self.tensors[name].T
+        return self.node("MatMul", x, name, output=output)
 
     def norm(self, x: str, weight: str) -> str:
-        mean = self.node("ReduceMean", self.node("Pow", x, "two"), "axis", keepdims=1)
-        root = self.node("Sqrt", self.node("Add", mean, "eps"))
+        mean = self.node("ReduceMean", self.node("Pow", x, self.number(2.0)), self.ints(-1), keepdims=1)
+        root = self.node("Sqrt", self.node("Add", mean, self.number(1e-5)))
         return self.node("Mul", self.node("Div", x, root), weight)
 
     def rotated(self, x: str, cos: str, sin: str) -> str:
-        from onnx import helper
-
-        halves = [f"h{len(self.nodes)}_0", f"h{len(self.nodes)}_1"]
-        self.nodes.append(helper.make_node("Split", [x], halves, axis=-1, num_outputs=2))
+        halves = (f"h{len(self.nodes)}_0", f"h{len(self.nodes)}_1")
+        self.nodes_of("Split", (x,), halves, axis=-1, num_outputs=2)
         turned = self.node("Concat", self.node("Neg", halves[1]), halves[0], axis=-1)
         return self.node("Add", self.node("Mul", x, cos), self.node("Mul", turned, sin))
 
@@ -209,51 +190,43 @@ class Exported:
 
     def remembered(self, what: str, new: str, layer: int) -> str:
         shape = self.shape
-        name = f"past_{what}_{layer}"
-        self.inputs.append((name, "FLOAT", (1, shape.groups, shape.tokens - 1, shape.head)))
-        all_of_it = self.node("Concat", name, new, output=f"present_{what}_{layer}", axis=2)
-        self.outputs.append((all_of_it, (1, shape.groups, shape.tokens, shape.head)))
+        all_of_it = self.node("Concat", f"past_{what}_{layer}", new, output=f"present_{what}_{layer}", axis=2)
+        self.outputs[all_of_it] = (1, shape.groups, shape.tokens, shape.head)
         wide = (1, shape.groups, shape.heads // shape.groups, shape.tokens, shape.head)
-        spread = self.node("Expand", self.node("Unsqueeze", all_of_it, "group_axis"), self.ints(*wide))
+        spread = self.node("Expand", self.node("Unsqueeze", all_of_it, self.ints(2)), self.ints(*wide))
         return self.node("Reshape", spread, self.ints(1, shape.heads, shape.tokens, shape.head))
 
     def layer(self, h: str, cos: str, sin: str, number: int) -> str:
         shape, own = self.shape, f"layers.{number}."
         n = self.norm(h, f"{own}norm1")
-        query = self.rotated(self.heads(self.node("MatMul", n, f"{own}q"), shape.heads), cos, sin)
-        key = self.rotated(self.heads(self.node("MatMul", n, f"{own}k"), shape.groups), cos, sin)
-        value = self.heads(self.node("MatMul", n, f"{own}v"), shape.groups)
+        query = self.rotated(self.heads(self.product(n, f"{own}q"), shape.heads), cos, sin)
+        key = self.rotated(self.heads(self.product(n, f"{own}k"), shape.groups), cos, sin)
+        value = self.heads(self.product(n, f"{own}v"), shape.groups)
         keys, values = self.remembered("k", key, number), self.remembered("v", value, number)
         scores = self.node("MatMul", query, self.node("Transpose", keys, perm=[0, 1, 3, 2]))
-        mixed = self.node("MatMul", self.node("Softmax", self.node("Mul", scores, "scale"), axis=-1), values)
+        scaled = self.node("Mul", scores, self.number(shape.head**-0.5))
+        mixed = self.node("MatMul", self.node("Softmax", scaled, axis=-1), values)
         joined = self.node("Transpose", mixed, perm=[0, 2, 1, 3])
         joined = self.node("Reshape", joined, self.ints(1, 1, shape.heads * shape.head))
-        h = self.node("Add", h, self.node("MatMul", joined, f"{own}o"))
+        h = self.node("Add", h, self.product(joined, f"{own}o"))
         n = self.norm(h, f"{own}norm2")
-        gate = self.node("MatMul", n, f"{own}gate")
+        gate = self.product(n, f"{own}gate")
         gate = self.node("Mul", gate, self.node("Sigmoid", gate))
-        up = self.node("Mul", gate, self.node("MatMul", n, f"{own}up"))
-        return self.node("Add", h, self.node("MatMul", up, f"{own}down"))
+        up = self.node("Mul", gate, self.product(n, f"{own}up"))
+        return self.node("Add", h, self.product(up, f"{own}down"))
 
-    def model(self) -> bytes:
-        from onnx import TensorProto, helper, numpy_helper
-
+    def decoder(self, inputs: dict[str, Array]) -> bytes:
         cos, sin = (self.node("Gather", name, "position") for name in ("cos", "sin"))
         h = self.node("Gather", "embed", "token")
         for number in range(self.shape.layers):
             h = self.layer(h, cos, sin, number)
-        logits = self.node("MatMul", self.norm(h, "last"), "head", output="logits")
-        outputs = [(logits, (1, 1, self.shape.classes)), *self.outputs]
-        constants = [numpy_helper.from_array(np.ascontiguousarray(one), name) for name, one in self.constants.items()]
-        graph = helper.make_graph(
-            self.nodes,
-            "decoder",
-            [helper.make_tensor_value_info(name, getattr(TensorProto, kind), of) for name, kind, of in self.inputs],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in outputs],
-            constants,
-        )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-        return bytes(made.SerializeToString())
+        logits = self.product(self.norm(h, "last"), "head", output="logits")
+        return self.model(inputs, {logits: (1, 1, self.shape.classes), **self.outputs})
+
+
+def is_matrix(name: str, value: Array) -> bool:
+    """Whether a tensor is one that vectors are multiplied by."""
+    return bool(value.ndim == 2 and name != "embed")
 
 
 def feeds(shape: Shape, token: int, state: dict[str, Array]) -> dict[str, Array]:
@@ -263,3 +236,24 @@ def feeds(shape: Shape, token: int, state: dict[str, Array]) -> dict[str, Array]
         for name, what in (("K", "k"), ("V", "v")):
             found[f"past_{what}_{layer}"] = np.ascontiguousarray(state[name][layer].transpose(1, 0, 2)[None])
     return found
+
+
+def decoder(shape: Shape) -> Model:
+    """The step that makes the last token a context has room for."""
+    tensors, state = weights(shape), past(shape)
+    given = feeds(shape, 3, state)
+    matrices = sum(value.size for name, value in tensors.items() if is_matrix(name, value))
+    return Model(
+        name=f"decoder d={shape.width}, {shape.layers} layers, token {shape.tokens}",
+        text=TEXT,
+        tensors=tensors,
+        sizes=shape.sizes,
+        inputs={"token": np.array([3], np.int32)},
+        output="logits",
+        onnx=lambda: Exported(shape, tensors).decoder(given),
+        multiply_adds=matrices + 2 * shape.layers * shape.heads * shape.head * shape.tokens,
+        read_bytes=nbytes(tensors) - tensors["embed"].nbytes + nbytes(state),
+        feeds=given,
+        plain={"step": np.array(shape.tokens - 1, np.int32)},
+        tables=state,
+    )

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from bench.onnx_writer import Onnx, ort
 
 from openinfer import Executor, ModelLoader, Simulator, graph
 from openinfer.oinf import save_file
@@ -128,7 +129,7 @@ def _chain(by_hand: Callable[[Any, Any], Any], x: Any, nodes: int) -> None:
 # --- the encoder ------------------------------------------------------------------------------------------------------
 
 
-def encoder_weights() -> dict[str, Any]:
+def encoder_weights(layers: int = LAYERS) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     shapes = {
         "wqkv": (3 * D, D),
@@ -141,7 +142,7 @@ def encoder_weights() -> dict[str, Any]:
         "b2": (D,),
     }
     found: dict[str, Any] = {}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         for name, shape in shapes.items():
             found[f"layer.{layer}.{name}"] = rng.normal(0, 0.04, shape).astype(np.float32)
         for name in ("g1", "g2"):
@@ -157,64 +158,32 @@ def encoder(folder: Path, weights: dict[str, Any]) -> Executor:
     return Simulator(ModelLoader.open(path)).with_trace("off").make_executor(graph(ENCODER))
 
 
-def onnx_encoder(weights: dict[str, Any], threads: int = 2) -> Any:
-    """The same encoder as an ONNX Runtime session with so many threads."""
-    import onnxruntime
-    from onnx import TensorProto, helper, numpy_helper
-
-    nodes: list[Any] = []
-    constants = {name: np.ascontiguousarray(value.T if value.ndim == 2 else value) for name, value in weights.items()}
-    constants |= {"split": np.array([T, 3, HEADS, D // HEADS]), "merge": np.array([T, D])}
-    numbers = {"half": 0.5, "one": 1.0, "root": 2**0.5, "scale": (D // HEADS) ** -0.5}
-    constants |= {name: np.array([value], np.float32) for name, value in numbers.items()}
-
-    def node(op: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(op, inputs, [output], **attributes))
-        return output
-
-    def linear(x: str, w: str, b: str, output: str) -> str:
-        return node("Add", [node("MatMul", [x, w], f"{output}.product"), b], output)
-
+def onnx_encoder(weights: dict[str, Any], length: int = T, layers: int = LAYERS) -> bytes:
+    """The same encoder as an ONNX model."""
+    onnx = Onnx({name: value.T if value.ndim == 2 else value for name, value in weights.items()})
     h = "x"
-    for layer in range(LAYERS):
+    for layer in range(layers):
         at = f"layer.{layer}"
-        qkv = linear(h, f"{at}.wqkv", f"{at}.bqkv", f"{at}.qkv")
-        parts = node("Reshape", [qkv, "split"], f"{at}.parts")
-        heads = node("Transpose", [parts], f"{at}.heads", perm=[1, 2, 0, 3])
-        q, k, v = (f"{at}.{name}" for name in "qkv")
-        nodes.append(helper.make_node("Split", [heads], [q, k, v], axis=0, num_outputs=3))
-        keys = node("Transpose", [k], f"{at}.kt", perm=[0, 1, 3, 2])
-        scores = node("Mul", [node("MatMul", [q, keys], f"{at}.raw"), "scale"], f"{at}.scores")
-        mixed = node("MatMul", [node("Softmax", [scores], f"{at}.p", axis=-1), v], f"{at}.mixed")
-        merged = node("Reshape", [node("Transpose", [mixed], f"{at}.m", perm=[0, 2, 1, 3]), "merge"], f"{at}.merged")
-        out = linear(merged, f"{at}.wo", f"{at}.bo", f"{at}.out")
-        norm = [node("Add", [h, out], f"{at}.sum1"), f"{at}.g1", f"{at}.c1"]
-        h = node("LayerNormalization", norm, f"{at}.n1", epsilon=1e-5)
-        f = linear(h, f"{at}.w1", f"{at}.b1", f"{at}.f")
-        erf = node("Erf", [node("Div", [f, "root"], f"{at}.scaled")], f"{at}.erf")
-        gate = node("Mul", [node("Add", [erf, "one"], f"{at}.shifted"), "half"], f"{at}.gate")
-        out = linear(node("Mul", [f, gate], f"{at}.gelu"), f"{at}.w2", f"{at}.b2", f"{at}.ff")
-        norm = [node("Add", [h, out], f"{at}.sum2"), f"{at}.g2", f"{at}.c2"]
-        h = node("LayerNormalization", norm, f"{at}.n2", epsilon=1e-5)
-    model = helper.make_model(
-        helper.make_graph(
-            nodes,
-            "encoder",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [T, D])],
-            [helper.make_tensor_value_info(h, TensorProto.FLOAT, [T, D])],
-            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-        ),
-        opset_imports=[helper.make_opsetid("", 18)],
-        ir_version=9,
-    )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        qkv = onnx.linear(h, f"{at}.wqkv", f"{at}.bqkv")
+        parts = onnx.node("Reshape", qkv, onnx.ints(length, 3, HEADS, D // HEADS))
+        heads = onnx.node("Transpose", parts, perm=[1, 2, 0, 3])
+        q, k, v = onnx.nodes_of("Split", (heads,), (f"{at}.q", f"{at}.k", f"{at}.v"), axis=0, num_outputs=3)
+        raw = onnx.node("MatMul", q, onnx.node("Transpose", k, perm=[0, 1, 3, 2]))
+        scores = onnx.node("Mul", raw, onnx.number((D // HEADS) ** -0.5))
+        mixed = onnx.node("MatMul", onnx.node("Softmax", scores, axis=-1), v)
+        merged = onnx.node("Reshape", onnx.node("Transpose", mixed, perm=[0, 2, 1, 3]), onnx.ints(length, D))
+        total = onnx.node("Add", h, onnx.linear(merged, f"{at}.wo", f"{at}.bo"))
+        h = onnx.node("LayerNormalization", total, f"{at}.g1", f"{at}.c1", epsilon=1e-5)
+        f = onnx.gelu(onnx.linear(h, f"{at}.w1", f"{at}.b1"))
+        total = onnx.node("Add", h, onnx.linear(f, f"{at}.w2", f"{at}.b2"))
+        h = onnx.node("LayerNormalization", total, f"{at}.g2", f"{at}.c2", epsilon=1e-5)
+    x = np.zeros((length, D), np.float32)
+    return onnx.model({"x": x}, {h: x.shape})
 
 
 def bench_encoder(folder: Path, rounds: int) -> list[Row]:
     weights = encoder_weights()
-    executor, session = encoder(folder, weights), onnx_encoder(weights)
+    executor, session = encoder(folder, weights), ort(onnx_encoder(weights), threads=2)
     x = np.random.default_rng(1).normal(size=(T, D)).astype(np.float32)
 
     def ours() -> None:
