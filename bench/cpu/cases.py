@@ -1,0 +1,39 @@
+"""The models that are measured, and which engines have them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.decoder import Shape, decoder
+from bench.decoder_quantized import decoder_int4, decoder_int8
+from bench.minilm import minilm
+from bench.models import Model, digits, lstm, mlp, resnet
+
+LLAMA = Shape(layers=16)
+ALL = ("ours", "onnxruntime", "openvino", "torch")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model by a short name; it is built when it is asked for."""
+
+    key: str
+    build: Callable[[], Model]
+    engines: tuple[str, ...] = ALL
+    """Those that the model is written for."""
+
+
+CASES = {
+    case.key: case
+    for case in (
+        Case("mlp", mlp),
+        Case("minilm-1x16", lambda: minilm(1, 16)),
+        Case("minilm-1x128", lambda: minilm(1, 128)),
+        Case("minilm-8x128", lambda: minilm(8, 128)),
+        Case("resnet18", resnet),
+        Case("decoder", lambda: decoder(LLAMA)),
+        Case("decoder-int8", lambda: decoder_int8(LLAMA), ("ours", "onnxruntime")),
+        Case("decoder-int4", lambda: decoder_int4(LLAMA), ("ours", "onnxruntime")),
+        Case("digits", digits),
+        Case("lstm", lstm),
+    )
+}

@@ -1,0 +1,231 @@
+"""One model on all engines: outputs compared first, then rounds in turns, then memory."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench.ceilings import Ceilings
+from bench.cpu.cases import Case
+from bench.cpu.engines import THREADS
+from bench.cpu.prepare import Prepared, prepared
+from bench.cpu.process import EngineError, MissingEngineError, Worker
+from bench.models import disagreement
+
+ROUND = 0.02
+"""Seconds that the steps of a round should fill."""
+PAUSE = 0.02
+"""Seconds before a round, in which threads of the engine before it stop waiting awake."""
+TOLERANCE = 1e-3
+COSINE = 0.01
+"""How much farther from the f32 output than ours that of another quantized model may be."""
+Array = Any
+
+
+@dataclass
+class Outcome:
+    """An engine on a model. ``status`` is ok, wrong, failed, missing or unwritten; only ok has times."""
+
+    status: str = "ok"
+    why: str = ""
+    error: float | None = None
+    """The largest difference from the reference, relative to the largest value."""
+    cosine: float | None = None
+    """How near a quantized model's output is to the f32 model's."""
+    times_ms: list[float] = field(default_factory=list)
+    """A step's time in each round."""
+    steps: int = 0
+    """Steps in a round."""
+    start_s: float | None = None
+    peak_bytes: int | None = None
+    model_bytes: int | None = None
+    others_cpu: float = 0.0
+    """Processor seconds that the other workers used while this one was measured, for each second of that."""
+
+    @property
+    def median_ms(self) -> float | None:
+        return float(np.median(self.times_ms)) if self.times_ms else None
+
+    def facts(self) -> dict[str, Any]:
+        spread = {}
+        if self.times_ms:
+            low, middle, high = np.percentile(self.times_ms, (25, 50, 75)).tolist()
+            spread = {"median_ms": middle, "min_ms": min(self.times_ms), "quartiles_ms": [low, high]}
+        return {**asdict(self), **spread}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model with the outcomes of all engines, and the shortest time that a step could take."""
+
+    key: str
+    name: str
+    multiply_adds: int
+    read_bytes: int
+    built_s: float | None
+    flops_bound_ms: float
+    read_bound_ms: float
+    outcomes: dict[str, Outcome]
+
+    @property
+    def bound_ms(self) -> float:
+        return max(self.flops_bound_ms, self.read_bound_ms)
+
+    @property
+    def best_peer(self) -> str | None:
+        times = {name: one.median_ms for name, one in self.outcomes.items() if name != "ours" and one.median_ms}
+        return min(times, key=lambda name: times[name] or 0.0, default=None)
+
+    def speed(self, engine: str) -> float | None:
+        """The speed of an engine as a multiple of that of the best peer."""
+        own = self.outcomes[engine].median_ms if engine in self.outcomes else None
+        best = self.outcomes[self.best_peer].median_ms if self.best_peer else None
+        return best / own if own and best else None
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "name": self.name,
+            "multiply_adds": self.multiply_adds,
+            "read_bytes": self.read_bytes,
+            "built_s": self.built_s,
+            "flops_bound_ms": self.flops_bound_ms,
+            "read_bound_ms": self.read_bound_ms,
+            "bound_ms": self.bound_ms,
+            "best_peer": self.best_peer,
+            "ratio": self.speed("ours"),
+            "engines": {
+                name: one.facts() | {"share_of_ceiling": self.bound_ms / one.median_ms if one.median_ms else None}
+                for name, one in self.outcomes.items()
+            },
+        }
+
+
+def output_of(folder: Path, name: str) -> Array:
+    """What a worker has written of its first step."""
+    return np.load(folder / name)
+
+
+def cosine(one: Array, other: Array) -> float:
+    one, other = (array.reshape(-1).astype(np.float64) for array in (one, other))
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def judged(outcome: Outcome, output: Array, engine: str, right: Prepared) -> None:
+    """Compare an output with the reference, and note what is wrong with it.
+
+    Other engines do other things with small weights; they must be about as near to the f32 model as the reference is.
+    """
+    if output.size != right.reference.size or not np.isfinite(output).all():
+        outcome.status, outcome.why = "wrong", f"the output is {list(output.shape)}, or not finite"
+        return
+    outcome.error = disagreement(output, right.reference)
+    is_right = outcome.error <= TOLERANCE
+    if right.original is not None:
+        outcome.cosine = cosine(output, right.original)
+        if engine != "ours":
+            is_right = outcome.cosine >= cosine(right.reference, right.original) - COSINE
+    if not is_right:
+        outcome.status, outcome.why = "wrong", f"the output differs by {outcome.error:.1e}"
+
+
+@contextmanager
+def noted(outcome: Outcome) -> Iterator[None]:
+    """Something done with an engine; if that ends it, the outcome says so."""
+    try:
+        yield
+    except EngineError as error:
+        outcome.status = "missing" if isinstance(error, MissingEngineError) else "failed"
+        outcome.why, outcome.times_ms = str(error), []
+
+
+class Measurement:
+    """The workers of a model and their outcomes."""
+
+    def __init__(self, case: Case, right: Prepared, stack: ExitStack) -> None:
+        self.case, self.right, self.stack = case, right, stack
+        self.workers: dict[str, Worker] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    def start(self, engine: str) -> None:
+        """Start a worker, let it make its first step, and judge the result."""
+        outcome = self.outcomes[engine] = Outcome()
+        if engine not in self.case.engines:
+            outcome.status, outcome.why = "unwritten", "the model is not written for this engine"
+            return
+
+        with noted(outcome):
+            worker = self.stack.enter_context(Worker(engine, self.case.key, self.right.folder))
+            answer = worker.ask("start")
+            outcome.start_s = answer["seconds"]
+            outcome.model_bytes = self.right.model_bytes[engine]
+            judged(outcome, output_of(self.right.folder, answer["output"]), engine, self.right)
+            once = worker.ask("steps", count=1)["seconds"]
+            outcome.steps = max(1, round(ROUND / max(once, 1e-7)))
+            self.workers[engine] = worker
+
+    def round(self, number: int) -> None:
+        """Each engine in turn, another one first each time; the others sleep."""
+        ready = [engine for engine in self.workers if self.outcomes[engine].status == "ok"]
+        first = number % max(len(ready), 1)
+        for engine in ready[first:] + ready[:first]:
+            with noted(self.outcomes[engine]):
+                self._steps(engine)
+
+    def _steps(self, engine: str) -> None:
+        outcome, worker = self.outcomes[engine], self.workers[engine]
+        others = [one for name, one in self.workers.items() if name != engine]
+        time.sleep(PAUSE)
+        before, used = time.perf_counter(), sum(one.cpu_seconds() for one in others)
+        seconds = worker.ask("steps", count=outcome.steps)["seconds"]
+        burned = sum(one.cpu_seconds() for one in others) - used
+        rounds = len(outcome.times_ms)
+        share = burned / (time.perf_counter() - before)
+        outcome.others_cpu = (outcome.others_cpu * rounds + share) / (rounds + 1)
+        outcome.times_ms.append(seconds / outcome.steps * 1e3)
+
+    def finish(self) -> None:
+        """The most memory that each engine has had by now."""
+        for engine, worker in self.workers.items():
+            outcome = self.outcomes[engine]
+            if outcome.status == "ok":
+                with noted(outcome):
+                    outcome.peak_bytes = worker.ask("memory")["bytes"]
+
+
+def measured(
+    case: Case,
+    engines: Sequence[str],
+    folder: Path,
+    ceilings: Ceilings,
+    rounds: int,
+    tell: Callable[[str], None],
+) -> Row:
+    """Everything about one model. ``tell`` is called ``rounds + len(engines) + 1`` times, with what comes next."""
+    tell("files")
+    model = case.build()
+    right = prepared(model, folder, [engine for engine in engines if engine in case.engines])
+    flops = ceilings.gflops(THREADS)
+    read = ceilings.read_gb(model.read_bytes, THREADS)
+    with ExitStack() as stack:
+        measurement = Measurement(case, right, stack)
+        for engine in engines:
+            tell(f"{engine} starts")
+            measurement.start(engine)
+        for number in range(rounds):
+            tell(f"round {number + 1}")
+            measurement.round(number)
+        measurement.finish()
+    return Row(
+        case.key,
+        model.name,
+        model.multiply_adds,
+        model.read_bytes,
+        right.built_s,
+        2 * model.multiply_adds / flops / 1e6,
+        model.read_bytes / read / 1e6,
+        measurement.outcomes,
+    )

@@ -1,0 +1,113 @@
+"""A worker seen from outside: started, asked, and watched while it should sleep."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench.cpu.engines import THREADS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PEER_ENVIRONMENT = {
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # beyond that, oneDNN crashes on some machines
+    "OMP_NUM_THREADS": str(THREADS),
+}
+TORCH_ENVIRONMENT = {
+    "TORCHINDUCTOR_FREEZING": "1",  # weights are constants, which may be stored in another order
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compilers that outlives the compilation
+}
+
+
+class EngineError(Exception):
+    """An engine that is missing, or has ended; the message says why."""
+
+
+class MissingEngineError(EngineError):
+    """An engine that is not installed."""
+
+
+def environment(engine: str, folder: Path) -> dict[str, str]:
+    """The variables that a worker gets: this process's, and the engine's own."""
+    if engine == "ours":
+        return {**os.environ}
+    own = {**TORCH_ENVIRONMENT, "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")} if engine == "torch" else {}
+    return {**os.environ, **PEER_ENVIRONMENT, **own}
+
+
+class Worker:
+    """The process of an engine. It ends with the ``with`` statement."""
+
+    def __init__(self, engine: str, model: str, folder: Path) -> None:
+        self.engine = engine
+        self._log = folder / f"{engine}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bench.cpu.worker", engine, model, str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env=environment(engine, folder),
+            )
+
+    def __enter__(self) -> Self:
+        try:
+            first = self._answer()
+        except EngineError:
+            self.end()
+            raise
+        if "missing" in first:
+            self.end()
+            raise MissingEngineError(f"not installed: {first['missing']}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Close the pipes, upon which the worker ends, and wait for it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._ended() from error
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._ended()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _ended(self) -> EngineError:
+        status = self._process.wait()
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return EngineError(f"ended with status {status}: {lines[-1][:300] if lines else 'and said nothing'}")
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads so far."""
+        total = 0
+        for task in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
+            total += int(task.read_text(encoding="ascii").split()[0])
+        return total / 1e9
