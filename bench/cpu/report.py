@@ -1,31 +1,19 @@
 """The table that a run prints."""
 
 from bench.cpu.machine import installed_bytes
-from bench.cpu.measure import Outcome, Row
+from bench.cpu.measure import QUIET, Outcome, Row
 from rich.console import Console
 from rich.table import Table
 
-BUSY = 0.02
-"""The share of a processor that sleeping workers may use before it is worth a word."""
-
 
 def milliseconds(value: float) -> str:
-    """Three digits.
-
-    >>> milliseconds(0.01234), milliseconds(12.34)
-    ('0.0123', '12.3')
-    """
-    return f"{value:.{max(0, 2 - len(str(int(value))) + 1) if value >= 1 else 4}f}"
+    """About three digits: ``0.0123``, ``1.23``, ``12.3``."""
+    digits = next((digits for least, digits in ((100, 0), (10, 1), (1, 2)) if value >= least), 4)
+    return f"{value:.{digits}f}"
 
 
-def megabytes(value: int | None) -> str:
-    """Bytes in millions, with a digit where there are few.
-
-    >>> megabytes(250_000), megabytes(123_456_789), megabytes(None)
-    ('0.25 MB', '123 MB', '')
-    """
-    if value is None:
-        return ""
+def megabytes(value: int) -> str:
+    """Bytes in millions: ``0.25 MB``, ``123 MB``."""
     return f"{value / 1e6:.2f} MB" if value < 1e7 else f"{value / 1e6:.0f} MB"
 
 
@@ -61,9 +49,9 @@ def cells_of(row: Row, engine: str, outcome: Outcome) -> list[str]:
         "" if speed is None else f"{speed:.2f}x",
         f"{row.bound_ms / median:.0%}",
         accuracy,
-        megabytes(outcome.peak_bytes),
+        megabytes(outcome.peak_bytes or 0),
         f"{outcome.start_s:.3f}",
-        megabytes(outcome.model_bytes) + (f" + {megabytes(runtime)}" if runtime else ""),
+        megabytes(outcome.model_bytes or 0) + (f" + {megabytes(runtime)}" if runtime else ""),
     ]
 
 
@@ -75,6 +63,6 @@ def show(rows: list[Row], console: Console) -> None:
         for engine, outcome in row.outcomes.items():
             if outcome.status not in ("ok", "unwritten"):
                 console.print(f"{row.name}: {engine} is {outcome.status}: {outcome.why}", markup=False, style="red")
-            if outcome.others_cpu > BUSY:
+            if outcome.others_cpu > QUIET:
                 share = f"{outcome.others_cpu:.0%} of a core"
                 console.print(f"{row.name}: while {engine} was measured, the others used {share}", style="yellow")
