@@ -20,6 +20,8 @@ class Case:
     build: Callable[[], Model]
     engines: tuple[str, ...] = ALL
     """Those that the model is written for."""
+    original: str | None = None
+    """The case of the same model in f32."""
 
 
 CASES = {
@@ -31,8 +33,8 @@ CASES = {
         Case("minilm-8x128", lambda: minilm(8, 128)),
         Case("resnet18", resnet),
         Case("decoder", lambda: decoder(LLAMA)),
-        Case("decoder-int8", lambda: decoder_int8(LLAMA), ("ours", "onnxruntime")),
-        Case("decoder-int4", lambda: decoder_int4(LLAMA), ("ours", "onnxruntime")),
+        Case("decoder-int8", lambda: decoder_int8(LLAMA), ("ours", "onnxruntime"), "decoder"),
+        Case("decoder-int4", lambda: decoder_int4(LLAMA), ("ours", "onnxruntime"), "decoder"),
         Case("digits", digits),
         Case("lstm", lstm),
     )

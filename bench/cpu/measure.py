@@ -19,8 +19,6 @@ ROUND = 0.02
 """Seconds that the steps of a round should fill."""
 PAUSE = 0.01
 """Seconds of sleep, again and again, until threads that wait awake for more work (as some engines' do) are asleep."""
-QUIET = 0.02
-"""The share of a processor that workers may use then."""
 PATIENCE = 5.0
 """Seconds after which a round begins all the same; ``others_cpu`` will tell."""
 TOLERANCE = 1e-3
@@ -73,6 +71,8 @@ class Row:
     flops_bound_ms: float
     read_bound_ms: float
     outcomes: dict[str, Outcome]
+    original: str | None = None
+    """The row of the same model in f32."""
 
     @property
     def bound_ms(self) -> float:
@@ -105,6 +105,7 @@ class Row:
                 name: one.facts() | {"share_of_ceiling": self.bound_ms / one.median_ms if one.median_ms else None}
                 for name, one in self.outcomes.items()
             },
+            "original": self.original,
         }
 
 
@@ -154,12 +155,8 @@ def used_by(workers: Sequence[Worker]) -> float:
 def wait_for_quiet(workers: Sequence[Worker]) -> None:
     """Sleep until all workers do."""
     last = time.perf_counter() + PATIENCE
-    used = used_by(workers)
-    while time.perf_counter() < last:
+    while time.perf_counter() < last and not all(worker.is_asleep() for worker in workers):
         time.sleep(PAUSE)
-        before, used = used, used_by(workers)
-        if used - before < QUIET * PAUSE:
-            return
 
 
 class Measurement:
@@ -179,6 +176,7 @@ class Measurement:
 
         with noted(outcome):
             worker = self.stack.enter_context(Worker(engine, self.case.key, self.right.folder))
+            wait_for_quiet(list(self.workers.values()))
             answer = worker.ask("start")
             outcome.start_s = answer["seconds"]
             outcome.model_bytes = self.right.model_bytes[engine]
@@ -247,4 +245,5 @@ def measured(
         2 * model.multiply_adds / flops / 1e6,
         model.read_bytes / read / 1e6,
         measurement.outcomes,
+        case.original,
     )

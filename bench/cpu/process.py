@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -107,7 +108,14 @@ class Worker:
 
     def cpu_seconds(self) -> float:
         """Processor time of all its threads so far."""
-        total = 0
-        for task in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
-            total += int(task.read_text(encoding="ascii").split()[0])
-        return total / 1e9
+        return sum(int(text.split()[0]) for text in self._of_threads("schedstat")) / 1e9
+
+    def is_asleep(self) -> bool:
+        """Whether no thread of it runs, or would if there were a processor for it."""
+        return not any(text.rpartition(")")[2].split()[0] == "R" for text in self._of_threads("stat"))
+
+    def _of_threads(self, name: str) -> Iterator[str]:
+        """What the system says of each thread; those that end meanwhile are left out."""
+        for task in Path(f"/proc/{self._process.pid}/task").glob(f"*/{name}"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                yield task.read_text(encoding="utf-8", errors="replace")

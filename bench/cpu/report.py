@@ -1,9 +1,14 @@
 """The table that a run prints."""
 
+from collections.abc import Iterator
+
 from bench.cpu.machine import installed_bytes
-from bench.cpu.measure import QUIET, Outcome, Row
+from bench.cpu.measure import Outcome, Row
 from rich.console import Console
 from rich.table import Table
+
+BUSY = 0.02
+"""The share of a processor that sleeping workers may use before it is worth a word."""
 
 
 def milliseconds(value: float) -> str:
@@ -55,14 +60,28 @@ def cells_of(row: Row, engine: str, outcome: Outcome) -> list[str]:
     ]
 
 
+def next_to_f32(rows: list[Row]) -> Iterator[str]:
+    """What smaller weights bring an engine: its speed next to that of the same model in f32, and how fast it reads."""
+    by_key = {row.key: row for row in rows}
+    for row in rows:
+        original = by_key.get(row.original or "")
+        for engine, outcome in row.outcomes.items() if original else ():
+            own, before = outcome.median_ms, original.outcomes[engine].median_ms if original else None
+            if own and before:
+                speed = f"{row.read_bytes / own / 1e6:.1f} GB/s"
+                yield f"{row.key}: {engine} is {before / own:.2f}x as fast as in f32, and reads {speed}"
+
+
 def show(rows: list[Row], console: Console) -> None:
     """The table, and under it what is wrong, missing, or doubtful."""
     console.print(table_of(rows))
     console.print("speed: the best peer is 1; on disk: the model, then the engine that must be there too", style="dim")
+    for sentence in next_to_f32(rows):
+        console.print(sentence)
     for row in rows:
         for engine, outcome in row.outcomes.items():
             if outcome.status not in ("ok", "unwritten"):
                 console.print(f"{row.name}: {engine} is {outcome.status}: {outcome.why}", markup=False, style="red")
-            if outcome.others_cpu > QUIET:
+            if outcome.others_cpu > BUSY:
                 share = f"{outcome.others_cpu:.0%} of a core"
                 console.print(f"{row.name}: while {engine} was measured, the others used {share}", style="yellow")
