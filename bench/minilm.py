@@ -32,7 +32,7 @@ def weights() -> Weights:
         return random_weights()
     from examples.embeddings.example import packed
 
-    with TemporaryDirectory() as folder, packed(Path(folder), "f32") as model:
+    with TemporaryDirectory() as folder, packed(Path(folder)) as model:
         return {name: model.load(name).to_numpy().copy() for name in model.tensors}
 
 

@@ -16,6 +16,7 @@ from bench.cpu.measure import Outcome, cosine, judged
 from bench.cpu.prepare import Prepared, simulated
 from bench.decoder import Shape, decoder
 from bench.decoder_quantized import decoder_int4, decoder_int8
+from bench.minilm import minilm
 from bench.models import Model, digits, disagreement, lstm, mlp
 from bench.onnx_writer import ort
 
@@ -132,6 +133,7 @@ def test_outputs_of_another_size_or_not_finite_are_wrong(output: Any) -> None:
     ("key", "build"),
     [
         ("mlp", mlp),
+        ("minilm-1x16", lambda: minilm(1, 16)),
         ("lstm", lambda: lstm(32)),
         ("digits", digits),
         ("decoder", lambda: decoder(SMALL)),
