@@ -1,7 +1,8 @@
 """What this machine can do at most: multiply-adds without any loads, and reading memory of some size, over and over.
 
 Small C code, compiled here for the vectors that generated code uses. One thread is measured by its own processor time,
-which a busy machine does not change much; several by the clock. The fastest round counts.
+which a busy machine does not change much; several by the clock, from the first that begins to the last that ends. The
+fastest of many short rounds counts: others may want the machine too, and in a short time chances are that they do not.
 """
 
 import ctypes
@@ -20,10 +21,11 @@ from openinfer.synth.target import CpuTarget
 
 CHAINS = 12
 """Independent sums of the multiply-adds: enough to hide how long one takes, few enough for registers."""
-COUNT = 2_000_000
+COUNT = 1_000_000
 """Rounds of multiply-adds in a measurement."""
-AT_LEAST = 1 << 28
-"""How many bytes a measurement reads, over and over where there are fewer."""
+AT_LEAST, AT_MOST = 1 << 26, 1 << 28
+"""How many bytes a measurement reads, over and over where there are fewer, and beyond which more change nothing."""
+ROUNDS = 25
 FMA = """
 void multiply_adds(long count)
 {
@@ -71,14 +73,14 @@ class Ceilings:
         self._read = compiled(READ, "read", folder, target)
         self._read.total.restype = ctypes.c_uint64
 
-    def gflops(self, threads: int, rounds: int = 7) -> float:
+    def gflops(self, threads: int, rounds: int = ROUNDS) -> float:
         """Billions of multiplications and additions in a second."""
         parts = [lambda: self._fma.multiply_adds(ctypes.c_long(COUNT))] * threads
         return threads * COUNT * CHAINS * self.lanes * 2 / _fastest(parts, rounds) / 1e9
 
-    def read_gb(self, nbytes: int, threads: int, rounds: int = 7) -> float:
+    def read_gb(self, nbytes: int, threads: int, rounds: int = ROUNDS) -> float:
         """Billions of bytes in a second, if threads read as many bytes over and over, each a part of its own."""
-        count = max(nbytes // 64 // threads // 8 * 8, 8)
+        count = max(min(nbytes, AT_MOST) // 64 // threads // 8 * 8, 8)
         data = np.ones(8 * (count * threads + 1), np.uint64)
         start = data.ctypes.data + -data.ctypes.data % 64
         times = max(AT_LEAST // (64 * count * threads), 1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import bench.ceilings
 import numpy as np
-from bench.ceilings import Ceilings
+from bench.ceilings import AT_MOST, Ceilings
 from bench.decoder import Shape, decoder
 from bench.models import Model, disagreement, encoder, mlp, resnet
 from bench.onnx_writer import ort
@@ -167,7 +167,7 @@ def bare_loop(folder: Path, target: CpuTarget, peak: float, rounds: int) -> Row:
 
 def memory_speed(ceilings: Ceilings) -> Row:
     """How fast one thread (by its own time) and two (by the clock) read memory that is in no cache."""
-    one, two = (ceilings.read_gb(1 << 29, threads) for threads in (1, 2))
+    one, two = (ceilings.read_gb(AT_MOST, threads) for threads in (1, 2))
     return {"what": "reading memory", "one_thread_gb_per_s": one, "two_threads_gb_per_s": two}
 
 
