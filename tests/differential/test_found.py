@@ -206,3 +206,38 @@ def test_an_extent_may_grow_while_a_size_shrinks() -> None:
         one.insert(inputs | {"k": np.zeros((3, 5, 8)), "v": np.zeros((3, 5, 2)), "x": np.zeros((2, 3))})
         with pytest.raises(ExecutionError):  # three heads do not divide four
             one.run_step()
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_lanes_have_no_index_that_nothing_reads(cc: str) -> None:
+    text = """sizes { T <= 70; } dynamic { x: f32[T]; } volatile { y: f32; }
+    block entry { assign a: f32[T]; op fill(x, value=0) >> a; op prod_axis(a) >> y; return y; }"""
+    agree(text, inputs=_inputs(x=np.ones(70, np.float32)), flags=FAST, cc=cc)
+
+
+def test_as_many_heads_as_heads_even_if_there_are_none() -> None:
+    text = """sizes { T <= 3; } dynamic { x: f64[T, T, 4]; } volatile { y: f64[T, T, 4]; }
+    block entry { op sdpa(x, x, x) >> y; return y; }"""
+    executor = Simulator().make_executor(graph(text))
+    module = Synthesizer(name="net").synthesize(None, graph(text)).build(flags=TRAPS)
+    for count in (3, 0, 2):
+        for one in (executor, module):
+            one.insert(x=np.full((count, count, 4), 0.5))
+            one.run_step()
+        assert np.allclose(module.fetch("y"), executor.fetch("y"))
+
+
+def test_large_numbers_go_through_gelu_unchanged() -> None:
+    text = """dynamic { x: f64[3]; } volatile { y: f64[3]; } block entry { op gelu(x) >> y; return y; }"""
+    agree(text, inputs=_inputs(x=np.array([1.7e308, 9e307, -1.7e308])), flags=FAST)
+
+
+def test_an_infinite_candidate_leaves_a_gate_its_error() -> None:
+    """The bound of a GRU: where the candidate is exactly 1, the update still is a rounded sum."""
+    types = [TensorType(DTYPES["f64"], shape) for shape in ((2,), (1,), (3, 2), (3, 1), (3,), (3,))]
+    record = OPS["gru_cell"]
+    call = infer(record, Call(tuple(types), complete(record, {})))
+    values = [np.ones(kind.shape) for kind in types]
+    values[-1][2] = np.inf
+    assert record.bound is not None
+    assert np.all(record.bound(call, *values) > 0)

@@ -89,6 +89,8 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
             return kept
     if not isinstance(right, Dim) and ((op == "-" and right == 0) or (op == "/" and right == 1)):
         return left
+    if op == "/" and expr_of(left) == expr_of(right):
+        return 1  # as many heads as heads: where there are none, it does not matter
     return Dim(value, Binary(op, expr_of(left), expr_of(right)), interval(op, span(left), span(right)))
 
 

@@ -114,7 +114,11 @@ def _split(gates: Array, count: int) -> list[Array]:
 def _product_bound(x: Array, w: Array, bias: Array | None, dtype: DType) -> Array:
     """The error of a product in any order of summation, with bias and the sum of two such."""
     magnitude = np.matmul(np.abs(x), np.abs(w).T) + (0 if bias is None else np.abs(bias))
-    error = gamma(w.shape[1] + 4, dtype) * magnitude
+    return _finite(gamma(w.shape[1] + 4, dtype) * magnitude)
+
+
+def _finite(error: Array) -> Array:
+    """An error, and none where it is not a number or infinite: what an infinity leads to is exact."""
     return np.where(np.isfinite(error), error, 0)
 
 
@@ -132,7 +136,7 @@ def _lstm_bound(
     dtype = call.dtype().compute
     i, f, g, o = _split(_product_bound(x, w_ih, b_ih, dtype) + _product_bound(h, w_hh, b_hh, dtype), 4)
     own = gamma(16, dtype) * (1 + np.abs(c))
-    return np.where(np.isfinite(c), f / 4 * np.abs(c), 0) + i / 4 + g + o / 4 + np.where(np.isfinite(own), own, 0)
+    return _finite(f / 4 * np.abs(c)) + i / 4 + g + o / 4 + _finite(own)
 
 
 @op(
@@ -182,8 +186,8 @@ def _gru_bound(
     reset = (inside[0] + outside[0]) / 4 + gamma(8, dtype)
     candidate = inside[2] + outside[2] + reset * hidden
     update = (inside[1] + outside[1]) / 4 + gamma(8, dtype)
-    error = candidate + update * (1 + np.abs(h)) + gamma(16, dtype) * (1 + np.abs(h))
-    return np.where(np.isfinite(error), error, 0)
+    own = (update + gamma(16, dtype)) * (1 + np.abs(h))
+    return _finite(candidate) + _finite(own)
 
 
 @op(

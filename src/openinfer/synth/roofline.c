@@ -25,16 +25,24 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Multiplications and additions of floats in a second, counted for so many seconds. */
-double roofline_operations(double seconds)
+/* The time from which all threads are measured: a little later, so that they are all there by then. */
+double roofline_start(void) { return now() + 0.0005; }
+
+static void wait_for(double start)
+{
+    while (now() < start) continue;
+}
+
+/* Multiplications and additions of floats in a second, counted from a time on for so many seconds. */
+double roofline_operations(double began, double seconds)
 {
     const volatile float numbers[2] = { 0.999f, 0.001f };
     const floats factor = numbers[0] - (floats){ 0 }, term = numbers[1] - (floats){ 0 };
 #define BEGIN(i) floats sum##i = term * (float)i;
     EACH(BEGIN)
-    const double began = now();
     double ended = began;
     int64_t rounds = 0;
+    wait_for(began);
     while (ended - began < seconds) {
         for (int i = 0; i < 4096; ++i) {
 #define ADD(i) sum##i = sum##i * factor + term;
@@ -51,13 +59,13 @@ double roofline_operations(double seconds)
 }
 
 /* Bytes in a second, reading so many again and again: they are 4096 or more, and begin at a multiple of 64. */
-double roofline_bytes(const unsigned char *memory, int64_t bytes, double seconds)
+double roofline_bytes(const unsigned char *memory, int64_t bytes, double began, double seconds)
 {
     enum { chunk = 8 * VECTOR_BYTES };
     const int64_t chunks = bytes / chunk, passes = 1 + (1 << 20) / bytes;
     words a = { 0 }, b = a, c = a, d = a;
-    const double began = now();
     double ended = began, done = 0;
+    wait_for(began);
     while (ended - began < seconds) {
         for (int64_t pass = 0; pass < passes; ++pass) {
             const words *at = (const words *)(const void *)memory;

@@ -62,24 +62,27 @@ def measured_roofline(target: CpuTarget, flags: tuple[str, ...], cc: str, thread
     memory = np.ones(threads * share + 64, np.uint8)
     first = memory.ctypes.data + -memory.ctypes.data % 64
 
-    def operations(_thread: int) -> float:
-        return float(library.roofline_operations(ctypes.c_double(_SECONDS)))
+    def operations(_thread: int, start: float) -> float:
+        return float(library.roofline_operations(ctypes.c_double(start), ctypes.c_double(_SECONDS)))
 
-    def read(thread: int) -> float:
+    def read(thread: int, start: float) -> float:
         place = ctypes.c_void_p(first + thread * share)
-        return float(library.roofline_bytes(place, ctypes.c_int64(share), ctypes.c_double(_SECONDS)))
+        times = ctypes.c_double(start), ctypes.c_double(_SECONDS)
+        return float(library.roofline_bytes(place, ctypes.c_int64(share), *times))
 
     with ThreadPoolExecutor(threads) as pool:
-        return Roofline(_best(pool, threads, operations), _best(pool, threads, read), threads, threads * share)
+
+        def best(rate: Callable[[int, float], float]) -> float:
+            """What all threads do together, in the same time, when they are disturbed least."""
+            starts = (library.roofline_start() for _ in range(_WINDOWS))
+            return max(sum(pool.map(rate, range(threads), [start] * threads)) for start in starts)
+
+        return Roofline(best(operations), best(read), threads, threads * share)
 
 
 def _library(cc: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     text = (files("openinfer.synth") / "roofline.c").read_text(encoding="ascii")
     library = ctypes.CDLL(str(library_of({"roofline.c": text}, ("roofline.c",), cc, flags)))
-    library.roofline_operations.restype = library.roofline_bytes.restype = ctypes.c_double
+    for function in (library.roofline_start, library.roofline_operations, library.roofline_bytes):
+        function.restype = ctypes.c_double
     return library
-
-
-def _best(pool: ThreadPoolExecutor, threads: int, rate: Callable[[int], float]) -> float:
-    """What all threads do together, each at the same time as the others, when they are disturbed least."""
-    return max(sum(pool.map(rate, range(threads))) for _ in range(_WINDOWS))

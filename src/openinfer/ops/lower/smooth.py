@@ -179,7 +179,7 @@ def _gelu(builder: Builder, call: Call, x: Scalar) -> Scalar:
     wide = builder.let(cast(x, F64))
     if call.params["approximate"] == "none":
         if x.dtype is F64:
-            return wide * _erfc_exact(builder, wide) / 2
+            return wide / 2 * _erfc_exact(builder, wide)  # halved first, so that nothing overflows
         # The part of the normal distribution beyond |x|; from 40 on there is nothing.
         size = builder.let(at_most(builder.let(unary("abs", wide)), const(40, F64)))
         beyond = builder.let(_normal_tail(builder, size))

@@ -230,7 +230,9 @@ class _KernelPrinter:
         self._lane_loop(firsts, depth + 1)
         self._line(depth + 1, f"for (int64_t {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
         self._line(depth + 2, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {{")
-        self._line(depth + 3, f"const int64_t {index} = {index}_0 + lane;")
+        used = (one for statement in walk(loop.body) for value in scalars(statement) for one in visit(value))
+        if loop.index in used:
+            self._line(depth + 3, f"const int64_t {index} = {index}_0 + lane;")
         self._body(renamed(loop.body, lanes), depth + 3)
         self._line(depth + 2, "}")
         self._line(depth + 1, "}")
