@@ -1,13 +1,18 @@
-"""Pooling: loops over the part of the window that lies on the input, so that padding costs nothing."""
+"""Pooling: the rows that a row of windows sees are joined first, whole, and then what lies next to each other in them.
 
-from collections.abc import Sequence
+Along a row neighbours are joined with neighbours, which compilers make vectors of. Padding at the ends of a row is in
+the joined row; along other axes windows see only what lies on the input.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from operator import mul
 
-from openinfer.loops.build import Builder, cast, index, pair
-from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
+from openinfer.loops.build import Builder, Position, cast, const, index, pair
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import Buffer, Load, LoopKind, Scalar, Var
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import pads_of, per_axis
@@ -65,18 +70,49 @@ def _places(axes: Sequence[_Axis], starts: Sequence[Scalar], offsets: Sequence[V
     return tuple(start + offset * index(axis.dilation) for axis, start, offset in parts)
 
 
+def _fewest(one: int, other: int) -> Position:
+    """The lesser of two extents, if it is one."""
+    if is_symbolic(one) or is_symbolic(other):
+        return pair("max", pair("min", index(one), index(other)), 0)
+    return max(min(one, other), 0)
+
+
+def _joined(
+    call: Call,
+    builder: Builder,
+    x: Operand,
+    out: Buffer,
+    nothing: float,
+    join: Callable[[Scalar, Scalar], Scalar],
+    finish: Callable[[Scalar, Sequence[Var], Sequence[Scalar]], Scalar],
+) -> None:
+    """What windows see, joined; ``finish`` gets that, the indices, and how many elements are seen along each axis."""
+    *others, last = _axes(call, x.shape[2:])
+    span = max((out.shape[-1] - 1) * last.stride + (last.kernel - 1) * last.dilation + 1, 1)
+    row = builder.buffer(x.dtype.compute, [span], "row")
+    with builder.loops(out.shape[:-1], LoopKind.PARALLEL) as where:
+        starts, counts = _seen(builder, others, where[2:])
+        with builder.loops([span]) as (column,):
+            builder.store(row, (column,), const(nothing, row.dtype))
+        seen = _fewest(last.extent, span - last.begin)
+        with builder.loops(counts) as offsets, builder.loops([seen]) as (column,):
+            value = x[(*where[:2], *_places(others, starts, offsets), column)]
+            builder.store(row, (column + last.begin,), join(Load(row, (column + last.begin,)), value))
+        with builder.loops(out.shape[-1:]) as (result,):
+            total = builder.local(nothing, row.dtype, "total")
+            with builder.loops([last.kernel]) as (offset,):
+                place = result * index(last.stride) + offset * index(last.dilation)
+                builder.assign(total, join(total, Load(row, (place,))))
+            _, widths = _seen(builder, [last], [result])
+            builder.store(out, (*where, result), finish(total, (*where, result), (*counts, *widths)))
+
+
 @lowers("max_pool")
 def max_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """The largest of what the window sees."""
     (x,), (out,) = inputs, outputs
     assert x is not None
-    axes = _axes(call, x.shape[2:])
-    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
-        starts, counts = _seen(builder, axes, where[2:])
-        largest = builder.local(_least(x), x.dtype.compute, "largest")
-        with builder.loops(counts) as offsets:
-            builder.assign(largest, pair("max", largest, x[(*where[:2], *_places(axes, starts, offsets))]))
-        builder.store(out, where, largest)
+    _joined(call, builder, x, out, _least(x), lambda a, b: pair("max", a, b), lambda largest, _where, _counts: largest)
 
 
 @lowers("avg_pool")
@@ -84,17 +120,16 @@ def avg_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
     """The sum of what the window sees over how many count."""
     (x,), (out,) = inputs, outputs
     assert x is not None
-    axes, dtype = _axes(call, x.shape[2:]), x.dtype.compute
-    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
-        starts, counts = _seen(builder, axes, where[2:])
-        total = builder.local(0, dtype, "total")
-        with builder.loops(counts) as offsets:
-            builder.assign(total, total + x[(*where[:2], *_places(axes, starts, offsets))])
+    axes = _axes(call, x.shape[2:])
+
+    def mean(total: Scalar, where: Sequence[Var], counts: Sequence[Scalar]) -> Scalar:
         if call.params["count_include_pad"]:
             # No window starts before the padding: those past its end are all that do not count.
             pairs = zip(axes, where[2:], strict=True)
             counts = [axis.until(axis.first(result), index(axis.extent + axis.end)) for axis, result in pairs]
-        builder.store(out, where, total / cast(reduce(mul, counts), dtype))
+        return total / cast(reduce(mul, counts), total.dtype)
+
+    _joined(call, builder, x, out, 0, lambda a, b: a + b, mean)
 
 
 @lowers("global_max_pool")

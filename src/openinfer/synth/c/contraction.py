@@ -6,13 +6,28 @@ scratch memory first: a panel of columns, or a block of rows. What falls outside
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Literal
 
-from openinfer.loops.affine import Affine, is_same, position, variables
+from openinfer.loops.affine import Affine, affine, is_same, position, variables
 from openinfer.loops.build import cast
 from openinfer.loops.common import named
 from openinfer.loops.dim import Dim, is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, INDEX, Binary, Buffer, Const, Contraction, Let, Scalar, Tile, Var
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    INDEX,
+    Binary,
+    Buffer,
+    Compare,
+    Const,
+    Contraction,
+    Let,
+    Scalar,
+    Select,
+    Tile,
+    Var,
+)
 from openinfer.loops.product import Axis, Product, as_one, product_of
 from openinfer.synth.c.scalars import ScalarPrinter, share, size_text
 from openinfer.synth.c.tiles import tile_name
@@ -186,36 +201,79 @@ class _Printer:
     def _copied_panel(self, right: Buffer, first: Scalar, columns: str, width: int) -> None:
         """The columns of a panel next to each other, one row for each inner index; missing columns are 0."""
         product, axis = self._product, self._product.columns
-        value = self._scalars.text(product.right.value)
         target = self._scalars.text(_flat(product.inner))
         last = axis.vars[-1]
+        value, valid = product.right.value, list[Scalar]()
+        if isinstance(value, Select) and self._one.valid is not None:
+            value, valid = value.then, _parts(value.cond)
         if len(axis.vars) == 1:
-            self._inner_loops()
-            self._say(f"{self._kind} *to = {right.name} + {target} * {width};")
-            self._open(f"for (int64_t column = 0; column < {columns}; ++column)")
-            self._say(f"const int64_t {last.name} = {self._scalars.text(first + _COLUMN)};")
-            self._say(f"to[column] = {value};")
-            self._close(1)
-            self._say(f"for (int64_t column = {columns}; column < {width}; ++column) to[column] = 0;")
-            self._close(len(product.inner.vars))
-            return
-        # A run of columns that differ in the last index only: what the others decide is decided once for all of them.
-        self._open(f"for (int64_t from = 0, run; from < {columns}; from += run)")
-        extent = _number(axis.extents[-1])
-        self._say(f"const int64_t start = ({self._scalars.text(first)} + from) % {extent};")
-        self._unflatten(Axis(axis.vars[:-1], axis.extents[:-1]), Var("from") + first, f" / {extent}")
-        self._say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
-        self._inner_loops()
-        self._say(f"{self._kind} *to = {right.name} + {target} * {width} + from;")
-        self._open("for (int64_t column = 0; column < run; ++column)")
-        self._say(f"const int64_t {last.name} = start + column;")
-        self._say(f"to[column] = {value};")
-        self._close(2 + len(product.inner.vars))
-        if is_symbolic(axis.extent) or axis.extent % width:
+            start, run = first, columns
+        else:
+            # A run of columns that differ in the last index only: what the others decide is decided once for all.
+            start, run = Var("start"), "run"
+            self._open(f"for (int64_t from = 0, run; from < {columns}; from += run)")
+            extent = _number(axis.extents[-1])
+            self._say(f"const int64_t start = ({self._scalars.text(first)} + from) % {extent};")
+            self._unflatten(Axis(axis.vars[:-1], axis.extents[:-1]), Var("from") + first, f" / {extent}")
+            self._say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
+            self._scalars.positions.add("start")
+        # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
+        used = variables(*valid)
+        pairs = list(zip(product.inner.vars, product.inner.extents, strict=True))
+        outer = [pair for pair in pairs if pair[0].name in used]
+        for var, extent_ in outer:
+            self._open(_loop(var.name, extent_))
+        bounds, inside = self._bounds(valid, last, start, run)
+        for var, extent_ in (pair for pair in pairs if pair not in outer):
+            self._open(_loop(var.name, extent_))
+        self._say(f"{self._kind} *to = {right.name} + {target} * {width}{' + from' if len(axis.vars) > 1 else ''};")
+        if bounds:
+            self._say("for (int64_t column = 0; column < begin; ++column) to[column] = 0;")
+        low, high = bounds or ("0", run)
+        self._open(f"for (int64_t column = {low}; column < {high}; ++column)")
+        self._say(f"const int64_t {last.name} = {self._scalars.text(start + _COLUMN)};")
+        text = self._scalars.text(value)
+        if inside is not None:
+            text = f"{self._scalars.text(inside)} ? {text} : 0"
+        self._say(f"to[column] = {text};")
+        self._close()
+        rest = "end" if bounds else run
+        until = str(width) if len(axis.vars) == 1 else run
+        if rest != until:
+            self._say(f"for (int64_t column = {rest}; column < {until}; ++column) to[column] = 0;")
+        self._close(len(pairs) + (len(axis.vars) > 1))
+        if len(axis.vars) > 1 and (is_symbolic(axis.extent) or axis.extent % width):
             self._open(f"for (int64_t k = 0; columns < {width} && k < {_number(product.inner.extent)}; ++k)")
             self._say(f"for (int64_t column = {columns}; column < {width}; ++column)")
             self._say(f"{PAD}{right.name}[k * {width} + column] = 0;")
             self._close()
+
+    def _bounds(
+        self, valid: Sequence[Scalar], last: Var, start: Scalar, run: str
+    ) -> tuple[tuple[str, str] | None, Scalar | None]:
+        """The columns of a run between which all terms count, as text, and what must be asked for each of them."""
+        outside = [one for one in valid if last.name not in variables(one)]
+        edges = {one: _edge(one, last, start) for one in valid if one not in outside}
+        asked = [one for one, edge in edges.items() if edge is None]
+        if len(asked) == len(valid):
+            return None, reduce(and_, asked) if asked else None
+        begin, end = "0", run
+        for one, edge in edges.items():
+            if edge is not None:
+                before = f"{self._scalars.need('oi_negatives')}({self._scalars.bare(edge[0])}, {edge[1]})"
+                name = self._scalars.need("oi_min_i64")
+                assert isinstance(one, Compare)
+                begin, end = (
+                    (f"{name}({before}, {run})", end) if one.op == "ge" else (begin, f"{name}({before}, {run})")
+                )
+        if outside:
+            end = f"{self._scalars.text(reduce(and_, outside))} ? {end} : 0"
+        self._say(f"const int64_t begin = {begin};")
+        if begin == "0":
+            self._say(f"const int64_t end = {end};")
+        else:
+            self._say(f"const int64_t end = {self._scalars.need('oi_max_i64')}(begin, {end});")
+        return ("begin", "end"), reduce(and_, asked) if asked else None
 
     def _inner_loops(self) -> None:
         for var, extent in zip(self._product.inner.vars, self._product.inner.extents, strict=True):
@@ -399,3 +457,24 @@ def _moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}
     return Affine(place.first, steps if axis.last is None else {**steps, first.name: place.step(axis.last)})
+
+
+def _parts(condition: Scalar) -> list[Scalar]:
+    """Conditions that must all be true."""
+    match condition:
+        case Binary("and", left, right):
+            return [*_parts(left), *_parts(right)]
+        case _:
+            return [condition]
+
+
+def _edge(condition: Scalar, last: Var, start: Scalar) -> tuple[Scalar, int] | None:
+    """A comparison of positions as a distance at the first column, and how much it grows with each; None for others."""
+    if not isinstance(condition, Compare) or condition.op not in ("ge", "lt"):
+        return None
+    found = affine(condition.left - condition.right)
+    step = 0 if found is None else found.step(last)
+    if found is None or is_symbolic(step) or step < 1:
+        return None
+    rest = Affine(found.first, {name: one for name, one in found.steps.items() if name != last.name})
+    return rest.scalar() + start * Const(step, INDEX), step

@@ -62,3 +62,7 @@ static inline int32_t oi_popcount(uint64_t x)
     x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
     return (int32_t)(x * 0x0101010101010101u >> 56);
 }
+
+//: oi_negatives
+/* How many of first, first + step, first + 2 * step and so on are negative. */
+static inline int64_t oi_negatives(int64_t first, int64_t step) { return first < 0 ? (step - 1 - first) / step : 0; }
