@@ -1,8 +1,8 @@
 """The decoder with weights of 8 and of 4 bits: matrices stored small, everything else in f32.
 
-With 8 bits, a row of a matrix has a scale. With 4 bits, 32 weights of a row have a scale and a zero point. ONNX Runtime
-gets the same integers of 4 bits in its ``MatMulNBits``; with 8 bits it also rounds what it multiplies by them, as its
-dynamic quantization does.
+With 8 bits, a row of a matrix has a scale; with 4 bits, a scale and a zero point. ONNX Runtime has both for every 32
+weights in its ``MatMulNBits``, which knows no longer groups than a few hundred; with 8 bits it also rounds what it
+multiplies by them, as its dynamic quantization does.
 """
 
 import re
@@ -65,9 +65,8 @@ def decoder_int8(shape: Shape) -> Model:
 # --- 4 bits -----------------------------------------------------------------------------------------------------------
 
 
-def groups_of_4_bits(matrix: Array) -> tuple[Array, Array, Array]:
-    """Integers from 0 to 15 by groups, and the scale and the zero point of each group."""
-    groups = matrix.reshape(-1, GROUP)
+def integers_of_4_bits(groups: Array) -> tuple[Array, Array, Array]:
+    """Integers from 0 to 15, and the scale and the zero point of each row."""
     low, high = np.minimum(groups.min(axis=1), 0), np.maximum(groups.max(axis=1), 0)
     scale = ((high - low) / 15).astype(np.float32)
     zero = np.rint(-low / scale)
@@ -76,29 +75,9 @@ def groups_of_4_bits(matrix: Array) -> tuple[Array, Array, Array]:
 
 
 def stored_in_4_bits(matrix: Array) -> TensorSpec:
-    whole, scale, zero = groups_of_4_bits(matrix)
+    whole, scale, zero = integers_of_4_bits(matrix)
     found = QuantZeroPoint.per_channel(0, zero.astype(np.int32))
     return TensorSpec(whole, "u4", quant=QuantParams("asymmetric", QuantScale.per_channel(0, scale), found))
-
-
-def text_of_4_bits() -> str:
-    """The graph with a matrix made real, and put back into its shape, just before it is used."""
-    matrices = {found[1]: (found[3], found[4]) for found in MATRIX.finditer(TEXT)}
-    text = MATRIX.sub(rf"    \1\2: u4[\3*\4/{GROUP}, {GROUP}]", TEXT)
-    lines = "".join(
-        f"    assign {name}_groups: f32[{rows}*{columns}/{GROUP}, {GROUP}];\n"
-        f"    assign {name}_matrix: f32[{rows}, {columns}];\n"
-        for name, (rows, columns) in matrices.items()
-    )
-
-    def used(found: re.Match[str]) -> str:
-        x, weight, name = found[1], found[2], found[3]
-        shape = ", ".join(matrices[name])
-        real = f"op dequantize({weight}) >> {name}_groups; op reshape({name}_groups, shape=[{shape}]) >> {name}_matrix;"
-        return f"{real} op linear({x}, {name}_matrix)"
-
-    text = text.replace("block entry {\n", "block entry {\n" + lines)
-    return re.sub(r"op linear\((\w+), ((\w+)(?:\[l\])?)\)", used, text)
 
 
 class ExportedInt4(Exported):
@@ -106,7 +85,7 @@ class ExportedInt4(Exported):
 
     def product(self, x: str, name: str, output: str | None = None) -> str:
         rows, columns = self.tensors[name].shape
-        whole, scale, zero = groups_of_4_bits(self.tensors[name])
+        whole, scale, zero = integers_of_4_bits(self.tensors[name].reshape(-1, GROUP))
         bytes_of = whole.reshape(rows, columns // GROUP, GROUP // 2, 2)
         zeros = zero.reshape(rows, columns // GROUP // 2, 2)
         self.constants[f"{name}.whole"] = bytes_of[..., 0] | bytes_of[..., 1] << 4
@@ -120,14 +99,13 @@ class ExportedInt4(Exported):
 
 def decoder_int4(shape: Shape) -> Model:
     original = decoder(shape)
-    groups = _matrix_elements(original) // GROUP
     return replace(
         original,
         name=f"{original.name}, weights of 4 bits",
-        text=text_of_4_bits(),
+        text=MATRIX.sub(lambda found: found[0].replace("f32", "u4"), TEXT),
         tensors=_stored(original, stored_in_4_bits),
         onnx=lambda: ExportedInt4(shape, dict(original.tensors)).decoder(original.given),
-        read_bytes=original.read_bytes - groups * (4 * GROUP - GROUP // 2 - 4 - 1),  # a scale and a zero point
+        read_bytes=original.read_bytes - _matrix_elements(original) * 7 // 2,
         original=original,
     )
 

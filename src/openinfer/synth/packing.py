@@ -12,13 +12,17 @@ Steps = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Packing:
-    """``[outside indices..., panel, inner index, column in the panel]``; columns behind the last one are 0."""
+    """``[outside indices..., panel, inner index, column in the panel]``; columns behind the last one are 0.
+
+    With ``lanes`` the elements of two vectors of so many take turns: those of 4 bits lie in the same bytes then.
+    """
 
     first: int
     outside: Steps
     inner: Steps
     columns: Steps
     width: int
+    lanes: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,8 +44,11 @@ class Packing:
         values = np.asarray(tensor).reshape(-1)[places]
         spare = -values.shape[-1] % self.width
         values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, spare)])
-        split = values.reshape(*values.shape[:-1], -1, self.width)
-        return np.ascontiguousarray(np.swapaxes(split, -3, -2))
+        split = np.swapaxes(values.reshape(*values.shape[:-1], -1, self.width), -3, -2)
+        if self.lanes:
+            pairs = split.reshape(*split.shape[:-1], -1, 2, self.lanes)
+            split = np.swapaxes(pairs, -2, -1).reshape(split.shape)
+        return np.ascontiguousarray(split)
 
 
 def _count(steps: Steps) -> int:

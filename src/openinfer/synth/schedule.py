@@ -31,8 +31,9 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.product import Axis, Product, product_of, without_single
+from openinfer.loops.quantized import factored, integers_of
 from openinfer.loops.reduction import gathered
-from openinfer.loops.rewrite import straightened
+from openinfer.loops.rewrite import changed, straightened
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
@@ -117,6 +118,8 @@ class _Planner:
         return tuple(made for statement in body for made in self._statements(statement))
 
     def _statements(self, statement: Statement) -> tuple[Statement, ...]:
+        if isinstance(statement, Contraction) and self._target.vector_bits:
+            statement = factored(statement)
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
         return (self._statement(statement),)
@@ -147,9 +150,12 @@ class _Planner:
         if other is not None and other.dtype.kind == "float" and other.name not in self._finite:
             return statement
         lanes = self._target.lanes(one.accumulator.bits)
-        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target)
+        is_packable = self._packable(one)(product.right.buffer)
+        # Vectors of 4-bit integers lie in pairs.
+        pairs = is_packable and product.right.buffer.dtype.bits < 8
+        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)
         tile = Tile(rows, vectors * lanes, lanes)
-        if self._packable(one)(product.right.buffer):
+        if is_packable:
             return self._with_panels(one, product, replace(tile, has_panels=True))
         return replace(one, tile=self._with_scratch(one, product, tile))
 
@@ -162,6 +168,8 @@ class _Planner:
             return False
         product = product_of(one, self._packable(one))
         if product is None or product.rows.extent > _FEW_ROWS or product.right.buffer.dtype is one.accumulator:
+            return False
+        if self._packable(one)(product.right.buffer):
             return False
         index = one.a_index if product.right.buffer == one.a else one.b_index
         place = position(product.right.buffer, index)
@@ -181,6 +189,8 @@ class _Planner:
         right = product.right
         is_direct = right.place is not None and product.rows.extent < _PACKED_FROM
         tile = replace(tile, is_direct=is_direct)
+        if tile.has_panels and right.buffer.dtype is not one.accumulator and _many(product.rows.extent):
+            tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
         if not tile.has_panels and (not is_direct or columns % tile.lanes or is_symbolic(columns)):
             tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
         if product.left.place is None or self._rows_collide(one, product, tile):
@@ -209,21 +219,41 @@ class _Planner:
             for var, extent in zip(product.outside.vars, product.outside.extents, strict=True)
             if place.step(var)
         ]
+        lanes = tile.lanes if buffer.dtype.bits < 8 else 0
         packing = Packing(
             place.first,
             tuple((extent, place.step(var)) for var, extent in outside),
             _steps(place, product.inner),
             _steps(place, product.columns),
             tile.columns,
+            lanes,
         )
         panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
         self.packings[buffer.name] = packing
         self.panels[buffer.name] = panels
         column, depth = _flat(product.columns), _flat(product.inner)
         width = Const(tile.columns, INDEX)
-        where = (*(var for var, _ in outside), column // width, depth, column % width)
-        found = replace(one, a=panels, a_index=where) if is_a else replace(one, b=panels, b_index=where)
+        inside = column % width
+        if lanes:
+            pair, own = Const(2 * lanes, INDEX), Const(lanes, INDEX)
+            inside = inside // pair * pair + inside % own * 2 + inside % pair // own
+        where = (*(var for var, _ in outside), column // width, depth, inside)
+
+        def moved(part: Scalar) -> Scalar | None:
+            return Load(panels, where) if isinstance(part, Load) and part.buffer == buffer else None
+
+        if is_a:
+            value = None if one.a_value is None else changed(one.a_value, moved)
+            found = replace(one, a=panels, a_index=where, a_value=value)
+        else:
+            value = None if one.b_value is None else changed(one.b_value, moved)
+            found = replace(one, b=panels, b_index=where, b_value=value)
         return replace(found, tile=self._with_scratch(found, product, tile))
+
+
+def _many(rows: int) -> bool:
+    """Whether it pays to convert a panel once for all tiles of rows."""
+    return is_symbolic(rows) or rows > 2 * _FEW_ROWS
 
 
 def _has_lanes(loop: For) -> bool:
@@ -249,11 +279,12 @@ class _Packable:
     def __call__(self, buffer: Buffer) -> bool:
         one = self.one
         value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
-        if buffer.name not in self.weights or self.uses.count(buffer.name) != 1 or value is not None:
+        if buffer.name not in self.weights or self.uses.count(buffer.name) != 1:
             return False
+        is_plain = value is None and buffer.dtype is one.accumulator
         place = position(buffer, index)
         own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
-        if place is None or not set(place.steps) <= set(own) or buffer.dtype is not one.accumulator:
+        if place is None or not set(place.steps) <= set(own) or not (is_plain or integers_of(one, buffer) is not None):
             return False
         # How many rows the other factor has may be known only while running.
         return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
@@ -312,13 +343,14 @@ def row_sizes(count: int, rows: int) -> tuple[int, ...]:
     return (rows, count % rows)
 
 
-def tile_shape(rows: int, columns: int, lanes: int, target: CpuTarget) -> tuple[int, int]:
+def tile_shape(rows: int, columns: int, lanes: int, target: CpuTarget, *, pairs: bool = False) -> tuple[int, int]:
     """The rows and vectors of a tile: the shape that takes the least time over the whole result."""
     registers = target.vector_registers - (1 if target.fma else 2)
     best: tuple[float, int, int] | None = None
-    for vectors in range(1, 9):
+    for vectors in (2, 4, 6, 8) if pairs else range(1, 9):
         for height in range(1, 17):
-            if height * vectors + vectors > registers or (vectors > 1 and (vectors - 1) * lanes >= columns):
+            is_wide = vectors > (2 if pairs else 1) and (vectors - 1) * lanes >= columns
+            if height * vectors + vectors > registers or is_wide:
                 continue
             if height > max(rows, 1) and height > 1:
                 continue

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from openinfer.dtypes import DType, convert, pack
+from openinfer.dtypes import DType, convert, pack, unpack
 from openinfer.oinf.model import ModelLoader
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import FOLDED, EntryStep, KernelStep, Move, Program, Weight, steps_in
@@ -83,9 +83,18 @@ class WeightLayout:
         for piece in self.pieces.values():
             data = self.data(piece.name, piece.part, piece.dtype)
             if piece.packing is not None:
-                data = piece.packing.packed(np.frombuffer(data, piece.dtype.array)).tobytes()
+                data = _in_panels(data, piece.dtype, piece.packing)
             out[piece.offset : piece.offset + piece.nbytes] = data
         return bytes(out)
+
+
+def _in_panels(data: bytes, dtype: DType, packing: Packing) -> bytes:
+    """The bytes of a tensor in another order of its elements."""
+    if not dtype.is_packed:
+        return bytes(packing.packed(np.frombuffer(data, dtype.array)).tobytes())
+    stream = np.frombuffer(data, np.uint8)
+    elements = unpack(stream, dtype, 0, stream.size * 8 // dtype.bits)
+    return pack(packing.packed(elements), dtype).tobytes()
 
 
 def weights_in(program: Program) -> Iterator[Weight]:

@@ -29,9 +29,10 @@ from openinfer.loops.ir import (
     Var,
 )
 from openinfer.loops.product import Axis, Product, as_one, product_of
+from openinfer.loops.quantized import Integers, integers_of
 from openinfer.synth.c.scalars import ScalarPrinter, share, size_text
-from openinfer.synth.c.tiles import tile_name
-from openinfer.synth.c.types import scalar_type
+from openinfer.synth.c.tiles import SHIFT, tile_name
+from openinfer.synth.c.types import scalar_type, stored_type
 from openinfer.synth.schedule import row_sizes
 
 PAD = "    "
@@ -176,7 +177,7 @@ class _Printer:
             place: Scalar = _PANEL * Const(depth, INDEX)
             for one, step in steps:
                 place = place + one * Const(step, INDEX)
-            return _from(factor.buffer.name, self._place(place)), str(tile.columns)
+            return self._panel(_from(factor.buffer.name, self._place(place)))
         if not tile.is_direct:
             assert tile.right is not None
             self._copied_panel(tile.right, _PANEL, "columns", tile.columns)
@@ -193,6 +194,59 @@ class _Printer:
         self._close()
         return "panel", "step"
 
+    def _panel(self, panel: str) -> tuple[str, str]:
+        """A panel that is stored as such; one of integers may be made floats for all rows, or as it is used."""
+        tile, integers = self._tile, self._integers
+        if integers is None:
+            return panel, str(tile.columns)
+        pointer, _, place = panel.partition(" + ")
+        is_half = self._product.right.buffer.dtype.bits < 8
+        if is_half and place:
+            panel = f"{pointer} + ({place}) / 2"
+        row = tile.columns // 2 if is_half else tile.columns
+        if self._has_zero:
+            zero = Const(0, self._one.accumulator) if integers.zero is None else integers.zero
+            value = as_one(zero, self._product.columns, _PANEL + _COLUMN)
+            shift = (8 if self._is_shifted else 0) + (SHIFT if is_half and tile.right is None else 0)
+            text = self._scalars.text(value) + (f" + {float(shift)}f" if shift else "")
+            self._say(f"{self._kind} zero[{tile.columns}] = {{0}};")
+            self._say(f"for (int64_t column = 0; column < columns; ++column) zero[column] = {text};")
+        if tile.right is None:
+            return panel, str(row)
+        self._say(f"const {stored_type(self._product.right.buffer.dtype)} *panel = {panel};")
+        self._open(f"for (int64_t k = 0; k < {_number(self._product.inner.extent)}; ++k, panel += {row})")
+        self._say(f"{self._kind} *to = {tile.right.name} + k * {tile.columns};")
+        less = [f" - zero[{at}]" if self._has_zero else "" for at in ("column", "column + half")]
+        if not is_half:
+            self._open(f"for (int64_t column = 0; column < {tile.columns}; ++column)")
+            self._say(f"to[column] = ({self._kind})panel[column]{less[0]};")
+        else:
+            flip = " ^ 8" * self._is_shifted
+            self._open(f"for (int64_t first = 0; first < {tile.columns}; first += {2 * tile.lanes})")
+            self._open(f"for (int64_t column = first; column < first + {tile.lanes}; ++column)")
+            self._say(f"enum {{ half = {tile.lanes} }};")
+            self._say("const uint8_t byte = panel[column - first / 2];")
+            self._say(f"to[column] = ({self._kind})((byte & 15){flip}){less[0]};")
+            self._say(f"to[column + half] = ({self._kind})((byte >> 4){flip}){less[1]};")
+            self._close()
+        self._close(2)
+        return tile.right.name, str(tile.columns)
+
+    @property
+    def _integers(self) -> Integers | None:
+        return integers_of(self._one, self._product.right.buffer) if self._tile.has_panels else None
+
+    @property
+    def _is_shifted(self) -> bool:
+        """Whether integers are read as 8 more than they are."""
+        return self._product.right.buffer.dtype.name == "i4"
+
+    @property
+    def _has_zero(self) -> bool:
+        """Whether something is subtracted from the integers as they are read."""
+        is_half = self._product.right.buffer.dtype.bits < 8
+        return self._integers is not None and (self._integers.zero is not None or is_half)
+
     def _panel_place(self) -> str:
         place = self._product.right.place
         assert place is not None
@@ -203,9 +257,14 @@ class _Printer:
         product, axis = self._product, self._product.columns
         target = self._scalars.text(_flat(product.inner))
         last = axis.vars[-1]
-        value, valid = product.right.value, list[Scalar]()
-        if isinstance(value, Select) and self._one.valid is not None:
-            value, valid = value.then, _parts(value.cond)
+        value: Scalar = product.right.value
+        valid: list[Scalar] = []
+        if self._one.valid is not None:
+            match value:
+                case Select(condition, then, _):
+                    value, valid = then, _parts(condition)
+                case _:
+                    pass
         if len(axis.vars) == 1:
             start, run = first, columns
         else:
@@ -302,15 +361,21 @@ class _Printer:
             left = f"{_from(product.left.buffer.name, place)}, {_number(product.left.step(product.rows))}"
             left += f", {_number(product.left.step(product.inner))}"
         widths = self._widths()
+        has_zero = self._has_zero and tile.right is None
+        is_stored = self._integers is not None and tile.right is None
+        stored = product.right.buffer.dtype.name if is_stored else None
+        points = "zero, " * has_zero
         cases = [(rows, vectors) for vectors in widths for rows in sizes]
         for number, (rows, vectors) in enumerate(cases):
-            name = self._scalars.need(tile_name(self._one.accumulator.name, tile.lanes, rows, vectors))
+            name = self._scalars.need(
+                tile_name(self._one.accumulator.name, tile.lanes, rows, vectors, stored, has_zero=has_zero)
+            )
             tests = [f"rows == {rows}"] if len(sizes) > 1 else []
             tests += [f"columns > {(vectors - 1) * tile.lanes}"] if len(widths) > 1 else []
             head = "" if number == len(cases) - 1 else f"if ({' && '.join(tests)}) "
             other = "else " if number else ""
             depth = _number(product.inner.extent)
-            self._say(f"{other}{head}{name}({depth}, {left}, {right}, {step}, tile, {tile.columns});")
+            self._say(f"{other}{head}{name}({depth}, {left}, {right}, {step}, {points}tile, {tile.columns});")
 
     def _widths(self) -> list[int]:
         """How many vectors a panel may have, the most first."""
@@ -319,6 +384,8 @@ class _Printer:
         if is_symbolic(columns):
             return list(range(most, 0, -1))
         rest = -(-(columns % tile.columns) // tile.lanes)
+        if self._integers is not None and self._product.right.buffer.dtype.bits < 8:
+            rest += rest % 2
         return [most] if rest == 0 else [rest] if columns < tile.columns else sorted({most, rest}, reverse=True)
 
     def _results(self, row: Scalar) -> None:
