@@ -38,7 +38,7 @@ PAD = "    "
 LANES = 16
 """Lanes of a loop that gathers: a vector, or a few, on every processor that has them."""
 _TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
-_TAKEN |= {"begin", "end", "zero", "first", "byte", "half"}
+_TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole"}
 _TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
 _WORD = re.compile(r"\w+")
@@ -241,8 +241,17 @@ class _KernelPrinter:
             self._line(depth + 1, self._head(loop.index, whole, extent))
             self._body(loop.body, depth + 2)
             self._line(depth + 1, "}")
-        joins = [f"{one.var.name} = {self._scalars.text(one.joined(lanes[one.var.name]))};" for one in found]
-        self._lane_loop(joins, depth + 1)
+        # By halves: a sum of one after the other would wait for each.
+        for one in found:
+            half = LANES // 2
+            while half:
+                low, high = (Var(f"{one.var.name}_lanes[{at}]", one.var.dtype) for at in ("lane", f"lane + {half}"))
+                joined = self._scalars.text(replace(one, var=low).joined(high))
+                self._line(depth + 1, f"for (int64_t lane = 0; lane < {half}; ++lane) {low.name} = {joined};")
+                half //= 2
+        first = [Var(f"{one.var.name}_lanes[0]", one.var.dtype) for one in found]
+        for one, lane in zip(found, first, strict=True):
+            self._line(depth + 1, f"{one.var.name} = {self._scalars.text(one.joined(lane))};")
         self._line(depth, "}")
 
     def _lane_loop(self, statements: Sequence[str], depth: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 _TILE = re.compile(r"oi_tile_(f32|f64)x(\d+)_(\d+)x(\d+)(?:_([iu][48])(_zero)?)?")
 _VECTOR = re.compile(r"oi_(f32|f64)x(\d+)")
 _LOADS = re.compile(r"oi_load_([iu][48])_f32x(\d+)")
+_TURN = re.compile(r"oi_turn_(f32|f64)x(\d+)")
 _TYPES = {"f32": "float", "f64": "double"}
 SHIFT = 8388608.0
 """What integers of 4 bits come with: the zero points of their columns must have it, too."""
@@ -28,13 +29,60 @@ def tile_name(
 
 def tile_support(name: str) -> tuple[tuple[str, ...], str] | None:
     """What a function or type of this name needs, and its text; None where the name is none of these."""
-    tile, vector, loads = (pattern.fullmatch(name) for pattern in (_TILE, _VECTOR, _LOADS))
+    tile, vector, loads, turn = (pattern.fullmatch(name) for pattern in (_TILE, _VECTOR, _LOADS, _TURN))
     if tile is not None:
         columns = _Columns(tile[1], int(tile[2]), int(tile[4]), tile[5], has_zero=tile[6] is not None)
         return columns.needs, _tile(name, columns, int(tile[3]))
     if loads is not None:
         return (f"oi_f32x{loads[2]}",), _loads(loads[1], int(loads[2]))
+    if turn is not None:
+        return (f"oi_{turn[1]}x{turn[2]}",), _turn(name, turn[1], int(turn[2]))
     return ((), _vector(name, vector[1], int(vector[2]))) if vector is not None else None
+
+
+def turn_name(dtype: str, lanes: int) -> str:
+    """The function that turns a square of so many rows and columns: rows become columns."""
+    return f"oi_turn_{dtype}x{lanes}"
+
+
+def _turn(name: str, dtype: str, lanes: int) -> str:
+    """Of each two rows so far apart, blocks of so many columns change places; with all powers of two, all is turned."""
+    kind, vector = _TYPES[dtype], f"oi_{dtype}x{lanes}"
+    lines = [
+        f"/* to[j][i] = from[i][j]: {lanes} rows of {lanes}, so far apart. */",
+        f"static inline void {name}(const {kind} *from, int64_t from_row, {kind} *to, int64_t to_row)",
+        "{",
+        "#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)",
+        f"    {vector} r[{lanes}], t;",
+        f"    for (int i = 0; i < {lanes}; ++i) r[i] = *(const {vector} *)(from + i * from_row);",
+    ]
+    far = lanes // 2
+    while far:
+        upper = [lane if not lane & far else lanes + (lane ^ far) for lane in range(lanes)]
+        lower = [lanes + lane if lane & far else lane ^ far for lane in range(lanes)]
+        lines += [
+            f"    for (int i = 0; i < {lanes}; ++i) {{",
+            f"        if (i & {far}) continue;",
+            f"        t = __builtin_shufflevector(r[i], r[i + {far}], {', '.join(map(str, upper))});",
+            f"        r[i + {far}] = __builtin_shufflevector(r[i], r[i + {far}], {', '.join(map(str, lower))});",
+            "        r[i] = t;",
+            "    }",
+        ]
+        far //= 2
+    return (
+        "\n".join(
+            [
+                *lines,
+                f"    for (int i = 0; i < {lanes}; ++i) *({vector} *)(to + i * to_row) = r[i];",
+                "#else",
+                f"    for (int i = 0; i < {lanes}; ++i)",
+                f"        for (int j = 0; j < {lanes}; ++j) to[j * to_row + i] = from[i * from_row + j];",
+                "#endif",
+                "}",
+            ]
+        )
+        + "\n"
+    )
 
 
 @dataclass(frozen=True)
