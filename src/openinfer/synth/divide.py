@@ -161,12 +161,26 @@ def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterat
     """Columns or rows of the result: what is copied for the other factor is copied by every part."""
     rows, columns = int(product.rows.extent), int(product.columns.extent)
     is_copied = tile.right is not None and not tile.is_direct
-    choices: list[tuple[Literal["rows", "columns"], int, float]] = [
-        ("columns", -(-columns // tile.columns), _COPY / max(columns, 1) if tile.left is not None else 0.0),
-        ("rows", -(-rows // tile.rows), _COPY / max(rows, 1) if is_copied else 0.0),
+    choices: list[tuple[Literal["rows", "columns"], int, int, float]] = [
+        ("columns", columns, tile.columns, _COPY / max(columns, 1) if tile.left is not None else 0.0),
+        ("rows", rows, tile.rows, _COPY / max(rows, 1) if is_copied else 0.0),
     ]
-    for what, units, copied in choices:
+    for what, count, each, copied in choices:
         if what == "rows" and is_symbolic(product.rows.extent):
             continue
-        share = _balance(units, parts) / (1 + copied * (parts - 1))
+        share = _tile_balance(count, each, parts) / (1 + copied * (parts - 1))
         yield _Way(replace(one, tile=replace(tile, divided=what)), share)
+
+
+def _tile_balance(count: int, each: int, parts: int) -> float:
+    """The same for tiles, of which the last may be small: 49 columns in tiles of 48 are as good as one.
+
+    >>> _tile_balance(96, 48, 2), round(_tile_balance(49, 48, 2), 2), round(_tile_balance(144, 48, 2), 2)
+    (1.0, 0.51, 0.75)
+    """
+    tiles = -(-count // each)
+    most = max(
+        (min((part + 1) * tiles // parts * each, count) - part * tiles // parts * each for part in range(parts)),
+        default=0,
+    )
+    return count / (most * parts) if most else 0.0
