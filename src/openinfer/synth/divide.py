@@ -42,7 +42,7 @@ class Divide:
 
     threads: int | None = None
     """None: as many as the device has cores."""
-    worth: float = 25_000.0
+    worth: float = 15_000.0
     """A kernel that takes fewer nanoseconds is left in one piece: on a machine that has other things to do as well, a
     thread would be waited for longer than that."""
 
