@@ -34,6 +34,8 @@ _MOST_BEFORE = 0.05
 _COPY = 8.0
 """What copying an element costs, in products."""
 _LINE = 64
+_MANY_ROWS = 32
+"""So many rows for each part make it cheap that all parts read all columns."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,9 @@ def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterat
         ("columns", columns, tile.columns, _COPY / max(columns, 1) if tile.left is not None else 0.0),
         ("rows", rows, tile.rows, _COPY / max(rows, 1) if is_copied else 0.0),
     ]
+    if rows >= _MANY_ROWS * parts:
+        # Other kernels are divided by rows, too: what a thread has written, it reads itself.
+        choices.reverse()
     for what, count, each, copied in choices:
         if what == "rows" and is_symbolic(product.rows.extent):
             continue
