@@ -443,7 +443,7 @@ SYNTHESIZER_BUGS = (
     Bug(
         "the last columns have a whole tile",
         "synth/c/contraction.py",
-        "const int64_t columns = {_least(_number(columns), 'n0', tile.columns)};",
+        "const int64_t columns = {_least(number(columns), 'n0', tile.columns)};",
         "const int64_t columns = {tile.columns};",
         WITNESSES,
         "tiles_end",

@@ -157,7 +157,7 @@ class _Moved(Kernel):
                 exact = value.astype(np.longdouble)
                 error = allowed_error(tolerance.kind, tolerance.ulps, exact, kind.dtype, bounds)
                 signs = type(self).direction(value.shape)
-                anything = np.where(signs > 0, np.longdouble(np.inf), 0)
+                anything = np.where(signs > 0, np.longdouble(np.inf), np.nan)
                 moved_by = np.where(may_overflow(question, kind.dtype, bounds), anything, exact + signs * error)
                 value = np.asarray(moved_by).astype(value.dtype)
             moved.append(value if leave is None else leave(value))
@@ -212,8 +212,8 @@ def _steps(made: RandomGraph, executor: Executor, synced: Sequence[Step]) -> lis
     for step, inputs in enumerate(made.inputs):
         if synced and is_synced(made, step) and synced[step - 1].state is not None:
             executor.load_state(synced[step - 1].state)  # type: ignore[arg-type]
-        executor.insert(inputs)
         try:
+            executor.insert(inputs)  # which fails where a size leaves a dimension no extent
             executor.run_step()
         except OpenInferError:
             executor.reset()
@@ -331,8 +331,7 @@ def judge_graph(made: RandomGraph, spread: Spread, watched: WatchedModule, outpu
     for step, inputs in enumerate(made.inputs):
         if is_synced(made, step) and spread.own[step - 1].state is not None:
             module.load_state(spread.own[step - 1].state)  # type: ignore[arg-type]
-        module.insert(inputs)
-        failure = _failure(watched)
+        failure = _failure(watched, inputs)
         if failure is not None:
             assert spread.may_fail(step), f"step {step}: the code fails, the simulator does not: {failure}"
             if spread.own[step].values is not None:
@@ -363,8 +362,9 @@ def _restore(module: Any, kept: Sequence[str]) -> None:
         assert is_same, f"{name} is not what was saved"
 
 
-def _failure(watched: WatchedModule) -> OpenInferError | None:
+def _failure(watched: WatchedModule, inputs: Mapping[str, Array]) -> OpenInferError | None:
     try:
+        watched.module.insert(inputs)
         watched.run_step()
     except OpenInferError as error:
         return error

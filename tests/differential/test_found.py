@@ -241,3 +241,35 @@ def test_an_infinite_candidate_leaves_a_gate_its_error() -> None:
     values[-1][2] = np.inf
     assert record.bound is not None
     assert np.all(record.bound(call, *values) > 0)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_what_is_not_chosen_is_loaded_all_the_same(cc: str) -> None:
+    """Otherwise gcc 12 loads under masks, and took that of other elements here."""
+    text = """dynamic { a: i32[2, 16]; b: i32[16]; c: bool[2, 16]; d: i32[2, 16]; } volatile { y: i32[2, 16]; }
+    block entry { assign m: i32[2, 16]; op mul(a, b) >> m; op where(c, m, d) >> y; return y; }"""
+    rng = np.random.default_rng(2)
+
+    def inputs(_step: int) -> dict[str, Any]:
+        whole = {name: rng.integers(-9, 9, (2, 16)).astype(np.int32) for name in "ad"}
+        return {**whole, "b": rng.integers(-4, 4, 16).astype(np.int32), "c": rng.integers(0, 2, (2, 16)).astype(bool)}
+
+    made = [inputs(step) for step in range(3)]
+    agree(text, inputs=lambda step: made[step], flags=(*FAST, "-O3"), cc=cc)
+
+
+@pytest.mark.parametrize(
+    ("op", "values"),
+    [
+        ("sum_axis", [-3e38, -3e38, np.inf]),
+        ("mean_axis", [-3e38, -3e38, np.inf]),
+        ("prod_axis", [1e-44, 1e-44, np.inf]),
+    ],
+)
+def test_what_overflows_before_it_meets_an_infinity_is_open(op: str, values: list[float]) -> None:
+    """One order of the operands gives an infinity, another one NaN."""
+    record = OPS[op]
+    call = infer(record, Call((TensorType(DTYPES["f32"], (3,)),), complete(record, {})))
+    assert record.bound is not None
+    assert np.isinf(record.bound(call, np.array(values)))
+    assert record.bound(call, np.array([1.0, 2.0, np.inf])) == 0

@@ -210,7 +210,7 @@ def _with_params(params: Mapping[str, Any], extent: int, to: int) -> Iterator[tu
 
 def cut(array: Array, kind: TensorType, sizes: Mapping[str, int]) -> Array:
     """An operand at given sizes: the first elements along axes that have a dynamic size."""
-    shape = tuple(at(extent, sizes) for extent in kind.shape)
+    shape = tuple(max(at(extent, sizes), 0) for extent in kind.shape)
     return np.array(array[tuple(slice(extent) for extent in shape)], order="C")
 
 

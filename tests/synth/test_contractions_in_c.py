@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import agree, planned
+from tests.synth.both_ways import FAST, agree, planned
 from tests.synth.in_c import Prepared, compiled
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
@@ -15,7 +15,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Kernel
-from openinfer.oinf import save_file
+from openinfer.oinf import TensorSpec, save_file
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
 from openinfer.ops import Kernel as Reference
@@ -180,3 +180,34 @@ def test_weights_are_packed_for_a_number_of_rows_that_only_the_run_knows(tmp_pat
             runs.insert(x=x)
             runs.run_step()
         assert np.allclose(module.fetch("y"), executor.fetch("y"), atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "x86-avx2", "generic"])
+@pytest.mark.parametrize(
+    ("dtype", "has_zero"), [("i8", False), ("u8", True), ("i4", False), ("i4", True), ("u4", True), ("u4", False)]
+)
+def test_integers_in_panels(dtype: str, has_zero: bool, device: str, tmp_path: Path) -> None:
+    """Weights stay integers in panels of columns; for one row, for many, and for as many as there are."""
+    kind, rng = DTYPES[dtype], np.random.default_rng(7)
+    least, most = int(kind.minimum), int(kind.maximum)
+    for columns, depth in ((96, 64), (41, 130)):
+        stored = rng.integers(least, most + 1, (columns, depth)).astype(kind.array)
+        scale = QuantScale.per_channel(0, rng.uniform(0.01, 0.1, columns).astype(np.float32))
+        zero = QuantZeroPoint.per_channel(0, rng.integers(least, most + 1, columns).astype(np.int32))
+        quant = QuantParams("asymmetric", scale, zero) if has_zero else QuantParams("symmetric", scale, None)
+        path = tmp_path / f"{columns}.oinf"
+        save_file(path, {"w": TensorSpec(stored, dtype, quant=quant)})
+        with ModelLoader.open(path) as model:
+            for rows, count in (("1", 1), ("40", 40), ("T", 7)):
+                text = f"""sizes {{ T <= 20; }} dynamic {{ x: f32[{rows}, {depth}]; }}
+                volatile {{ y: f32[{rows}, {columns}]; }} constant {{ w: {dtype}[{columns}, {depth}]; }}
+                block entry {{ op linear(x, w) >> y; return y; }}"""
+                plan = planned(text, model, device)
+                assert any("in panels" in line for line in plan.project.code()["src/net.c"].splitlines())
+                module, executor = plan.build(flags=FAST), Simulator(model).make_executor(graph(text))
+                x = rng.normal(size=(count, depth)).astype(np.float32)
+                for one in (module, executor):
+                    one.insert(x=x)
+                    one.run_step()
+                wanted = executor.fetch("y")
+                assert np.abs(module.fetch("y") - wanted).max() <= 1e-6 * depth * np.abs(wanted).max()

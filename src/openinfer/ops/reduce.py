@@ -144,13 +144,20 @@ def total_of(call: Call, total: Array) -> Array:
     return leaving(accumulator)(np.asarray(total)).astype(accumulator.compute.array, copy=False)
 
 
-def certain(error: Any, magnitude: Any, accumulator: DType) -> Array:
+def certain(error: Any, magnitude: Any, accumulator: DType, rest: Any = 0) -> Array:
     """An error bound where everything stays in range; none where a partial result may overflow.
 
-    Infinite or NaN operands have a definite result, whatever the order.
+    Infinite or NaN operands have a definite result, whatever the order, unless the ``rest``, the magnitude of the
+    finite ones, may overflow before it meets an infinity.
     """
     bounded = np.where(magnitude > accumulator.maximum, inf, error)
-    return np.where(np.isfinite(magnitude), bounded, 0)
+    infinite = np.where(np.isinf(magnitude) & (rest > accumulator.maximum), inf, 0)
+    return np.where(np.isfinite(magnitude), bounded, infinite)
+
+
+def finite_magnitudes(x: Array) -> Array:
+    """The magnitudes of operands, 0 for those that are infinite or NaN."""
+    return np.where(np.isfinite(x), np.abs(x), 0)
 
 
 # --- sums and products ------------------------------------------------------------------------------------------------
@@ -161,8 +168,10 @@ def _sum_bound(call: Call, x: Array) -> Any:
     if accumulator.kind != "float":
         return 0
     magnitude, count = np.sum(np.abs(x), **_over(call)), _count(call)
+    rest = np.sum(finite_magnitudes(x), **_over(call))
     # One rounding more where the operands are wider than the accumulator, and one into the output.
-    return certain(gamma(count + 1, accumulator) * magnitude + count * smallest(accumulator), magnitude, accumulator)
+    error = gamma(count + 1, accumulator) * magnitude + count * smallest(accumulator)
+    return certain(error, magnitude, accumulator, rest)
 
 
 @op(
@@ -192,7 +201,7 @@ def _mean_bound(call: Call, x: Array) -> Any:
     accumulator, count = accumulated(call)[0], _count(call)
     magnitude = np.sum(np.abs(x), **_over(call))
     error = gamma(count + 2, accumulator) * magnitude / max(count, 1) + 2 * smallest(accumulator)
-    return certain(error, magnitude, accumulator)
+    return certain(error, magnitude, accumulator, np.sum(finite_magnitudes(x), **_over(call)))
 
 
 @op(
@@ -266,7 +275,9 @@ def product_bound(accumulator: DType, count: int, x: Array, multiply: Callable[[
     # The largest and the smallest number that any order of multiplication meets; behind them nothing is certain.
     largest, least = multiply(np.maximum(magnitude, 1)), multiply(np.where(magnitude == 0, 1, np.minimum(magnitude, 1)))
     error = gamma(count + 1, accumulator) * multiply(magnitude)
-    return certain(np.where(least < smallest(accumulator) * 2.0**60, inf, error), largest, accumulator)
+    is_small = least < smallest(accumulator) * 2.0**60
+    rest = np.where(is_small, inf, multiply(np.maximum(finite_magnitudes(x), 1)))
+    return certain(np.where(is_small, inf, error), largest, accumulator, rest)
 
 
 def _prod_bound(call: Call, x: Array) -> Any:

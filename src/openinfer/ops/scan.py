@@ -9,7 +9,18 @@ from openinfer.dtypes import DType
 from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, Param, op
-from openinfer.ops.reduce import ACC, FAMILY, ONE, accumulating, certain, product_bound, summable, summands, total_of
+from openinfer.ops.reduce import (
+    ACC,
+    FAMILY,
+    ONE,
+    accumulating,
+    certain,
+    finite_magnitudes,
+    product_bound,
+    summable,
+    summands,
+    total_of,
+)
 from openinfer.ops.shapes import axis_of, gamma, per_input, smallest
 from openinfer.ops.types import BOOL, NUMBERS, TERNARY, Array, Shape
 
@@ -52,8 +63,9 @@ def _cumsum_bound(call: Call, x: Array) -> Any:
     accumulator, count = accumulated(call)[0], call.shape(0)[call.params["axis"]]
     if accumulator.kind != "float":
         return 0
-    magnitude = _running(call, np.abs(x), np.add)
-    return certain(gamma(count + 1, accumulator) * magnitude + count * smallest(accumulator), magnitude, accumulator)
+    magnitude, rest = (_running(call, values, np.add) for values in (np.abs(x), finite_magnitudes(x)))
+    error = gamma(count + 1, accumulator) * magnitude + count * smallest(accumulator)
+    return certain(error, magnitude, accumulator, rest)
 
 
 @op(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openinfer.loops.ir import For, Kernel, Let, Scalar, Statement, Store, Var, visit
+from openinfer.loops.ir import For, Kernel, Let, Load, Scalar, Select, Statement, Store, Var, visit
 from openinfer.loops.rewrite import changed
 
 
@@ -41,9 +41,18 @@ def expression(form: Pointwise) -> Scalar:
 
 
 def with_names(form: Pointwise) -> Pointwise:
-    """The form with names only for what is used more than once."""
+    """The form with names only for what is used more than once, and for what is loaded if there are choices.
+
+    What is loaded by name is loaded in any case. Where a value is loaded only if it is chosen, gcc 12 makes loads under
+    a mask of it, and has been seen to take the mask of other elements.
+    """
     parts = [part for value in (*(let.value for let in form.lets), form.value) for part in visit(value)]
-    once = {let.var: let.value for let in form.lets if parts.count(let.var) < 2}
+    has_choices = any(isinstance(part, Select) for part in parts)
+    once = {
+        let.var: let.value
+        for let in form.lets
+        if parts.count(let.var) < 2 and not (has_choices and any(isinstance(part, Load) for part in visit(let.value)))
+    }
 
     def put_in(value: Scalar) -> Scalar:
         return changed(value, lambda one: put_in(once[one]) if isinstance(one, Var) and one in once else None)

@@ -79,7 +79,7 @@ class _Printer(PanelPrinter):
         self._open(f"for (int64_t m1 = {first}; m1 < {last}; m1 += {block})")
         self._say(f"const int64_t height = {_least(last, 'm1', block)};")
         self._open("for (int64_t row = 0; row < height; ++row)")
-        self._unflatten(self._product.rows, BLOCK + ROW)
+        self._unflatten(self._product.rows, BLOCK + ROW, self._words(self._product.left.value))
         self._say(f"{self._kind} *to = {left.name} + row * {number(left.shape[-1])};")
         self._inner_loops()
         place = self._place(flat(self._product.inner))

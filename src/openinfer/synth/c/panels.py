@@ -1,5 +1,6 @@
 """Panels of columns in C: copied next to each other, or, where they are stored as integers, made floats."""
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
@@ -91,7 +92,8 @@ class PanelPrinter:
             self._open(f"for (int64_t from = 0, run; from < {columns}; from += run)")
             extent = number(axis.extents[-1])
             self._say(f"const int64_t start = ({self._scalars.text(first)} + from) % {extent};")
-            self._unflatten(Axis(axis.vars[:-1], axis.extents[:-1]), Var("from") + first, f" / {extent}")
+            outer_axis = Axis(axis.vars[:-1], axis.extents[:-1])
+            self._unflatten(outer_axis, Var("from") + first, self._words(value, *valid), f" / {extent}")
             self._say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
             self._scalars.positions.add("start")
         # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
@@ -204,13 +206,18 @@ class PanelPrinter:
         for var, extent in zip(self._product.inner.vars, self._product.inner.extents, strict=True):
             self._open(loop(var.name, extent))
 
-    def _unflatten(self, axis: Axis, flat: Scalar, divided: str = "") -> None:
-        """The indices of an axis from its position as one number."""
+    def _words(self, *values: Scalar) -> set[str]:
+        """The names in the text of expressions."""
+        return {word for value in values for word in re.findall(r"\w+", self._scalars.text(value))}
+
+    def _unflatten(self, axis: Axis, flat: Scalar, used: set[str], divided: str = "") -> None:
+        """The indices of an axis that are used, from its position as one number."""
         text = f"({self._scalars.text(flat)}){divided}"
         for one in range(len(axis.vars) - 1, -1, -1):
             extent = number(axis.extents[one])
             value = text if one == 0 else f"{text} % {extent}"
-            self._say(f"const int64_t {axis.vars[one].name} = {value};")
+            if axis.vars[one].name in used:
+                self._say(f"const int64_t {axis.vars[one].name} = {value};")
             text = f"{text} / {extent}"
 
     # --- integers -------------------------------------------------------------------------------------------------
