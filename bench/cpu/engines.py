@@ -53,9 +53,7 @@ class Ours:
         library = ctypes.CDLL(str(folder / "program.so"))
         context = _aligned(ctypes.c_size_t.in_dll(library, "net_context_bytes").value)
         arena, state = _aligned(facts["arena"]), _aligned(facts["state"])
-        weights = _aligned(facts["weights"])  # memory of its own, in large pages, rather than a mapped file
-        with (folder / "weights.bin").open("rb") as file:
-            file.readinto(memoryview(weights))
+        weights = np.memmap(folder / "weights.bin", np.uint8, mode="r")
         self._kept: list[Array] = [context, arena, state, weights]
         _succeeded(library.net_init(*_places(context), *_sized(arena), *_sized(state), *_sized(weights)))
         if facts["threads"] > 1:

@@ -70,7 +70,7 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
     alone = results(plan(tmp_path, 1).build())
     for threads in (2, 3, 7):
         own = plan(tmp_path, threads)
-        assert len([used for used in own.project.printer.kernels.used.values() if used.kernel.parts == threads]) >= 4
+        assert len([used for used in own.project.printer.kernels.used.values() if used.kernel.parts == threads]) >= 3
         assert all(np.array_equal(one, other) for one, other in zip(results(own.build()), alone, strict=True))
     simulated = results(Simulator(model(tmp_path)).make_executor(graph(TEXT)))
     assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(simulated, alone, strict=True))
