@@ -273,3 +273,11 @@ def test_what_overflows_before_it_meets_an_infinity_is_open(op: str, values: lis
     assert record.bound is not None
     assert np.isinf(record.bound(call, np.array(values)))
     assert record.bound(call, np.array([1.0, 2.0, np.inf])) == 0
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_places_are_chosen_element_by_element(cc: str) -> None:
+    """Gcc 12 took one mask for several vectors where it had unrolled the inner loop."""
+    text = """dynamic { x: f64[64, 5]; } volatile { y: f64[64, 5]; }
+    block entry { op roll(x, shifts=[1, -2], axes=[1, 0]) >> y; return y; }"""
+    agree(text, inputs=_inputs(x=np.arange(320.0).reshape(64, 5)), flags=(*FAST, "-O3"), cc=cc)

@@ -18,6 +18,7 @@ from openinfer.loops.ir import (
     Let,
     Local,
     LoopKind,
+    Select,
     Statement,
     Store,
     Tile,
@@ -41,6 +42,7 @@ _TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "f
 _TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole"}
 _TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
+_ROLLED = "#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */"
 _WORD = re.compile(r"\w+")
 
 
@@ -173,6 +175,8 @@ class _KernelPrinter:
                     first, last = "0", text(extent)
                     if kind is LoopKind.DIVIDED:
                         first, last = share(last, self._kernel.parts)
+                    if depth > 1 and last.isdecimal() and _has_choices(body):
+                        self._line(depth, _ROLLED)
                     self._line(depth, self._head(variable, first, last))
                     self._scalars.positions.add(variable.name)
                     self._body(body, depth + 1)
@@ -261,3 +265,9 @@ class _KernelPrinter:
     @staticmethod
     def _head(variable: Var, first: str, last: str) -> str:
         return f"for (int64_t {variable.name} = {first}; {variable.name} < {last}; ++{variable.name}) {{"
+
+
+def _has_choices(body: Sequence[Statement]) -> bool:
+    """Whether statements themselves choose between values, or places."""
+    values = (part for statement in body for value in scalars(statement) for part in visit(value))
+    return any(isinstance(part, Select) for part in values)
