@@ -75,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 1 if an engine was wrong or failed."""
     options = options_of(arguments)
     console = Console()
+    console.width = max(console.width, 140)  # the table needs it, in a file and in a narrow terminal too
     facts, rows = run(options, console)
     processor = facts["machine"]["processor"]
     console.print(f"{processor}: " + ", ".join(f"{name} {value:.0f}" for name, value in facts["ceilings"].items()))
