@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -110,6 +111,10 @@ def bench_open(folder: Path, rounds: int) -> list[Row]:
     ]
 
 
+def _loaded(model: ModelLoader) -> Any:
+    return model.load("b").to_numpy()
+
+
 def bench_first_access(folder: Path, rounds: int) -> list[Row]:
     """The first tensor taken from a freshly opened file."""
     rows = []
@@ -120,11 +125,11 @@ def bench_first_access(folder: Path, rounds: int) -> list[Row]:
         ours, theirs, zero_copy = [], [], True
         for _ in range(10 * rounds):
             with ModelLoader.open(folder / "three.oinf") as model:
-                ours.append(seconds(lambda opened=model: opened.load("b").to_numpy()))  # type: ignore[misc]
+                ours.append(seconds(partial(_loaded, model)))
                 array = model.load("b").to_numpy()
                 zero_copy &= np.shares_memory(array, model.load("b").storage) and not array.flags.owndata
             with safetensors.safe_open(folder / "three.safetensors", "np") as file:
-                theirs.append(seconds(lambda opened=file: opened.get_tensor("b")))  # type: ignore[misc]
+                theirs.append(seconds(partial(file.get_tensor, "b")))
         ratio = median(ours) / median(theirs)
         rows.append(
             {
@@ -150,8 +155,8 @@ def bench_packing(rounds: int) -> list[Row]:
         stream = pack(elements, dtype)
         assert np.array_equal(unpack(stream, dtype, 0, count), elements)
         actions: dict[str, Callable[[], object]] = {
-            "pack": lambda e=elements, d=dtype: pack(e, d),  # type: ignore[misc]
-            "unpack": lambda s=stream, d=dtype: unpack(s, d, 0, count),  # type: ignore[misc]
+            "pack": partial(pack, elements, dtype),
+            "unpack": partial(unpack, stream, dtype, 0, count),
         }
         times = interleaved(actions, rounds)
         rates = {action: count / found / 1e6 for action, found in times.items()}

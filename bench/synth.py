@@ -18,14 +18,14 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import bench.ceilings
 import numpy as np
-from bench.ceilings import AT_MOST, Ceilings
+from bench.ceilings import IN_MEMORY, Ceilings
 from bench.decoder import Shape, decoder
 from bench.models import Model, disagreement, encoder, mlp, resnet
 from bench.onnx_writer import ort
 
 from openinfer import ModelLoader, Simulator, graph
+from openinfer.synth.build import library_of
 from openinfer.synth.c.support import support_code
 from openinfer.synth.c.tiles import tile_name
 from openinfer.synth.divide import Divide
@@ -143,14 +143,15 @@ double inner(long count, int64_t k, const float *x, const float *y, float *z)
 """
 
 
-def bare_loop(folder: Path, target: CpuTarget, peak: float, rounds: int) -> Row:
+def bare_loop(target: CpuTarget, peak: float, rounds: int) -> Row:
     """The inner loop on a tile whose operands are in the first cache, against multiply-adds without any loads."""
     lanes, depth, count = target.lanes(32), 128, 10000
     rows, vectors = tile_shape(128, 1536, lanes, target)
     tile = tile_name("f32", lanes, rows, vectors)
     text = INNER.replace("TILE", tile).replace("WIDTH", str(vectors * lanes))
     head = "#define _GNU_SOURCE\n#include <stdint.h>\n#include <time.h>\n"
-    code = bench.ceilings.compiled(head + support_code({tile}) + text, "inner", folder, target)
+    source = {"inner.c": head + support_code({tile}) + text}
+    code = ctypes.CDLL(str(library_of(source, ("inner.c",), "gcc", ("-O3", *target.flags))))
     code.inner.restype = ctypes.c_double
     sizes = (rows * depth, depth * vectors * lanes, rows * vectors * lanes)
     operands = [np.zeros(size, np.float32) for size in sizes]
@@ -166,8 +167,8 @@ def bare_loop(folder: Path, target: CpuTarget, peak: float, rounds: int) -> Row:
 
 
 def memory_speed(ceilings: Ceilings) -> Row:
-    """How fast one thread (by its own time) and two (by the clock) read memory that is in no cache."""
-    one, two = (ceilings.read_gb(AT_MOST, threads) for threads in (1, 2))
+    """How fast one thread and two read memory that is in no cache."""
+    one, two = (ceilings.read_gb(IN_MEMORY, threads) for threads in (1, 2))
     return {"what": "reading memory", "one_thread_gb_per_s": one, "two_threads_gb_per_s": two}
 
 
@@ -196,8 +197,8 @@ def main() -> None:
     target = host()
     with TemporaryDirectory() as name:
         folder = Path(name)
-        ceilings = Ceilings(folder, target)
-        rows = [bare_loop(folder, target, ceilings.gflops(1), 7), memory_speed(ceilings)]
+        ceilings = Ceilings(target)
+        rows = [bare_loop(target, ceilings.gflops(1), 7), memory_speed(ceilings)]
         print(f"{rows[0]['what']}: {rows[0]['gflops']:.0f} of {rows[0]['peak_gflops']:.0f} GFLOP/s")
         one, two = rows[1]["one_thread_gb_per_s"], rows[1]["two_threads_gb_per_s"]
         print(f"memory can be read at {one:.1f} GB/s by one thread, {two:.1f} GB/s by two")

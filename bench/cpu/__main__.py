@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], 
         bar = progress.add_task(
             "ceilings", total=len(options.models) * (options.rounds + len(options.engines) + 1), completed=-1
         )
-        ceilings = Ceilings(Path(name), host())
+        ceilings = Ceilings(host())
         most = ceiling_facts(ceilings)
         for model in options.models:
 

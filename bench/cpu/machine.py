@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from bench.ceilings import AT_MOST, Ceilings, second_cache_bytes
+from bench.ceilings import IN_MEMORY, Ceilings, second_cache_bytes
 from bench.cpu.engines import THREADS
 
 from openinfer import __version__
@@ -68,7 +68,7 @@ def machine_facts() -> dict[str, Any]:
 
 def ceiling_facts(ceilings: Ceilings) -> dict[str, float]:
     """Gigaflops and gigabytes in a second, on one thread and on all."""
-    large, small = AT_MOST, second_cache_bytes() // 2
+    large, small = IN_MEMORY, second_cache_bytes() // 2
     return {
         "gflops_1_thread": ceilings.gflops(1),
         f"gflops_{THREADS}_threads": ceilings.gflops(THREADS),

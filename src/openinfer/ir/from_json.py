@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from openinfer.collection import collection_paused
-from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import GraphError, nearest
 from openinfer.ir.arguments import as_written
 from openinfer.ir.document import Cursor, load_document, shown
@@ -20,7 +19,6 @@ from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
     Assign,
-    Attribute,
     Await,
     Barrier,
     Block,
@@ -34,44 +32,27 @@ from openinfer.ir.graph import (
     Dep,
     Graph,
     Loop,
-    MemoryKind,
     Node,
     NodeKind,
     Op,
     Return,
     Scope,
-    SizeDecl,
     Transfer,
-    VarDecl,
     Yield,
 )
+from openinfer.ir.json_declarations import read_dtype, read_size, read_value, read_variable
 from openinfer.ir.operand import Access, Index, Single, Slice
 from openinfer.ir.operand_text import parse_access, parse_expr, parse_input, parse_operand
-from openinfer.ir.to_json import VERSION, dtype_tag
+from openinfer.ir.to_json import VERSION
 from openinfer.ir.validate import validate
 from openinfer.ir.values import (
     AttrValue,
-    BoolValue,
-    DTypeList,
-    DTypeValue,
-    ExprList,
-    ExprValue,
-    FloatList,
-    FloatValue,
-    InitValue,
-    IntValue,
-    StrValue,
-    VarValue,
-    init_value,
 )
 from openinfer.ir.words import RESERVED
 
 MAX_DEPTH = 200
-_OWN_ATTRIBUTES = ("init", "ref", "pattern", "table", "auto_dim", "fixed")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|cache\.(?:read|write|increment|decrement|reset)")
-_KINDS = {kind.value.capitalize(): kind for kind in MemoryKind}
-_DTYPES = {dtype_tag(dtype): dtype for dtype in DTYPES.values()}
 
 
 def read_graph(document: "dict[str, Any] | str | bytes", name: str, *, strict: bool) -> Graph:
@@ -89,8 +70,8 @@ def _graph(root: Cursor) -> Graph:
     keys = root.object(("vars", "blocks"), ("version", "sizes", "next_index"))
     if "version" in keys and keys["version"].integer() != VERSION:
         keys["version"].fail(f"version {keys['version'].value} is unknown; {VERSION} can be read")
-    sizes = [_size(name, cursor) for name, cursor in _members(keys["sizes"])] if "sizes" in keys else []
-    variables = [_variable(name, cursor) for name, cursor in _members(keys["vars"])]
+    sizes = [read_size(name, cursor) for name, cursor in _members(keys["sizes"])] if "sizes" in keys else []
+    variables = [read_variable(name, cursor) for name, cursor in _members(keys["vars"])]
     blocks = [_block(name, cursor) for name, cursor in _members(keys["blocks"])]
     if "next_index" in keys:
         keys["next_index"].integer()
@@ -103,165 +84,6 @@ def _members(cursor: Cursor) -> list[tuple[str, Cursor]]:
     if not isinstance(cursor.value, dict):
         cursor.fail(f"expected an object, found {shown(cursor.value)}")
     return [(cursor.step(key, key).name(), cursor.step(key, value)) for key, value in cursor.value.items()]
-
-
-def _size(name: str, cursor: Cursor) -> SizeDecl:
-    tag, value = cursor.tagged()
-    if tag not in ("Fixed", "Bound"):
-        cursor.fail(f"a size is Fixed or a Bound, not {tag!r:.40}")
-    return SizeDecl(name, ":=" if tag == "Fixed" else "<=", _bound(value), cursor.place)
-
-
-def _bound(cursor: Cursor) -> Expr:
-    return cursor.parsed(parse_expr) if isinstance(cursor.value, str) else Num(cursor.integer())
-
-
-_VARIABLE_KEYS = ("init", "ref_name", "pattern", "table_indices", "table", "auto_dim", "fixed", "attrs", "span")
-
-
-def _variable(name: str, cursor: Cursor) -> VarDecl:
-    keys = cursor.object(("name", "kind", "dtype", "dims"), _VARIABLE_KEYS)
-    if keys["name"].name() != name:
-        keys["name"].fail(f"the name differs from the key {name!r}")
-    if keys["kind"].text() not in _KINDS:
-        keys["kind"].fail(f"{keys['kind'].value!r:.40} is no memory kind", nearest(keys["kind"].value, _KINDS))
-    dtype = _dtype(keys["dtype"])
-
-    def optional(key: str) -> Cursor | None:
-        return keys[key] if key in keys and keys[key].value is not None else None
-
-    init, ref_name, pattern = optional("init"), optional("ref_name"), optional("pattern")
-    indices, auto_dim, fixed, attrs = (
-        optional("table_indices"),
-        optional("auto_dim"),
-        optional("fixed"),
-        optional("attrs"),
-    )
-    table = optional("table")
-    return VarDecl(
-        name,
-        _KINDS[keys["kind"].value],
-        dtype,
-        tuple(dim.parsed(parse_expr) for dim in keys["dims"].items()),
-        None if init is None else _init(init, dtype),
-        None if ref_name is None else ref_name.text(),
-        None if pattern is None else pattern.text(),
-        () if indices is None else _distinct(indices.items(), [item.name() for item in indices.items()]),
-        table is not None and table.boolean(),
-        () if auto_dim is None else auto_dim.names(),
-        () if fixed is None else _bounds(fixed.items()),
-        () if attrs is None else _attributes(attrs.items()),
-        cursor.place,
-    )
-
-
-def _distinct(cursors: list[Cursor], names: list[str]) -> tuple[str, ...]:
-    """Names, none of them twice."""
-    for position, cursor in enumerate(cursors):
-        if names[position] in names[:position]:
-            cursor.fail(f"{names[position]!r:.80} is given twice")
-    return tuple(names)
-
-
-def _bounds(cursors: list[Cursor]) -> tuple[tuple[str, Expr], ...]:
-    found = [_fixed(cursor) for cursor in cursors]
-    _distinct(cursors, [name for name, _ in found])
-    return tuple(found)
-
-
-def _attributes(cursors: list[Cursor]) -> tuple[Attribute, ...]:
-    found = [_attribute(cursor) for cursor in cursors]
-    _distinct(cursors, [attribute.name for attribute in found])
-    return tuple(found)
-
-
-def _dtype(cursor: Cursor) -> DType:
-    found = _DTYPES.get(cursor.text())
-    if found is None:
-        cursor.fail(f"{cursor.value!r:.40} is no dtype", nearest(cursor.value, _DTYPES))
-    return found
-
-
-def _init(cursor: Cursor, dtype: DType) -> InitValue:
-    tag, value = cursor.tagged()
-    if tag != dtype_tag(dtype):
-        cursor.fail(f"the initial value is tagged {tag!r:.40}, but the variable is {dtype_tag(dtype)}")
-    given: AttrValue
-    if isinstance(value.value, bool):
-        given = BoolValue(value.value)
-    elif dtype.kind == "float":
-        given = FloatValue(value.number())
-    else:
-        given = IntValue(value.integer())
-    found = init_value(given, dtype)
-    if found is None:
-        value.fail(f"{shown(value.value)} is not a value of {dtype.name}")
-    return found
-
-
-def _fixed(cursor: Cursor) -> tuple[str, Expr]:
-    items = cursor.items()
-    if len(items) != 2:
-        cursor.fail("expected a name and a bound")
-    return items[0].name(), _bound(items[1])
-
-
-def _attribute(cursor: Cursor) -> Attribute:
-    keys = cursor.object(("name",), ("arguments",))
-    arguments: list[tuple[str | None, AttrValue]] = []
-    for item in keys["arguments"].items() if "arguments" in keys else ():
-        parts = item.object(("value",), ("name",))
-        name = parts["name"].name() if "name" in parts and parts["name"].value is not None else None
-        if name is not None and any(name == other for other, _ in arguments):
-            item.fail(f"the argument {name!r} is given twice")
-        if name is None and any(other is not None for other, _ in arguments):
-            item.fail("arguments by position come before those with a name")
-        arguments.append((name, _value(parts["value"])))
-    if keys["name"].name() in _OWN_ATTRIBUTES:
-        keys["name"].fail(f"'@{keys['name'].value}' has a key of its own")
-    return Attribute(keys["name"].name(), tuple(arguments))
-
-
-def _value(cursor: Cursor) -> AttrValue:
-    tag, value = cursor.tagged()
-    match tag:
-        case "Float" | "Double":
-            return FloatValue(value.number(), None if tag == "Float" else tag)
-        case "Int" | "UInt":
-            number = value.integer()
-            if tag == "UInt" and number < 0:
-                value.fail("a UInt is not negative")
-            return IntValue(number, None if tag == ("Int" if number < 1 << 63 else "UInt") else tag)
-        case "Bool":
-            return BoolValue(value.boolean())
-        case "Str":
-            return StrValue(value.text())
-        case "Var":
-            return VarValue(value.name())
-        case "Expr":
-            expr = value.parsed(parse_expr)
-            return (
-                IntValue(expr.value)
-                if isinstance(expr, Num)
-                else VarValue(expr.name)
-                if isinstance(expr, Ref)
-                else ExprValue(expr)
-            )
-        case "DType":
-            return DTypeValue(_dtype(value))
-        case "IntList":
-            return ExprList(tuple(Num(item.integer()) for item in value.items()))
-        case "ExprList":
-            return ExprList(tuple(item.parsed(parse_expr) for item in value.items()))
-        case "FloatList":
-            items = tuple(FloatValue(item.number()) for item in value.items())
-            return FloatList(items) if items else ExprList(())
-        case "DTypeList":
-            dtypes = tuple(_dtype(item) for item in value.items())
-            return DTypeList(dtypes) if dtypes else ExprList(())
-        case _:
-            known = ("Float", "Int", "Bool", "Str", "Var", "DType", "IntList", "FloatList")
-            cursor.fail(f"{tag!r:.40} is no kind of value", nearest(tag, known))
 
 
 def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
@@ -341,7 +163,7 @@ def _constraints(cursor: Cursor) -> Constraints:
         keys = item.object(("name", "value"))
         if keys["name"].name() in found:
             item.fail(f"the constraint {keys['name'].value!r} is given twice")
-        found[keys["name"].name()] = _value(keys["value"])
+        found[keys["name"].name()] = read_value(keys["value"])
     return MappingProxyType(found) if found else NO_CONSTRAINTS
 
 
@@ -364,7 +186,7 @@ def _assign(cursor: Cursor) -> Assign:
     if keys["dtype"].value is None and keys["dims"].value is None:
         return Assign(keys["name"].name(), None, None)
     dims = tuple(dim.parsed(parse_expr) for dim in keys["dims"].items())
-    return Assign(keys["name"].name(), _dtype(keys["dtype"]), dims)
+    return Assign(keys["name"].name(), read_dtype(keys["dtype"]), dims)
 
 
 def _op(cursor: Cursor) -> Op:
@@ -377,7 +199,7 @@ def _op(cursor: Cursor) -> Op:
             parts["name"].fail(f"{name!r} is a reserved word and cannot be a name")
         if name in attrs:
             item.fail(f"the parameter {name!r} is given twice")
-        attrs[name] = _value(parts["value"])
+        attrs[name] = read_value(parts["value"])
     inputs = [item.parsed(parse_input) for item in keys["inputs"].items()]
     for position, given in enumerate(inputs):
         others = [*attrs, *(other.name for other in inputs[:position])]

@@ -5,6 +5,7 @@ What does not change while a sum is taken need not be multiplied in there: the s
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from openinfer.loops.affine import variables
 from openinfer.loops.ir import ACCUMULATOR, Binary, Buffer, Cast, Contraction, Load, Scalar, Var
@@ -25,7 +26,7 @@ class Integers:
 
 def factored(one: Contraction) -> Contraction:
     """The contraction with the scales of its factors in the epilogue, where that is allowed."""
-    if one.accumulator.name != "f32" or not one.reduced or _count(one) < LEAST:
+    if one.accumulator.name != "f32" or not one.reduced or prod(map(int, one.reduced)) < LEAST:
         return one
     for is_a in (True, False):
         match one.a_value if is_a else one.b_value:
@@ -41,7 +42,12 @@ def factored(one: Contraction) -> Contraction:
 def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
     """What a factor is, if it is such integers."""
     value = one.a_value if buffer == one.a else one.b_value
-    if value is None or buffer.dtype.name not in STORED or one.accumulator.name != "f32" or _count(one) < LEAST:
+    if (
+        value is None
+        or buffer.dtype.name not in STORED
+        or one.accumulator.name != "f32"
+        or prod(map(int, one.reduced)) < LEAST
+    ):
         return None
     match value:
         case Binary("sub", Cast(Load(own)), zero) if own == buffer and _is_outside(zero, one):
@@ -50,13 +56,6 @@ def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
             return Integers(None)
         case _:
             return None
-
-
-def _count(one: Contraction) -> int:
-    count = 1
-    for extent in one.reduced:
-        count *= int(extent)
-    return count
 
 
 def _is_outside(value: Scalar, one: Contraction) -> bool:

@@ -34,10 +34,14 @@ def pointwise_form(kernel: Kernel) -> Pointwise | None:
 
 def expression(form: Pointwise) -> Scalar:
     """The element as one expression, its named parts put in."""
-    found = form.value
-    for let in reversed(form.lets):
-        found = changed(found, lambda one, let=let: let.value if one == let.var else None)  # type: ignore[misc]
-    return found
+    known: dict[Scalar, Scalar] = {}
+
+    def put_in(value: Scalar) -> Scalar:
+        return changed(value, known.get)
+
+    for let in form.lets:
+        known[let.var] = put_in(let.value)
+    return put_in(form.value)
 
 
 def with_names(form: Pointwise) -> Pointwise:

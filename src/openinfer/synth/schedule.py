@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.loops.affine import Affine, is_same, position
+from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
@@ -231,7 +232,7 @@ class _Planner:
         panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
         self.packings[buffer.name] = packing
         self.panels[buffer.name] = panels
-        column, depth = _flat(product.columns), _flat(product.inner)
+        column, depth = (flat(axis.vars, axis.extents) for axis in (product.columns, product.inner))
         width = Const(tile.columns, INDEX)
         inside = column % width
         if lanes:
@@ -322,13 +323,6 @@ def _other_than_zero(one: Contraction, product: Product) -> Buffer | None:
 
 def _steps(place: Affine, axis: Axis) -> tuple[tuple[int, int], ...]:
     return tuple((extent, place.step(var)) for var, extent in zip(axis.vars, axis.extents, strict=True))
-
-
-def _flat(axis: Axis) -> Scalar:
-    total: Scalar = Const(0, INDEX)
-    for var, extent in zip(axis.vars, axis.extents, strict=True):
-        total = total * Const(extent, INDEX) + var
-    return total
 
 
 # --- the size of tiles ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openinfer.loops.affine import is_same, position, variables
-from openinfer.loops.build import cast
+from openinfer.loops.build import cast, flat
 from openinfer.loops.common import named
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
@@ -33,7 +33,6 @@ from openinfer.synth.c.panels import (
     ROW,
     TILE_ROW,
     PanelPrinter,
-    flat,
     loop,
     moved,
     number,
@@ -82,7 +81,7 @@ class _Printer(PanelPrinter):
         self._unflatten(self._product.rows, BLOCK + ROW, self._words(self._product.left.value))
         self._say(f"{self._kind} *to = {left.name} + row * {number(left.shape[-1])};")
         self._inner_loops()
-        place = self._place(flat(self._product.inner))
+        place = self._place(flat(self._product.inner.vars, self._product.inner.extents))
         self._say(f"to[{place}] = {self._scalars.text(self._product.left.value)};")
         self._close(1 + len(self._product.inner.vars))
         self._panels(None)

@@ -6,6 +6,7 @@ from functools import reduce
 from operator import and_
 
 from openinfer.loops.affine import Affine, affine, is_same, position, variables
+from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.loops.ir import (
     INDEX,
@@ -71,10 +72,11 @@ class PanelPrinter:
     def _copied_panel(self, right: Buffer, first: Scalar, columns: str, width: int) -> None:
         """The columns of a panel next to each other, one row for each inner index; missing columns are 0."""
         product, axis = self._product, self._product.columns
-        if self._lies_along():
-            self._turned_panel(right, first, columns, width)
+        along = self._place_along()
+        if along is not None:
+            self._turned_panel(right, first, columns, along)
             return
-        target = self._scalars.text(flat(product.inner))
+        target = self._scalars.text(flat(product.inner.vars, product.inner.extents))
         last = axis.vars[-1]
         value: Scalar = product.right.value
         valid: list[Scalar] = []
@@ -124,47 +126,55 @@ class PanelPrinter:
         if len(axis.vars) > 1:
             self._zero_rest(right, columns, width)
 
-    def _lies_along(self) -> bool:
-        """Whether what is copied lies along the sums, in the order of the inner indices, and all of it counts."""
+    def _place_along(self) -> Affine | None:
+        """Where what is copied lies, if that is along the sums, in the order of the inner indices, and all counts."""
         one, buffer = self._one, self._product.right.buffer
         place = position(buffer, one.a_index if buffer == one.a else one.b_index)
         inner, columns = self._product.inner, self._product.columns
         if place is None or one.valid is not None or not inner.vars or len(columns.vars) != 1:
-            return False
-        return is_same(place.step(inner.vars[-1]), 1) and not is_same(place.step(columns.vars[0]), 1)
+            return None
+        is_along = is_same(place.step(inner.vars[-1]), 1) and not is_same(place.step(columns.vars[0]), 1)
+        return place if is_along else None
 
-    def _turned_panel(self, right: Buffer, first: Scalar, columns: str, width: int) -> None:
+    def _turned_panel(self, right: Buffer, first: Scalar, columns: str, along: Affine) -> None:
         """A panel copied column by column, so that it is read in order; in squares, where elements are as they lie."""
-        product, last, lanes = self._product, self._product.columns.vars[0], self._tile.lanes
-        depth, value = product.inner.extent, product.right.value
-        is_plain = isinstance(value, Load) and product.right.buffer.dtype is self._one.accumulator
-        is_square = is_plain and len(product.inner.vars) == 1 and not is_symbolic(depth)
-        start, rest = "0", 0
-        if is_square and depth >= lanes:
-            place = position(product.right.buffer, value.index)  # type: ignore[attr-defined]
-            assert place is not None
-            begin = self._place(moved(place, product.columns, last, product.inner))
-            name = self._scalars.need(turn_name(self._one.accumulator.name, lanes))
-            self._say(f"const int64_t whole = {columns} / {lanes} * {lanes};")
-            self._open(f"for (int64_t column = 0; column < whole; column += {lanes})")
-            self._say(f"const int64_t {last.name} = {self._scalars.text(first + COLUMN)};")
-            self._open(f"for (int64_t k = 0; k + {lanes} <= {depth}; k += {lanes})")
-            source = f"{product.right.buffer.name} + {begin} + k, {number(place.step(last))}"
-            self._say(f"{name}({source}, {right.name} + k * {width} + column, {width});")
-            self._close(2)
-            start, rest = "whole", depth // lanes * lanes
-        for low, inside in ((start, 0), ("0", rest)) if rest else ((start, 0),):
-            if inside == depth:
-                continue
-            high = columns if inside == 0 else start
-            self._open(f"for (int64_t column = {low}; column < {high}; ++column)")
-            self._say(f"const int64_t {last.name} = {self._scalars.text(first + COLUMN)};")
-            for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
-                self._open(f"for (int64_t {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
-            target = f"{self._scalars.text(flat(product.inner))} * {width} + column"
-            self._say(f"{right.name}[{target}] = {self._scalars.text(value)};")
-            self._close(1 + len(product.inner.vars))
+        product, width = self._product, self._tile.columns
+        depth, squares = product.inner.extent, 0
+        is_plain = isinstance(product.right.value, Load) and product.right.buffer.dtype is self._one.accumulator
+        if is_plain and len(product.inner.vars) == 1 and not is_symbolic(depth):
+            squares = depth // self._tile.lanes * self._tile.lanes
+        if squares:
+            self._squares(right, first, columns, along, squares)
+        self._turned(right, first, ("whole" if squares else "0", columns), 0)
+        if squares and squares < depth:
+            self._turned(right, first, ("0", "whole"), squares)
         self._zero_rest(right, columns, width)
+
+    def _squares(self, right: Buffer, first: Scalar, columns: str, along: Affine, depth: int) -> None:
+        """The squares of so many inner indices, and of the columns that are ``whole``."""
+        product, last, lanes, width = self._product, self._product.columns.vars[0], self._tile.lanes, self._tile.columns
+        name = self._scalars.need(turn_name(self._one.accumulator.name, lanes))
+        begin = self._place(moved(along, product.columns, last, product.inner))
+        self._say(f"const int64_t whole = {columns} / {lanes} * {lanes};")
+        self._open(f"for (int64_t column = 0; column < whole; column += {lanes})")
+        self._say(f"const int64_t {last.name} = {self._scalars.text(first + COLUMN)};")
+        self._open(f"for (int64_t k = 0; k < {depth}; k += {lanes})")
+        source = f"{product.right.buffer.name} + {begin} + k, {number(along.step(last))}"
+        self._say(f"{name}({source}, {right.name} + k * {width} + column, {width});")
+        self._close(2)
+
+    def _turned(self, right: Buffer, first: Scalar, columns: tuple[str, str], inside: int) -> None:
+        """Columns one by one, from an inner index on."""
+        product, last = self._product, self._product.columns.vars[0]
+        self._open(f"for (int64_t column = {columns[0]}; column < {columns[1]}; ++column)")
+        self._say(f"const int64_t {last.name} = {self._scalars.text(first + COLUMN)};")
+        for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
+            self._open(f"for (int64_t {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
+        target = self._scalars.text(flat(product.inner.vars, product.inner.extents))
+        self._say(
+            f"{right.name}[{target} * {self._tile.columns} + column] = {self._scalars.text(product.right.value)};"
+        )
+        self._close(1 + len(product.inner.vars))
 
     def _bounds(
         self, valid: Sequence[Scalar], last: Var, start: Scalar, run: str
@@ -186,6 +196,7 @@ class PanelPrinter:
                 )
         if outside:
             end = f"{self._scalars.text(reduce(and_, outside))} ? {end} : 0"
+        self._say("/* From begin to end, the window lies on the input. */")
         self._say(f"const int64_t begin = {begin};")
         if begin == "0":
             self._say(f"const int64_t end = {end};")
@@ -237,6 +248,8 @@ class PanelPrinter:
             value = as_one(zero, self._product.columns, PANEL + COLUMN)
             shift = (8 if self._is_shifted else 0) + (SHIFT if is_half and tile.right is None else 0)
             text = self._scalars.text(value) + (f" + {float(shift)}f" if shift else "")
+            if shift >= SHIFT:
+                self._say("/* Integers of 4 bits are loaded as 2^23 and so much: see oi_load. */")
             self._say(f"{self._kind} zero[{tile.columns}] = {{0}};")
             self._say(f"for (int64_t column = 0; column < columns; ++column) zero[column] = {text};")
         if tile.right is None:
@@ -292,14 +305,6 @@ def number(value: int) -> str:
 def offset_from(pointer: str, place: str) -> str:
     """A pointer to a place."""
     return pointer if place == "0" else f"{pointer} + {place}"
-
-
-def flat(axis: Axis) -> Scalar:
-    """The position along an axis as one number."""
-    total: Scalar = Const(0, INDEX)
-    for var, extent in zip(axis.vars, axis.extents, strict=True):
-        total = total * Const(extent, INDEX) + var
-    return total
 
 
 def moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:

@@ -138,7 +138,11 @@ def _loads(stored: str, lanes: int) -> str:
     """
     vector, name, nbytes = f"oi_f32x{lanes}", f"oi_load_{stored}_f32x{lanes}", lanes * 4
     condition, prefix, load = _WIDER.get(nbytes, ("", "", ""))
-    lines = ["#if defined(__GNUC__)"]
+    about = {
+        "i4": "Numbers from the lower or upper halves of bytes, each as 2^23 + 8 + n: a float with n in its last bits.",
+        "u4": "Numbers from the lower or upper halves of bytes, each as 2^23 + n: a float with n in its last bits.",
+    }
+    lines = [f"/* {about.get(stored, 'Bytes as floats.')} */", "#if defined(__GNUC__)"]
     if stored in ("i8", "u8"):
         wide = f"{prefix}_cvt{'epi8' if stored == 'i8' else 'epu8'}_epi32({load})"
         fast = {"": f"{prefix}_cvtepi32_ps({wide})"}
