@@ -53,6 +53,7 @@ FOUND = "tests/differential/test_found.py"
 CONSTRAINTS = "tests/synth/test_constraints.py"
 SIMPLIFY = "tests/synth/test_simplify.py"
 TRACES = "tests/synth/test_trace_in_c.py"
+THREADS = "tests/synth/test_threads.py"
 
 
 @dataclass(frozen=True)
@@ -699,6 +700,14 @@ PASS_BUGS = (
         "kept = ()",
         TRACES,
         "random_graphs or every_node",
+    ),
+    Bug(
+        "loops that write the same memory become kernels of their own",
+        "synth/split.py",
+        "if part.written & known or part.read & later:",
+        "if part.read & later:",
+        THREADS,
+        "stay_together",
     ),
 )
 

@@ -9,9 +9,13 @@ import numpy as np
 from tests.synth.both_ways import planned
 
 from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
+from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, Store, Var
 from openinfer.oinf import save_file
+from openinfer.ops.types import F32
 from openinfer.synth.divide import Divide
 from openinfer.synth.plan import Plan
+from openinfer.synth.program import KernelStep, Value
+from openinfer.synth.split import split
 from openinfer.synth.synthesizer import Passes
 
 TEXT = """
@@ -116,6 +120,45 @@ int main(int argc, char **argv)
     return 0;
 }
 """
+
+
+CELL = """
+dynamic { x: f32[3, 40]; h: f32[3, 96]; c: f32[3, 96]; }
+constant { wi: f32[384, 40]; wh: f32[384, 96]; bi: f32[384]; bh: f32[384]; }
+volatile { h2: f32[3, 96]; c2: f32[3, 96]; }
+block entry { op lstm_cell(x, h, c, wi, wh, bi, bh) >> h2, c2; return h2, c2; }
+"""
+
+
+def test_a_kernel_of_several_products_becomes_several_kernels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    weights = {"wi": (384, 40), "wh": (384, 96), "bi": (384,), "bh": (384,)}
+    given = {"x": (3, 40), "h": (3, 96), "c": (3, 96)}
+    save_file(tmp_path / "m.oinf", {name: rng.normal(size=own).astype(np.float32) for name, own in weights.items()})
+    inputs = {name: rng.normal(size=own).astype(np.float32) for name, own in given.items()}
+    found = []
+    for threads, kernels in ((1, 1), (3, 3)):
+        passes = Passes(divide=Divide(threads, 0.0))
+        own = Synthesizer(passes=passes).synthesize(ModelLoader.open(tmp_path / "m.oinf"), graph(CELL))
+        used = list(own.project.printer.kernels.used.values())
+        assert [one.kernel.parts for one in used] == [threads] * kernels
+        assert [one["index"] for call in own.facts()["kernels"] for one in call["nodes"]] == [0] * kernels
+        module = own.build()
+        module.insert(inputs)
+        module.run_step()
+        found.append([module.fetch(name) for name in ("h2", "c2")])
+    assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_parts_that_write_the_same_memory_stay_together() -> None:
+    """A padded copy: the first loop fills all of the result, the second writes over some of it."""
+    out, given = Buffer("out", F32, (8,)), Buffer("given", F32, (4,))
+    index = Var("i")
+    fill = For(index, Const(8, INDEX), (Store(out, (index,), Const(0.0, F32)),), LoopKind.PARALLEL)
+    copy = For(index, Const(4, INDEX), (Store(out, (index,), Load(given, (index,))),), LoopKind.PARALLEL)
+    values = [Value("given", F32, (4,)), Value("out", F32, (8,))]
+    step = KernelStep(Kernel("pad", (given,), (out,), (fill, copy)), [values[0]], [values[1]], 0)
+    assert split(step, lambda _: True) == [step]
 
 
 def test_a_small_graph_has_one_thread() -> None:

@@ -1,7 +1,8 @@
 """Which kernels run in several parts at the same time, and what each part has a share of.
 
 The shares are decided here, once: a step computes the same bits on however many threads it runs. A kernel is divided
-if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking somebody for it.
+if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking somebody for it. One
+that does several such things after each other becomes several kernels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.product import Product, product_of
 from openinfer.synth.cost import cost_of
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value
+from openinfer.synth.split import split
 
 _OPERATIONS, _BYTES = 50.0, 40.0
 """What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
@@ -52,14 +54,24 @@ class Divide:
         """The program with divided kernels; its steps are changed in place."""
         if self.threads is not None and self.threads > 1:
             for name, steps in program.blocks.items():
-                program.blocks[name] = [self._step(step) for step in steps]
+                program.blocks[name] = self._steps(steps)
         return program
 
-    def _step(self, step: Step) -> Step:
+    def _steps(self, steps: Sequence[Step]) -> list[Step]:
+        return [made for step in steps for made in self._step(step)]
+
+    def _step(self, step: Step) -> Sequence[Step]:
         if isinstance(step, LoopStep):
-            step.body = [self._step(one) for one in step.body]
+            step.body = self._steps(step.body)
         if not isinstance(step, KernelStep):
-            return step
+            return (step,)
+        whole = self._call(step)
+        if whole.kernel.parts > 1 or _nanoseconds(step.kernel) < self.worth:
+            return (whole,)
+        pieces = [self._call(one) for one in split(step, lambda kernel: _nanoseconds(kernel) >= self.worth)]
+        return pieces if any(one.kernel.parts > 1 for one in pieces) else (whole,)
+
+    def _call(self, step: KernelStep) -> KernelStep:
         assert self.threads is not None
         kernel = divided(step.kernel, self.threads, self.worth)
         if kernel.parts == 1:
