@@ -1,7 +1,8 @@
 """The engines, each with what it needs to run a prepared folder, and called in the fastest way that Python offers.
 
 Inputs lie where the engine reads them, outputs where it writes them: a step copies nothing that the engine would not
-copy in a program of its own. A constructor imports the engine; ``load`` does all that depends on the model.
+copy in a program of its own. A constructor imports the engine and reads the inputs, which are the caller's; ``load``
+does all that depends on the model.
 """
 
 import ctypes
@@ -31,10 +32,15 @@ class Engine(Protocol):
         """The result of the last step."""
 
 
+def read(path: Path) -> dict[str, Array]:
+    """Arrays by their names."""
+    with np.load(path) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
 def feeds(folder: Path) -> dict[str, Array]:
     """The inputs of the ONNX model."""
-    with np.load(folder / "feeds.npz") as stored:
-        return {name: stored[name] for name in stored.files}
+    return read(folder / "feeds.npz")
 
 
 class Ours:
@@ -44,7 +50,7 @@ class Ours:
 
     def __init__(self, folder: Path, model: str) -> None:
         del model
-        self.folder = folder
+        self.folder, self._inputs = folder, read(folder / "inputs.npz")
 
     def load(self) -> None:
         folder = self.folder
@@ -64,8 +70,7 @@ class Ours:
         self._prepare(library, context, state)
 
     def _prepare(self, library: ctypes.CDLL, context: Array, state: Array) -> None:
-        with np.load(self.folder / "inputs.npz") as stored:
-            inputs = [stored[name] for name in self._facts["inputs"]]
+        inputs = [self._inputs[name] for name in self._facts["inputs"]]
         self._results = (ctypes.c_void_p * len(self._facts["outputs"]))()
         given = (ctypes.c_void_p * len(inputs))(*(one.ctypes.data for one in inputs))
         restored = [state[first:last] for first, last in self._facts["restored"]]
@@ -115,7 +120,7 @@ class OnnxRuntime:
         import onnxruntime
 
         del model
-        self.folder, self._library = folder, onnxruntime
+        self.folder, self._library, self._inputs = folder, onnxruntime, feeds(folder)
 
     def load(self) -> None:
         options = self._library.SessionOptions()
@@ -123,7 +128,7 @@ class OnnxRuntime:
         path = str(self.folder / "model.onnx")
         session = self._library.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         binding = session.io_binding()
-        for name, value in feeds(self.folder).items():
+        for name, value in self._inputs.items():
             binding.bind_ortvalue_input(name, self._library.OrtValue.ortvalue_from_numpy(value))
         for one in session.get_outputs():
             place = self._library.OrtValue.ortvalue_from_numpy(np.zeros(one.shape, np.float32))
@@ -144,7 +149,7 @@ class OpenVino:
         import openvino
 
         del model
-        self.folder, self._library = folder, openvino
+        self.folder, self._library, self._inputs = folder, openvino, feeds(folder)
 
     def load(self) -> None:
         core = self._library.Core()
@@ -156,7 +161,6 @@ class OpenVino:
         }
         compiled = core.compile_model(core.read_model(str(self.folder / "model.onnx")), "CPU", options)
         request = compiled.create_infer_request()
-        self._inputs = feeds(self.folder)
         for name, value in self._inputs.items():
             request.set_tensor(name, self._library.Tensor(value, shared_memory=True))
         self._request = request
@@ -178,7 +182,7 @@ class Torch:
         import torch._inductor.compile_fx
         from bench.cpu.torch_models import MODULES
 
-        self.folder = folder
+        self.folder, self._inputs = folder, feeds(folder)
         self._library, self._files, self._module = torch, safetensors.torch, MODULES[model]
 
     def load(self) -> None:
@@ -187,7 +191,7 @@ class Torch:
         torch.set_grad_enabled(False)
         weights = self._files.load_file(self.folder / "weights.safetensors")
         module = self._module(weights)
-        given = module.prepared({name: torch.from_numpy(value) for name, value in feeds(self.folder).items()})
+        given = module.prepared({name: torch.from_numpy(value) for name, value in self._inputs.items()})
         compiled = torch.compile(module.eval(), mode="max-autotune")
 
         def step() -> None:

@@ -21,6 +21,8 @@ PAUSE = 0.01
 """Seconds of sleep, again and again, until threads that wait awake for more work (as some engines' do) are asleep."""
 PATIENCE = 5.0
 """Seconds after which a round begins all the same; ``others_cpu`` will tell."""
+STARTS = 3
+"""Processes of an engine whose first steps are timed; of torch, which compiles for minutes, one."""
 TOLERANCE = 1e-3
 COSINE = 0.01
 """How much farther from the f32 output than ours that of another quantized model may be."""
@@ -175,15 +177,22 @@ class Measurement:
             return
 
         with noted(outcome):
+            starts = []
+            for _ in range(STARTS - 1 if engine != "torch" else 0):
+                with Worker(engine, self.case.key, self.right.folder) as other:
+                    starts.append(self._first_step(other)["seconds"])
             worker = self.stack.enter_context(Worker(engine, self.case.key, self.right.folder))
-            wait_for_quiet(list(self.workers.values()))
-            answer = worker.ask("start")
-            outcome.start_s = answer["seconds"]
+            answer = self._first_step(worker)
+            outcome.start_s = float(np.median([*starts, answer["seconds"]]))
             outcome.model_bytes = self.right.model_bytes[engine]
             judged(outcome, output_of(self.right.folder, answer["output"]), engine, self.right)
             once = worker.ask("steps", count=1)["seconds"]
             outcome.steps = max(1, round(ROUND / max(once, 1e-7)))
             self.workers[engine] = worker
+
+    def _first_step(self, worker: Worker) -> dict[str, Any]:
+        wait_for_quiet(list(self.workers.values()))
+        return worker.ask("start")
 
     def round(self, number: int) -> None:
         """Each engine in turn, another one first each time; the others sleep."""
