@@ -30,9 +30,9 @@ from openinfer.synth.c.support import support_code
 from openinfer.synth.c.tiles import tile_name
 from openinfer.synth.divide import Divide
 from openinfer.synth.module import CompiledModule
-from openinfer.synth.schedule import tile_shape
 from openinfer.synth.synthesizer import Passes, Synthesizer
 from openinfer.synth.target import CpuTarget, host
+from openinfer.synth.tile_shapes import tile_shape
 
 Row = dict[str, Any]
 

@@ -17,8 +17,9 @@ from openinfer.synth import schedule
 from openinfer.synth.c.kernels import printed
 from openinfer.synth.divide import divided
 from openinfer.synth.packing import Packing
-from openinfer.synth.schedule import scheduled, tile_shape
+from openinfer.synth.schedule import scheduled
 from openinfer.synth.target import CpuTarget
+from openinfer.synth.tile_shapes import tile_shape
 
 _LARGEST = 1 << 14
 """Elements of an array of a stretched case."""

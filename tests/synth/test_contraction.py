@@ -21,8 +21,9 @@ from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth import schedule
 from openinfer.synth.c.kernels import printed
 from openinfer.synth.packing import Packing
-from openinfer.synth.schedule import scheduled, tile_shape
+from openinfer.synth.schedule import scheduled
 from openinfer.synth.target import AVX2, AVX512, GENERIC, NEON, CpuTarget, runnable
+from openinfer.synth.tile_shapes import tile_shape
 
 OPS_THAT_CONTRACT = [
     "matmul",

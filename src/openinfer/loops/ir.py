@@ -164,8 +164,9 @@ class Tile:
 
     ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
     them the factors are read where they lie. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
-    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. Of a kernel in several
-    parts, ``divided`` says what each part has a share of.
+    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With ``is_turned`` rows
+    lie next to each other in the result, not columns. Of a kernel in several parts, ``divided`` says what each part has
+    a share of.
     """
 
     rows: int
@@ -174,6 +175,7 @@ class Tile:
     block: int = 0
     has_panels: bool = False
     is_direct: bool = False
+    is_turned: bool = False
     left: Buffer | None = None
     right: Buffer | None = None
     divided: Literal["rows", "columns"] | None = None

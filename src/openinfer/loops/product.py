@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from openinfer.loops.affine import Affine, is_same, position, variables
 from openinfer.loops.build import cast
-from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Var, children
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Tile, Var, children
 from openinfer.loops.rewrite import changed, changed_statements
 
 
@@ -89,6 +89,21 @@ def product_of(one: Contraction, is_panels: Callable[[Buffer], bool]) -> Product
     return _Finder(one, is_panels).run()
 
 
+def turned_product_of(one: Contraction) -> Product | None:
+    """The product whose columns are those of the second factor although its rows lie next to each other in the result.
+
+    The first factor is read where it lies; its inner indices need not run as one.
+    """
+    return _Finder(one, lambda _: True).run_turned()
+
+
+def tiled_product(one: Contraction, tile: Tile) -> Product:
+    """The product of a contraction that has a tile."""
+    found = turned_product_of(one) if tile.is_turned else product_of(one, lambda _: tile.has_panels)
+    assert found is not None
+    return found
+
+
 class _Finder:
     def __init__(self, one: Contraction, is_panels: Callable[[Buffer], bool]) -> None:
         self._one = one
@@ -128,6 +143,25 @@ class _Finder:
             Axis(one.bound, one.reduced),
             left,
             right,
+        )
+
+    def run_turned(self) -> Product | None:
+        one = self._one
+        out, place = position(one.out, one.out_index), position(one.a, one.a_index)
+        columns = [var for var in one.free if self._side(var) == 1]
+        unit = [var for var in one.free if out is not None and is_same(out.step(var), 1)]
+        if place is None or len(columns) != 1 or len(unit) != 1 or self._side(unit[0]) != 0:
+            return None
+        rows = self._grown(unit[0], 0, [out, place, *self._epilogue_maps()])
+        rest = [var for var in one.free if var not in rows.vars and var not in columns]
+        left, right = (cast(factor, one.accumulator) for factor in one.factors)
+        return Product(
+            Axis(tuple(rest), tuple(self._extents[var] for var in rest)),
+            rows,
+            Axis((columns[0],), (self._extents[columns[0]],)),
+            Axis(one.bound, one.reduced),
+            Factor(one.a, left, place),
+            Factor(one.b, right, None),
         )
 
     def _side(self, var: Var) -> int | None:

@@ -24,7 +24,7 @@ from openinfer.loops.ir import (
     Tile,
     walk,
 )
-from openinfer.loops.product import Product, product_of
+from openinfer.loops.product import Product, tiled_product
 from openinfer.synth.cost import cost_of
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value
 from openinfer.synth.split import split
@@ -146,9 +146,9 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
                 for way in _ways(last, parts):
                     yield _Way(replace(statement, body=(*before, way.statement)), way.share)
         case Contraction(tile=Tile() as tile):
-            product = product_of(statement, lambda _: tile.has_panels)
-            assert product is not None
-            if product.outside.vars:
+            product = tiled_product(statement, tile)
+            # Of a turned tile the indices outside are inside of the loop over panels.
+            if product.outside.vars and not tile.is_turned:
                 yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
             yield from _tiled(statement, tile, product, parts)
         case Contraction(free=(_, _, *_)):

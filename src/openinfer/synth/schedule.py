@@ -1,8 +1,4 @@
-"""Which contractions are computed in tiles, how large these are, and which weights are stored in panels for it.
-
-Sizes follow from the target by formula: as many sums as fit in registers, so that each number that is loaded takes part
-in as many products as possible.
-"""
+"""Which contractions are computed in tiles, and which weights are stored in panels for it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,19 +27,19 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.loops.product import Axis, Product, product_of, without_single
+from openinfer.loops.product import Axis, Product, product_of, turned_product_of, without_single
 from openinfer.loops.quantized import factored, integers_of
 from openinfer.loops.reduction import gathered
 from openinfer.loops.rewrite import changed, straightened
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
+from openinfer.synth.tile_shapes import tile_shape
 from openinfer.synth.weights import is_finite
+from openinfer.synth.windows import windows_of
 
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""
-_LATENCY = 4
-"""Sums that must be under way at least for the multipliers to be busy."""
 _PACKED_FROM = 32
 """So many rows make it worth while to copy a panel of columns that could be read where it lies."""
 _LANES_FROM = 32
@@ -123,7 +119,8 @@ class _Planner:
             statement = factored(statement)
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
-        return (self._statement(statement),)
+        in_bands = self._in_bands(statement) if isinstance(statement, Contraction) else None
+        return (self._statement(statement),) if in_bands is None else in_bands
 
     def _statement(self, statement: Statement) -> Statement:
         match statement:
@@ -138,13 +135,35 @@ class _Planner:
             case _:
                 return statement
 
+    def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
+        """A convolution with channels as columns, where that takes less time."""
+        one = _ordered(without_single(statement), self._weights)
+        is_plain = one.b_value is None and one.b.dtype is one.accumulator
+        if not self._has_tiles(one) or not is_plain or not self._packable(one)(one.b):
+            return None
+        if one.valid is not None and one.b.name not in self._finite:
+            return None
+        present = product_of(one, self._packable(one))
+        found = windows_of(one, present, self._target) if present is not None and _is_large(present) else None
+        if found is None:
+            return None
+        copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)
+        product = turned_product_of(inner)
+        assert product is not None
+        return found.around(*copy, self._with_panels(inner, product, found.tile))
+
+    def _has_tiles(self, one: Contraction) -> bool:
+        """Whether a contraction is of the kind that can be computed in tiles."""
+        extents = (*one.extents, *one.reduced)
+        is_empty = any(not extent and not is_symbolic(extent) for extent in extents)
+        return one.accumulator.name in ("f32", "f64") and bool(self._target.vector_bits) and not is_empty
+
     def _tiled(self, statement: Contraction) -> Contraction:
-        is_empty = any(not extent and not is_symbolic(extent) for extent in (*statement.extents, *statement.reduced))
-        if statement.accumulator.name not in ("f32", "f64") or not self._target.vector_bits or is_empty:
+        if not self._has_tiles(statement):
             return statement
         one = _ordered(without_single(statement), self._weights)
         product = product_of(one, self._packable(one))
-        if product is None or product.rows.extent * product.columns.extent * product.inner.extent < _LEAST:
+        if product is None or not _is_large(product):
             return statement
         # In a tile, terms that do not count are zeros times the other factor: infinities would make them NaN.
         other = _other_than_zero(one, product)
@@ -252,6 +271,11 @@ class _Planner:
         return replace(found, tile=self._with_scratch(found, product, tile))
 
 
+def _is_large(product: Product) -> bool:
+    """Whether tiles gain anything."""
+    return product.rows.extent * product.columns.extent * product.inner.extent >= _LEAST
+
+
 def _many(rows: int) -> bool:
     """Whether it pays to convert a panel once for all tiles of rows."""
     return is_symbolic(rows) or rows > 2 * _FEW_ROWS
@@ -323,46 +347,3 @@ def _other_than_zero(one: Contraction, product: Product) -> Buffer | None:
 
 def _steps(place: Affine, axis: Axis) -> tuple[tuple[int, int], ...]:
     return tuple((extent, place.step(var)) for var, extent in zip(axis.vars, axis.extents, strict=True))
-
-
-# --- the size of tiles ------------------------------------------------------------------------------------------------
-
-
-def row_sizes(count: int, rows: int) -> tuple[int, ...]:
-    """The heights of the tiles that cover so many rows, the usual one first; of unknown many, powers of two too."""
-    if is_symbolic(count):
-        return (rows, *(size for size in (8, 4, 2, 1) if size < rows))
-    if count <= rows or count % rows == 0:
-        return (rows,)
-    return (rows, count % rows)
-
-
-def tile_shape(rows: int, columns: int, lanes: int, target: CpuTarget, *, pairs: bool = False) -> tuple[int, int]:
-    """The rows and vectors of a tile: the shape that takes the least time over the whole result."""
-    registers = target.vector_registers - (1 if target.fma else 2)
-    best: tuple[float, int, int] | None = None
-    for vectors in (2, 4, 6, 8) if pairs else range(1, 9):
-        for height in range(1, 17):
-            is_wide = vectors > (2 if pairs else 1) and (vectors - 1) * lanes >= columns
-            if height * vectors + vectors > registers or is_wide:
-                continue
-            if height > max(rows, 1) and height > 1:
-                continue
-            cost = _time(rows, columns, height, vectors, lanes)
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, height, vectors)
-    assert best is not None
-    return best[1], best[2]
-
-
-def _time(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
-    """Cycles for each step of the sums: multiplications, loads that do not hide behind them, and the loop."""
-    total = 0.0
-    wide = -(-int(columns) // lanes)
-    for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
-        for broad, broad_count in ((vectors, wide // vectors), (wide % vectors, 1)):
-            if tall and broad:
-                each = max(tall * broad, _LATENCY, broad + tall / 2) + 0.1 * tall + 0.3 * broad + 0.5
-                total += each * tall_count * broad_count
-    # Tiles of other sizes at the edges are code of their own.
-    return total * (1 + 0.02 * bool(rows % height) + 0.02 * bool(wide % vectors))

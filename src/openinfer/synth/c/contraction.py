@@ -24,7 +24,7 @@ from openinfer.loops.ir import (
     Tile,
     Var,
 )
-from openinfer.loops.product import as_one, product_of
+from openinfer.loops.product import as_one, tiled_product
 from openinfer.synth.c.panels import (
     BLOCK,
     COLUMN,
@@ -39,16 +39,14 @@ from openinfer.synth.c.panels import (
     offset_from,
 )
 from openinfer.synth.c.scalars import ScalarPrinter, share
-from openinfer.synth.c.tiles import tile_name
+from openinfer.synth.c.tiles import tile_name, turn_name, window_tile_name
 from openinfer.synth.c.types import scalar_type
-from openinfer.synth.schedule import row_sizes
+from openinfer.synth.tile_shapes import row_sizes
 
 
 def tiled(one: Contraction, tile: Tile, scalars: ScalarPrinter, parts: int) -> list[str]:
     """The lines of a contraction that has a tile, in a kernel of so many parts."""
-    product = product_of(one, lambda _: tile.has_panels)
-    assert product is not None
-    return _Printer(one, tile, product, scalars, parts).run()
+    return _Printer(one, tile, tiled_product(one, tile), scalars, parts).run()
 
 
 class _Printer(PanelPrinter):
@@ -59,8 +57,7 @@ class _Printer(PanelPrinter):
             f" {number(product.rows.extent)} x {number(product.inner.extent)}"
             f" times {number(product.inner.extent)} x {number(product.columns.extent)}. */"
         )
-        for var, extent in zip(product.outside.vars, product.outside.extents, strict=True):
-            self._open(loop(var.name, extent))
+        self._open_loops(inside=False)
         if self._tile.left is not None:
             self._blocks(self._tile.left)
         else:
@@ -70,6 +67,16 @@ class _Printer(PanelPrinter):
         return self._lines
 
     # --- loops ----------------------------------------------------------------------------------------------------
+
+    def _open_loops(self, *, inside: bool) -> int:
+        """The loops over indices outside of tiles; of turned tiles, those over places are inside of a panel's."""
+        outside = self._product.outside
+        panels = variables(self._product.right.value) if self._tile.is_turned else {var.name for var in outside.vars}
+        pairs = zip(outside.vars, outside.extents, strict=True)
+        heads = [loop(var.name, extent) for var, extent in pairs if (var.name not in panels) == inside]
+        for head in heads:
+            self._open(head)
+        return len(heads)
 
     def _blocks(self, left: Buffer) -> None:
         """Blocks of rows, copied so that each row lies in one piece."""
@@ -97,13 +104,23 @@ class _Printer(PanelPrinter):
         else:
             self._say(f"enum {{ columns = {tile.columns} }};")
         right, step = self._right()
+        taps = self._taps()
+        if taps:
+            self._say("/* Where a window sees the input, counted from its first place. */")
+            self._say(f"static const int64_t taps[] = {{{', '.join(map(str, taps))}}};")
+        inside = self._open_loops(inside=True)
         sizes = self._heights()
         if not self._is_row:
             self._open_tiles(sizes, *(("0", "height") if rows is None else self._range("rows")))
-        self._say(f"{self._kind} tile[{tile.rows * tile.columns}];")
+        if self._squares_high:
+            self._say(f"{self._kind} tile[{self._squares_high * tile.columns}] = {{0}};")
+        else:
+            self._say(f"{self._kind} tile[{tile.rows * tile.columns}];")
         self._calls(sizes, right, step)
+        if self._squares_high:
+            self._turned_tile(self._squares_high)
         self._results(TILE_ROW + ROW if rows is not None else BLOCK + TILE_ROW + ROW)
-        self._close(1 if self._is_row else 2)
+        self._close(inside + (1 if self._is_row else 2))
 
     @property
     def _is_row(self) -> bool:
@@ -166,6 +183,17 @@ class _Printer(PanelPrinter):
         self._close()
         return "panel", "step"
 
+    def _taps(self) -> list[int]:
+        """The places of all inner indices but the first, of rows that are windows; nothing where they run as one."""
+        inner, place = self._product.inner, self._product.left.place
+        if not self._tile.is_turned or len(inner.vars) == 1:
+            return []
+        assert place is not None
+        found = [0]
+        for var, extent in zip(inner.vars[1:], inner.extents[1:], strict=True):
+            found = [start + at * place.step(var) for start in found for at in range(extent)]
+        return found
+
     def _panel_place(self) -> str:
         place = self._product.right.place
         assert place is not None
@@ -176,30 +204,36 @@ class _Printer(PanelPrinter):
     def _calls(self, sizes: Sequence[int], right: str, step: str) -> None:
         """The call that computes the sums of a tile: one for each size that occurs."""
         tile, product = self._tile, self._product
-        if tile.left is not None:
-            stride = number(tile.left.shape[-1])
-            left = f"{tile.left.name} + m0 * {stride}, {stride}, 1"
-        else:
-            assert product.left.place is not None
-            place = self._place(moved(product.left.place, product.rows, TILE_ROW, product.inner))
-            left = f"{offset_from(product.left.buffer.name, place)}, {number(product.left.step(product.rows))}"
-            left += f", {number(product.left.step(product.inner))}"
-        widths = self._widths()
+        left, widths, taps = self._left(), self._widths(), self._taps()
         has_zero = self._has_zero and tile.right is None
         is_stored = self._integers is not None and tile.right is None
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * has_zero
         cases = [(rows, vectors) for vectors in widths for rows in sizes]
         for case, (rows, vectors) in enumerate(cases):
-            name = self._scalars.need(
-                tile_name(self._one.accumulator.name, tile.lanes, rows, vectors, stored, has_zero=has_zero)
-            )
+            shape = self._one.accumulator.name, tile.lanes, rows, vectors
+            name = window_tile_name(*shape) if taps else tile_name(*shape, stored, has_zero=has_zero)
+            self._scalars.need(name)
             tests = [f"rows == {rows}"] if len(sizes) > 1 else []
             tests += [f"columns > {(vectors - 1) * tile.lanes}"] if len(widths) > 1 else []
             head = "" if case == len(cases) - 1 else f"if ({' && '.join(tests)}) "
             other = "else " if case else ""
-            depth = number(product.inner.extent)
+            depth = number(product.inner.extents[0] if taps else product.inner.extent)
             self._say(f"{other}{head}{name}({depth}, {left}, {right}, {step}, {points}tile, {tile.columns});")
+
+    def _left(self) -> str:
+        """The arguments that say where the rows of a tile are."""
+        tile, product = self._tile, self._product
+        if tile.left is not None:
+            stride = number(tile.left.shape[-1])
+            return f"{tile.left.name} + m0 * {stride}, {stride}, 1"
+        assert product.left.place is not None
+        place = self._place(moved(product.left.place, product.rows, TILE_ROW, product.inner))
+        left = f"{offset_from(product.left.buffer.name, place)}, {number(product.left.step(product.rows))}"
+        taps = self._taps()
+        if taps:
+            return f"{left}, {product.left.place.step(product.inner.vars[0])}, taps, {len(taps)}"
+        return f"{left}, {number(product.left.step(product.inner))}"
 
     def _widths(self) -> list[int]:
         """How many vectors a panel may have, the most first."""
@@ -212,6 +246,24 @@ class _Printer(PanelPrinter):
             rest += rest % 2
         return [most] if rest == 0 else [rest] if columns < tile.columns else sorted({most, rest}, reverse=True)
 
+    @property
+    def _squares_high(self) -> int:
+        """How many rows the squares have in which a tile is turned; 0 where it is not, or would be mostly empty."""
+        tile = self._tile
+        is_worth = tile.is_turned and 2 * tile.rows > tile.lanes
+        return -(-tile.rows // tile.lanes) * tile.lanes if is_worth else 0
+
+    def _turned_tile(self, high: int) -> None:
+        """The tile with its columns as rows, so that what lies together in the result does so here."""
+        tile = self._tile
+        name = self._scalars.need(turn_name(self._one.accumulator.name, tile.lanes))
+        self._say(f"{self._kind} turned[{high * tile.columns}];")
+        self._open(f"for (int64_t column = 0; column < {tile.columns}; column += {tile.lanes})")
+        self._say(f"for (int64_t row = 0; row < {high}; row += {tile.lanes})")
+        place, to = f"tile + row * {tile.columns} + column", f"turned + column * {high} + row"
+        self._say(f"{PAD}{name}({place}, {tile.columns}, {to}, {high});")
+        self._close()
+
     def _results(self, row: Scalar) -> None:
         """The epilogue for every element of a tile."""
         one, product = self._one, self._product
@@ -220,15 +272,20 @@ class _Printer(PanelPrinter):
             return as_one(as_one(value, product.rows, row_var), product.columns, PANEL + COLUMN)
 
         row_var = product.rows.last or Var("row")
-        if not self._is_row:
-            self._open("for (int64_t row = 0; row < rows; ++row)")
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
+        if self._tile.is_turned:
+            self._open("for (int64_t column = 0; column < columns; ++column)")
+        if not self._is_row:
+            self._open("for (int64_t row = 0; row < rows; ++row)")
         if product.rows.last is not None:
             self._say(f"const int64_t {row_var.name} = {self._scalars.text(row)};")
-        self._open("for (int64_t column = 0; column < columns; ++column)")
-        place = "column" if self._is_row else f"row * {self._tile.columns} + column"
-        self._say(f"const {self._kind} {ACCUMULATOR} = tile[{place}];")
+        if not self._tile.is_turned:
+            self._open("for (int64_t column = 0; column < columns; ++column)")
+        place = f"tile[{'column' if self._is_row else f'row * {self._tile.columns} + column'}]"
+        if self._squares_high:
+            place = f"turned[column * {self._squares_high} + row]"
+        self._say(f"const {self._kind} {ACCUMULATOR} = {place};")
         lets, value = named(epilogue, "v")
         for let in lets:
             self._say(_let(let, self._scalars))

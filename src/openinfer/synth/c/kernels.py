@@ -39,7 +39,7 @@ PAD = "    "
 LANES = 16
 """Lanes of a loop that gathers: a vector, or a few, on every processor that has them."""
 _TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
-_TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole"}
+_TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "turned"}
 _TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
 _ROLLED = "#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */"

@@ -10,7 +10,6 @@ from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.loops.ir import (
     INDEX,
-    Binary,
     Buffer,
     Compare,
     Const,
@@ -23,6 +22,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.product import Axis, Product, as_one
 from openinfer.loops.quantized import Integers, integers_of
+from openinfer.loops.window import conditions
 from openinfer.synth.c.scalars import ScalarPrinter, size_text
 from openinfer.synth.c.tiles import SHIFT, turn_name
 from openinfer.synth.c.types import scalar_type, stored_type
@@ -83,7 +83,7 @@ class PanelPrinter:
         if self._one.valid is not None:
             match value:
                 case Select(condition, then, _):
-                    value, valid = then, _parts(condition)
+                    value, valid = then, conditions(condition)
                 case _:
                     pass
         if len(axis.vars) == 1:
@@ -312,15 +312,6 @@ def moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}
     return Affine(place.first, steps if axis.last is None else {**steps, first.name: place.step(axis.last)})
-
-
-def _parts(condition: Scalar) -> list[Scalar]:
-    """Conditions that must all be true."""
-    match condition:
-        case Binary("and", left, right):
-            return [*_parts(left), *_parts(right)]
-        case _:
-            return [condition]
 
 
 def _edge(condition: Scalar, last: Var, start: Scalar) -> tuple[Scalar, int] | None:

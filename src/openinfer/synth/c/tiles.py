@@ -4,13 +4,15 @@ Vectors are those of GNU C, which gcc and clang have for every processor; other 
 be added without rounding in between (FMA): the order and the roundings of sums are free within their bound. Nothing
 else in generated code is contracted, so this is asked for by name and not by an option.
 
-Columns may be stored as integers: they are made floats as they are loaded, less a zero point for each column.
+Columns may be stored as integers: they are made floats as they are loaded, less a zero point for each column. Rows may
+be windows: then there is a list of the places that a window sees, which is gone through in each of the steps.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-_TILE = re.compile(r"oi_tile_(f32|f64)x(\d+)_(\d+)x(\d+)(?:_([iu][48])(_zero)?)?")
+_TILE = re.compile(r"oi_tile_(f32|f64)x(\d+)_(\d+)x(\d+)(?:_([iu][48])(_zero)?)?(_window)?")
 _VECTOR = re.compile(r"oi_(f32|f64)x(\d+)")
 _LOADS = re.compile(r"oi_load_([iu][48])_f32x(\d+)")
 _TURN = re.compile(r"oi_turn_(f32|f64)x(\d+)")
@@ -27,12 +29,18 @@ def tile_name(
     return f"oi_tile_{dtype}x{lanes}_{rows}x{vectors}{own}"
 
 
+def window_tile_name(dtype: str, lanes: int, rows: int, vectors: int) -> str:
+    """The same where rows are windows."""
+    return f"{tile_name(dtype, lanes, rows, vectors)}_window"
+
+
 def tile_support(name: str) -> tuple[tuple[str, ...], str] | None:
     """What a function or type of this name needs, and its text; None where the name is none of these."""
     tile, vector, loads, turn = (pattern.fullmatch(name) for pattern in (_TILE, _VECTOR, _LOADS, _TURN))
     if tile is not None:
         columns = _Columns(tile[1], int(tile[2]), int(tile[4]), tile[5], has_zero=tile[6] is not None)
-        return columns.needs, _tile(name, columns, int(tile[3]))
+        printed = _window_tile if tile[7] is not None else _tile
+        return columns.needs, printed(name, columns, int(tile[3]))
     if loads is not None:
         return (f"oi_f32x{loads[2]}",), _loads(loads[1], int(loads[2]))
     if turn is not None:
@@ -234,11 +242,8 @@ def _tile(name: str, columns: _Columns, rows: int) -> str:
         for split in range(steps):
             lines += _products(columns, rows, split)
         lines.append("    }")
-    for row in range(rows):
-        for column in range(vectors):
-            total = " + ".join(_sum(row, column, split) for split in range(splits))
-            lines.append(f"    *({vector} *)(c + {row} * c_row + {column * lanes}) = {total};")
     lines += [
+        *_stores(columns, rows, splits),
         "#else",
         f"    for (int r = 0; r < {rows}; ++r) {{",
         f"        for (int n = 0; n < {width}; ++n) {{",
@@ -251,6 +256,48 @@ def _tile(name: str, columns: _Columns, rows: int) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _window_tile(name: str, columns: _Columns, rows: int) -> str:
+    """``c[r][n] = sum over k and t of a[r * a_row + k * a_step + taps[t]] * b[(k * count + t) * b_row + n]``."""
+    kind, vector, lanes, vectors = _TYPES[columns.dtype], columns.vector, columns.lanes, columns.vectors
+    width = lanes * vectors
+    lines = [
+        f"/* c = a * b: {rows} window{'s' * (rows > 1)} on a, {width} columns of b, k * count products for each of the",
+        "   sums. A window sees count places, its taps, of each of k parts of a. */",
+        f"static void {name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
+        f"        const int64_t *taps, int64_t count, const {kind} *b, int64_t b_row, {kind} *c, int64_t c_row)",
+        "{",
+        "#if defined(__GNUC__)",
+        *_sums(vector, rows, vectors, 1),
+        "    for (; k > 0; --k, a += a_step) {",
+        "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
+        f"            const {kind} *const seen = a + taps[t];",
+        *(f"    {line}" for line in _products(columns, rows, 0, "seen")),
+        "        }",
+        "    }",
+        *_stores(columns, rows, 1),
+        "#else",
+        f"    for (int r = 0; r < {rows}; ++r) {{",
+        f"        for (int n = 0; n < {width}; ++n) {{",
+        f"            {kind} sum = 0;",
+        "            for (int64_t i = 0; i < k * count; ++i)",
+        "                sum += a[r * a_row + i / count * a_step + taps[i % count]] * b[i * b_row + n];",
+        "            c[r * c_row + n] = sum;",
+        "        }",
+        "    }",
+        "#endif",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _stores(columns: _Columns, rows: int, splits: int) -> Iterator[str]:
+    """The sums into memory; those that were split are joined."""
+    for row in range(rows):
+        for column in range(columns.vectors):
+            total = " + ".join(_sum(row, column, split) for split in range(splits))
+            yield f"    *({columns.vector} *)(c + {row} * c_row + {column * columns.lanes}) = {total};"
 
 
 def _times(count: int, name: str) -> str:
@@ -282,7 +329,7 @@ def _element(columns: _Columns) -> str:
     return f"({SHIFT}f + (float)((({byte} >> (n / {lanes} % 2 * 4)) & 15){flip}){zero})"
 
 
-def _products(columns: _Columns, rows: int, split: int) -> list[str]:
+def _products(columns: _Columns, rows: int, split: int, left: str = "a") -> list[str]:
     """One step of all sums: the columns are loaded once, every row's number meets all of them."""
     vector, fma, vectors = columns.vector, f"oi_fma_{columns.dtype}x{columns.lanes}", columns.vectors
     mark = f"_{split}" if split else ""
@@ -291,7 +338,7 @@ def _products(columns: _Columns, rows: int, split: int) -> list[str]:
     lines = [f"        const {vector} {', '.join(loads)};"]
     for row in range(rows):
         ahead = f" + {_times(split, 'a_step')}" if split else ""
-        factor = f"a[{row} * a_row{ahead}]"
+        factor = f"{left}[{row} * a_row{ahead}]"
         steps = [
             f"{_sum(row, column, split)} = {fma}({factor}, b{column}{mark}, {_sum(row, column, split)});"
             for column in range(vectors)
