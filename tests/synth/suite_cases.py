@@ -13,7 +13,7 @@ from openinfer.loops.ir import Contraction, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth import schedule
+from openinfer.synth import schedule, windows
 from openinfer.synth.c.kernels import printed
 from openinfer.synth.divide import divided
 from openinfer.synth.packing import Packing
@@ -101,21 +101,24 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuTarget) -> Ite
     call = call_of(record, one)
     kernel = kernel_of(record, call, one.dtypes)
     yield _prepared(record, one, call, number, scheduled(kernel, target, frozenset()))
-    usual = schedule._LEAST
+    usual = schedule._LEAST, windows._LEAST_GAIN, windows._LARGE
     try:
-        # The cases are small: sums that would be plain loops are in tiles too.
-        schedule._LEAST = 0
+        # The cases are small: sums that would be plain loops are in tiles too, and channels are columns if they can be.
+        schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = 0, np.inf, 0
         tiles, _ = scheduled(kernel, target, frozenset())
         given = [array for array in one.arrays if array is not None]
         others = list(zip(kernel.inputs, given, strict=True))[1:]
         finite = frozenset(buffer.name for buffer, array in others if _is_finite(array))
         panels = scheduled(kernel, target, frozenset(buffer.name for buffer, _ in others), finite)
     finally:
-        schedule._LEAST = usual
+        schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = usual
     parts = divided(tiles, PARTS, 0.0)
     more: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts.parts > 1)
     if any(isinstance(statement, Contraction) and statement.tile for statement in walk(panels[0].body)):
         more += [(tiles, {}), panels]
+    shares = divided(panels[0], PARTS, 0.0)
+    if any(isinstance(one, Contraction) and one.tile and one.tile.is_turned for one in walk(shares.body)):
+        more += [(shares, panels[1])] * (shares.parts > 1)
     for place, made in enumerate(more):
         yield _prepared(record, one, call, number + 1 + place, made)
 

@@ -1,7 +1,6 @@
 """Contractions in tiles: every op that is one, on every set of vectors this machine has, at sizes around the tiles'."""
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.in_c import Prepared, check_op, compiled
+from tests.synth.scheduled_in_c import F32, STRICT, kernel_for, run
 
-from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.build import cast, const, load, pair, rounded
 from openinfer.loops.dim import Dim
-from openinfer.loops.ir import Buffer, Contraction, Kernel, walk
-from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
-from openinfer.ops.lower.kernel import kernel_of
+from openinfer.loops.ir import Buffer, Contraction, walk
+from openinfer.ops import OPS, Call, Case
 from openinfer.synth import schedule
 from openinfer.synth.c.kernels import printed
 from openinfer.synth.packing import Packing
@@ -36,8 +34,6 @@ OPS_THAT_CONTRACT = [
     "conv_transpose2d",
     "conv_transpose3d",
 ]
-F32 = DTYPES["f32"]
-STRICT = ("-O2", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 TARGETS = pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
 
 
@@ -55,34 +51,6 @@ def test_tiles_agree_with_the_simulator(name: str, target: CpuTarget, tmp_path: 
 
 
 # --- sizes around those of the tiles ----------------------------------------------------------------------------------
-
-
-def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = F32, **params: Any) -> Kernel:
-    record = OPS[name]
-    types = tuple(TensorType(dtype, shape) for shape in shapes)
-    call = infer(record, Call(types, complete(record, params)))
-    return kernel_of(record, call, [dtype] * len(shapes))
-
-
-def run(kernels: Sequence[tuple[Kernel, Sequence[Any], tuple[int, ...]]], folder: Path, target: CpuTarget) -> list[Any]:
-    """The f32 results of kernels on arrays, with guards behind every memory."""
-    dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernels[0][0], "none"), (), (), ())
-    prepared = [
-        replace(dummy, code=printed(kernel, f"case{number}", linkage=""))
-        for number, (kernel, _, _) in enumerate(kernels)
-    ]
-    library = compiled(prepared, folder, (*STRICT, *target.flags))
-    found = []
-    for number, (kernel, arrays, shape) in enumerate(kernels):
-        count = int(np.prod(shape))
-        result = np.full(count + 16, 7.5, np.float32)
-        scratch = [np.full(int(np.prod(buffer.shape)) + 16, np.nan, np.float32) for buffer in kernel.scratch]
-        memory = [*(np.array(array, order="C") for array in arrays), result, *scratch]
-        getattr(library, f"case{number}")(*(ctypes.c_void_p(one.ctypes.data) for one in memory))
-        assert (result[count:] == 7.5).all()
-        assert all(np.isnan(one[-16:]).all() for one in scratch)
-        found.append(result[:count].reshape(shape))
-    return found
 
 
 def near(found: Any, left: Any, right: Any, extra: Any = 0.0) -> None:

@@ -98,6 +98,8 @@ def _contraction(one: Contraction) -> list[str]:
     term = " * ".join(map(scalar_text, one.factors))
     where = f" where {scalar_text(one.valid)}" if one.valid is not None else ""
     tile = "" if one.tile is None else f" in tiles of {one.tile.rows} x {one.tile.columns} by {one.tile.lanes}"
+    if one.tile is not None and one.tile.is_turned:
+        tile += ", turned,"
     if one.tile is not None and one.tile.divided is not None:
         tile += f" with {one.tile.divided} divided"
     return [

@@ -16,9 +16,12 @@ from openinfer.loops.ir import (
     Contraction,
     Fail,
     For,
+    If,
     Kernel,
     Let,
+    Load,
     LoopKind,
+    Space,
     Statement,
     Store,
     Tile,
@@ -142,7 +145,7 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
         case For(kind=LoopKind.PARALLEL, extent=Const(value=extent)):
             yield _Way(replace(statement, kind=LoopKind.DIVIDED), _balance(int(extent), parts))
             *before, last = statement.body
-            if all(isinstance(one, Let) for one in before):
+            if all(isinstance(one, Let) or _is_copy(one) for one in before):
                 for way in _ways(last, parts):
                     yield _Way(replace(statement, body=(*before, way.statement)), way.share)
         case Contraction(tile=Tile() as tile):
@@ -153,6 +156,13 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
             yield from _tiled(statement, tile, product, parts)
         case Contraction(free=(_, _, *_)):
             yield _outside(statement, 0, parts)
+
+
+def _is_copy(statement: Statement) -> bool:
+    """Whether scratch memory is filled with elements as they are, which each part can do for itself."""
+    inside = [one for one in walk((statement,)) if not isinstance(one, For | If)]
+    stores = [one for one in inside if isinstance(one, Store) and one.buffer.space is Space.SCRATCH]
+    return len(stores) == len(inside) and all(isinstance(one.value, Load | Const) for one in stores)
 
 
 def _balance(units: int, parts: int) -> float:

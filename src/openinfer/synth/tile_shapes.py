@@ -3,6 +3,8 @@
 As many sums as fit in registers, so that each number that is loaded takes part in as many products as possible.
 """
 
+from collections.abc import Callable
+
 from openinfer.loops.dim import is_symbolic
 from openinfer.synth.target import CpuTarget
 
@@ -19,8 +21,24 @@ def row_sizes(count: int, rows: int) -> tuple[int, ...]:
     return (rows, count % rows)
 
 
+Step = Callable[[int, int], float]
+"""Cycles for one step of the sums of a tile, of so many rows and vectors."""
+
+
+def usual_step(rows: int, vectors: int) -> float:
+    """Multiplications, loads that do not hide behind them, and the loop."""
+    return max(rows * vectors, _LATENCY, vectors + rows / 2) + 0.1 * rows + 0.3 * vectors + 0.5
+
+
 def tile_shape(
-    rows: int, columns: int, lanes: int, target: CpuTarget, *, pairs: bool = False, spare: int | None = None
+    rows: int,
+    columns: int,
+    lanes: int,
+    target: CpuTarget,
+    *,
+    pairs: bool = False,
+    spare: int | None = None,
+    step: Step = usual_step,
 ) -> tuple[int, int]:
     """The rows and vectors of a tile: the shape that takes the least time over the whole result.
 
@@ -35,21 +53,21 @@ def tile_shape(
                 continue
             if height > max(rows, 1) and height > 1:
                 continue
-            cost = tile_time(rows, columns, height, vectors, lanes)
+            cost = tile_time(rows, columns, (height, vectors), lanes, step)
             if best is None or cost < best[0] - 1e-9:
                 best = (cost, height, vectors)
     assert best is not None
     return best[1], best[2]
 
 
-def tile_time(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
-    """Cycles for each step of the sums: multiplications, loads that do not hide behind them, and the loop."""
+def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step: Step = usual_step) -> float:
+    """Cycles for one step of all sums in tiles of a shape."""
+    height, vectors = shape
     total = 0.0
     wide = -(-int(columns) // lanes)
     for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
         for broad, broad_count in ((vectors, wide // vectors), (wide % vectors, 1)):
             if tall and broad:
-                each = max(tall * broad, _LATENCY, broad + tall / 2) + 0.1 * tall + 0.3 * broad + 0.5
-                total += each * tall_count * broad_count
+                total += step(tall, broad) * tall_count * broad_count
     # Tiles of other sizes at the edges are code of their own.
     return total * (1 + 0.02 * bool(rows % height) + 0.02 * bool(wide % vectors))

@@ -15,16 +15,20 @@ from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statem
 from openinfer.loops.product import Product, turned_product_of
 from openinfer.loops.window import BAND, Span, band, copied, is_window, spans, without
 from openinfer.synth.target import CpuTarget
-from openinfer.synth.tile_shapes import tile_shape, tile_time
+from openinfer.synth.tile_shapes import Step, tile_shape, tile_time, usual_step
 
 _COPY = 0.4
-"""What copying an element costs, in products of vectors."""
+"""What copying an element costs, in cycles."""
 _COPIED_FROM = 32
 """For so many rows panels are copied in the present form, whether or not they must be."""
 _TURN = 0.6
 """What turning an element of the result costs."""
-_LEAST_GAIN = 0.97
+_LEAST_GAIN = 0.98
 """The time compared with that of the present form, of which both are estimates."""
+_LONG = 512
+"""Bits of vectors of which processors multiply one at a time."""
+_TWO_AT_ONCE = 8
+"""Sums that must be under way at least where it is two."""
 _LARGE = 500_000
 """So many products are worth dividing among threads."""
 _LEAST_HEIGHT = 4
@@ -67,13 +71,13 @@ def windows_of(one: Contraction, present: Product, target: CpuTarget) -> Windows
     product = _product(one)
     if product is None or not product.inner.vars:
         return None
-    lanes = target.lanes(one.accumulator.bits)
-    shape = _shape(product, lanes, target)
+    clock = _Clock(target, target.lanes(one.accumulator.bits))
+    rows, vectors = clock.shape(product)
     copies = _COPY * prod(product.left.buffer.shape) if _is_copied(one) else 0.0
-    time = _time(product, shape, lanes) + copies + _TURN * prod(one.extents)
-    if time > _LEAST_GAIN * _present_time(present, lanes, target):
+    time = clock.time(product, (rows, vectors)) + copies + _TURN * prod(one.extents)
+    if time > _LEAST_GAIN * clock.present(present):
         return None
-    tile = Tile(shape[0], shape[1] * lanes, lanes, has_panels=True, is_turned=True)
+    tile = Tile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True)
     return _in_bands(one, product, tile, target)
 
 
@@ -94,27 +98,42 @@ def _product(one: Contraction) -> Product | None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def _shape(product: Product, lanes: int, target: CpuTarget) -> tuple[int, int]:
-    """The rows and vectors of a tile. With AVX-512, factors of rows stay in memory: they need no register."""
-    rows, columns = product.rows.extent, product.columns.extent
-    usual = tile_shape(rows, columns, lanes, target)
-    if target.isa != "avx512":
-        return usual
-    full = tile_shape(rows, columns, lanes, target, spare=0)
-    return full if _time(product, full, lanes) < 0.98 * _time(product, usual, lanes) else usual
+def _short_step(rows: int, vectors: int) -> float:
+    """A step of a tile on processors with short vectors: two are multiplied at once, and two numbers loaded."""
+    return max(rows * vectors, _TWO_AT_ONCE, 1.15 * (rows + vectors)) / 2 + 0.3 * vectors
 
 
-def _time(product: Product, shape: tuple[int, int], lanes: int) -> float:
-    each = tile_time(product.rows.extent, product.columns.extent, *shape, lanes)
-    return each * product.inner.extent * product.outside.extent
+@dataclass(frozen=True)
+class _Clock:
+    """Estimates of time, in cycles."""
 
+    target: CpuTarget
+    lanes: int
 
-def _present_time(product: Product, lanes: int, target: CpuTarget) -> float:
-    """The time with places as columns, which are copied for each position in the window."""
-    rows, columns = product.rows.extent, product.columns.extent
-    is_copied = product.right.place is None or rows >= _COPIED_FROM
-    copies = _COPY * columns * product.inner.extent * product.outside.extent if is_copied else 0.0
-    return _time(product, tile_shape(rows, columns, lanes, target), lanes) + copies
+    @property
+    def step(self) -> Step:
+        return usual_step if self.target.vector_bits == _LONG else _short_step
+
+    def shape(self, product: Product) -> tuple[int, int]:
+        """The rows and vectors of a tile. With AVX-512, factors of rows stay in memory: they need no register."""
+        rows, columns = product.rows.extent, product.columns.extent
+        usual = tile_shape(rows, columns, self.lanes, self.target, step=self.step)
+        if self.target.vector_bits < _LONG:
+            return usual
+        full = tile_shape(rows, columns, self.lanes, self.target, spare=0, step=self.step)
+        return full if self.time(product, full) < 0.98 * self.time(product, usual) else usual
+
+    def time(self, product: Product, shape: tuple[int, int]) -> float:
+        """The time of all tiles."""
+        each = tile_time(product.rows.extent, product.columns.extent, shape, self.lanes, self.step)
+        return each * product.inner.extent * product.outside.extent
+
+    def present(self, product: Product) -> float:
+        """The time with places as columns, which are copied for each position in the window."""
+        rows, columns = product.rows.extent, product.columns.extent
+        is_copied = product.right.place is None or rows >= _COPIED_FROM
+        copies = _COPY * columns * product.inner.extent * product.outside.extent if is_copied else 0.0
+        return self.time(product, tile_shape(rows, columns, self.lanes, self.target)) + copies
 
 
 # --- bands ------------------------------------------------------------------------------------------------------------
@@ -150,11 +169,11 @@ def _height(one: Contraction, var: Var, loops: Mapping[Var, int], target: CpuTar
     extent = one.extents[one.free.index(var)]
     heights = [height for height in range(1, extent + 1) if extent % height == 0]
     if _is_copied(one):
-        heights = [height for height in heights if _nbytes(band(one, var, height), loops) <= target.l2 // 2]
+        heights = [height for height in heights if _nbytes(band(one, var, height), loops) <= target.l2]
     is_large = prod(one.extents) * prod(one.reduced) >= _LARGE
 
-    def rank(height: int) -> tuple[bool, int, int]:
-        return height >= min(_LEAST_HEIGHT, extent), gcd(extent // height, _MOST_PARTS) if is_large else 0, height
+    def rank(height: int) -> tuple[int, int, int]:
+        return min(height, _LEAST_HEIGHT), gcd(extent // height, _MOST_PARTS) if is_large else 0, height
 
     return max(heights, key=rank, default=None)
 

@@ -271,6 +271,7 @@ def _window_tile(name: str, columns: _Columns, rows: int) -> str:
         "#if defined(__GNUC__)",
         *_sums(vector, rows, vectors, 1),
         "    for (; k > 0; --k, a += a_step) {",
+        "#pragma GCC unroll 1 /* unrolled, what several taps see would be kept in registers, which are all in use */",
         "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
         f"            const {kind} *const seen = a + taps[t];",
         *(f"    {line}" for line in _products(columns, rows, 0, "seen")),
