@@ -20,7 +20,7 @@ from openinfer.synth import schedule
 from openinfer.synth.c.kernels import printed
 from openinfer.synth.packing import Packing
 from openinfer.synth.schedule import scheduled
-from openinfer.synth.target import AVX2, AVX512, GENERIC, NEON, CpuTarget, runnable
+from openinfer.synth.target import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
 from openinfer.synth.tile_shapes import tile_shape
 
 OPS_THAT_CONTRACT = [
@@ -35,6 +35,7 @@ OPS_THAT_CONTRACT = [
     "conv_transpose3d",
 ]
 TARGETS = pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
+WITH_DOT = pytest.mark.parametrize("target", [*runnable(), host()], ids=[*(one.isa for one in runnable()), "host"])
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def _everything_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_LEAST", 0)
 
 
-@TARGETS
+@WITH_DOT
 @pytest.mark.parametrize("name", OPS_THAT_CONTRACT)
 def test_tiles_agree_with_the_simulator(name: str, target: CpuTarget, tmp_path: Path) -> None:
     options = ("-O1", *target.flags)

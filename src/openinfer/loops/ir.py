@@ -167,6 +167,10 @@ class Tile:
     the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With ``is_turned`` rows
     lie next to each other in the result, not columns. Of a kernel in several parts, ``divided`` says what each part has
     a share of.
+
+    Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
+    column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is in groups. With
+    ``is_flipped`` the bytes of the rows have the other sign, which is taken back in the result.
     """
 
     rows: int
@@ -179,6 +183,8 @@ class Tile:
     left: Buffer | None = None
     right: Buffer | None = None
     divided: Literal["rows", "columns"] | None = None
+    lines: Buffer | None = None
+    is_flipped: bool = False
 
 
 @dataclass(frozen=True)

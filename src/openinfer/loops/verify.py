@@ -195,7 +195,7 @@ class _Verifier:
             if factor is not None and place not in tuple(visit(factor)):
                 yield f"factor {name} of a contraction does not contain {scalar_text(place)}"
         if one.tile is not None:
-            for memory in (one.tile.left, one.tile.right):
+            for memory in (one.tile.left, one.tile.right, one.tile.lines):
                 if memory is not None and memory not in self._kernel.scratch:
                     yield f"a tile uses '{memory.name}', which is not scratch memory of the kernel"
 

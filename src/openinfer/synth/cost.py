@@ -114,7 +114,8 @@ def _operations(statement: Statement, sizes: Sizes | None) -> int:
     match statement:
         case Contraction():
             sums, terms = _products(statement, sizes)
-            each = 2 + sum(_arithmetic(factor) for factor in statement.factors)
+            is_flipped = statement.tile is not None and statement.tile.is_flipped  # beforehand, or as it is copied
+            each = 2 + (0 if is_flipped else sum(_arithmetic(factor) for factor in statement.factors))
             return sums * terms * each + sums * _arithmetic(statement.epilogue)
         case Let(value=value) | Local(value=value) | Assign(value=value) | Store(value=value):
             return _arithmetic(value)

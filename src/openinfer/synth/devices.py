@@ -136,6 +136,9 @@ class Cpu(_Section):
         default=None, description="How many vectors it can hold."
     )
     fma: bool | None = Field(default=None, description="Whether it multiplies and adds in one instruction.")
+    dot: bool | None = Field(
+        default=None, description="Whether it adds four products of bytes in one instruction, as AVX-512 VNNI does."
+    )
     cores: Annotated[int, Field(ge=1, lt=1 << 16)] | None = Field(
         default=None, description="How many cores may be used."
     )
@@ -440,6 +443,7 @@ def cpu_target(arch: DeviceArch) -> CpuTarget:
         "vector_bits": cpu.vector_bits,
         "vector_registers": cpu.vector_registers,
         "fma": cpu.fma,
+        "dot": cpu.dot,
         "l1d": cpu.l1d_bytes,
         "l2": cpu.l2_bytes,
     }

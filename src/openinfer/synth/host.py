@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from openinfer.synth.target import runnable
+from openinfer.synth.target import has_dot, runnable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COMPILERS = ("gcc", "clang", "cc")
@@ -34,6 +34,7 @@ def host_document(root: Path = Path("/"), machine: str | None = None, usable: se
         "vector_bits": target.vector_bits,
         "vector_registers": target.vector_registers,
         "fma": target.fma,
+        "dot": has_dot(cpuinfo),
         "cores": _cores(cpuinfo, _usable() if usable is None else usable),
         **caches,
     }

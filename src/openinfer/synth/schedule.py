@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from openinfer.loops.affine import Affine, is_same, position
 from openinfer.loops.build import flat
+from openinfer.loops.bytes import are_bytes
 from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
@@ -31,6 +32,7 @@ from openinfer.loops.product import Axis, Product, product_of, turned_product_of
 from openinfer.loops.quantized import factored, integers_of
 from openinfer.loops.reduction import gathered
 from openinfer.loops.rewrite import changed, straightened
+from openinfer.synth.byte_schedule import grouped
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
@@ -156,7 +158,8 @@ class _Planner:
         """Whether a contraction is of the kind that can be computed in tiles."""
         extents = (*one.extents, *one.reduced)
         is_empty = any(not extent and not is_symbolic(extent) for extent in extents)
-        return one.accumulator.name in ("f32", "f64") and bool(self._target.vector_bits) and not is_empty
+        is_known = one.accumulator.name in ("f32", "f64") or are_bytes(one)
+        return is_known and bool(self._target.vector_bits) and not is_empty
 
     def _tiled(self, statement: Contraction) -> Contraction:
         if not self._has_tiles(statement):
@@ -165,6 +168,8 @@ class _Planner:
         product = product_of(one, self._packable(one))
         if product is None or not _is_large(product):
             return statement
+        if are_bytes(one):
+            return self._in_groups(one, product)
         # In a tile, terms that do not count are zeros times the other factor: infinities would make them NaN.
         other = _other_than_zero(one, product)
         if other is not None and other.dtype.kind == "float" and other.name not in self._finite:
@@ -178,6 +183,22 @@ class _Planner:
         if is_packable:
             return self._with_panels(one, product, replace(tile, has_panels=True))
         return replace(one, tile=self._with_scratch(one, product, tile))
+
+    def _in_groups(self, one: Contraction, product: Product) -> Contraction:
+        """The same for bytes, which are multiplied in groups of four."""
+        if is_symbolic(product.inner.extent):
+            return one
+        # Without an instruction for it, each vector of bytes becomes two of products.
+        spare = 0 if self._target.dot else 4
+        target = replace(self._target, vector_registers=self._target.vector_registers - spare)
+        lanes = target.lanes(one.accumulator.bits)
+        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, target)
+        tile = Tile(rows, vectors * lanes, lanes)
+        found = grouped(one, product, tile, target, self._packable(one), len(self.scratch))
+        self.scratch += found.scratch
+        self.packings |= found.packings
+        self.panels |= found.panels
+        return found.contraction
 
     def _is_read_along(self, one: Contraction) -> bool:
         """Whether a few sums are taken over a factor that lies along them and must be converted, as integer weights.
@@ -306,7 +327,7 @@ class _Packable:
         value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
         if buffer.name not in self.weights or self.uses.count(buffer.name) != 1:
             return False
-        is_plain = value is None and buffer.dtype is one.accumulator
+        is_plain = value is None and (buffer.dtype is one.accumulator or (are_bytes(one) and buffer.dtype.bits == 8))
         place = position(buffer, index)
         own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
         if place is None or not set(place.steps) <= set(own) or not (is_plain or integers_of(one, buffer) is not None):

@@ -46,11 +46,14 @@ from openinfer.synth.tile_shapes import row_sizes
 
 def tiled(one: Contraction, tile: Tile, scalars: ScalarPrinter, parts: int) -> list[str]:
     """The lines of a contraction that has a tile, in a kernel of so many parts."""
-    return _Printer(one, tile, tiled_product(one, tile), scalars, parts).run()
+    return TilePrinter(one, tile, tiled_product(one, tile), scalars, parts).run()
 
 
-class _Printer(PanelPrinter):
+class TilePrinter(PanelPrinter):
+    """The loops over tiles, and the epilogue."""
+
     def run(self) -> list[str]:
+        """The lines of the contraction."""
         product = self._product
         self._say(
             f"/* In tiles of {self._tile.rows} row{'s' * (self._tile.rows > 1)} and {self._tile.columns} columns:"
@@ -86,13 +89,21 @@ class _Printer(PanelPrinter):
         self._say(f"const int64_t height = {_least(last, 'm1', block)};")
         self._open("for (int64_t row = 0; row < height; ++row)")
         self._unflatten(self._product.rows, BLOCK + ROW, self._words(self._product.left.value))
-        self._say(f"{self._kind} *to = {left.name} + row * {number(left.shape[-1])};")
-        self._inner_loops()
-        place = self._place(flat(self._product.inner.vars, self._product.inner.extents))
-        self._say(f"to[{place}] = {self._scalars.text(self._product.left.value)};")
-        self._close(1 + len(self._product.inner.vars))
+        self._say(f"{scalar_type(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
+        self._copied_row(left)
+        self._close()
         self._panels(None)
         self._close()
+
+    def _copied_row(self, left: Buffer) -> None:
+        """A row of a block, written where ``to`` points."""
+        self._inner_loops()
+        place = self._place(flat(self._product.inner.vars, self._product.inner.extents))
+        self._say(f"to[{place}] = {self._row_element(left)};")
+        self._close(len(self._product.inner.vars))
+
+    def _row_element(self, _left: Buffer) -> str:
+        return self._scalars.text(self._product.left.value)
 
     def _panels(self, rows: int | None) -> None:
         """Panels of columns, and in each the tiles of all rows, or of the block."""
@@ -159,14 +170,9 @@ class _Printer(PanelPrinter):
     def _right(self) -> tuple[str, str]:
         """Where a panel starts and how far apart its rows are; a panel that must be copied is."""
         tile, product = self._tile, self._product
-        depth, factor = product.inner.extent, product.right
+        factor = product.right
         if tile.has_panels:
-            index = self._one.a_index if factor.buffer == self._one.a else self._one.b_index
-            steps = zip(index[:-3], factor.buffer.steps[:-3], strict=True)
-            place: Scalar = PANEL * Const(depth, INDEX)
-            for one, step in steps:
-                place = place + one * Const(step, INDEX)
-            return self._panel(offset_from(factor.buffer.name, self._place(place)))
+            return self._panel(self._stored_panel(product.inner.extent))
         if not tile.is_direct:
             assert tile.right is not None
             self._copied_panel(tile.right, PANEL, "columns", tile.columns)
@@ -194,6 +200,15 @@ class _Printer(PanelPrinter):
             found = [start + at * place.step(var) for start in found for at in range(extent)]
         return found
 
+    def _stored_panel(self, depth: int) -> str:
+        """Where a panel starts that is stored as such; each has so many elements of every column."""
+        buffer = self._product.right.buffer
+        index = self._one.a_index if buffer == self._one.a else self._one.b_index
+        place: Scalar = PANEL * Const(depth, INDEX)
+        for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
+            place = place + one * Const(step, INDEX)
+        return offset_from(buffer.name, self._place(place))
+
     def _panel_place(self) -> str:
         place = self._product.right.place
         assert place is not None
@@ -203,23 +218,27 @@ class _Printer(PanelPrinter):
 
     def _calls(self, sizes: Sequence[int], right: str, step: str) -> None:
         """The call that computes the sums of a tile: one for each size that occurs."""
+        widths = self._widths()
+        cases = [(rows, vectors) for vectors in widths for rows in sizes]
+        for case, (rows, vectors) in enumerate(cases):
+            tests = [f"rows == {rows}"] if len(sizes) > 1 else []
+            tests += [f"columns > {(vectors - 1) * self._tile.lanes}"] if len(widths) > 1 else []
+            head = "" if case == len(cases) - 1 else f"if ({' && '.join(tests)}) "
+            other = "else " if case else ""
+            self._say(f"{other}{head}{self._call(rows, vectors, right, step)};")
+
+    def _call(self, rows: int, vectors: int, right: str, step: str) -> str:
+        """The call for a tile of one size."""
         tile, product = self._tile, self._product
-        left, widths, taps = self._left(), self._widths(), self._taps()
+        taps = self._taps()
         has_zero = self._has_zero and tile.right is None
         is_stored = self._integers is not None and tile.right is None
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * has_zero
-        cases = [(rows, vectors) for vectors in widths for rows in sizes]
-        for case, (rows, vectors) in enumerate(cases):
-            shape = self._one.accumulator.name, tile.lanes, rows, vectors
-            name = window_tile_name(*shape) if taps else tile_name(*shape, stored, has_zero=has_zero)
-            self._scalars.need(name)
-            tests = [f"rows == {rows}"] if len(sizes) > 1 else []
-            tests += [f"columns > {(vectors - 1) * tile.lanes}"] if len(widths) > 1 else []
-            head = "" if case == len(cases) - 1 else f"if ({' && '.join(tests)}) "
-            other = "else " if case else ""
-            depth = number(product.inner.extents[0] if taps else product.inner.extent)
-            self._say(f"{other}{head}{name}({depth}, {left}, {right}, {step}, {points}tile, {tile.columns});")
+        shape = self._one.accumulator.name, tile.lanes, rows, vectors
+        name = self._scalars.need(window_tile_name(*shape) if taps else tile_name(*shape, stored, has_zero=has_zero))
+        depth = number(product.inner.extents[0] if taps else product.inner.extent)
+        return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
 
     def _left(self) -> str:
         """The arguments that say where the rows of a tile are."""
@@ -282,7 +301,7 @@ class _Printer(PanelPrinter):
             self._say(f"const int64_t {row_var.name} = {self._scalars.text(row)};")
         if not self._tile.is_turned:
             self._open("for (int64_t column = 0; column < columns; ++column)")
-        place = f"tile[{'column' if self._is_row else f'row * {self._tile.columns} + column'}]"
+        place = self._total("column" if self._is_row else f"row * {self._tile.columns} + column")
         if self._squares_high:
             place = f"turned[column * {self._squares_high} + row]"
         self._say(f"const {self._kind} {ACCUMULATOR} = {place};")
@@ -291,6 +310,10 @@ class _Printer(PanelPrinter):
             self._say(_let(let, self._scalars))
         self._say(self._scalars.store(one.out, self._scalars.offset(one.out, index), value))
         self._close(1 if self._is_row else 2)
+
+    def _total(self, place: str) -> str:
+        """The sum at a place of the tile."""
+        return f"tile[{place}]"
 
 
 # --- without tiles ----------------------------------------------------------------------------------------------------

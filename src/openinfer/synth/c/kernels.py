@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from openinfer.loops.bytes import are_bytes
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
@@ -30,6 +31,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.reduction import gathered
 from openinfer.loops.rewrite import renamed, straightened, with_buffers
+from openinfer.synth.c.byte_contraction import tiled_bytes
 from openinfer.synth.c.contraction import side_by_side, tiled
 from openinfer.synth.c.scalars import ScalarPrinter, share
 from openinfer.synth.c.types import scalar_type, stored_type
@@ -40,7 +42,7 @@ LANES = 16
 """Lanes of a loop that gathers: a vector, or a few, on every processor that has them."""
 _TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
 _TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "turned"}
-_TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "call", "index", "sin", "cos"}
+_TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "flips", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
 _ROLLED = "#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */"
 _WORD = re.compile(r"\w+")
@@ -205,9 +207,7 @@ class _KernelPrinter:
                 case Fail(reason):
                     self._line(depth, f"return 1; /* {reason} */")
                 case Contraction(tile=Tile() as tile):
-                    self._lines += [
-                        PAD * depth + line for line in tiled(statement, tile, self._scalars, self._kernel.parts)
-                    ]
+                    self._lines += [PAD * depth + line for line in self._tiled(statement, tile)]
                 case Contraction(free=()):
                     # No loop gives the accumulator a scope of its own.
                     self._line(depth, "{")
@@ -219,6 +219,10 @@ class _KernelPrinter:
                         self._body(expanded(statement), depth)
                     else:
                         self._lines += [PAD * depth + line for line in lines]
+
+    def _tiled(self, one: Contraction, tile: Tile) -> list[str]:
+        in_tiles = tiled_bytes if are_bytes(one) else tiled
+        return in_tiles(one, tile, self._scalars, self._kernel.parts)
 
     def _in_lanes(self, loop: For, depth: int) -> None:
         """A loop that gathers values: neighbours go into lanes of their own, which compilers make vectors of."""

@@ -76,8 +76,7 @@ class PanelPrinter:
         if along is not None:
             self._turned_panel(right, first, columns, along)
             return
-        target = self._scalars.text(flat(product.inner.vars, product.inner.extents))
-        last = axis.vars[-1]
+        target, last = self._scalars.text(flat(product.inner.vars, product.inner.extents)), axis.vars[-1]
         value: Scalar = product.right.value
         valid: list[Scalar] = []
         if self._one.valid is not None:
@@ -107,7 +106,8 @@ class PanelPrinter:
         bounds, inside = self._bounds(valid, last, start, run)
         for var, extent_ in (pair for pair in pairs if pair not in outer):
             self._open(loop(var.name, extent_))
-        self._say(f"{self._kind} *to = {right.name} + {target} * {width}{' + from' if len(axis.vars) > 1 else ''};")
+        behind = " + from" * (len(axis.vars) > 1)
+        self._say(f"{scalar_type(right.dtype)} *to = {right.name} + {target} * {width}{behind};")
         if bounds:
             self._say("for (int64_t column = 0; column < begin; ++column) to[column] = 0;")
         low, high = bounds or ("0", run)

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from openinfer.dtypes import DTYPES, DType
+from openinfer.synth.c.byte_tiles import byte_tile_support
 from openinfer.synth.c.tiles import tile_support
 from openinfer.synth.c.types import scalar_type
 
@@ -44,7 +45,7 @@ def support_code(needs: Iterable[str]) -> str:
 def _define(name: str, done: dict[str, str]) -> None:
     if name in done:
         return
-    own = _runtime().get(name) or tile_support(name)
+    own = _runtime().get(name) or tile_support(name) or byte_tile_support(name)
     counts = ("oi_popcount",) if name.startswith("oi_popcount_") else ()
     needs, text = own if own is not None else (counts, _integer_function(name))
     for one in needs:

@@ -230,7 +230,7 @@ def _tile(name: str, columns: _Columns, rows: int) -> str:
         f"        const {columns.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)",
         "{",
         "#if defined(__GNUC__)",
-        *_sums(vector, rows, vectors, splits),
+        *zero_sums(vector, rows, vectors, splits),
     ]
     if columns.has_zero:
         points = [f"z{column} = *(const {vector} *)(zero + {column * lanes})" for column in range(vectors)]
@@ -297,7 +297,7 @@ def _stores(columns: _Columns, rows: int, splits: int) -> Iterator[str]:
     """The sums into memory; those that were split are joined."""
     for row in range(rows):
         for column in range(columns.vectors):
-            total = " + ".join(_sum(row, column, split) for split in range(splits))
+            total = " + ".join(sum_name(row, column, split) for split in range(splits))
             yield f"    *({columns.vector} *)(c + {row} * c_row + {column * columns.lanes}) = {total};"
 
 
@@ -305,15 +305,16 @@ def _times(count: int, name: str) -> str:
     return name if count == 1 else f"{count} * {name}"
 
 
-def _sum(row: int, column: int, split: int) -> str:
+def sum_name(row: int, column: int, split: int) -> str:
+    """What a vector of sums is called; one of several that are joined at the end."""
     return f"s{row}_{column}" if split == 0 else f"s{row}_{column}_{split}"
 
 
-def _sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
+def zero_sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
     """A line for each row: its sums, all zero."""
     lines = []
     for row in range(rows):
-        names = [_sum(row, column, split) for column in range(vectors) for split in range(splits)]
+        names = [sum_name(row, column, split) for column in range(vectors) for split in range(splits)]
         lines.append(f"    {vector} {', '.join(f'{name} = {{0}}' for name in names)};")
     return lines
 
@@ -341,7 +342,7 @@ def _products(columns: _Columns, rows: int, split: int, left: str = "a") -> list
         ahead = f" + {_times(split, 'a_step')}" if split else ""
         factor = f"{left}[{row} * a_row{ahead}]"
         steps = [
-            f"{_sum(row, column, split)} = {fma}({factor}, b{column}{mark}, {_sum(row, column, split)});"
+            f"{sum_name(row, column, split)} = {fma}({factor}, b{column}{mark}, {sum_name(row, column, split)});"
             for column in range(vectors)
         ]
         lines.append(f"        {' '.join(steps)}")

@@ -1,0 +1,28 @@
+"""Contractions of bytes: products of i8 and u8 that are added up in i32.
+
+A sum in i32 wraps, so that it is the same in any order, and the same whatever is added to a factor and taken away from
+the result again.
+"""
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.ir import Contraction
+
+GROUP = 4
+"""So many neighbours along a sum lie next to each other: four bytes are as much as their sum."""
+FLIP = 128
+"""The bit that makes an i8 a u8 and a u8 an i8, so much larger or smaller than the number was."""
+
+
+def are_bytes(one: Contraction) -> bool:
+    """Whether both factors are of 8 bits or fewer, and the sum is of 32."""
+    return one.accumulator.name == "i32" and all(value.dtype.name in ("i8", "u8") for value in one.factors)
+
+
+def flipped(dtype: DType) -> DType:
+    """The type that a byte is after its first bit has been flipped."""
+    return DTYPES["u8" if dtype.name == "i8" else "i8"]
+
+
+def groups(depth: int) -> int:
+    """How many groups so many products are in; the last may be incomplete."""
+    return -(-depth // GROUP)
