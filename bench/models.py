@@ -3,7 +3,7 @@
 Weights are random, but of the shapes and sizes of real ones, except for those of MiniLM and of the digits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -84,28 +84,28 @@ def shapes_of(tensors: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     return {name: value.shape for name, value in tensors.items()}
 
 
-def mlp() -> Model:
+def mlp(widths: Sequence[int] = (784, 256, 128, 10), rows: int = 1) -> Model:
     rng = np.random.default_rng(0)
-    widths = (784, 256, 128, 10)
     tensors: dict[str, Array] = {}
-    onnx, h, lines = Onnx(), "x", []
+    onnx, h, lines, last = Onnx(), "x", [], len(widths) - 2
     for layer, (inner, outer) in enumerate(pairwise(widths)):
         tensors[f"w{layer}"] = rng.normal(0, inner**-0.5, (outer, inner)).astype(np.float32)
         tensors[f"b{layer}"] = rng.normal(0, 0.1, outer).astype(np.float32)
         h = onnx.node("Gemm", h, f"w{layer}", f"b{layer}", transB=1)
         lines.append(f"op linear({'x' if layer == 0 else f'h{layer - 1}'}, w{layer}, b{layer}) >> h{layer};")
-        if layer < 2:
+        if layer < last:
             h = onnx.node("Relu", h)
             lines.append(f"op relu(h{layer}) >> h{layer};")
     onnx.constants |= tensors
-    hidden = {f"h{layer}": (1, width) for layer, width in enumerate(widths[1:])}
-    text = f"dynamic {{ x: f32[1, 784]; }} volatile {{ {declared(shapes_of(tensors) | hidden)} }}"
-    text += f" block entry {{ {' '.join(lines)} return h2; }}"
-    inputs = {"x": rng.normal(size=(1, 784)).astype(np.float32)}
-    products = sum(inner * outer for inner, outer in pairwise(widths))
-    name = "MLP 784-256-128-10, batch 1"
+    hidden = {f"h{layer}": (rows, width) for layer, width in enumerate(widths[1:])}
+    text = f"dynamic {{ x: f32[{rows}, {widths[0]}]; }} volatile {{ {declared(shapes_of(tensors) | hidden)} }}"
+    text += f" block entry {{ {' '.join(lines)} return h{last}; }}"
+    inputs = {"x": rng.normal(size=(rows, widths[0])).astype(np.float32)}
+    products = rows * sum(inner * outer for inner, outer in pairwise(widths))
+    name = f"MLP {'-'.join(map(str, widths))}, batch {rows}"
+    outputs = {h: (rows, widths[-1])}
     return Model(
-        name, text, tensors, {}, inputs, "h2", lambda: onnx.model(inputs, {h: (1, 10)}), products, nbytes(tensors)
+        name, text, tensors, {}, inputs, f"h{last}", lambda: onnx.model(inputs, outputs), products, nbytes(tensors)
     )
 
 

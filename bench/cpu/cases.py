@@ -7,8 +7,10 @@ from bench.decoder import Shape, decoder
 from bench.decoder_quantized import decoder_int4, decoder_int8
 from bench.minilm import minilm
 from bench.models import Model, digits, lstm, mlp, resnet
+from bench.of_bytes import digits_int8, mlp_int8
 
 LLAMA = Shape(layers=16)
+WIDE, ROWS = (1024, 1024, 1024, 1024), 64
 ALL = ("ours", "onnxruntime", "openvino", "torch")
 
 
@@ -36,6 +38,9 @@ CASES = {
         Case("decoder-int8", lambda: decoder_int8(LLAMA), ("ours", "onnxruntime"), "decoder"),
         Case("decoder-int4", lambda: decoder_int4(LLAMA), ("ours", "onnxruntime"), "decoder"),
         Case("digits", digits),
+        Case("digits-int8", digits_int8, ("ours", "onnxruntime"), "digits"),
+        Case("mlp-wide", lambda: mlp(WIDE, ROWS), ("ours", "onnxruntime", "openvino")),
+        Case("mlp-wide-int8", lambda: mlp_int8(WIDE, ROWS), ("ours", "onnxruntime"), "mlp-wide"),
         Case("lstm", lstm),
     )
 }

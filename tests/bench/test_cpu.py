@@ -18,6 +18,7 @@ from bench.decoder import Shape, decoder
 from bench.decoder_quantized import decoder_int4, decoder_int8
 from bench.minilm import minilm
 from bench.models import Model, digits, disagreement, lstm, mlp
+from bench.of_bytes import digits_int8, mlp_int8
 from bench.onnx_writer import ort
 
 SMALL = Shape(layers=2, width=128, heads=4, head=32, hidden=256, classes=64, tokens=16)
@@ -161,6 +162,16 @@ def test_decoders_with_small_weights_are_near_the_original(
     found = simulated(model, model.saved(tmp_path))
     assert least < cosine(found, wanted) < 1 - 1e-6
     assert least < cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted)
+    assert model.read_bytes < model.original.read_bytes / 2
+
+
+@pytest.mark.parametrize("build", [digits_int8, lambda: mlp_int8((96, 64, 32), 5)], ids=["digits", "mlp"])
+def test_models_in_integers_are_near_the_original(build: Callable[[], Model], tmp_path: Path) -> None:
+    model = build()
+    assert model.original is not None
+    wanted = simulated(model.original, model.original.saved(tmp_path))
+    assert 0.999 < cosine(simulated(model, model.saved(tmp_path)), wanted) < 1 - 1e-6
+    assert cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted) > 0.999
     assert model.read_bytes < model.original.read_bytes / 2
 
 

@@ -51,6 +51,7 @@ def _ways() -> list[Way]:
     if AVX512 in runnable():
         found.append(Way("AVX-512 without the instruction", DOT, AVX512.flags))
     if has_dot():
+        found.append(Way("narrow dot", replace(DOT, vector_bits=128), DOT.flags))
         found.append(Way("dot", DOT, DOT.flags))
     if shutil.which("clang") is not None:
         found += [Way(f"clang {one.name}", one.target, one.flags, "clang") for one in found[-1:]]

@@ -277,6 +277,16 @@ def test_cores_caches_and_memory_are_what_the_system_says(tmp_path: Path) -> Non
     assert arch.memory.global_bytes == 16000 << 10
 
 
+def test_a_machine_with_products_of_bytes_says_so(tmp_path: Path) -> None:
+    flags = "fma avx2 avx512f avx512vl avx512bw avx512dq"
+    for name, more in (("without", ""), ("with", " avx512_vnni")):
+        text = CPUINFO.format(number=0, core=0).replace("avx2 fma", flags + more)
+        arch = DeviceArch.from_json(host_document(machine(tmp_path / name, {"proc/cpuinfo": text}), "x86_64", {0}))
+        assert (arch.cpu.isa, arch.features.int8, cpu_target(arch).dot) == ("avx512", bool(more), bool(more))
+        assert ("-mavx512vnni" in cpu_target(arch).flags) is bool(more)
+    assert cpu_target(DeviceArch.named("x86-avx512")).flags == TARGETS["avx512"].flags
+
+
 def test_an_arm_machine_says_less_and_is_described_all_the_same(tmp_path: Path) -> None:
     files = {"proc/cpuinfo": "processor\t: 0\nBogoMIPS\t: 50\n\nprocessor\t: 1\nBogoMIPS\t: 50\n"}
     arch = DeviceArch.from_json(host_document(machine(tmp_path, files), "aarch64", {0, 1, 2, 3}))

@@ -15,9 +15,9 @@ from openinfer.errors import Code, Diagnostic, GraphError, printable
 from openinfer.ir import MemoryKind
 from openinfer.sim import Executor
 from openinfer.synth.c.selftest import Golden
-from openinfer.synth.devices import DeviceArch
+from openinfer.synth.devices import DeviceArch, cpu_target
 from openinfer.synth.module import CompiledModule
-from openinfer.synth.target import runnable
+from openinfer.synth.target import host, runnable
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def made_up(bound: BoundGraph, given: Mapping[str, Feed]) -> dict[str, Feed]:
 def require_runnable(arch: DeviceArch) -> None:
     """Refuse to run code here that is for another machine."""
     known = [target.isa for target in runnable()]
-    if arch.cpu.isa not in known:
+    if arch.cpu.isa not in known or not set(cpu_target(arch).flags) <= set(host().flags):
         message = f"code for {arch.title!r} ({arch.cpu.isa}) does not run on this machine"
         raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, f"this machine runs {', '.join(known)}"))
 

@@ -76,7 +76,10 @@ class Features(_Section):
 
     fp16: bool | None = Field(default=None, description="Arithmetic on f16.")
     bf16: bool | None = Field(default=None, description="Arithmetic on bf16.")
-    int8: bool | None = Field(default=None, description="Dot products of 8-bit integers.")
+    int8: bool | None = Field(
+        default=None,
+        description="Dot products of 8-bit integers; of a processor with the isa `avx512`, its instructions VNNI.",
+    )
     subgroup_ops: bool | None = Field(
         default=None, description="Shuffles and reductions among invocations in lockstep."
     )
@@ -136,9 +139,6 @@ class Cpu(_Section):
         default=None, description="How many vectors it can hold."
     )
     fma: bool | None = Field(default=None, description="Whether it multiplies and adds in one instruction.")
-    dot: bool | None = Field(
-        default=None, description="Whether it adds four products of bytes in one instruction, as AVX-512 VNNI does."
-    )
     cores: Annotated[int, Field(ge=1, lt=1 << 16)] | None = Field(
         default=None, description="How many cores may be used."
     )
@@ -443,7 +443,7 @@ def cpu_target(arch: DeviceArch) -> CpuTarget:
         "vector_bits": cpu.vector_bits,
         "vector_registers": cpu.vector_registers,
         "fma": cpu.fma,
-        "dot": cpu.dot,
+        "dot": arch.features.int8,
         "l1d": cpu.l1d_bytes,
         "l2": cpu.l2_bytes,
     }

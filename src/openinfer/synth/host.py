@@ -34,7 +34,6 @@ def host_document(root: Path = Path("/"), machine: str | None = None, usable: se
         "vector_bits": target.vector_bits,
         "vector_registers": target.vector_registers,
         "fma": target.fma,
-        "dot": has_dot(cpuinfo),
         "cores": _cores(cpuinfo, _usable() if usable is None else usable),
         **caches,
     }
@@ -42,7 +41,7 @@ def host_document(root: Path = Path("/"), machine: str | None = None, usable: se
     compiler = next((name for name in _COMPILERS if shutil.which(name) is not None), None)
     document: dict[str, dict[str, Any]] = {
         "device": device,
-        "features": {"hosted": True},
+        "features": {"hosted": True, "int8": has_dot(cpuinfo)},
         "memory": memory,
         "cpu": cpu,
         "toolchain": {"cc": compiler},

@@ -78,13 +78,14 @@ def _dot(name: str, left: str, right: str, lanes: int) -> str:
     lines = ["/* The sums s, and in each lane four products of a and b more. */", "#if defined(__GNUC__)"]
     head = f"#define {name}(a, b, s)"
     conditions = []
-    if nbytes == 64 and left != right:
-        first, second = ("a", "b") if left == "u8" else ("b", "a")
-        product = f"_mm512_dpbusd_epi32((__m512i)(s), (__m512i)({first}), (__m512i)({second}))"
-        conditions.append(("defined(__AVX512VNNI__)", f"{head} (({vector}){product})"))
     if nbytes in _X86:
         condition, prefix, whole = _X86[nbytes]
         kind = f"__m{nbytes * 8}i"
+        if left != right:
+            first, second = ("a", "b") if left == "u8" else ("b", "a")
+            product = f"{prefix}_dpbusd_epi32(({kind})(s), ({kind})({first}), ({kind})({second}))"
+            has_vnni = "defined(__AVX512VNNI__)" + " && defined(__AVX512VL__)" * (nbytes < 64)
+            conditions.append((has_vnni, f"{head} (({vector}){product})"))
         pairs = [
             f"({vector}){prefix}_madd_epi16({_widened(left, f'({kind})(a)', part, prefix, whole)},"
             f" {_widened(right, f'({kind})(b)', part, prefix, whole)})"
