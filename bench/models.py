@@ -44,6 +44,8 @@ class Model:
     settled: dict[str, int] = field(default_factory=dict)
     """Sizes that the graph leaves open, or that are others here."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    at_once: int = 1
+    """Products of the model that a processor does in the time of one in f32."""
     original: "Model | None" = None
     """The f32 model, where this one has smaller weights."""
 

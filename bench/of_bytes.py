@@ -15,7 +15,7 @@ from bench.models import Model, digits, mlp, nbytes
 from bench.onnx_writer import Onnx
 
 Array = Any
-FOUR = 4
+AT_ONCE = 4
 """Products of bytes that a processor does in the time of one in f32, where it has instructions for them."""
 
 
@@ -31,7 +31,7 @@ def mlp_int8(widths: Sequence[int], rows: int) -> Model:
         text=_text(widths, rows),
         tensors=tensors,
         onnx=lambda: _exported(original, len(widths) - 1, (rows, widths[-1])),
-        multiply_adds=original.multiply_adds // FOUR,
+        at_once=AT_ONCE,
         read_bytes=nbytes(tensors),
         original=original,
     )
@@ -117,7 +117,7 @@ def digits_int8() -> Model:
         text=graph.to_text(),
         tensors=tensors,
         onnx=exported,
-        multiply_adds=original.multiply_adds // FOUR,
+        at_once=AT_ONCE,
         read_bytes=nbytes(tensors),
         original=original,
     )

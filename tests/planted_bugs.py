@@ -54,6 +54,7 @@ CONSTRAINTS = "tests/synth/test_constraints.py"
 SIMPLIFY = "tests/synth/test_simplify.py"
 TRACES = "tests/synth/test_trace_in_c.py"
 THREADS = "tests/synth/test_threads.py"
+BYTES = "tests/synth/test_byte_contraction.py"
 
 
 @dataclass(frozen=True)
@@ -457,6 +458,22 @@ SYNTHESIZER_BUGS = (
         "[(0, 0)] * (values.ndim - 1) + [(0, self.width)])",
         WITNESSES,
         "tiles_end",
+    ),
+    Bug(
+        "what flipped bytes add stays in the sum",
+        "synth/c/byte_contraction.py",
+        'return f"(int32_t)((uint32_t){total} - (uint32_t)flips[column])" if self._tile.is_flipped else total',
+        "return total",
+        BYTES,
+        "every_size and flipped",
+    ),
+    Bug(
+        "bytes behind the last line of a panel count",
+        "synth/c/byte_contraction.py",
+        'self._copied_panel(lines, PANEL, "columns", width)\n        if depth % GROUP:',
+        'self._copied_panel(lines, PANEL, "columns", width)\n        if depth % GROUP == GROUP:',
+        BYTES,
+        "every_size and flipped",
     ),
     Bug(
         "operands of sub swapped in C",

@@ -251,7 +251,7 @@ def measured(
         model.multiply_adds,
         model.read_bytes,
         right.built_s,
-        2 * model.multiply_adds / flops / 1e6,
+        2 * model.multiply_adds / model.at_once / flops / 1e6,
         model.read_bytes / read / 1e6,
         measurement.outcomes,
         case.original,

@@ -5,7 +5,7 @@ from openinfer.loops.build import flat
 from openinfer.loops.bytes import FLIP, GROUP, flipped, groups
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, Tile
-from openinfer.loops.product import product_of
+from openinfer.loops.product import tiled_product
 from openinfer.synth.c.byte_tiles import byte_tile_name, flips_name, group_name
 from openinfer.synth.c.contraction import TilePrinter
 from openinfer.synth.c.panels import COLUMN, PANEL, TILE_ROW, loop, moved, offset_from
@@ -15,9 +15,7 @@ from openinfer.synth.c.types import scalar_type
 
 def tiled_bytes(one: Contraction, tile: Tile, scalars: ScalarPrinter, parts: int) -> list[str]:
     """The lines of a contraction of bytes that has a tile, in a kernel of so many parts."""
-    product = product_of(one, lambda _: tile.has_panels)
-    assert product is not None
-    return _Printer(one, tile, product, scalars, parts).run()
+    return _Printer(one, tile, tiled_product(one, tile), scalars, parts).run()
 
 
 class _Printer(TilePrinter):

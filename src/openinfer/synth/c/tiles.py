@@ -269,7 +269,7 @@ def _window_tile(name: str, columns: _Columns, rows: int) -> str:
         f"        const int64_t *taps, int64_t count, const {kind} *b, int64_t b_row, {kind} *c, int64_t c_row)",
         "{",
         "#if defined(__GNUC__)",
-        *_sums(vector, rows, vectors, 1),
+        *zero_sums(vector, rows, vectors, 1),
         "    for (; k > 0; --k, a += a_step) {",
         "#pragma GCC unroll 1 /* unrolled, what several taps see would be kept in registers, which are all in use */",
         "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
