@@ -46,7 +46,8 @@ class Way:
 
 def _ways() -> list[Way]:
     found = [Way(target.isa, target, target.flags) for target in runnable()]
-    found.append(Way("flipped", replace(GENERIC, dot=True), ()))
+    # With a cache that has no room for all rows.
+    found.append(Way("flipped", replace(GENERIC, dot=True, l2=1 << 10), ()))
     found.append(Way("no vectors of GNU C", DOT, ("-U__GNUC__", "-Wno-error")))
     if AVX512 in runnable():
         found.append(Way("AVX-512 without the instruction", DOT, AVX512.flags))
@@ -222,11 +223,12 @@ def test_rows_that_are_known_when_the_code_runs(way: Way, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", [GENERIC, AVX2, DOT], ids=lambda target: target.isa)
-def test_parts_have_the_same_result(target: CpuTarget) -> None:
-    """Each copies for itself what all need."""
+def test_large_products_are_divided(target: CpuTarget) -> None:
+    """Each part has memory of its own for what all of them copy."""
     kernel = kernel_for("matmul", (40, 30), (30, 200))
     made = divided(scheduled(kernel, target, frozenset())[0], 3, 0.0)
     assert made.parts == 3
+    assert divided(replace(made, parts=1), 3, 2 * 40 * 30 * 200 / 150).parts == 1, "four products take the time of one"
     assert tile_of(made).divided is not None
     assert all(scratch_elements(one.dtype.bits, one.shape) % 64 == 0 for one in made.scratch)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from openinfer.loops.bytes import are_bytes
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import (
     INDEX,
@@ -34,6 +35,8 @@ from openinfer.synth.split import split
 
 _OPERATIONS, _BYTES = 50.0, 40.0
 """What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
+_AT_ONCE = 4
+"""Products of bytes that are done in the time of one of floats."""
 _MOST_BEFORE = 0.05
 """Parts may all do what comes before the divided loop, if it is no larger a share of the work than this."""
 _COPY = 8.0
@@ -126,7 +129,8 @@ def _written(statement: Statement) -> str | None:
 
 def _nanoseconds(kernel: Kernel) -> float:
     cost = cost_of(kernel)
-    return max(cost.operations / _OPERATIONS, cost.nbytes / _BYTES)
+    has_bytes = any(isinstance(one, Contraction) and one.tile and are_bytes(one) for one in walk(kernel.body))
+    return max(cost.operations / _OPERATIONS / (_AT_ONCE if has_bytes else 1), cost.nbytes / _BYTES)
 
 
 # --- ways to divide a statement ---------------------------------------------------------------------------------------
