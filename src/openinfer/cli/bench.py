@@ -15,6 +15,7 @@ from openinfer.cli.graph import GraphFile, loaded_graph, require_mentioned
 from openinfer.cli.options import InputOptions, LoadState, ModelPath, SizeOptions, StrictOption, parsed_sizes
 from openinfer.cli.stepping import Progress, errors_as_json, guarded, step_bar
 from openinfer.cli.synth import DeviceOption, Threads, project_called
+from openinfer.cli.tuning import NoTuned, TunedFile, TuneOption, TuneSeconds, Tuning
 from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
 
@@ -63,6 +64,10 @@ def bench(
     inputs: InputOptions = None,
     load_state: LoadState = None,
     threads: Threads = None,
+    tune: TuneOption = False,
+    tune_seconds: TuneSeconds = 1.0,
+    tuned: TunedFile = None,
+    no_tuned: NoTuned = False,
     steps: StepsOption = 20,
     warmup: WarmupOption = 3,
     by_node: ByNode = False,
@@ -92,8 +97,9 @@ def bench(
 
         from openinfer.synth.synthesizer import Synthesizer
 
-        synthesizer = Synthesizer.from_arch(arch, name=called, passes=_passes(arch, threads))
-        plan = synthesizer.synthesize(data, source, sizes=sizes, strict=strict)
+        with Tuning(tune, tune_seconds, tuned, no_tuned).passes(_passes(arch, threads)) as passes:
+            synthesizer = Synthesizer.from_arch(arch, name=called, passes=passes)
+            plan = synthesizer.synthesize(data, source, sizes=sizes, strict=strict)
         values = _first_inputs(plan, inputs)
         progress.steps = warmup + 2 * steps
         with step_bar(progress.steps) as advance:

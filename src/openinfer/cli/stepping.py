@@ -91,8 +91,23 @@ def run_steps(
 @contextmanager
 def step_bar(total: int) -> Iterator[Callable[[], None]]:
     """A function to be told of each step done; draws on standard error if that is a terminal."""
+    with progress_bar("steps") as update:
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            update(done, total)
+
+        update(done, total)
+        yield advance
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told how much is done, and of how much; draws on standard error if that is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda _done, _total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -100,5 +115,5 @@ def step_bar(total: int) -> Iterator[Callable[[], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("steps", total=total)
-        yield lambda: bar.advance(task)
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -14,6 +14,7 @@ from openinfer.cli.graph import GraphFile, loaded_graph, require_mentioned
 from openinfer.cli.options import AsJson, InputOptions, ModelPath, SizeOptions, StepCount, StrictOption, parsed_sizes
 from openinfer.cli.stages import Looking, PrintAfter, StopAfter
 from openinfer.cli.stepping import Progress, errors_as_json, guarded
+from openinfer.cli.tuning import NoTuned, TunedFile, TuneOption, TuneSeconds, Tuning
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
@@ -91,6 +92,10 @@ def synth(
     no_fuse: NoFuse = False,
     no_schedule: NoSchedule = False,
     threads: Threads = None,
+    tune: TuneOption = False,
+    tune_seconds: TuneSeconds = 1.0,
+    tuned: TunedFile = None,
+    no_tuned: NoTuned = False,
     max_arena: MaxArena = None,
     no_selftest: NoSelftest = False,
     build: Build = False,
@@ -123,14 +128,15 @@ def synth(
         called, sizes, arch = project_called(name, graph), parsed_sizes(size), device_called(device)
         if not as_json:
             print_diagnostics(arch.warnings)
-        if build or run:
+        if build or run or tune:
             _require_runnable(arch)
         source = loaded_graph(graph)
         require_mentioned(source, sizes)
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
         work = _Work(source, data, sizes, strict)
         passes = _passes(arch, threads, simplifies=not no_simplify, fuses=not no_fuse, schedules=not no_schedule)
-        plan = work.plan(arch, called, weights, passes, looking)
+        with Tuning(tune, tune_seconds, tuned, no_tuned).passes(passes) as passes:
+            plan = work.plan(arch, called, weights, passes, looking)
         if plan is None:
             typer.echo(json.dumps({"ok": True, "printed": looking.seen}, indent=2) if as_json else looking.text())
             return

@@ -135,6 +135,7 @@ class Code(StrEnum):
     NOT_SYNTHESIZED = "E801"
     BAD_DEVICE = "E802"
     UNKNOWN_STAGE = "E803"
+    BAD_TUNED = "E804"
 
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"

@@ -102,7 +102,7 @@ class GraphError(OpenInferError):
 
 
 class DeviceError(OpenInferError):
-    """A device description that cannot be read or makes no sense."""
+    """A device description, or what was measured on a device, that cannot be read or makes no sense."""
 
 
 class ExecutionError(OpenInferError):

@@ -185,6 +185,10 @@ class Tile:
     divided: Literal["rows", "columns"] | None = None
     lines: Buffer | None = None
     is_flipped: bool = False
+    wanted: Literal["rows", "columns"] | None = field(default=None, compare=False)
+    """What should be divided, if anything is, where that was measured; None leaves it to the rule."""
+    gain: float | None = field(default=None, compare=False)
+    """How many times as fast as by rule the tile was measured to be; None where a rule chose it."""
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from openinfer.device import Device
-from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, FileSpan, GraphError, nearest
-from openinfer.ir.document import load_document, shown
+from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, GraphError, nearest
+from openinfer.synth.documents import document_bytes, parsed_document, validation_problems
 from openinfer.synth.target import GENERIC, TARGETS, CpuTarget
 
 FOLDER = Path(__file__).parent / "device_files"
 """The shipped descriptions; ``devices/`` in the repository is a link to it."""
 MAX_DEVICE_BYTES = 1 << 20
-_MOST_PROBLEMS = 20
 _Bytes = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -190,30 +189,20 @@ class DeviceArch(_Section):
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any], *, name: str = "<device>") -> Self:
         """The description in a JSON text, or in what was parsed from one; ``name`` is what errors call it."""
-        value = dict(document) if isinstance(document, Mapping) else _parsed(document, name)
+        value = dict(document) if isinstance(document, Mapping) else parsed_document(document, name)
         _require_writable(value, name)
         try:
             found = cls.model_validate(value)
         except ValidationError as error:
-            raise DeviceError(*_problems(error, name)) from error
+            raise DeviceError(*validation_problems(error, name, Code.BAD_DEVICE)) from error
         found._document = name
         return found
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The description in a file."""
-        name = os.fspath(path)
-        try:
-            with open(name, "rb") as file:
-                data = file.read(MAX_DEVICE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            message = f"the device description {name!r} cannot be read: {reason}"
-            raise DeviceError(Diagnostic(Code.BAD_DEVICE, message, FileSpan(name))) from error
-        if len(data) > MAX_DEVICE_BYTES:
-            message = f"{name!r} is no device description: it has more than {MAX_DEVICE_BYTES >> 20} MiB"
-            raise DeviceError(Diagnostic(Code.BAD_DEVICE, message, FileSpan(name)))
-        return cls.from_json(data, name=name)
+        data = document_bytes(path, "device description", Code.BAD_DEVICE, MAX_DEVICE_BYTES)
+        return cls.from_json(data, name=os.fspath(path))
 
     @classmethod
     def named(cls, name: str) -> Self:
@@ -274,59 +263,18 @@ class DeviceArch(_Section):
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _parsed(document: str | bytes, name: str) -> Any:
-    try:
-        return load_document(document, name).value
-    except GraphError as error:
-        raise DeviceError(*error.diagnostics) from error
-
-
 def _require_writable(value: Any, name: str) -> None:
     """Refuse what could not be written as a file again: unknown keys are kept, whatever their values."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise DeviceError(_problem("half of a surrogate pair is not text", "", name)) from error
+        raise DeviceError(_problem("half of a surrogate pair is not text", name)) from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise DeviceError(_problem(f"this is no JSON document: {error}", "", name)) from error
+        raise DeviceError(_problem(f"this is no JSON document: {error}", name)) from error
 
 
-_EXPECTED = {
-    "model_type": "an object",
-    "tuple_type": "a list",
-    "string_type": "a string",
-    "int_type": "an integer",
-    "float_type": "a number",
-    "bool_type": "true or false",
-}
-"""What a validator wanted, by its name of the error; the others say it well themselves."""
-
-
-def _problems(error: ValidationError, name: str) -> list[Diagnostic]:
-    found: dict[str, Diagnostic] = {}
-    for one in error.errors(include_url=False, include_context=False):
-        # What validators call their alternatives is no part of the document.
-        keys = [str(key) for key in one["loc"] if "[" not in str(key) and key != "constrained-str"]
-        if one["type"] == "missing":
-            last = keys.pop()
-            message = "there are too few elements" if last.isdecimal() else f"the key {last!r} is missing"
-        else:
-            message = f"expected {_EXPECTED.get(one['type']) or _rule(one['msg'])}, found {shown(one['input'])}"
-        path = "".join(f"/{key}" for key in keys)
-        found.setdefault(f"{path} {message if one['type'] == 'missing' else ''}", _problem(message, path, name))
-    problems = list(found.values())
-    more = len(problems) - _MOST_PROBLEMS
-    return problems if more <= 0 else [*problems[:_MOST_PROBLEMS], _problem(f"{more} more problems", "", name)]
-
-
-def _problem(message: str, path: str, name: str) -> Diagnostic:
-    return Diagnostic(Code.BAD_DEVICE, message, DocumentSpan(path, name))
-
-
-def _rule(sentence: str) -> str:
-    """A validator's sentence, as the object of ``expected``."""
-    text = sentence.removeprefix("Input should be ").removeprefix("String should ")
-    return f"a text to {text}" if text.startswith(("match", "have")) else text[:1].lower() + text[1:]
+def _problem(message: str, name: str) -> Diagnostic:
+    return Diagnostic(Code.BAD_DEVICE, message, DocumentSpan("", name))
 
 
 def _unknown(section: _Section, path: str) -> Iterator[tuple[str, str, str | None]]:

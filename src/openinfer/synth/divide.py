@@ -155,7 +155,7 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
         case Contraction(tile=Tile() as tile):
             product = tiled_product(statement, tile)
             # Of a turned tile the indices outside are inside of the loop over panels.
-            if product.outside.vars and not tile.is_turned:
+            if product.outside.vars and not tile.is_turned and tile.wanted is None:
                 yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
             yield from _tiled(statement, tile, product, parts)
         case Contraction(free=(_, _, *_)):
@@ -197,7 +197,7 @@ def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterat
         # Other kernels are divided by rows, too: what a thread has written, it reads itself.
         choices.reverse()
     for what, count, each, copied in choices:
-        if what == "rows" and is_symbolic(product.rows.extent):
+        if tile.wanted not in (None, what) or (what == "rows" and is_symbolic(product.rows.extent)):
             continue
         share = _tile_balance(count, each, parts) / (1 + copied * (parts - 1))
         yield _Way(replace(one, tile=replace(tile, divided=what)), share)

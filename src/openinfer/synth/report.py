@@ -11,6 +11,8 @@ from openinfer.ir.expr import evaluate
 from openinfer.ir.graph import walk
 from openinfer.ir.text import node_head
 from openinfer.ir.values import StrValue
+from openinfer.loops.ir import Contraction, Kernel
+from openinfer.loops.ir import walk as walk_loops
 from openinfer.oinf.report import size_text
 from openinfer.synth.arena_map import arena_text, describe
 from openinfer.synth.cost import cost_of
@@ -46,9 +48,25 @@ def kernel_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
                     "bytes_written": cost.written,
                     "intensity": round(cost.intensity, 4),
                     "roofline_seconds": _roofline(cost.operations, cost.nbytes, arch),
+                    "tiles": _tile_facts(step.kernel),
                 }
             )
     return found
+
+
+def _tile_facts(kernel: Kernel) -> list[dict[str, Any]]:
+    """The tiles of a kernel's products, and what chose them: a rule, or measuring, with what was gained by it."""
+    tiles = [one.tile for one in walk_loops(kernel.body) if isinstance(one, Contraction) and one.tile is not None]
+    return [
+        {
+            "rows": tile.rows,
+            "columns": tile.columns,
+            "divided": tile.divided,
+            "chosen_by": "rule" if tile.gain is None else "measurement",
+            "gain": tile.gain,
+        }
+        for tile in tiles
+    ]
 
 
 def _calls(program: Program, steps: Sequence[Step], calls: int | None) -> Iterator[tuple[KernelStep, int | None]]:
@@ -173,7 +191,7 @@ def arena_facts(program: Program, memory: MemoryPlan) -> dict[str, Any]:
 
 
 def kernels_text(kernels: Sequence[dict[str, Any]]) -> str:
-    """A line for each kernel call, and one below it for each node it computes."""
+    """A line for each kernel call, and below it one for each tile and for each node it computes."""
     lines = ["kernels"]
     width = max((len(one["name"]) for one in kernels), default=0)
     for one in kernels:
@@ -182,8 +200,14 @@ def kernels_text(kernels: Sequence[dict[str, Any]]) -> str:
         time = f"  at least {one['roofline_seconds'] * 1e6:.3g} us" if one["roofline_seconds"] is not None else ""
         numbers = f"{one['operations']:>13,} ops {moved:>10}  {one['intensity']:>7.2f} ops/B"
         lines.append(f"  {one['name']:<{width}}  {numbers}{time}{calls}")
+        lines += [f"      {_tile_text(tile)}" for tile in one["tiles"]]
         lines += [f"      {_line(node)}{node['text']}" for node in one["nodes"]]
     return "\n".join(lines if kernels else ["kernels: none"])
+
+
+def _tile_text(tile: dict[str, Any]) -> str:
+    chosen = "by rule" if tile["gain"] is None else f"by measuring, {tile['gain']:.2f} times as fast as by rule"
+    return f"in tiles of {tile['rows']} x {tile['columns']}, {chosen}"
 
 
 def _line(node: dict[str, Any]) -> str:

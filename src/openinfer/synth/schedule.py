@@ -33,6 +33,7 @@ from openinfer.loops.quantized import factored, integers_of
 from openinfer.loops.reduction import gathered
 from openinfer.loops.rewrite import changed, straightened
 from openinfer.synth.byte_schedule import grouped
+from openinfer.synth.choices import Choose, by_rule, shape_of
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
@@ -59,6 +60,8 @@ class Schedule:
     """The pass: contractions get tiles, weights are packed for them."""
 
     target: CpuTarget
+    choose: Choose = by_rule
+    """Tiles that were measured to be the best; where it knows none, rules decide."""
 
     def run(self, program: Program) -> Program:
         """The program with scheduled kernels; its steps are changed in place."""
@@ -77,7 +80,7 @@ class Schedule:
         finite = None
         if any(isinstance(one, Contraction) and one.valid is not None for one in walk(step.kernel.body)):
             finite = frozenset(name for name, weight in weights.items() if is_finite(weight, program))
-        kernel, packings = scheduled(step.kernel, self.target, frozenset(weights), finite)
+        kernel, packings = scheduled(step.kernel, self.target, frozenset(weights), finite, self.choose)
         inputs = [
             replace(operand, packing=packings[name], shape=packings[name].shape)
             if isinstance(operand, Weight) and name in packings
@@ -90,13 +93,17 @@ class Schedule:
 
 
 def scheduled(
-    kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str] | None = None
+    kernel: Kernel,
+    target: CpuTarget,
+    weights: frozenset[str],
+    finite: frozenset[str] | None = None,
+    choose: Choose = by_rule,
 ) -> tuple[Kernel, dict[str, Packing]]:
     """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed.
 
     ``finite`` are the inputs without infinities and NaN, None meaning all weights.
     """
-    planner = _Planner(kernel, target, weights, weights if finite is None else finite)
+    planner = _Planner(kernel, target, weights, weights if finite is None else finite, choose)
     body = planner.statements(straightened(kernel.body))
     inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
     made = replace(kernel, body=body, inputs=inputs, scratch=(*kernel.scratch, *planner.scratch))
@@ -104,8 +111,11 @@ def scheduled(
 
 
 class _Planner:
-    def __init__(self, kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str]) -> None:
+    def __init__(
+        self, kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str], choose: Choose
+    ) -> None:
         self._target = target
+        self._choose = choose
         self._weights = weights
         self._finite = finite
         self._uses = list(_uses(kernel.body))
@@ -174,14 +184,9 @@ class _Planner:
         other = _other_than_zero(one, product)
         if other is not None and other.dtype.kind == "float" and other.name not in self._finite:
             return statement
-        lanes = self._target.lanes(one.accumulator.bits)
-        is_packable = self._packable(one)(product.right.buffer)
-        # Vectors of 4-bit integers lie in pairs.
-        pairs = is_packable and product.right.buffer.dtype.bits < 8
-        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)
-        tile = Tile(rows, vectors * lanes, lanes)
-        if is_packable:
-            return self._with_panels(one, product, replace(tile, has_panels=True))
+        tile = self._tile(one, product, has_panels=self._packable(one)(product.right.buffer))
+        if tile.has_panels:
+            return self._with_panels(one, product, tile)
         return replace(one, tile=self._with_scratch(one, product, tile))
 
     def _in_groups(self, one: Contraction, product: Product) -> Contraction:
@@ -199,6 +204,21 @@ class _Planner:
         self.packings |= found.packings
         self.panels |= found.panels
         return found.contraction
+
+    def _tile(self, one: Contraction, product: Product, *, has_panels: bool) -> Tile:
+        """The tile that was measured to be the best, or else the one that rules choose."""
+        lanes = self._target.lanes(one.accumulator.bits)
+        lies, copies = product.right.place is not None, product.rows.extent >= _PACKED_FROM
+        shape = shape_of(one, product, has_panels=has_panels)
+        choice = None if shape is None else self._choose(shape)
+        if choice is not None:
+            copies = copies if choice.copies is None else choice.copies
+            tile = Tile(choice.rows, choice.vectors * lanes, lanes, wanted=choice.divided, gain=choice.gain)
+            return replace(tile, has_panels=has_panels, is_direct=lies and not copies)
+        # Vectors of 4-bit integers lie in pairs.
+        pairs = has_panels and product.right.buffer.dtype.bits < 8
+        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)
+        return Tile(rows, vectors * lanes, lanes, has_panels=has_panels, is_direct=lies and not copies)
 
     def _is_read_along(self, one: Contraction) -> bool:
         """Whether a few sums are taken over a factor that lies along them and must be converted, as integer weights.
@@ -228,11 +248,9 @@ class _Planner:
         """The tile with memory for the factors that cannot be read where they lie, or should not be."""
         depth, columns = product.inner.extent, product.columns.extent
         right = product.right
-        is_direct = right.place is not None and product.rows.extent < _PACKED_FROM
-        tile = replace(tile, is_direct=is_direct)
         if tile.has_panels and right.buffer.dtype is not one.accumulator and _many(product.rows.extent):
             tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
-        if not tile.has_panels and (not is_direct or columns % tile.lanes or is_symbolic(columns)):
+        if not tile.has_panels and (not tile.is_direct or columns % tile.lanes or is_symbolic(columns)):
             tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
         if product.left.place is None or self._rows_collide(one, product, tile):
             room = self._target.l2 // 2 // (one.accumulator.bits // 8) // max(int(depth), 1)

@@ -18,11 +18,14 @@ from openinfer.synth.invariants import Verifier
 from openinfer.synth.lower import lowered
 from openinfer.synth.place import plan_memory
 from openinfer.synth.plan import Plan
+from openinfer.synth.program import Program
 from openinfer.synth.regions import regions_for
 from openinfer.synth.report import arena_report, files_text
 from openinfer.synth.schedule import Schedule
 from openinfer.synth.simplify import Simplify
 from openinfer.synth.text import bound_text, program_text
+from openinfer.synth.tune import Tune, Workshop
+from openinfer.synth.tuned import Tuned, shipped
 
 Weights = Literal["file", "array", "incbin"]
 
@@ -60,6 +63,10 @@ class Passes:
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
     divide: Divide = field(default_factory=Divide)
+    tune: Tune | None = None
+    """Tiles are chosen by measuring on this machine, where ``tuned`` does not know them."""
+    tuned: Tuned | None = None
+    """What was measured before; None means the records that are shipped, or nothing where it is measured now."""
     undo: bool | None = None
     """Whether a step that fails is taken back, which takes memory; None means where there is an operating system."""
 
@@ -123,6 +130,13 @@ class Synthesizer:
         most = wanted.threads or self._arch.cpu.cores or 1
         return replace(wanted, threads=most if self._arch.features.hosted else 1)
 
+    def _tuned(self, program: Program, workshop: Workshop) -> Tuned:
+        """What is known about the tiles of a program, when all has been measured that should be."""
+        tune, known = self._passes.tune, self._passes.tuned
+        if tune is None:
+            return shipped() if known is None else known
+        return tune.run(program, known or Tuned(), workshop)
+
     def synthesize(
         self,
         model: ModelLoader | None,
@@ -161,8 +175,10 @@ class Synthesizer:
         yield Reached(Stage.FUSE, lambda: program_text(program))
 
         if passes.schedule:
-            program = Schedule(self._target).run(program)
-            program = verified(self._divide().run(program), Stage.SCHEDULE)
+            workshop = Workshop(self._target, self._divide(), self._options())
+            choices = self._tuned(program, workshop).choices(workshop.processor)
+            program = Schedule(self._target, choices.get).run(program)
+            program = verified(workshop.divide.run(program), Stage.SCHEDULE)
         yield Reached(Stage.SCHEDULE, lambda: program_text(program))
 
         memory = plan_memory(program)

@@ -44,20 +44,30 @@ def tile_shape(
 
     ``spare`` are the registers for neither sums nor columns; None means those for a number of a row and its product.
     """
+    return tile_shapes(rows, columns, lanes, target, pairs=pairs, spare=spare, step=step)[0]
+
+
+def tile_shapes(
+    rows: int,
+    columns: int,
+    lanes: int,
+    target: CpuTarget,
+    *,
+    pairs: bool = False,
+    spare: int | None = None,
+    step: Step = usual_step,
+) -> list[tuple[int, int]]:
+    """All shapes of tiles that fit, those first that should take the least time."""
     registers = target.vector_registers - ((1 if target.fma else 2) if spare is None else spare)
-    best: tuple[float, int, int] | None = None
-    for vectors in (2, 4, 6, 8) if pairs else range(1, 9):
-        for height in range(1, 17):
-            is_wide = vectors > (2 if pairs else 1) and (vectors - 1) * lanes >= columns
-            if height * vectors + vectors > registers or is_wide:
-                continue
-            if height > max(rows, 1) and height > 1:
-                continue
-            cost = tile_time(rows, columns, (height, vectors), lanes, step)
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, height, vectors)
-    assert best is not None
-    return best[1], best[2]
+    found = [
+        (height, vectors)
+        for vectors in ((2, 4, 6, 8) if pairs else range(1, 9))
+        for height in range(1, 17)
+        if height * vectors + vectors <= registers
+        and (vectors <= (2 if pairs else 1) or (vectors - 1) * lanes < columns)
+        and height <= max(rows, 1)
+    ]
+    return sorted(found, key=lambda shape: round(tile_time(rows, columns, shape, lanes, step), 9))
 
 
 def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step: Step = usual_step) -> float:

@@ -1,0 +1,87 @@
+"""Choices for the products of the benchmark's models, measured on this machine: the records that are shipped.
+
+A choice is kept only if whole steps of the model are faster with all that were found for it; what other models have
+found is kept as it is. ``make tune`` does it for all of them, on one thread and on two.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+from bench.cpu.cases import CASES
+from bench.models import Model
+
+from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Synthesizer, graph
+from openinfer.synth.timed import TimedModule
+from openinfer.synth.tune import Tune
+from openinfer.synth.tuned import FOLDER, Record, Tuned
+
+_WORTH = 0.995
+"""Steps must take no more than this, compared with those by rule."""
+
+
+def planned(model: Model, loader: ModelLoader, passes: Passes) -> Plan:
+    return Synthesizer(name="net", passes=passes).synthesize(loader, graph(model.text), sizes=model.settled)
+
+
+def found(model: Model, loader: ModelLoader, passes: Passes, seconds: float) -> tuple[Record, ...]:
+    """The records of tiles that are better than the rule's."""
+    records: list[Record] = []
+
+    def note(done: int, total: int, record: Record) -> None:
+        records.append(record)
+        print(f"  {done} of {total}: {record.product} {record.choice or 'by rule'}", flush=True)
+
+    planned(model, loader, replace(passes, tune=Tune(seconds, after_product=note)))
+    return tuple(record for record in records if record.choice is not None)
+
+
+def compared(model: Model, loader: ModelLoader, passes: Passes, tuned: Tuned, seconds: float) -> tuple[float, float]:
+    """Milliseconds for a step by rule and with choices, taken in turns: medians."""
+    both = [planned(model, loader, replace(passes, tuned=one)) for one in (Tuned(), tuned)]
+    modules = [TimedModule(plan.project, "gcc") for plan in both]
+    rounds: list[Sequence[float]] = []
+    end = perf_counter() + seconds
+    while len(rounds) < 9 or perf_counter() < end:
+        times = []
+        for module in modules:
+            model.begin(module)
+            module.run_step()
+            times.append(module.seconds * 1e3)
+        rounds.append(times)
+    before, after = np.median(np.array(rounds[2:]), axis=0)
+    return float(before), float(after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=[*CASES], help=f"any of {', '.join(CASES)}")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each product, and for the comparison of steps")
+    parser.add_argument("--output", type=Path, help="the file of records; else the shipped one of this machine")
+    options = parser.parse_args()
+    arch = DeviceArch.detect()
+    path = options.output or FOLDER / f"{arch.cpu.isa}.json"
+    for name in options.models:
+        model = CASES[name].build()
+        with TemporaryDirectory() as folder, model.saved(Path(folder)) as loader:
+            for threads in options.threads:
+                print(f"{name} on {threads} thread{'s' * (threads > 1)}", flush=True)
+                passes = replace(Passes.preferred(arch), divide=Divide(threads))
+                records = found(model, loader, passes, options.seconds)
+                if not records:
+                    continue
+                before, after = compared(model, loader, passes, Tuned(records=records), options.seconds)
+                is_kept = after <= _WORTH * before
+                print(f"  a step: {before:.4g} ms by rule, {after:.4g} ms: {'kept' if is_kept else 'not kept'}")
+                if is_kept:
+                    known = Tuned.load(path) if path.exists() else Tuned()
+                    known.including(*records).save(path)
+
+
+if __name__ == "__main__":
+    main()

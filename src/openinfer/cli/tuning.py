@@ -1,0 +1,85 @@
+"""``--tune`` and its kin: tiles chosen by measuring, and files of what was measured."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openinfer.cli.stepping import progress_bar
+
+if TYPE_CHECKING:
+    from openinfer.synth.synthesizer import Passes
+    from openinfer.synth.tuned import Record
+
+TuneOption = Annotated[
+    bool, typer.Option("--tune", help="Choose the tiles of products by measuring on this machine, where none is known.")
+]
+TuneSeconds = Annotated[
+    float,
+    typer.Option("--tune-seconds", metavar="S", min=0.0, max=3600.0, help="With --tune: seconds for each product."),
+]
+TunedFile = Annotated[
+    str | None,
+    typer.Option(
+        "--tuned",
+        metavar="FILE.json",
+        help="Choices that were measured; with --tune, new ones are written to it (else to the cache of builds).",
+    ),
+]
+NoTuned = Annotated[
+    bool, typer.Option("--no-tuned", help="Choose all tiles by rule: what was measured does not count.")
+]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The options: whether to measure, how long, and which file has choices."""
+
+    measures: bool
+    seconds: float
+    file: str | None
+    is_off: bool
+
+    @contextmanager
+    def passes(self, passes: "Passes") -> "Iterator[Passes]":
+        """The passes that the options ask for. What is found is written at once, product by product."""
+        from openinfer.synth.tuned import Tuned
+
+        if self.is_off and (self.measures or self.file is not None):
+            message = "choices are measured or read from a file, or there are none"
+            raise typer.BadParameter(message, param_hint="--no-tuned")
+        if self.is_off:
+            yield replace(passes, tuned=Tuned())
+        elif not self.measures:
+            yield passes if self.file is None else replace(passes, tuned=Tuned.load(self.file))
+        else:
+            with self._measuring(passes) as found:
+                yield found
+
+    @contextmanager
+    def _measuring(self, passes: "Passes") -> "Iterator[Passes]":
+        from openinfer.synth.tune import Tune
+        from openinfer.synth.tuned import Tuned
+
+        path = self._path()
+        known = Tuned.load(path) if path.exists() else Tuned()
+        with progress_bar("measuring tiles") as update:
+
+            def note(done: int, total: int, record: "Record") -> None:
+                nonlocal known
+                known = known.including(record)
+                known.save(path)
+                update(done, total)
+
+            yield replace(passes, tuned=known, tune=Tune(self.seconds, after_product=note))
+
+    def _path(self) -> Path:
+        from openinfer.synth.build import cache_folder
+
+        if self.file is not None:
+            return Path(self.file)
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        return cache_folder() / "tuned.json"

@@ -1,0 +1,73 @@
+"""JSON documents that people write or commit: reading them, and what a validator finds wrong with them, located."""
+
+import os
+from typing import Any
+
+from pydantic import ValidationError
+
+from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, FileSpan, GraphError
+from openinfer.ir.document import load_document, shown
+
+_MOST_PROBLEMS = 20
+_EXPECTED = {
+    "model_type": "an object",
+    "tuple_type": "a list",
+    "string_type": "a string",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+"""What a validator wanted, by its name of the error; the others say it well themselves."""
+
+
+def document_bytes(path: str | os.PathLike[str], what: str, code: Code, most: int) -> bytes:
+    """The bytes of a file that is to be such a document, and no more than ``most``."""
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as file:
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        message = f"the {what} {name!r} cannot be read: {reason}"
+        raise DeviceError(Diagnostic(code, message, FileSpan(name))) from error
+    if len(data) > most:
+        message = f"{name!r} is no {what}: it has more than {most >> 20} MiB"
+        raise DeviceError(Diagnostic(code, message, FileSpan(name)))
+    return data
+
+
+def parsed_document(document: str | bytes, name: str) -> Any:
+    """The values of a JSON text."""
+    try:
+        return load_document(document, name).value
+    except GraphError as error:
+        raise DeviceError(*error.diagnostics) from error
+
+
+def validation_problems(error: ValidationError, name: str, code: Code) -> list[Diagnostic]:
+    """What a validator found, as diagnostics: one for each place, and not too many."""
+    found: dict[str, Diagnostic] = {}
+    for one in error.errors(include_url=False, include_context=False):
+        # What validators call their alternatives is no part of the document.
+        keys = [str(key) for key in one["loc"] if "[" not in str(key) and key != "constrained-str"]
+        if one["type"] == "missing":
+            last = keys.pop()
+            message = "there are too few elements" if last.isdecimal() else f"the key {last!r} is missing"
+        elif one["type"] == "extra_forbidden":
+            message = f"the key {keys[-1]!r:.80} is unknown"
+        else:
+            message = f"expected {_EXPECTED.get(one['type']) or _rule(one['msg'])}, found {shown(one['input'])}"
+        path = "".join(f"/{key}" for key in keys)
+        problem = Diagnostic(code, message, DocumentSpan(path, name))
+        found.setdefault(f"{path} {message if one['type'] == 'missing' else ''}", problem)
+    problems = list(found.values())
+    more = len(problems) - _MOST_PROBLEMS
+    if more <= 0:
+        return problems
+    return [*problems[:_MOST_PROBLEMS], Diagnostic(code, f"{more} more problems", DocumentSpan("", name))]
+
+
+def _rule(sentence: str) -> str:
+    """A validator's sentence, as the object of ``expected``."""
+    text = sentence.removeprefix("Input should be ").removeprefix("String should ")
+    return f"a text to {text}" if text.startswith(("match", "have")) else text[:1].lower() + text[1:]
