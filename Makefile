@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -107,6 +107,11 @@ bench-sim: $(VENV)/.dev
 
 bench-synth: $(VENV)/.dev
 	$(BIN)/python -m bench.synth
+
+# The tiles of the benchmark's products, measured on this machine: writes the records that are shipped for it.
+TUNE ?=
+tune: $(VENV)/.bench
+	$(BIN)/python -m bench.tune $(TUNE)
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py

@@ -28,13 +28,19 @@ def planned(model: Model, loader: ModelLoader, passes: Passes) -> Plan:
     return Synthesizer(name="net", passes=passes).synthesize(loader, graph(model.text), sizes=model.settled)
 
 
+def described(record: Record) -> str:
+    product, choice = record.product, record.choice
+    shape = f"{product.rows} x {product.inner} times {product.inner} x {product.columns} ({product.stored})"
+    return f"{shape}: {'by rule' if choice is None else choice}"
+
+
 def found(model: Model, loader: ModelLoader, passes: Passes, seconds: float) -> tuple[Record, ...]:
     """The records of tiles that are better than the rule's."""
     records: list[Record] = []
 
     def note(done: int, total: int, record: Record) -> None:
         records.append(record)
-        print(f"  {done} of {total}: {record.product} {record.choice or 'by rule'}", flush=True)
+        print(f"  {done} of {total}: {described(record)}", flush=True)
 
     planned(model, loader, replace(passes, tune=Tune(seconds, after_product=note)))
     return tuple(record for record in records if record.choice is not None)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from openinfer.synth.profile import Profile
     from openinfer.synth.simplify import Simplify
     from openinfer.synth.synthesizer import Passes, Synthesizer
+    from openinfer.synth.tune import Tune
+    from openinfer.synth.tuned import Tuned
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
@@ -75,6 +77,8 @@ _HOMES = {
     "Tensor": "tensor",
     "TensorError": "errors",
     "TraceLevel": "sim",
+    "Tune": "synth.tune",
+    "Tuned": "synth.tuned",
     "bind": "check",
     "dtype_of": "dtypes",
     "format_truncated": "sim",
@@ -116,6 +120,8 @@ __all__ = [
     "Tensor",
     "TensorError",
     "TraceLevel",
+    "Tune",
+    "Tuned",
     "__version__",
     "bind",
     "dtype_of",

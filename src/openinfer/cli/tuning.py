@@ -1,7 +1,7 @@
 """``--tune`` and its kin: tiles chosen by measuring, and files of what was measured."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,5 +81,6 @@ class Tuning:
 
         if self.file is not None:
             return Path(self.file)
-        cache_folder().mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # writing says what is wrong
+            cache_folder().mkdir(parents=True, exist_ok=True)
         return cache_folder() / "tuned.json"

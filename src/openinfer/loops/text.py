@@ -100,6 +100,8 @@ def _contraction(one: Contraction) -> list[str]:
     tile = "" if one.tile is None else f" in tiles of {one.tile.rows} x {one.tile.columns} by {one.tile.lanes}"
     if one.tile is not None and one.tile.is_turned:
         tile += ", turned,"
+    if one.tile is not None and one.tile.is_direct:
+        tile += " of columns as they lie"
     if one.tile is not None and one.tile.divided is not None:
         tile += f" with {one.tile.divided} divided"
     return [

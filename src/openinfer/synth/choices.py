@@ -39,7 +39,7 @@ class ProductShape(Facts):
 
 
 class Choice(Facts):
-    """A tile that was measured: rows and vectors of sums, and how many times as fast as the rule's it was at least.
+    """A tile that was measured: rows and vectors of sums, and how many times as fast as the rule's it was.
 
     ``copies`` says whether columns are copied that could be read where they lie, ``divided`` what parts have a share of
     if the kernel is divided; None leaves it to the rules.
