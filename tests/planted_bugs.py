@@ -55,6 +55,8 @@ SIMPLIFY = "tests/synth/test_simplify.py"
 TRACES = "tests/synth/test_trace_in_c.py"
 THREADS = "tests/synth/test_threads.py"
 BYTES = "tests/synth/test_byte_contraction.py"
+TUNE = "tests/synth/test_tune.py"
+TUNED = "tests/synth/test_tuned.py"
 
 
 @dataclass(frozen=True)
@@ -728,7 +730,60 @@ PASS_BUGS = (
     ),
 )
 
-BUGS = READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS + PASS_BUGS
+TUNING_BUGS = (
+    Bug(
+        "a tile that does not fit is taken from a file",
+        "synth/tuned.py",
+        "if (choice.rows, choice.vectors) not in possible_tiles(product, one.processor):",
+        "if choice.rows < 1:",
+        TUNED,
+        "cannot_be",
+    ),
+    Bug(
+        "choices count for any number of threads",
+        "synth/tuned.py",
+        "if one.processor == processor}",
+        "if one.processor.isa == processor.isa}",
+        TUNED,
+        "measured_on",
+    ),
+    Bug(
+        "who was lucky once is the fastest",
+        "synth/tune.py",
+        "times = self._times(trial, list(dict.fromkeys(finalists)))",
+        "times = first",
+        TUNE,
+        "certainly_better",
+    ),
+    Bug(
+        "half of the rounds are enough",
+        "synth/tune.py",
+        "shares = np.where(high < 1, middle, np.maximum(middle, 1))",
+        "shares = middle",
+        TUNE,
+        "certainly_better",
+    ),
+    Bug(
+        "what was chosen is divided otherwise",
+        "synth/divide.py",
+        "if tile.wanted not in (None, what) or (",
+        "if (",
+        TUNE,
+        "shares_of_what_was_chosen",
+    ),
+    Bug(
+        "kernels that copy and that do not are one function",
+        "loops/text.py",
+        "if one.tile is not None and one.tile.is_direct:",
+        "if one.tile is None:",
+        TUNE,
+        "not_one_function",
+    ),
+)
+
+BUGS = (
+    READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS + PASS_BUGS + TUNING_BUGS
+)
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
 """Batches of random graphs: made, synthesized with and without passes, compiled together, judged."""
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +12,33 @@ from tests.differential.judging import Spread, judge_graph
 
 from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
+from openinfer.synth.choices import Choice, Choose, ProductShape
 from openinfer.synth.divide import Divide
 from openinfer.synth.plan import Plan
 from openinfer.synth.synthesizer import Passes, Synthesizer
+from openinfer.synth.tuned import Processor, Tuned, possible_tiles
 
 BATCH = 10
 """Graphs whose code is compiled together, with the same options."""
 PLAIN = Passes(simplify=None, fuse=None, schedule=False)
 """Nothing but what must be done."""
-IN_THREADS = Passes(divide=Divide(threads=3, worth=0))
-"""Everything that can be divided is, however small."""
+
+
+class AnyTile(Tuned):
+    """Says of every product that some tile is the best; which one, depends on nothing but the product."""
+
+    def choose(self, processor: Processor) -> Choose:
+        def some(shape: ProductShape) -> Choice:
+            rng = random.Random(repr((shape, processor)))
+            rows, vectors = rng.choice(possible_tiles(shape, processor))
+            copies = rng.choice((None, True, False)) if shape.right == "lies" else None
+            return Choice(rows=rows, vectors=vectors, copies=copies, divided=rng.choice((None, "rows", "columns")))
+
+        return some
+
+
+IN_THREADS = Passes(divide=Divide(threads=3, worth=0), tuned=AnyTile())
+"""Everything that can be divided is, however small, in any tiles."""
 
 
 @dataclass(frozen=True)

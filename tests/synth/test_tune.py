@@ -12,6 +12,7 @@ from tests.synth.test_contraction import kernel_for, near, run
 
 from openinfer import ModelLoader
 from openinfer.loops.ir import Contraction, Tile, walk
+from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
 from openinfer.synth import schedule
@@ -226,6 +227,20 @@ def test_every_possible_tile_computes_the_product(
             factors.append((a, b))
     for found, (a, b) in zip(run(chosen, tmp_path, target), factors, strict=True):
         near(found, a, b)
+
+
+def test_kernels_that_copy_and_that_do_not_are_not_one_function() -> None:
+    """Both have memory for a panel, since the last one is incomplete."""
+    kernels = [
+        scheduled(
+            kernel_for("matmul", (16, 64), (64, 50)),
+            AVX512,
+            frozenset(),
+            choose=always(Choice(rows=4, vectors=2, copies=copies)),
+        )[0]
+        for copies in (True, False)
+    ]
+    assert kernel_text(kernels[0]) != kernel_text(kernels[1])
 
 
 @pytest.mark.parametrize("divided", ["rows", "columns"])

@@ -176,8 +176,8 @@ class Synthesizer:
 
         if passes.schedule:
             workshop = Workshop(self._target, self._divide(), self._options())
-            choices = self._tuned(program, workshop).choices(workshop.processor)
-            program = Schedule(self._target, choices.get).run(program)
+            choose = self._tuned(program, workshop).choose(workshop.processor)
+            program = Schedule(self._target, choose).run(program)
             program = verified(workshop.divide.run(program), Stage.SCHEDULE)
         yield Reached(Stage.SCHEDULE, lambda: program_text(program))
 

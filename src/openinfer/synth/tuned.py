@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan
 from openinfer.oinf.atomic import atomic_file
-from openinfer.synth.choices import Choice, Facts, ProductShape
+from openinfer.synth.choices import Choice, Choose, Facts, ProductShape
 from openinfer.synth.documents import document_bytes, parsed_document, validation_problems
 from openinfer.synth.target import CpuTarget
 from openinfer.synth.tile_shapes import tile_shapes
@@ -95,6 +95,10 @@ class Tuned(Facts):
     def choices(self, processor: Processor) -> dict[ProductShape, Choice | None]:
         """What is known about products on a processor; None where the rule is as good as anything."""
         return {one.product: one.choice for one in self.records if one.processor == processor}
+
+    def choose(self, processor: Processor) -> Choose:
+        """The choices for a processor, as a schedule asks for them."""
+        return self.choices(processor).get
 
     def including(self, *found: Record) -> "Tuned":
         """The records with others, which take the place of those about the same."""
