@@ -5,7 +5,6 @@ found is kept as it is. ``make tune`` does it for all of them, on one thread and
 """
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,20 +46,19 @@ def found(model: Model, loader: ModelLoader, passes: Passes, seconds: float) -> 
 
 
 def compared(model: Model, loader: ModelLoader, passes: Passes, tuned: Tuned, seconds: float) -> tuple[float, float]:
-    """Milliseconds for a step by rule and with choices, taken in turns: medians."""
+    """Milliseconds for a step by rule, and how long one with choices takes compared with it, in turns: medians."""
     both = [planned(model, loader, replace(passes, tuned=one)) for one in (Tuned(), tuned)]
     modules = [TimedModule(plan.project, "gcc") for plan in both]
-    rounds: list[Sequence[float]] = []
+    rounds: list[list[float]] = []
     end = perf_counter() + seconds
-    while len(rounds) < 9 or perf_counter() < end:
-        times = []
+    while len(rounds) < 15 or perf_counter() < end:
+        rounds.append([])
         for module in modules:
             model.begin(module)
             module.run_step()
-            times.append(module.seconds * 1e3)
-        rounds.append(times)
-    before, after = np.median(np.array(rounds[2:]), axis=0)
-    return float(before), float(after)
+            rounds[-1].append(module.seconds * 1e3)
+    times = np.array(rounds[2:])
+    return float(np.median(times[:, 0])), float(np.median(times[:, 1] / times[:, 0]))
 
 
 def main() -> None:
@@ -81,9 +79,9 @@ def main() -> None:
                 records = found(model, loader, passes, options.seconds)
                 if not records:
                     continue
-                before, after = compared(model, loader, passes, Tuned(records=records), options.seconds)
-                is_kept = after <= _WORTH * before
-                print(f"  a step: {before:.4g} ms by rule, {after:.4g} ms: {'kept' if is_kept else 'not kept'}")
+                before, share = compared(model, loader, passes, Tuned(records=records), options.seconds)
+                is_kept = share <= _WORTH
+                print(f"  a step: {before:.4g} ms by rule, {share:.3f} of it so: {'kept' if is_kept else 'not kept'}")
                 if is_kept:
                     known = Tuned.load(path) if path.exists() else Tuned()
                     known.including(*records).save(path)

@@ -202,7 +202,14 @@ def test_candidates_are_possible_tiles_and_not_too_many() -> None:
         assert len(found) <= 14
         Tuned.from_json(Tuned(records=(Record(processor=processor, product=one, choice=found[-1]),)).to_text())
         assert {(choice.rows, choice.vectors) for choice in found} <= set(possible_tiles(one, processor))
-    assert {choice.divided for choice in candidates(shape(9, 9), Processor.of(AVX512, 1))} == {None}
+
+
+def test_division_is_tried_where_one_kernel_shows_what_it_costs() -> None:
+    def tried(right: Any, threads: int) -> set[Any]:
+        return {choice.divided for choice in candidates(shape(9, 9, right), Processor.of(AVX512, threads))}
+
+    assert tried("lies", 2) == tried("copied", 2) == {None, "rows", "columns"}
+    assert tried("panels", 2) == tried("lies", 1) == {None}
 
 
 def always(choice: Choice) -> Choose:
@@ -245,11 +252,15 @@ def test_kernels_that_copy_and_that_do_not_are_not_one_function() -> None:
 
 @pytest.mark.parametrize("divided", ["rows", "columns"])
 def test_parts_have_shares_of_what_was_chosen(divided: Any, model: ModelLoader) -> None:
-    watch = Watch(lambda tile: [0.5 if tile.divided == divided and tile.columns == 48 else 1.0] * 4)
+    found: list[Record] = []
     divide = Divide(2, worth=0.0)
-    found, plan = tuned_with(watch, model, divide=divide)
-    assert plan.facts()["kernels"][0]["tiles"][0]["divided"] == divided
-    module = planned(TWO, model, passes=Passes(tuned=Tuned(records=tuple(found)), divide=divide)).build()
+    tune = Tune(0.0, Watch(steady((0, 0), 1.0)), lambda _done, _total, record: found.append(record))
+    planned(TWO, model, passes=Passes(tune=tune, divide=divide))
+    choice = Choice(rows=4, vectors=2, divided=divided)
+    records = tuple(record.model_copy(update={"choice": choice}) for record in found)
+    plan = planned(TWO, model, passes=Passes(tuned=Tuned(records=records), divide=divide))
+    assert [one["tiles"][0]["divided"] for one in plan.facts()["kernels"]] == [divided] * 3
+    module = plan.build()
     x = np.random.default_rng(3).normal(size=(40, 64)).astype(np.float32)
     module.insert(x=x)
     module.run_step()

@@ -137,7 +137,8 @@ def candidates(shape: ProductShape, processor: Processor) -> list[Choice]:
     found = [Choice(rows=rows, vectors=vectors) for rows, vectors in likely]
     if shape.right == "lies":
         found += [found[0].model_copy(update={"copies": copies}) for copies in (True, False)]
-    if processor.threads > 1:
+    # Where weights are columns, rows are what threads have written themselves: one kernel alone does not show that.
+    if processor.threads > 1 and shape.right != "panels":
         found += [found[0].model_copy(update={"divided": what}) for what in ("rows", "columns")]
     return found
 
