@@ -190,6 +190,8 @@ def test_other_expressions(value: Scalar, wanted: float) -> None:
         ("exp", (1.0,), math.e),
         ("log1p", (1e-10,), 1e-10),
         ("erfc", (3.0,), math.erfc(3.0)),
+        ("gelu", (-3.0,), -1.5 * math.erfc(3 * math.sqrt(0.5))),
+        ("gelu", (-INF,), NAN),
         ("asinh", (1.0,), math.asinh(1.0)),
         ("atan2", (1.0, -1.0), 0.75 * math.pi),
         ("pow", (2.0, 0.5), math.sqrt(2)),

@@ -109,6 +109,13 @@ def _scaled_erfc(t: Any) -> Any:
     return mpmath.exp(x * x) * mpmath.erfc(x) * (1 + 2 * x)
 
 
+def _gelu_bend(w: Any) -> Any:
+    """ln(exp(a^2 / 2) * erfc(a / sqrt(2)) * (1 + a / 2)) / (1 - t) + 55/64 for t = w + 0.5625 = 1 / (1 + a / 2)."""
+    t = w + mpf("0.5625")
+    a = 2 / t - 2
+    return mpmath.log(mpmath.exp(a * a / 2) * mpmath.erfc(a / mpmath.sqrt(2)) / t) / (1 - t) + mpf("0.859375")
+
+
 def _t(x: str) -> Any:
     with mpmath.workprec(PRECISION):
         return (mpf(x) - 3) / (mpf(x) + 3)
@@ -172,6 +179,15 @@ def _fits_of_f32() -> Iterator[Fit]:
         0.89,
         3.95,
         6,
+        single=True,
+    )
+    yield Fit(
+        "gelu_f32",
+        _gelu_bend,
+        lambda w: mpf("0.4375") - w,
+        1 / (1 + mpf("13.2") / 2) - mpf("0.5625"),
+        0.4375,
+        9,
         single=True,
     )
 

@@ -13,7 +13,7 @@ from openinfer.synth.c.support import support_code
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC"]
 
-EXPONENTIAL = ["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"]
+EXPONENTIAL = ["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc", "gelu"]
 LOGARITHMIC = ["log", "log2", "log10", "log1p", "asinh", "acosh", "atanh"]
 TRIGONOMETRIC = ["sin", "cos", "tan", "asin", "acos", "atan"]
 UNARY = [*EXPONENTIAL, *LOGARITHMIC, *TRIGONOMETRIC]

@@ -37,9 +37,9 @@ from tests.synth.runtime_in_c import (
 from openinfer.synth.c.support import support_code
 
 # The largest errors in units in the last place that were measured (at least every 7th f32; millions of f64), and a bit.
-IN_F32 = {"exp": 0.9, "exp2": 1.1, "log": 1.05, "tanh": 1.35, "erf": 1.39}
+IN_F32 = {"exp": 0.9, "exp2": 1.1, "log": 1.05, "tanh": 1.35, "erf": 1.39, "gelu": 1.75}
 IN_F64 = {"exp": 0.77, "exp2": 0.77, "expm1": 0.62, "sinh": 0.78, "cosh": 0.54, "tanh": 0.58, "erf": 0.97}
-IN_F64 |= {"erfc": 1.15, "sin": 0.8, "cos": 0.84, "tan": 0.95, "pow": 0.77}
+IN_F64 |= {"erfc": 1.15, "sin": 0.8, "cos": 0.84, "tan": 0.95, "pow": 0.77, "gelu": 2.0}
 ELSEWHERE = 0.51
 
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
@@ -56,6 +56,8 @@ def judge(name: str) -> Any:
     """A function in f64 for f32 operands."""
     if name in ("erf", "erfc"):
         return getattr(special, name)
+    if name == "gelu":
+        return lambda x: x / 2 * special.erfc(-x * math.sqrt(0.5))
     return getattr(np, NUMPY.get(name, name))
 
 
@@ -75,8 +77,9 @@ def around(values: Any, dtype: str, near: int) -> Array:
 def points_of_f32(name: str) -> Array:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
     patterns = rng_of(name).integers(0, 1 << 32, 1 << 20, dtype=np.uint32).view(np.float32)
+    usual = np.linspace(-15, 15, 1 << 20, dtype=np.float32)
     multiples = np.arange(1, 2000) * (math.pi / 2)
-    return np.concatenate([halves, patterns, around(TURNING, "f32", 500), around(multiples, "f32", 3)])
+    return np.concatenate([halves, patterns, usual, around(TURNING, "f32", 500), around(multiples, "f32", 3)])
 
 
 def errors(found: Array, wanted: Array) -> Array:
@@ -144,6 +147,7 @@ def test_functions_of_two_f32_are_close(name: str, compiled: Compiled) -> None:
 DOMAIN = {"exp": (-745, 709.7), "exp2": (-1074.9, 1023.9), "expm1": (-40, 709.7), "sinh": (-710.4, 710.4)}
 DOMAIN |= {"cosh": (-710.4, 710.4), "tanh": (-20, 20), "erf": (-6, 6), "erfc": (-6, 27.2), "log": (0, 1e308)}
 DOMAIN |= {"log2": (0, 1e308), "log10": (0, 1e308), "log1p": (-1, 1e308), "asinh": (-1e308, 1e308)}
+DOMAIN |= {"gelu": (-37, 1e308)}
 DOMAIN |= {"acosh": (1, 1e308), "atanh": (-1, 1), "asin": (-1, 1), "acos": (-1, 1)}
 
 
@@ -169,6 +173,7 @@ def exact(name: str, operands: tuple[float, ...]) -> Any:
     """By mpmath, with so many digits that none is lost where a result is close to 0 or 1."""
     own: dict[str, Any] = {"exp2": lambda x: mpmath.power(2, x), "pow": mpmath.power}
     own["log2"] = lambda x: mpmath.log(x) / mpmath.ln2
+    own["gelu"] = lambda x: x / 2 * mpmath.erfc(-x / mpmath.sqrt(2))
     numbers = [mpmath.mpf(one) for one in operands]
     size = abs(operands[0])
     if name == "erf" and size > 7:

@@ -383,9 +383,19 @@ def named(function: str, args: Sequence[Value], dtype: DType) -> Value:
         return _fused(a, b, c, dtype)
     if function in ("erf", "erfc"):
         return dtype.array.type(getattr(math, function)(float(args[0])))
+    if function == "gelu":
+        return dtype.array.type(_gelu(float(args[0])))
     wide = np.float64 if dtype.name == "f32" else np.longdouble
     own = getattr(np, _NUMPY_NAMES.get(function, function))
     return dtype.array.type(own(*(wide(one) for one in args)))
+
+
+def _gelu(x: float) -> float:
+    """``x / 2 * erfc(-x / sqrt(2))``; what the quotient loses when it is rounded is counted by the derivative."""
+    exact = -np.longdouble(x) * np.sqrt(np.longdouble(0.5))
+    y = float(exact)
+    lost = float(exact - y) if abs(y) < 30 else 0.0
+    return x / 2 * (math.erfc(y) - 2 / math.sqrt(math.pi) * math.exp(-min(y * y, 900)) * lost)
 
 
 def _fused(a: Value, b: Value, c: Value, dtype: DType) -> Value:

@@ -166,24 +166,16 @@ def _selu(_builder: Builder, _call: Call, x: Scalar) -> Scalar:
 
 # --- gelu -------------------------------------------------------------------------------------------------------------
 
-_HALF_ROOT = (0.7071067811865476, -4.833646656726457e-17)
 _SLOPE = (1.5957691216057308, -9.96930880911092e-17)
 _CUBIC = (0.044715, 2.1960211427085595e-18)
-"""``sqrt(2) / 2``, ``sqrt(8 / pi)`` and 0.044715, each as the sum of two f64 numbers."""
-_ERF_SLOPE = 1.1283791670955126
-"""``2 / sqrt(pi)``."""
+"""``sqrt(8 / pi)`` and 0.044715, each as the sum of two f64 numbers."""
 
 
 @elementwise("gelu")
 def _gelu(builder: Builder, call: Call, x: Scalar) -> Scalar:
-    wide = builder.let(cast(x, F64))
     if call.params["approximate"] == "none":
-        if x.dtype is F64:
-            return wide / 2 * _erfc_exact(builder, wide)  # halved first, so that nothing overflows
-        # The part of the normal distribution beyond |x|; from 40 on there is nothing.
-        size = builder.let(at_most(builder.let(unary("abs", wide)), const(40, F64)))
-        beyond = builder.let(_normal_tail(builder, size))
-        return cast(select(wide > 0, wide - size * beyond, wide * beyond), x.dtype)
+        return math("gelu", x)
+    wide = builder.let(cast(x, F64))
     if x.dtype is F64:
         bent, rest = _tanh_argument_exact(builder, wide)
         return gated(builder, wide, bent, shifts=1, rest=rest)
@@ -192,34 +184,9 @@ def _gelu(builder: Builder, call: Call, x: Scalar) -> Scalar:
     return cast(select(bent < 0, wide * small, wide) / (1 + small), x.dtype)
 
 
-_TAIL_BEND = 0.3
-_TAIL = (
-    *(0.119686716781, 0.119571315564, 0.110239361889, 0.0783721577894, 0.0962050983673),
-    *(-0.0795094720697, 0.191883645468, -0.228285043909, 0.112464898428, -0.0206286800412),
-)
-"""``erfc(a / sqrt(2)) / 2 = exp(-a * a / 2) * t * p(t)`` with ``t = 1 / (1 + 0.3 * a)``, for a from 0 to 15: within
-2**-28 of it."""
-
-
-def _normal_tail(builder: Builder, size: Scalar) -> Scalar:
-    """The part of the normal distribution beyond a number, as accurate as the f32 exponential is."""
-    t = builder.let(1 / (1 + size * _TAIL_BEND))
-    return _decay(builder, size * size * 0.5) * (t * _horner(_TAIL, t))
-
-
 def _product_rest(a: Scalar, b: Scalar, product: Scalar) -> Scalar:
     """What the rounding of an f64 product lost."""
     return math("fma", a, b, -product)
-
-
-def _erfc_exact(builder: Builder, x: Scalar) -> Scalar:
-    """``erfc(-x / sqrt(2))`` in f64: the derivative counts what the product lost, which the tail would multiply."""
-    high, low = (const(-one, F64) for one in _HALF_ROOT)
-    y = builder.let(x * high)
-    lost = _product_rest(x, high, y) + x * low
-    slope = math("exp", -(y * y)) * -_ERF_SLOPE
-    near = unary("abs", y) < 30
-    return math("erfc", y) + select(near, builder.let(slope * lost), 0)
 
 
 def _tanh_argument_exact(builder: Builder, x: Scalar) -> tuple[Scalar, Scalar]:
