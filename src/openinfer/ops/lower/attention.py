@@ -169,7 +169,9 @@ class Attention:
         with builder.loops((sizes.shared, self._block)) as row:
             top = builder.local(-inf, self.dtype, "top")
             with builder.loop(sizes.keys, hint="j") as key:
-                builder.assign(top, pair("max", top, load(scores, *row, key)))
+                score = builder.let(load(scores, *row, key), "score")
+                # Not a number is never on top, but makes the sum one, and so the row.
+                builder.assign(top, select(score > top, score, top))
             shift = builder.let(select(top.eq(-inf), 0.0, top), "shift")
             total = builder.local(0, self.dtype, "total")
             with builder.loop(sizes.keys, hint="j") as key:

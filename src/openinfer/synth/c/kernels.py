@@ -45,6 +45,7 @@ _TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "tu
 _TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "flips", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
 _ROLLED = "#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */"
+_IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
 _WORD = re.compile(r"\w+")
 
 
@@ -238,6 +239,8 @@ class _KernelPrinter:
         firsts = [f"{lanes[one.var.name].name} = {self._scalars.text(one.first)};" for one in found]
         self._lane_loop(firsts, depth + 1)
         self._line(depth + 1, f"for (int64_t {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
+        if _has_choices(loop.body):
+            self._line(depth + 2, _IN_VECTORS)
         self._line(depth + 2, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {{")
         used = (one for statement in walk(loop.body) for value in scalars(statement) for one in visit(value))
         if loop.index in used:
