@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.both_ways import planned
-from tests.synth.test_contraction import kernel_for, near, run
+from tests.synth.scheduled_in_c import kernel_for, run
+from tests.synth.test_contraction import near
 
 from openinfer import ModelLoader
 from openinfer.loops.ir import Contraction, Tile, walk
