@@ -57,6 +57,7 @@ THREADS = "tests/synth/test_threads.py"
 BYTES = "tests/synth/test_byte_contraction.py"
 TUNE = "tests/synth/test_tune.py"
 TUNED = "tests/synth/test_tuned.py"
+WINDOWS = "tests/synth/test_windows.py"
 
 
 @dataclass(frozen=True)
@@ -644,6 +645,46 @@ SYNTHESIZER_BUGS = (
         "other.name is None",
         "tests/synth/test_contractions_in_c.py",
         "meets_no_padding",
+    ),
+    Bug(
+        "zeros around an input that meet infinities",
+        "synth/schedule.py",
+        "if one.valid is not None and one.b.name not in self._finite:",
+        "if one.valid is None and one.b.name not in self._finite:",
+        WINDOWS,
+        "infinity",
+    ),
+    Bug(
+        "nobody asks whether a window reaches over the last row",
+        "loops/window.py",
+        "at.first < 0 or last >= extent",
+        "at.first < 0",
+        WINDOWS,
+        "means_the_same",
+    ),
+    Bug(
+        "a row of what windows see begins one too early",
+        "loops/window.py",
+        "(*places, at + index(low))",
+        "(*places, at + index(low - 1))",
+        WINDOWS,
+        "means_the_same",
+    ),
+    Bug(
+        "all bands are the first one",
+        "loops/window.py",
+        "BAND * index(height) + var if",
+        "var if",
+        WINDOWS,
+        "means_the_same",
+    ),
+    Bug(
+        "the places of a window column by column",
+        "synth/c/contraction.py",
+        "for start in found for at in range(extent)]",
+        "for at in range(extent) for start in found]",
+        WINDOWS,
+        "generated_code and generic",
     ),
     Bug(
         "roots without an instruction are cut off",

@@ -19,6 +19,8 @@ from openinfer.synth.tile_shapes import Step, tile_shape, tile_time, usual_step
 
 _COPY = 0.4
 """What copying an element costs, in cycles."""
+_RUN = 10.0
+"""What a run of elements costs besides that are copied together in the present form."""
 _COPIED_FROM = 32
 """For so many rows panels are copied in the present form, whether or not they must be."""
 _TURN = 0.6
@@ -132,7 +134,8 @@ class _Clock:
         """The time with places as columns, which are copied for each position in the window."""
         rows, columns = product.rows.extent, product.columns.extent
         is_copied = product.right.place is None or rows >= _COPIED_FROM
-        copies = _COPY * columns * product.inner.extent * product.outside.extent if is_copied else 0.0
+        runs = columns // product.columns.extents[-1]
+        copies = (_COPY * columns + _RUN * runs) * product.inner.extent * product.outside.extent if is_copied else 0.0
         return self.time(product, tile_shape(rows, columns, self.lanes, self.target)) + copies
 
 
