@@ -232,10 +232,11 @@ def measured(
 ) -> Row:
     """Everything about one model. ``tell`` is called ``rounds + len(engines) + 1`` times, with what comes next."""
     tell("files")
-    model = case.build()
-    right = prepared(model, folder, [engine for engine in engines if engine in case.engines])
+    # Before NumPy has threads of its own, which wait awake for more products.
     flops = ceilings.gflops(THREADS)
+    model = case.build()
     read = ceilings.read_gb(model.read_bytes, THREADS)
+    right = prepared(model, folder, [engine for engine in engines if engine in case.engines])
     with ExitStack() as stack:
         measurement = Measurement(case, right, stack)
         for engine in engines:

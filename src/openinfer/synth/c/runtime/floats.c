@@ -119,12 +119,16 @@ static inline float oi_copysign_f32(float a, float b) { return __builtin_copysig
 static inline double oi_copysign_f64(double a, double b) { return __builtin_copysign(a, b); }
 
 //: oi_rint_f32
-/* Adding and taking away 2^23 rounds to an integer, halves to even. */
+/* To the nearest integer, halves to even: an instruction, or what adding and taking away 2^23 does. */
 static inline float oi_rint_f32(float x)
 {
+#if defined(__OPTIMIZE__) && (defined(__SSE4_1__) || defined(__aarch64__))
+    return __builtin_rintf(x);
+#else
     const float a = __builtin_fabsf(x);
     const float r = (a + 8388608.0f) - 8388608.0f;
     return a < 8388608.0f ? __builtin_copysignf(r, x) : x;
+#endif
 }
 //: oi_rint_f64
 static inline double oi_rint_f64(double x)
