@@ -1,8 +1,8 @@
 """Kernels joined so that values between them need no memory.
 
-Two ways: a value that is computed element by element is computed where it is read (``inline``), or what is done to each
-element of a result is done before it is stored (``sink``). Either way every op still rounds as it does alone. The
-ledger says what was joined and what was not, and why.
+A value that is computed element by element is computed where it is read (``inline``), or what is done to each element
+of a result is done before it is stored (``sink``); what is only put into another order is read or written there
+(``synth.through``). Every op still rounds as it does alone. The ledger says what was joined and what was not, and why.
 """
 
 import re
@@ -35,7 +35,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers, without_unused
 from openinfer.synth.limits import Limits
 from openinfer.synth.liveness import definitions, uses
-from openinfer.synth.pointwise import Pointwise, expanded_size, expression, pointwise_form, with_names
+from openinfer.synth.pointwise import expanded_size, expression, pointwise_form, with_names
 from openinfer.synth.program import (
     EntryStep,
     Fence,
@@ -51,6 +51,7 @@ from openinfer.synth.program import (
     Value,
 )
 from openinfer.synth.program import Store as Memory
+from openinfer.synth.through import has_long_rows, read_through, stored_through, with_stores
 
 _MOST_PARTS = 2000
 """An expression with more parts is no longer worth the memory that it saves."""
@@ -185,11 +186,15 @@ class _Body:
         other = replace(
             with_buffers(other, {other.inputs[place].name: target for place in places[1:]}), inputs=other.inputs
         )
-        sunk = _sunk(one, other, target)
-        made = sunk if sunk is not None else _inlined(one, other, target, self.options.max_recomputed)
-        if made is None and producer.inputs and producer.inputs[0] in self.parts:
-            # Of a table that nobody moves, as of a cache of keys; other tensors are read faster in one piece.
-            made = _read_through(one, other, target)
+        made, name = _sunk(one, other, target), _joined_name(one.name, other.name)
+        if made is None:
+            made = _inlined(one, other, target, self.options.max_recomputed)
+        is_part = bool(producer.inputs) and producer.inputs[0] in self.parts
+        if made is None and (is_part or has_long_rows(target)):
+            # Of a table nobody moves anything, as of a cache of keys.
+            made, name = read_through(one, other, target), other.name
+        if made is None and has_long_rows(target):
+            made, name = stored_through(one, other, target), one.name
         if made is None:
             return None
         others = [operand for operand in consumer.inputs if operand is not value]
@@ -199,7 +204,7 @@ class _Body:
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
         merged = _with_plain_outputs(merged)
         return KernelStep(
-            replace(merged, name=_joined_name(one.name, other.name), doc=(*one.doc, *other.doc)),
+            replace(merged, name=name, doc=(*one.doc, *other.doc)),
             [*producer.inputs, *others],
             consumer.outputs,
             consumer.node,
@@ -308,7 +313,7 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
         grown = [one.epilogue for one in walk(producer.body) if isinstance(one, Contraction) and one.out == out]
         if expanded_size(form) * sum(1 for value in grown for _ in visit(value)) > _MOST_PARTS:
             return None
-    return replace(producer, body=_with_stores(producer.body, out, stored, finished))
+    return replace(producer, body=with_stores(producer.body, out, stored, finished))
 
 
 def _is_here(element: Load, indices: tuple[Var, ...]) -> bool:
@@ -348,32 +353,6 @@ def _is_unconditional(body: tuple[Statement, ...], writer: Statement) -> bool:
     return not any(isinstance(statement, If) and writer in tuple(walk((statement,))) for statement in walk(body))
 
 
-def _with_stores(
-    body: tuple[Statement, ...],
-    out: Buffer,
-    stored: Callable[[Store], list[Statement]],
-    finished: Callable[[Contraction], Contraction],
-) -> tuple[Statement, ...]:
-    found: list[Statement] = []
-    for one in body:
-        statement = one
-        match statement:
-            case Store() if statement.buffer == out:
-                found += stored(statement)
-                continue
-            case Contraction() if statement.out == out:
-                statement = finished(statement)
-            case For():
-                statement = replace(statement, body=_with_stores(statement.body, out, stored, finished))
-            case If():
-                then, otherwise = (
-                    _with_stores(part, out, stored, finished) for part in (statement.then, statement.otherwise)
-                )
-                statement = If(statement.cond, then, otherwise)
-        found.append(statement)
-    return tuple(found)
-
-
 # --- elements computed where they are read ----------------------------------------------------------------------------
 
 
@@ -404,47 +383,3 @@ def _inlined(producer: Kernel, consumer: Kernel, target: Buffer, most: int) -> K
 
     # An element that does not depend on where it is read leaves names for places behind.
     return replace(consumer, body=without_unused(changed_statements(consumer.body, change)))
-
-
-def _read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
-    """The consumer of a tensor whose rows only lie elsewhere, reading them there: a contraction keeps its factors."""
-    form = pointwise_form(producer)
-    if form is None:
-        return None
-    source = expression(form)
-    if not isinstance(source, Load) or source.buffer.dtype is not target.dtype or not _keeps_rows(source, form):
-        return None
-
-    def moved(where: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-        places = dict(zip(form.indices, where, strict=True))
-        return tuple(
-            changed(one, lambda part: places.get(part) if isinstance(part, Var) else None) for one in source.index
-        )
-
-    def change(one: Scalar) -> Scalar | None:
-        return Load(source.buffer, moved(one.index)) if isinstance(one, Load) and one.buffer == target else None
-
-    def factors(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        found: list[Statement] = []
-        for one in statements:
-            match one:
-                case For() | While():
-                    found.append(replace(one, body=factors(one.body)))
-                case If():
-                    found.append(replace(one, then=factors(one.then), otherwise=factors(one.otherwise)))
-                case Contraction(a=a, b=b):
-                    left = {"a": source.buffer, "a_index": moved(one.a_index)} if a == target else {}
-                    right = {"b": source.buffer, "b_index": moved(one.b_index)} if b == target else {}
-                    found.append(replace(one, **left, **right))  # type: ignore[arg-type]
-                case _:
-                    found.append(one)
-        return tuple(found)
-
-    return replace(consumer, body=without_unused(changed_statements(factors(consumer.body), change)))
-
-
-def _keeps_rows(source: Load, form: Pointwise) -> bool:
-    """Whether all indices are chosen once each, and neighbours in the result are neighbours where they come from."""
-    if not form.indices or sorted(map(repr, source.index)) != sorted(map(repr, form.indices)):
-        return False
-    return source.index[-1] == form.indices[-1]

@@ -72,10 +72,14 @@ def _groups(shape: Sequence[int], source: Sequence[int]) -> list[tuple[slice, sl
 
 def reshaped(where: Sequence[Position], shape: Sequence[int], source: Sequence[int]) -> Place:
     """The place in an array of another shape that has the same number in row-major order."""
+    long = [axis for axis, extent in enumerate(shape) if not is_one(extent)]
+    here, extents = [where[axis] for axis in long], [shape[axis] for axis in long]
+    others = [extent for extent in source if not is_one(extent)]
     place: list[Position] = []
-    for own, other in _groups(shape, source):
-        place += unflat(flat(where[own], shape[own]), source[other])
-    return tuple(place)
+    for own, other in _groups(extents, others):
+        place += unflat(flat(here[own], extents[own]), others[other])
+    there = iter(place)
+    return tuple(0 if is_one(extent) else next(there) for extent in source)
 
 
 @moving("reshape", "flatten", "squeeze", "unsqueeze")
