@@ -19,7 +19,7 @@ from openinfer.synth.timed import TimedModule
 from openinfer.synth.tune import Tune
 from openinfer.synth.tuned import FOLDER, Record, Tuned
 
-_WORTH = 0.995
+_WORTH = 0.99
 """Steps must take no more than this, compared with those by rule."""
 
 
