@@ -11,7 +11,7 @@ from tests.synth.both_ways import planned
 from tests.synth.scheduled_in_c import kernel_for, run
 from tests.synth.test_contraction import near
 
-from openinfer import ModelLoader
+from openinfer import DeviceArch, ModelLoader, graph
 from openinfer.loops.ir import Contraction, Tile, walk
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
@@ -23,7 +23,7 @@ from openinfer.synth.divide import Divide
 from openinfer.synth.plan import Plan
 from openinfer.synth.program import Program, Weight
 from openinfer.synth.schedule import scheduled
-from openinfer.synth.synthesizer import Passes
+from openinfer.synth.synthesizer import Passes, Synthesizer
 from openinfer.synth.target import AVX512, CpuTarget, runnable
 from openinfer.synth.tune import Tune, candidates, joined
 from openinfer.synth.tuned import Processor, Record, Tuned, possible_tiles
@@ -163,6 +163,15 @@ def test_each_weight_of_a_loop_is_a_call_and_dynamic_sizes_are_left_alone(model:
     ]
     found, _ = tuned_with(Watch(steady((2, 32), 0.8)), model, LAYERS)
     assert [record.product.rows for record in found] == [4]
+
+
+def test_a_processor_without_vectors_has_nothing_to_choose(model: ModelLoader) -> None:
+    arch = DeviceArch.from_json(
+        {"device": {"type": "cpu"}, "cpu": {"vector_bits": 0, "vector_registers": 0}, "features": {"hosted": True}}
+    )
+    watch = Watch(steady((1, 1), 0.5))
+    Synthesizer(arch, passes=Passes(tune=Tune(0.0, watch))).synthesize(model, graph(TWO))
+    assert watch.contests == []
 
 
 def test_contenders_differ_from_the_rule_and_from_each_other(model: ModelLoader) -> None:

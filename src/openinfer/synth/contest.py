@@ -27,7 +27,6 @@ class Contest:
 
     project: Project
     counted: tuple[range, ...]
-    cc: str = "gcc"
 
     def times(self, step: StepTimes) -> list[float]:
         """The seconds of each contender in one step."""
@@ -40,7 +39,7 @@ Measure = Callable[[Contest, float], Sequence[Sequence[float]]]
 
 def raced(contest: Contest, seconds: float) -> list[list[float]]:
     """Rounds on this machine. The first one warms up, and does not count."""
-    module = TimedModule(contest.project, contest.cc)
+    module = TimedModule(contest.project, contest.project.options.cc or "gcc")
     module.timed_step()
     rounds: list[list[float]] = []
     end = perf_counter() + seconds

@@ -27,9 +27,9 @@ class Processor(Facts):
 
     isa: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
     vector_bits: Annotated[int, Field(ge=0, le=2048, multiple_of=32)]
-    vector_registers: Annotated[int, Field(ge=1, le=1024)]
+    vector_registers: Annotated[int, Field(ge=0, le=1024)]
     fma: bool
-    threads: Annotated[int, Field(ge=1, le=1 << 16)]
+    threads: Annotated[int, Field(ge=1, lt=1 << 31)]
 
     @classmethod
     def of(cls, target: CpuTarget, threads: int) -> Self:
