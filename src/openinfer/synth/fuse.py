@@ -186,15 +186,7 @@ class _Body:
         other = replace(
             with_buffers(other, {other.inputs[place].name: target for place in places[1:]}), inputs=other.inputs
         )
-        made, name = _sunk(one, other, target), _joined_name(one.name, other.name)
-        if made is None:
-            made = _inlined(one, other, target, self.options.max_recomputed)
-        is_part = bool(producer.inputs) and producer.inputs[0] in self.parts
-        if made is None and (is_part or has_long_rows(target)):
-            # Of a table nobody moves anything, as of a cache of keys.
-            made, name = read_through(one, other, target), other.name
-        if made is None and has_long_rows(target):
-            made, name = stored_through(one, other, target), one.name
+        made = self._made(one, other, target, is_part=bool(producer.inputs) and producer.inputs[0] in self.parts)
         if made is None:
             return None
         others = [operand for operand in consumer.inputs if operand is not value]
@@ -202,9 +194,12 @@ class _Body:
             made, inputs=(*one.inputs, *kept), outputs=other.outputs, scratch=(*one.scratch, *other.scratch)
         )
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
+        if made.name == other.name and len(one.inputs) == 1:
+            # What is read in place of another one is called like it.
+            merged = with_buffers(merged, {one.inputs[0].name: replace(one.inputs[0], name=target.name)})
         merged = _with_plain_outputs(merged)
         return KernelStep(
-            replace(merged, name=name, doc=(*one.doc, *other.doc)),
+            replace(merged, doc=(*one.doc, *other.doc)),
             [*producer.inputs, *others],
             consumer.outputs,
             consumer.node,
@@ -212,6 +207,20 @@ class _Body:
             [*producer.scalars, *consumer.scalars],
             nodes,
         )
+
+    def _made(self, one: Kernel, other: Kernel, target: Buffer, *, is_part: bool) -> Kernel | None:
+        """Two kernels as one, called after both, or after the only one that computes something."""
+        made = _sunk(one, other, target)
+        if made is None:
+            made = _inlined(one, other, target, self.options.max_recomputed)
+        if made is not None:
+            return replace(made, name=_joined_name(one.name, other.name))
+        # Of a table nobody moves anything, as of a cache of keys.
+        if is_part or has_long_rows(target):
+            made = read_through(one, other, target)
+        if made is None and has_long_rows(target):
+            made = stored_through(one, other, target)
+        return made
 
 
 def _joined_name(one: str, other: str) -> str:

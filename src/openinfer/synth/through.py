@@ -46,7 +46,7 @@ def has_long_rows(buffer: Buffer) -> bool:
 
 def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
     """The consumer of a tensor whose rows only lie elsewhere, reading them there; None where they do not."""
-    form = pointwise_form(producer)
+    form = pointwise_form(producer) if len(producer.inputs) == 1 else None
     source = None if form is None else _moved(form, target)
     if form is None or source is None or not _keeps_rows(source, form, target):
         return None
