@@ -159,7 +159,9 @@ class _Moved(Kernel):
                 signs = type(self).direction(value.shape)
                 anything = np.where(signs > 0, np.longdouble(np.inf), np.nan)
                 moved_by = np.where(may_overflow(question, kind.dtype, bounds), anything, exact + signs * error)
-                value = np.asarray(moved_by).astype(value.dtype)
+                # Which sign a NaN has is nobody's business, but a bitcast shows it.
+                either = np.where(np.isnan(moved_by), np.copysign(moved_by, signs), moved_by)
+                value = either.astype(value.dtype)
             moved.append(value if leave is None else leave(value))
         return tuple(moved)
 
