@@ -155,8 +155,8 @@ class _Planner:
             return None
         if one.valid is not None and one.b.name not in self._finite:
             return None
-        present = product_of(one, self._packable(one))
-        found = windows_of(one, present, self._target) if present is not None and _is_large(present) else None
+        usual = product_of(one, self._packable(one))
+        found = windows_of(one, usual, self._target) if usual is not None and _is_large(usual) else None
         if found is None:
             return None
         copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)

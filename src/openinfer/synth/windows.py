@@ -1,7 +1,7 @@
 """Which convolutions have their channels as columns, and in which bands they are computed.
 
-Weights then are in panels, as those of other products, and what windows see is read where it lies: nothing is copied
-once for each position in the window. In exchange the results of a tile must be turned.
+Weights then are in panels, as those of other products, and what windows see is read where it lies. With places as
+columns it is copied once for each position in the window, but the results of a tile need not be turned.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from openinfer.synth.tile_shapes import Step, tile_shape, tile_time, usual_step
 _COPY = 0.4
 """What copying an element costs, in cycles."""
 _RUN = 10.0
-"""What a run of elements costs besides that are copied together in the present form."""
+"""What each run of places that lie together costs besides, where places are columns."""
 _COPIED_FROM = 32
-"""For so many rows panels are copied in the present form, whether or not they must be."""
+"""For so many rows, columns that are places are copied whether or not they must be."""
 _TURN = 0.6
 """What turning an element of the result costs."""
 _LEAST_GAIN = 0.98
-"""The time compared with that of the present form, of which both are estimates."""
+"""The most time compared with that of places as columns: both are estimates."""
 _LONG = 512
 """Bits of vectors of which processors multiply one at a time."""
 _TWO_AT_ONCE = 8
@@ -64,8 +64,8 @@ class Windows:
         return body
 
 
-def windows_of(one: Contraction, present: Product, target: CpuTarget) -> Windows | None:
-    """The bands of a contraction, or None where it has no windows, or where its present form takes no longer."""
+def windows_of(one: Contraction, usual: Product, target: CpuTarget) -> Windows | None:
+    """The bands of a contraction, or None where it has no windows, or where its usual product takes no longer."""
     if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
         return None
     if one.a_value is not None or one.a.dtype is not one.accumulator or not is_window(one):
@@ -77,7 +77,7 @@ def windows_of(one: Contraction, present: Product, target: CpuTarget) -> Windows
     rows, vectors = clock.shape(product)
     copies = _COPY * prod(product.left.buffer.shape) if _is_copied(one) else 0.0
     time = clock.time(product, (rows, vectors)) + copies + _TURN * prod(one.extents)
-    if time > _LEAST_GAIN * clock.present(present):
+    if time > _LEAST_GAIN * clock.usual_time(usual):
         return None
     tile = Tile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True)
     return _in_bands(one, product, tile, target)
@@ -130,7 +130,7 @@ class _Clock:
         each = tile_time(product.rows.extent, product.columns.extent, shape, self.lanes, self.step)
         return each * product.inner.extent * product.outside.extent
 
-    def present(self, product: Product) -> float:
+    def usual_time(self, product: Product) -> float:
         """The time with places as columns, which are copied for each position in the window."""
         rows, columns = product.rows.extent, product.columns.extent
         is_copied = product.right.place is None or rows >= _COPIED_FROM
