@@ -92,6 +92,9 @@ KEPT = {
     "rows are left out": Case(
         (3, 5), (5, 16), (2, 16), "op matmul(x, w) >> a; op slice(a, starts=[0], ends=[2]) >> y;", ((3, 16),)
     ),
+    "both factors are the same": Case(
+        (16, 2, 16), (1,), (2, 16, 16), "op transpose(x, perm=[1, 0, 2]) >> a; op matmul(a, a) >> y;", ((2, 16, 16),)
+    ),
     "only one row is left": Case(
         (3, 5),
         (5, 16),

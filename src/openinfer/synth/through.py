@@ -48,7 +48,7 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
     """The consumer of a tensor whose rows only lie elsewhere, reading them there; None where they do not."""
     form = pointwise_form(producer) if len(producer.inputs) == 1 else None
     source = None if form is None else _moved(form, target)
-    if form is None or source is None or not _keeps_rows(source, form, target):
+    if form is None or source is None or not _keeps_rows(source, form, target) or _is_squared(target, consumer):
         return None
 
     def placed(where: Place) -> Place:
@@ -77,6 +77,13 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
         return tuple(found)
 
     return replace(consumer, body=without_unused(changed_statements(factors(consumer.body), change)))
+
+
+def _is_squared(buffer: Buffer, kernel: Kernel) -> bool:
+    """Whether a contraction has the same factor twice: one buffer would not say which of the two is meant."""
+    return any(
+        isinstance(statement, Contraction) and statement.a == statement.b == buffer for statement in walk(kernel.body)
+    )
 
 
 def _moved(form: Pointwise, like: Buffer) -> Load | None:
