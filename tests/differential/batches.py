@@ -66,7 +66,7 @@ SETTINGS = tuple(
         ("cpu", "gcc", "-O3"),
         ("cpu", "clang", "-O0"),
         ("generic", "gcc", "-O0"),
-        ("x86-avx2", "clang", "-O2"),
+        ("x86-avx2", "clang", "-O3"),
         ("cpu", "gcc", "-O0"),
         ("x86-avx2", "gcc", "-O0"),
         ("generic", "gcc", "-O2"),
