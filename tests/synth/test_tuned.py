@@ -116,7 +116,11 @@ FIRST = ("records", 0)
         (changed(*FIRST, "product", "rows", value=0), "/records/0/product/rows", "expected"),
         (changed(*FIRST, "product", "rows", value="8"), "/records/0/product/rows", "expected an integer"),
         (changed(*FIRST, "product", "rows", value=1 << 63), "/records/0/product/rows", "expected"),
-        (changed(*FIRST, "product", "left", value="panels"), "/records/0/product/left", "expected 'lies' or 'copied'"),
+        (
+            changed(*FIRST, "product", "left", value="panels"),
+            "/records/0/product/left",
+            "expected 'lies', 'copied' or",
+        ),
         (changed(*FIRST, "product", "stored", value="x; y"), "/records/0/product/stored", "expected"),
         (changed(*FIRST, "product", "stored", value="f33"), "/records/0", "there is no dtype 'f33'"),
         (changed(*FIRST, "choice", "rows", value=1 << 40), "/records/0/choice/rows", "expected"),
@@ -137,6 +141,14 @@ def test_what_cannot_be_is_refused_and_located(change: Callable[[Any], None], wh
     assert message in first.message
     assert first.code == "E804"
     assert first.span == DocumentSpan(where, "t.json")
+
+
+def test_what_threads_share_of_windows_is_not_chosen() -> None:
+    value = document()
+    record = next(one for one in value["records"] if "choice" in one)
+    record["product"] |= {"left": "windows", "right": "panels"}
+    record["choice"]["divided"] = "rows"
+    assert "threads share the bands" in refused(value).diagnostics[0].message
 
 
 def test_two_records_about_one_product_are_refused() -> None:

@@ -15,10 +15,12 @@ from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import INDEX, Const, Contraction, For, Kernel, LoopKind, walk
 from openinfer.loops.verify import verify
 from openinfer.synth import schedule, windows
+from openinfer.synth.choices import Choice, ProductShape
 from openinfer.synth.divide import divided
 from openinfer.synth.packing import Packing
 from openinfer.synth.schedule import scheduled
 from openinfer.synth.target import AVX2, AVX512, CpuTarget, runnable
+from openinfer.synth.tuned import Processor, possible_tiles
 
 WEIGHTS = frozenset({"w", "bias"})
 Shape = tuple[int, ...]
@@ -113,6 +115,30 @@ def test_generated_code_agrees_with_plain_loops(target: CpuTarget, tmp_path: Pat
     wanted = run(plain, folder, target)
     for found, one in zip(run(kernels, tmp_path, target), np.repeat(np.arange(len(CASES)), 2), strict=True):
         assert np.array_equal(found, wanted[one]), CASES[one]
+
+
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
+def test_every_possible_tile_computes_the_convolution(target: CpuTarget, tmp_path: Path) -> None:
+    case: Case = ("conv2d", (1, 4, 5, 19), (37, 4, 3, 3), {"pads": [1]})
+    kernel = kernel_for(case[0], case[1], case[2], case[2][:1], **case[3])
+    asked: list[ProductShape] = []
+    scheduled(kernel, target, WEIGHTS, choose=asked.append)
+    (shape,) = asked
+    assert (shape.left, shape.right, shape.rows, shape.columns, shape.inner) == ("windows", "panels", 19, 37, 36)
+    arrays, out = whole_numbers(case, 3), kernel.outputs[0].shape
+    tasks = [(kernel, arrays, out)]
+    tiles = possible_tiles(shape, Processor.of(target, 1))
+    for rows, vectors in tiles[:: max(1, len(tiles) // 12)]:
+        choices = {shape: Choice(rows=rows, vectors=vectors, gain=1.5)}
+        own, packings = scheduled(kernel, target, WEIGHTS, choose=choices.get)
+        tile = contraction(own).tile
+        assert tile is not None
+        assert (tile.is_turned, tile.rows, tile.columns // tile.lanes, tile.gain) == (True, rows, vectors, 1.5)
+        tasks.append((own, packed(arrays, packings), out))
+    wanted, *found = run(tasks, tmp_path, target)
+    assert len(found) > 5
+    assert all(np.array_equal(one, wanted) for one in found)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ class ProductShape(Facts):
     rows: _Extent
     columns: _Extent
     inner: _Extent
-    left: Literal["lies", "copied"]
+    left: Literal["lies", "copied", "windows"]
+    """``windows``: rows are places of a convolution whose columns are channels."""
     right: Way
 
 

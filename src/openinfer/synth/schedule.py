@@ -156,7 +156,7 @@ class _Planner:
         if one.valid is not None and one.b.name not in self._finite:
             return None
         usual = product_of(one, self._packable(one))
-        found = windows_of(one, usual, self._target) if usual is not None and _is_large(usual) else None
+        found = windows_of(one, usual, self._target, self._choose) if usual is not None and _is_large(usual) else None
         if found is None:
             return None
         copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)

@@ -16,6 +16,7 @@ from openinfer.synth.choices import Choice, Choose, Facts, ProductShape
 from openinfer.synth.documents import document_bytes, parsed_document, validation_problems
 from openinfer.synth.target import CpuTarget
 from openinfer.synth.tile_shapes import tile_shapes
+from openinfer.synth.windows import window_tiles
 
 FOLDER = Path(__file__).parent / "tuned_files"
 """The shipped records, a file for each instruction set."""
@@ -130,6 +131,8 @@ def _problem(one: Record) -> str | None:
         return f"this product has no tile of {choice.rows} rows and {choice.vectors} vectors on this processor"
     if choice.copies is not None and product.right != "lies":
         return "the columns of this product cannot be read where they lie: nothing is to be chosen about copies"
+    if choice.divided is not None and product.left == "windows":
+        return "threads share the bands of a convolution: nothing is to be chosen about what is divided"
     return None
 
 
@@ -138,6 +141,8 @@ def possible_tiles(product: ProductShape, processor: Processor) -> list[tuple[in
     target = CpuTarget(processor.isa, processor.vector_bits, processor.vector_registers, fma=processor.fma, l1d=0, l2=0)
     pairs = product.right == "panels" and DTYPES[product.stored].bits < 8
     lanes = target.lanes(DTYPES[product.accumulator].bits)
+    if product.left == "windows":
+        return window_tiles(product.rows, product.columns, lanes, target)
     return tile_shapes(product.rows, product.columns, lanes, target, pairs=pairs)
 
 

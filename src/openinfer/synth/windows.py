@@ -14,8 +14,9 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Tile, Var
 from openinfer.loops.product import Product, turned_product_of
 from openinfer.loops.window import BAND, Span, band, copied, is_window, spans, without
+from openinfer.synth.choices import Choose, shape_of
 from openinfer.synth.target import CpuTarget
-from openinfer.synth.tile_shapes import Step, tile_shape, tile_time, usual_step
+from openinfer.synth.tile_shapes import Step, tile_shape, tile_shapes, tile_time, usual_step
 
 _COPY = 0.4
 """What copying an element costs, in cycles."""
@@ -64,7 +65,7 @@ class Windows:
         return body
 
 
-def windows_of(one: Contraction, usual: Product, target: CpuTarget) -> Windows | None:
+def windows_of(one: Contraction, usual: Product, target: CpuTarget, choose: Choose) -> Windows | None:
     """The bands of a contraction, or None where it has no windows, or where its usual product takes no longer."""
     if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
         return None
@@ -79,8 +80,19 @@ def windows_of(one: Contraction, usual: Product, target: CpuTarget) -> Windows |
     time = clock.time(product, (rows, vectors)) + copies + _TURN * prod(one.extents)
     if time > _LEAST_GAIN * clock.usual_time(usual):
         return None
-    tile = Tile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True)
+    shape = shape_of(one, product, has_panels=True)
+    choice = None if shape is None else choose(shape.model_copy(update={"left": "windows"}))
+    if choice is not None:
+        rows, vectors = choice.rows, choice.vectors
+    gain = None if choice is None else choice.gain
+    tile = Tile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True, gain=gain)
     return _in_bands(one, product, tile, target)
+
+
+def window_tiles(rows: int, columns: int, lanes: int, target: CpuTarget) -> list[tuple[int, int]]:
+    """All shapes of tiles that fit, those first that should take the least time."""
+    clock = _Clock(target, lanes)
+    return tile_shapes(rows, columns, lanes, target, spare=clock.least_spare, step=clock.step)
 
 
 def _is_copied(one: Contraction) -> bool:
@@ -116,13 +128,16 @@ class _Clock:
     def step(self) -> Step:
         return usual_step if self.target.vector_bits == _LONG else _short_step
 
+    @property
+    def least_spare(self) -> int | None:
+        """Registers beside those of sums and columns: with AVX-512, factors of rows stay in memory and need none."""
+        return 0 if self.target.vector_bits == _LONG else None
+
     def shape(self, product: Product) -> tuple[int, int]:
-        """The rows and vectors of a tile. With AVX-512, factors of rows stay in memory: they need no register."""
+        """The rows and vectors of a tile."""
         rows, columns = product.rows.extent, product.columns.extent
         usual = tile_shape(rows, columns, self.lanes, self.target, step=self.step)
-        if self.target.vector_bits < _LONG:
-            return usual
-        full = tile_shape(rows, columns, self.lanes, self.target, spare=0, step=self.step)
+        full = tile_shape(rows, columns, self.lanes, self.target, spare=self.least_spare, step=self.step)
         return full if self.time(product, full) < 0.98 * self.time(product, usual) else usual
 
     def time(self, product: Product, shape: tuple[int, int]) -> float:
