@@ -86,31 +86,31 @@ static inline uint8_t oi_to_f8(float x)
     return (uint8_t)(r | sign);
 }
 
-//: oi_min_f32
-/* NaN if either is; -0 is smaller than +0. */
+//: oi_min_f32 oi_bits_u32_f32 oi_bits_f32_u32
+/* NaN if either is; -0 is smaller than +0: of equal ones, which differ in the sign if at all, either bit counts. */
 static inline float oi_min_f32(float a, float b)
 {
-    const float m = a < b ? a : b < a ? b : __builtin_signbit(a) ? a : b;
-    return a != a ? a : b != b ? b : m;
+    const float same = oi_bits_u32_f32(oi_bits_f32_u32(a) | oi_bits_f32_u32(b)), other = a < b ? a : b;
+    return a != a ? a : a == b ? same : other;
 }
-//: oi_max_f32
-/* NaN if either is; +0 is larger than -0. */
+//: oi_max_f32 oi_bits_u32_f32 oi_bits_f32_u32
+/* NaN if either is; +0 is larger than -0: of equal ones, which differ in the sign if at all, both bits count. */
 static inline float oi_max_f32(float a, float b)
 {
-    const float m = a > b ? a : b > a ? b : __builtin_signbit(a) ? b : a;
-    return a != a ? a : b != b ? b : m;
+    const float same = oi_bits_u32_f32(oi_bits_f32_u32(a) & oi_bits_f32_u32(b)), other = a > b ? a : b;
+    return a != a ? a : a == b ? same : other;
 }
-//: oi_min_f64
+//: oi_min_f64 oi_bits_u64_f64 oi_bits_f64_u64
 static inline double oi_min_f64(double a, double b)
 {
-    const double m = a < b ? a : b < a ? b : __builtin_signbit(a) ? a : b;
-    return a != a ? a : b != b ? b : m;
+    const double same = oi_bits_u64_f64(oi_bits_f64_u64(a) | oi_bits_f64_u64(b)), other = a < b ? a : b;
+    return a != a ? a : a == b ? same : other;
 }
-//: oi_max_f64
+//: oi_max_f64 oi_bits_u64_f64 oi_bits_f64_u64
 static inline double oi_max_f64(double a, double b)
 {
-    const double m = a > b ? a : b > a ? b : __builtin_signbit(a) ? b : a;
-    return a != a ? a : b != b ? b : m;
+    const double same = oi_bits_u64_f64(oi_bits_f64_u64(a) & oi_bits_f64_u64(b)), other = a > b ? a : b;
+    return a != a ? a : a == b ? same : other;
 }
 
 //: oi_copysign_f32
