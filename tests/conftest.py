@@ -1,5 +1,10 @@
 """Hooks that must be loaded by the process that prints the summary, whichever folder is tested."""
 
+import signal
+
 from tests.oinf.conftest import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]
+
+# A shell that starts the tests in the background ignores Ctrl-C for them and for all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
