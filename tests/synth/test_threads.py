@@ -161,6 +161,17 @@ def test_parts_that_write_the_same_memory_stay_together() -> None:
     assert split(step, lambda _: True) == [step]
 
 
+def test_an_output_without_elements_stays_with_the_others() -> None:
+    text = """dynamic { x: f32[64, 6]; } volatile { a: f32[64, 2]; b: f32[64, 0]; c: f32[64, 4]; d: f32[64, 0]; }
+    block entry { op split(x, axis=1, sizes=[2, 0, 4]) >> a, b, c; op neg(b) >> d; return a, c, d; }"""
+    own = Synthesizer(passes=Passes(divide=Divide(2, 0.0))).synthesize(None, graph(text))
+    module = own.build()
+    x = np.arange(384, dtype=np.float32).reshape(64, 6)
+    module.insert({"x": x})
+    module.run_step()
+    assert np.array_equal(module.fetch("c"), x[:, 2:])
+
+
 def test_a_small_graph_has_one_thread() -> None:
     text = "dynamic { x: f32[64]; } volatile { y: f32[64]; } block entry { op exp(x) >> y; return y; }"
     code = planned(text).project.code()

@@ -3,7 +3,20 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.ir import Buffer, Contraction, For, Kernel, Load, Space, Statement, Store, scalars, visit, walk
+from openinfer.loops.ir import (
+    Buffer,
+    Contraction,
+    Fail,
+    For,
+    Kernel,
+    Load,
+    Space,
+    Statement,
+    Store,
+    scalars,
+    visit,
+    walk,
+)
 from openinfer.loops.rewrite import with_buffers
 from openinfer.synth.program import KernelStep, Operand, Value
 
@@ -14,10 +27,13 @@ def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelSt
     Scratch memory that one statement writes and another reads becomes a value.
     """
     kernel = step.kernel
-    if not all(isinstance(one, For | Contraction) for one in kernel.body):
+    can_fail = any(isinstance(one, Fail) for one in walk(kernel.body))
+    if can_fail or not all(isinstance(one, For | Contraction) for one in kernel.body):
         return [step]
     parts = [_Part.of(body) for body in _bodies(kernel, is_large)]
-    if len(parts) == 1 or not _are_apart(parts):
+    written = frozenset[str]().union(*(part.written for part in parts))
+    # An output without elements is written by nobody, but must be somebody's.
+    if len(parts) == 1 or not written >= {one.name for one in kernel.outputs} or not _are_apart(parts):
         return [step]
     return [_call(step, parts, place) for place in range(len(parts))]
 
