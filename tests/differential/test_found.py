@@ -1,16 +1,18 @@
 """Small graphs for what random graphs have found."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.synth.both_ways import FAST, TRAPS, agree
 
-from openinfer import Simulator, graph
+from openinfer import ModelLoader, Simulator, graph
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, ExecutionError
 from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, Store, Var
+from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
 from openinfer.synth.c.kernels import printed
 from openinfer.synth.synthesizer import Synthesizer
@@ -289,3 +291,16 @@ def test_compilers_may_not_take_scratch_memory_for_anything_but_memory() -> None
     block entry { op sdpa(q, k, v) >> y; return y; }"""
     kernels = Synthesizer("x86-avx2").synthesize(None, graph(text)).project.code()["src/kernels.c"]
     assert "double *restrict y, double *scores0," in kernels
+
+
+def test_an_infinity_that_was_computed_beforehand_does_not_meet_zeros(tmp_path: Path) -> None:
+    """Terms outside of a window are zeros times a weight, where all weights are finite."""
+    text = """dynamic { x: f32[1, 4, 9, 9]; } constant { u: f32[8, 4, 3, 3]; v: f32[8, 4, 3, 3]; }
+    volatile { w: f32[8, 4, 3, 3]; y: f32[1, 8, 9, 9]; }
+    block entry { op max(u, v) >> w; op conv2d(x, w, pads=1) >> y; return y; }"""
+    rng = np.random.default_rng(0)
+    u, v = rng.normal(size=(2, 8, 4, 3, 3)).astype(np.float32)
+    u[0, 0, 0, 0] = np.inf
+    x = rng.normal(size=(1, 4, 9, 9)).astype(np.float32)
+    save_file(tmp_path / "m.oinf", {"u": u, "v": v})
+    agree(text, ModelLoader.open(tmp_path / "m.oinf"), _inputs(x=x))

@@ -111,11 +111,13 @@ def weights_in(program: Program) -> Iterator[Weight]:
 
 def is_finite(weight: Weight, program: Program) -> bool:
     """Whether the tensors of a weight operand have neither infinities nor NaN."""
-    model = program.bound.model
-    if weight.dtype.kind != "float" or weight.part != "data":
+    if weight.dtype.kind != "float" or weight.part not in ("data", FOLDED):
         return True
-    assert isinstance(model, ModelLoader)
-    found = [
-        np.frombuffer(model.load(name).raw(), weight.dtype.array) for name in weight.names if name in model.tensors
-    ]
+    if weight.part == FOLDED:
+        tensors = [program.folded[name] for name in weight.names]
+    else:
+        model = program.bound.model
+        assert isinstance(model, ModelLoader)
+        tensors = [model.load(name) for name in weight.names if name in model.tensors]
+    found = [np.frombuffer(one.raw(), weight.dtype.array) for one in tensors]
     return all(bool(np.isfinite(one.astype(np.float64)).all()) for one in found)
