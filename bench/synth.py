@@ -32,7 +32,7 @@ from openinfer.synth.divide import Divide
 from openinfer.synth.module import CompiledModule
 from openinfer.synth.synthesizer import Passes, Synthesizer
 from openinfer.synth.target import CpuTarget, host
-from openinfer.synth.tile_shapes import tile_shape
+from openinfer.synth.tile_shapes import tile_shapes
 
 Row = dict[str, Any]
 
@@ -146,7 +146,7 @@ double inner(long count, int64_t k, const float *x, const float *y, float *z)
 def bare_loop(target: CpuTarget, peak: float, rounds: int) -> Row:
     """The inner loop on a tile whose operands are in the first cache, against multiply-adds without any loads."""
     lanes, depth, count = target.lanes(32), 128, 10000
-    rows, vectors = tile_shape(128, 1536, lanes, target)
+    rows, vectors = tile_shapes(128, 1536, lanes, target)[0]
     tile = tile_name("f32", lanes, rows, vectors)
     text = INNER.replace("TILE", tile).replace("WIDTH", str(vectors * lanes))
     head = "#define _GNU_SOURCE\n#include <stdint.h>\n#include <time.h>\n"

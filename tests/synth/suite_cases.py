@@ -19,7 +19,7 @@ from openinfer.synth.divide import divided
 from openinfer.synth.packing import Packing
 from openinfer.synth.schedule import scheduled
 from openinfer.synth.target import CpuTarget
-from openinfer.synth.tile_shapes import tile_shape
+from openinfer.synth.tile_shapes import tile_shapes
 
 _LARGEST = 1 << 14
 """Elements of an array of a stretched case."""
@@ -29,7 +29,7 @@ PARTS = 3
 def sizes_around(target: CpuTarget) -> tuple[int, ...]:
     """Extents at which vectors and tiles end, one less and one more; and primes between them."""
     lanes = target.lanes(32)
-    rows, vectors = tile_shape(1024, 1024, lanes, target)
+    rows, vectors = tile_shapes(1024, 1024, lanes, target)[0]
     edges = {lanes, 4 * lanes, rows, vectors * lanes}
     return tuple(sorted({13, 37, *(edge + more for edge in edges for more in (-1, 0, 1))} - {0, 1}))
 

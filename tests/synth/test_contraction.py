@@ -21,7 +21,7 @@ from openinfer.synth.c.kernels import printed
 from openinfer.synth.packing import Packing
 from openinfer.synth.schedule import scheduled
 from openinfer.synth.target import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
-from openinfer.synth.tile_shapes import tile_shape
+from openinfer.synth.tile_shapes import tile_shapes
 
 OPS_THAT_CONTRACT = [
     "matmul",
@@ -64,7 +64,7 @@ def near(found: Any, left: Any, right: Any, extra: Any = 0.0) -> None:
 @TARGETS
 def test_every_size_around_a_tile(target: CpuTarget, tmp_path: Path) -> None:
     lanes = target.lanes(32)
-    rows, vectors = tile_shape(1024, 1024, lanes, target)
+    rows, vectors = tile_shapes(1024, 1024, lanes, target)[0]
     rng = np.random.default_rng(0)
     heights = [1, rows - 1, rows, rows + 1, 40]
     widths = [
@@ -176,13 +176,13 @@ def test_an_epilogue_is_applied_without_being_contracted(target: CpuTarget, tmp_
 @pytest.mark.parametrize("target", [GENERIC, AVX2, AVX512, NEON], ids=lambda target: target.isa)
 def test_a_tile_fits_in_the_registers(target: CpuTarget) -> None:
     for rows, columns in product((1, 2, 4, 7, 16, 128, 1000), (1, 10, 49, 384, 4096)):
-        height, vectors = tile_shape(rows, columns, target.lanes(32), target)
+        height, vectors = tile_shapes(rows, columns, target.lanes(32), target)[0]
         assert height * vectors + vectors < target.vector_registers
         assert height <= max(rows, 1)
 
 
 def test_large_products_on_avx512_are_8_by_48() -> None:
-    assert tile_shape(128, 1536, 16, AVX512) == (8, 3)
+    assert tile_shapes(128, 1536, 16, AVX512)[0] == (8, 3)
 
 
 def test_a_packing_is_a_permutation_with_zeros_behind() -> None:

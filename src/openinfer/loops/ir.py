@@ -4,7 +4,7 @@ Here are statements and kernels; the expressions in them are of ``openinfer.loop
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
@@ -219,6 +219,18 @@ class Contraction:
     a_value: Scalar | None = None
     b_value: Scalar | None = None
     tile: "Tile | None" = None
+
+    def index_of(self, buffer: Buffer) -> tuple[Scalar, ...]:
+        """The index of a factor by its buffer."""
+        return self.a_index if buffer == self.a else self.b_index
+
+    def with_factor(
+        self, buffer: Buffer, made: Buffer, index: tuple[Scalar, ...], value: Scalar | None
+    ) -> "Contraction":
+        """The same with another factor in place of one of the two."""
+        if buffer == self.a:
+            return replace(self, a=made, a_index=index, a_value=value)
+        return replace(self, b=made, b_index=index, b_value=value)
 
     @property
     def factors(self) -> tuple[Scalar, Scalar]:

@@ -33,6 +33,15 @@ class Axis:
         """The fastest index."""
         return self.vars[-1] if self.vars else None
 
+    def used_by(self, place: Affine) -> "Axis":
+        """The indices that a place depends on."""
+        pairs = [(var, extent) for var, extent in zip(self.vars, self.extents, strict=True) if place.step(var)]
+        return Axis(tuple(var for var, _ in pairs), tuple(extent for _, extent in pairs))
+
+    def steps(self, place: Affine) -> tuple[tuple[int, int], ...]:
+        """The extent of each index, and how far apart neighbours along it are at a place."""
+        return tuple((extent, place.step(var)) for var, extent in zip(self.vars, self.extents, strict=True))
+
 
 @dataclass(frozen=True)
 class Factor:

@@ -64,7 +64,7 @@ def reads_along(one: Contraction, product: Product) -> bool:
 
 
 def _place(one: Contraction, buffer: Buffer) -> Affine | None:
-    return position(buffer, one.a_index if buffer == one.a else one.b_index)
+    return position(buffer, one.index_of(buffer))
 
 
 # --- weights ----------------------------------------------------------------------------------------------------------
@@ -74,12 +74,12 @@ def _with_panels(found: Grouped, product: Product) -> Grouped:
     one, buffer, width = found.contraction, product.right.buffer, found.tile.columns
     place = _place(one, buffer)
     assert place is not None
-    outside = _used(place, product.outside)
+    outside = product.outside.used_by(place)
     packing = Packing(
         place.first,
-        _steps(place, outside),
-        _steps(place, product.inner),
-        _steps(place, product.columns),
+        outside.steps(place),
+        product.inner.steps(place),
+        product.columns.steps(place),
         width,
         group=GROUP,
     )
@@ -93,13 +93,13 @@ def _with_packed_rows(found: Grouped, product: Product) -> Grouped:
     one, buffer = found.contraction, product.left.buffer
     place = _place(one, buffer)
     assert place is not None
-    outside = _used(place, product.outside)
+    outside = product.outside.used_by(place)
     lead = Axis((*outside.vars, *product.rows.vars), (*outside.extents, *product.rows.extents))
     packing = Packing(
         place.first,
-        _steps(place, lead),
+        lead.steps(place),
         (),
-        _steps(place, product.inner),
+        product.inner.steps(place),
         _stride(product.inner),
         flip=found.tile.is_flipped,
     )
@@ -114,26 +114,12 @@ def _packed(found: Grouped, buffer: Buffer, packing: Packing, where: tuple[Scala
     panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
     element = Load(panels, where)
     value = element ^ Const(FLIP if buffer.dtype.name == "u8" else -FLIP, buffer.dtype) if packing.flip else None
-    if buffer == one.a:
-        one = replace(one, a=panels, a_index=where, a_value=value)
-    else:
-        one = replace(one, b=panels, b_index=where, b_value=value)
     return replace(
         found,
-        contraction=one,
+        contraction=one.with_factor(buffer, panels, where, value),
         packings={**found.packings, buffer.name: packing},
         panels={**found.panels, buffer.name: panels},
     )
-
-
-def _used(place: Affine, axis: Axis) -> Axis:
-    """The indices that a place depends on."""
-    pairs = [(var, extent) for var, extent in zip(axis.vars, axis.extents, strict=True) if place.step(var)]
-    return Axis(tuple(var for var, _ in pairs), tuple(extent for _, extent in pairs))
-
-
-def _steps(place: Affine, axis: Axis) -> tuple[tuple[int, int], ...]:
-    return tuple((extent, place.step(var)) for var, extent in zip(axis.vars, axis.extents, strict=True))
 
 
 # --- copies -----------------------------------------------------------------------------------------------------------

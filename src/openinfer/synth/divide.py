@@ -31,7 +31,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.product import Product, tiled_product
 from openinfer.synth.cost import cost_of
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value
-from openinfer.synth.split import split
+from openinfer.synth.split import split, written_by
 
 _OPERATIONS, _BYTES = 50.0, 40.0
 """What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
@@ -115,16 +115,8 @@ def _is_dividable(kernel: Kernel) -> bool:
     if not kernel.body or any(isinstance(statement, Fail) for statement in walk(kernel.body)):
         return False
     scratch = {buffer.name for buffer in kernel.scratch}
-    writes = (_written(statement) for statement in walk(kernel.body[:-1]))
+    writes = (written_by(statement) for statement in walk(kernel.body[:-1]))
     return all(name is None or name in scratch for name in writes)
-
-
-def _written(statement: Statement) -> str | None:
-    match statement:
-        case Store(buffer=buffer) | Contraction(out=buffer):
-            return buffer.name
-        case _:
-            return None
 
 
 def _nanoseconds(kernel: Kernel) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.affine import Affine, is_same, position
+from openinfer.loops.affine import is_same, position
 from openinfer.loops.build import flat
 from openinfer.loops.bytes import are_bytes
 from openinfer.loops.dim import Dim, is_symbolic
@@ -28,7 +28,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.loops.product import Axis, Product, product_of, turned_product_of, without_single
+from openinfer.loops.product import Product, product_of, turned_product_of, without_single
 from openinfer.loops.quantized import factored, integers_of
 from openinfer.loops.reduction import gathered
 from openinfer.loops.rewrite import changed, straightened
@@ -37,7 +37,7 @@ from openinfer.synth.choices import Choose, by_rule, shape_of
 from openinfer.synth.packing import Packing
 from openinfer.synth.program import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.target import CpuTarget
-from openinfer.synth.tile_shapes import tile_shape
+from openinfer.synth.tile_shapes import tile_shapes
 from openinfer.synth.weights import is_finite
 from openinfer.synth.windows import windows_of
 
@@ -197,7 +197,7 @@ class _Planner:
         spare = 0 if self._target.dot else 4
         target = replace(self._target, vector_registers=self._target.vector_registers - spare)
         lanes = target.lanes(one.accumulator.bits)
-        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, target)
+        rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, target)[0]
         tile = Tile(rows, vectors * lanes, lanes)
         found = grouped(one, product, tile, target, self._packable(one), len(self.scratch))
         self.scratch += found.scratch
@@ -217,7 +217,7 @@ class _Planner:
             return replace(tile, has_panels=has_panels, is_direct=lies and not copies)
         # Vectors of 4-bit integers lie in pairs.
         pairs = has_panels and product.right.buffer.dtype.bits < 8
-        rows, vectors = tile_shape(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)
+        rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)[0]
         return Tile(rows, vectors * lanes, lanes, has_panels=has_panels, is_direct=lies and not copies)
 
     def _is_read_along(self, one: Contraction) -> bool:
@@ -232,8 +232,7 @@ class _Planner:
             return False
         if self._packable(one)(product.right.buffer):
             return False
-        index = one.a_index if product.right.buffer == one.a else one.b_index
-        place = position(product.right.buffer, index)
+        place = position(product.right.buffer, one.index_of(product.right.buffer))
         return place is not None and is_same(place.step(one.bound[0]), 1)
 
     def _packable(self, one: Contraction) -> "_Packable":
@@ -269,21 +268,16 @@ class _Planner:
         )
 
     def _with_panels(self, one: Contraction, product: Product, tile: Tile) -> Contraction:
-        is_a = product.right.buffer == one.a
-        buffer, index = (one.a, one.a_index) if is_a else (one.b, one.b_index)
-        place = position(buffer, index)
+        buffer = product.right.buffer
+        place = position(buffer, one.index_of(buffer))
         assert place is not None
-        outside = [
-            (var, extent)
-            for var, extent in zip(product.outside.vars, product.outside.extents, strict=True)
-            if place.step(var)
-        ]
+        outside = product.outside.used_by(place)
         lanes = tile.lanes if buffer.dtype.bits < 8 else 0
         packing = Packing(
             place.first,
-            tuple((extent, place.step(var)) for var, extent in outside),
-            _steps(place, product.inner),
-            _steps(place, product.columns),
+            outside.steps(place),
+            product.inner.steps(place),
+            product.columns.steps(place),
             tile.columns,
             lanes,
         )
@@ -296,17 +290,13 @@ class _Planner:
         if lanes:
             pair, own = Const(2 * lanes, INDEX), Const(lanes, INDEX)
             inside = inside // pair * pair + inside % own * 2 + inside % pair // own
-        where = (*(var for var, _ in outside), column // width, depth, inside)
+        where = (*outside.vars, column // width, depth, inside)
 
         def moved(part: Scalar) -> Scalar | None:
             return Load(panels, where) if isinstance(part, Load) and part.buffer == buffer else None
 
-        if is_a:
-            value = None if one.a_value is None else changed(one.a_value, moved)
-            found = replace(one, a=panels, a_index=where, a_value=value)
-        else:
-            value = None if one.b_value is None else changed(one.b_value, moved)
-            found = replace(one, b=panels, b_index=where, b_value=value)
+        value = one.a_value if buffer == one.a else one.b_value
+        found = one.with_factor(buffer, panels, where, None if value is None else changed(value, moved))
         return replace(found, tile=self._with_scratch(found, product, tile))
 
 
@@ -382,7 +372,3 @@ def _other_than_zero(one: Contraction, product: Product) -> Buffer | None:
         return None
     left = product.left.value
     return (product.right if isinstance(left, Select) and left.cond == one.valid else product.left).buffer
-
-
-def _steps(place: Affine, axis: Axis) -> tuple[tuple[int, int], ...]:
-    return tuple((extent, place.step(var)) for var, extent in zip(axis.vars, axis.extents, strict=True))

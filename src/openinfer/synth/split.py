@@ -38,6 +38,15 @@ def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelSt
     return [_call(step, parts, place) for place in range(len(parts))]
 
 
+def written_by(statement: Statement) -> str | None:
+    """The name of the buffer that a statement itself writes."""
+    match statement:
+        case Store(buffer=buffer) | Contraction(out=buffer):
+            return buffer.name
+        case _:
+            return None
+
+
 def _bodies(kernel: Kernel, is_large: Callable[[Kernel], bool]) -> Iterator[tuple[Statement, ...]]:
     small: list[Statement] = []
     for statement in kernel.body:
@@ -67,11 +76,8 @@ class _Part:
         for statement in walk(body):
             values = (one for value in scalars(statement) for one in visit(value))
             read |= {one.buffer.name for one in values if isinstance(one, Load)}
-            match statement:
-                case Store(buffer=buffer) | Contraction(out=buffer):
-                    written.add(buffer.name)
-                case _:
-                    pass
+            name = written_by(statement)
+            written |= {name} if name is not None else set()
             if isinstance(statement, Contraction) and statement.tile is not None:
                 copies = (statement.tile.left, statement.tile.right)
                 written |= {buffer.name for buffer in copies if buffer is not None}

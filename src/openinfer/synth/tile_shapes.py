@@ -30,23 +30,6 @@ def usual_step(rows: int, vectors: int) -> float:
     return max(rows * vectors, _LATENCY, vectors + rows / 2) + 0.1 * rows + 0.3 * vectors + 0.5
 
 
-def tile_shape(
-    rows: int,
-    columns: int,
-    lanes: int,
-    target: CpuTarget,
-    *,
-    pairs: bool = False,
-    spare: int | None = None,
-    step: Step = usual_step,
-) -> tuple[int, int]:
-    """The rows and vectors of a tile: the shape that takes the least time over the whole result.
-
-    ``spare`` are the registers for neither sums nor columns; None means those for a number of a row and its product.
-    """
-    return tile_shapes(rows, columns, lanes, target, pairs=pairs, spare=spare, step=step)[0]
-
-
 def tile_shapes(
     rows: int,
     columns: int,
@@ -57,7 +40,10 @@ def tile_shapes(
     spare: int | None = None,
     step: Step = usual_step,
 ) -> list[tuple[int, int]]:
-    """All shapes of tiles that fit, those first that should take the least time."""
+    """The rows and vectors of all tiles that fit, those first that should take the least time over the whole result.
+
+    ``spare`` are the registers for neither sums nor columns; None means those for a number of a row and its product.
+    """
     registers = target.vector_registers - ((1 if target.fma else 2) if spare is None else spare)
     found = [
         (height, vectors)

@@ -16,7 +16,7 @@ from openinfer.loops.product import Product, turned_product_of
 from openinfer.loops.window import BAND, Span, band, copied, is_window, spans, without
 from openinfer.synth.choices import Choose, shape_of
 from openinfer.synth.target import CpuTarget
-from openinfer.synth.tile_shapes import Step, tile_shape, tile_shapes, tile_time, usual_step
+from openinfer.synth.tile_shapes import Step, tile_shapes, tile_time, usual_step
 
 _COPY = 0.4
 """What copying an element costs, in cycles."""
@@ -136,8 +136,8 @@ class _Clock:
     def shape(self, product: Product) -> tuple[int, int]:
         """The rows and vectors of a tile."""
         rows, columns = product.rows.extent, product.columns.extent
-        usual = tile_shape(rows, columns, self.lanes, self.target, step=self.step)
-        full = tile_shape(rows, columns, self.lanes, self.target, spare=self.least_spare, step=self.step)
+        usual = tile_shapes(rows, columns, self.lanes, self.target, step=self.step)[0]
+        full = tile_shapes(rows, columns, self.lanes, self.target, spare=self.least_spare, step=self.step)[0]
         return full if self.time(product, full) < 0.98 * self.time(product, usual) else usual
 
     def time(self, product: Product, shape: tuple[int, int]) -> float:
@@ -151,7 +151,7 @@ class _Clock:
         is_copied = product.right.place is None or rows >= _COPIED_FROM
         runs = columns // product.columns.extents[-1]
         copies = (_COPY * columns + _RUN * runs) * product.inner.extent * product.outside.extent if is_copied else 0.0
-        return self.time(product, tile_shape(rows, columns, self.lanes, self.target)) + copies
+        return self.time(product, tile_shapes(rows, columns, self.lanes, self.target)[0]) + copies
 
 
 # --- bands ------------------------------------------------------------------------------------------------------------

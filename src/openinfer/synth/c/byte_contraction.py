@@ -48,7 +48,7 @@ class _Printer(TilePrinter):
         tile, buffer = self._tile, self._product.left.buffer
         if tile.left is not None:
             return f"{tile.left.name} + m0 * {tile.left.shape[-1]}, {tile.left.shape[-1]}"
-        place = position(buffer, self._one.a_index if buffer == self._one.a else self._one.b_index)
+        place = position(buffer, self._one.index_of(buffer))
         assert place is not None
         text = self._place(moved(place, self._product.rows, TILE_ROW, self._product.inner))
         pointer = f"(const {'u' * (self._dtypes[0] == 'u8')}int8_t *){buffer.name}" if tile.is_flipped else buffer.name

@@ -203,7 +203,7 @@ class TilePrinter(PanelPrinter):
     def _stored_panel(self, depth: int) -> str:
         """Where a panel starts that is stored as such; each has so many elements of every column."""
         buffer = self._product.right.buffer
-        index = self._one.a_index if buffer == self._one.a else self._one.b_index
+        index = self._one.index_of(buffer)
         place: Scalar = PANEL * Const(depth, INDEX)
         for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
             place = place + one * Const(step, INDEX)

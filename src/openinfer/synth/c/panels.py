@@ -129,7 +129,7 @@ class PanelPrinter:
     def _place_along(self) -> Affine | None:
         """Where what is copied lies, if that is along the sums, in the order of the inner indices, and all counts."""
         one, buffer = self._one, self._product.right.buffer
-        place = position(buffer, one.a_index if buffer == one.a else one.b_index)
+        place = position(buffer, one.index_of(buffer))
         inner, columns = self._product.inner, self._product.columns
         if place is None or one.valid is not None or not inner.vars or len(columns.vars) != 1:
             return None
