@@ -171,12 +171,17 @@ def may_overflow(question: Question, dtype: DType, bounds: Any) -> Array:
 
     Another order may then give an infinity, or NaN where two of them meet.
     """
-    if bounds is None:
-        return np.asarray(False)
     accumulators = question.params.get("acc")
     kind = accumulators[0] if accumulators else dtype.compute
     info: Any = ml_dtypes.finfo(kind.array)  # type: ignore[no-untyped-call]
-    magnitude = np.asarray(bounds, np.longdouble) * np.exp2(np.longdouble(info.nmant + 1))
+    if question.record.tolerance.kind == "row":
+        # A transform: what it adds up are at most all elements, times all of the window.
+        sums = [np.abs(one[np.isfinite(one)]).sum() for one in question.doubles if one is not None]
+        magnitude = np.asarray(np.prod(sums, dtype=np.longdouble))
+    elif bounds is None:
+        return np.asarray(False)
+    else:
+        magnitude = np.asarray(bounds, np.longdouble) * np.exp2(np.longdouble(info.nmant + 1))
     return np.asarray(~(magnitude < min(float(kind.maximum), float(kind.compute.maximum))))
 
 

@@ -5,12 +5,18 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from tests.synth.standalone import SANITIZERS, Toolchain
+from tests.synth.in_c import judge
+from tests.synth.standalone import SANITIZERS, Toolchain, run_cases
 from tests.synth.suite import RECORD, Run, verdict_on, work
+from tests.synth.suite_cases import variants
 
-from openinfer.ops import OPS
+from openinfer.dtypes import DTYPES
+from openinfer.ops import OPS, Case
 from openinfer.ops.lower.operand import LOWERINGS
 from openinfer.synth.target import GENERIC, TARGETS, host
 
@@ -22,6 +28,16 @@ scatter_nd pad rfft cast quantize
 SAMPLE = FAMILIES.split()
 """Ops of every family for the sanitizers, which take long to compile; ``make test-c`` takes all."""
 PICKED = ("f16", "f32", "i4", "u8", "i64", "bool")
+PLACES = np.array([2**31 + 1, 2**46 - 1, 2**53 - 1, -(2**63)])
+TINY = np.arange(1, 25).reshape(3, 8) * 5e-324
+FAR = {
+    "angles of many turns": ("rope", (np.linspace(-4, 4, 32).reshape(4, 8).astype(np.float32), PLACES), {}),
+    "and in f64": ("rope", (np.linspace(-4, 4, 32).reshape(4, 8), PLACES), {}),
+    "next to 0": ("rms_norm", (TINY, np.linspace(1, 3, 8)), {"eps": 0.5}),
+    "next to 0, by channel": ("batch_norm", (TINY, *np.outer([1.7, 0, 0, 3], np.ones(8))), {"eps": 0.5}),
+    "next to the largest": ("stft", (np.array([1, 1.7e308, 2, -3, 5]), np.full(5, 3.5)), {"frame": 5, "hop": 5}),
+}
+"""What random graphs came upon, and the cases of the ops do not have."""
 
 
 @pytest.mark.parametrize("name", sorted(LOWERINGS))
@@ -46,6 +62,15 @@ def test_sanitizers_find_nothing_in_kernels(name: str, cc: str) -> None:
     verdict = work(Run(GENERIC, Toolchain(cc, ("-O1", *SANITIZERS)), 1), name, dtypes)
     assert verdict.failures == []
     assert verdict.passed
+
+
+@pytest.mark.parametrize(("name", "arrays", "params"), FAR.values(), ids=FAR)
+def test_numbers_that_are_far_off(name: str, arrays: tuple[Any, ...], params: dict[str, Any], tmp_path: Path) -> None:
+    dtypes = tuple(DTYPES[f"{array.dtype.kind}{8 * array.itemsize}"] for array in arrays)
+    cases = list(variants(OPS[name], Case(arrays, dtypes, params), 0, host()))
+    outcomes = run_cases(cases, Toolchain("gcc", ("-O1", *host().flags)), tmp_path)
+    for one, outcome in zip(cases, outcomes, strict=True):
+        judge(one, outcome.results, outcome.status)
 
 
 def test_the_record_of_the_suite_has_every_op_and_dtype() -> None:

@@ -131,7 +131,7 @@ def _scaled_bound(values: Array, shift: Any, count: int, square: Array, error: A
     """
     relative = (error + smallest(dtype)) / square
     root = np.sqrt(square)
-    bound = (np.abs(values) * (relative + gamma(8, dtype)) + shift) / root
+    bound = (np.abs(values) * (relative + gamma(8, dtype)) + shift) / root + smallest(dtype)
     certain = (relative < 0.5) & (square * max(count, 1) < dtype.maximum)
     return np.where(certain, bound, np.where(np.isfinite(square), inf, 0))
 
@@ -301,7 +301,7 @@ def _batch_bound(call: Call, x: Array, scale: Array, shift: Array, mean: Array, 
     axis, dtype = call.params["axis"] % x.ndim, call.dtype().compute
     factor = np.abs(spread(scale / np.sqrt(var + call.params["eps"]), axis, x.ndim))
     magnitude = (np.abs(x) + np.abs(spread(mean, axis, x.ndim))) * factor + np.abs(spread(shift, axis, x.ndim))
-    return gamma(10, dtype) * magnitude
+    return gamma(10, dtype) * magnitude + (2 + np.abs(spread(scale, axis, x.ndim))) * smallest(dtype)
 
 
 @op(

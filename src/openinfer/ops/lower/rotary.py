@@ -104,10 +104,12 @@ def _rates(call: Call, builder: Builder, count: int) -> tuple[Buffer, Buffer]:
 
 
 def _circle(builder: Builder, position: Scalar, rate: Double) -> tuple[Scalar, Scalar]:
-    """The cosine and sine of a position times a rate; what is small of the angle is put in afterwards."""
+    """The cosine and sine of a position times a rate: those of the sum of both parts of the angle."""
     high, low = (builder.let(part, "angle") for part in _product((position, const(0.0, F64)), rate))
     cos, sin = builder.let(math("cos", high), "cos"), builder.let(math("sin", high), "sin")
-    return cos - low * sin, sin + low * cos
+    # The second part is small next to the first, but not next to a turn: of an angle of 2^63 it is up to 512.
+    along, across = builder.let(math("cos", low), "along"), builder.let(math("sin", low), "across")
+    return cos * along - sin * across, sin * along + cos * across
 
 
 @lowers("rope")
