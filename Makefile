@@ -29,8 +29,9 @@ tools:
 	@$(call installed,dot,graphviz)
 	@$(call installed,clang,clang libclang-rt-dev)
 
+# One thread for each of the two processes: threads of NumPy and PyTorch that wait would take a core from the other.
 tests: $(VENV)/.dev $(VENV)/.examples tools
-	$(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 # Every example in the simulator and as compiled C, in one table.
 examples: $(VENV)/.examples
