@@ -149,14 +149,20 @@ def test_a_failure_of_any_system_call_leaves_the_old_file_or_the_complete_new_on
             path.touch()
 
 
+@pytest.mark.parametrize("call", ["open", "fchmod", "write", "fsync", "close"])
 @ALL_WRITERS
-def test_an_interrupt_leaves_nothing_behind(write: Write, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_descriptor: int) -> None:
+def test_an_interrupt_leaves_nothing_behind(
+    write: Write, call: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signals that arrive during a system call become exceptions when it returns, with its work done."""
+
+    def interrupted(*arguments: Any) -> None:
+        getattr(os, call)(*arguments)
         raise KeyboardInterrupt
 
     path.write_bytes(OLD)
     faulty = FaultyOs()
-    faulty.fsync = interrupted  # type: ignore[attr-defined]
+    setattr(faulty, call, interrupted)
     with monkeypatch.context() as patch:
         _use(patch, faulty)
         with pytest.raises(KeyboardInterrupt):

@@ -40,10 +40,11 @@ def atomic_file(path: str) -> Iterator[Sink]:
         # Not made of the target's name: that may already be as long as the file system allows.
         temporary = os.path.join(folder, f".oinf-{uuid4().hex}.tmp")
         mode = require_replaceable(target)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except (OSError, ValueError) as error:
         raise write_failed(path, error) from error
     try:
+        # An interrupt comes when a call returns, so that the file may be there and its descriptor not known.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             if mode is not None:  # not given to open, which would take away what the umask forbids
                 os.fchmod(descriptor, mode)
