@@ -13,6 +13,8 @@ from openinfer.ops.types import F64
 
 Double = tuple[Scalar, Scalar]
 """A number as the sum of two f64, the second at most half a unit in the last place of the first."""
+_SMALL = 2.0**-20
+"""An angle that is its own sine, next to what is left open of the angle that it is a part of."""
 
 
 # --- turning pairs ----------------------------------------------------------------------------------------------------
@@ -107,8 +109,11 @@ def _circle(builder: Builder, position: Scalar, rate: Double) -> tuple[Scalar, S
     """The cosine and sine of a position times a rate: those of the sum of both parts of the angle."""
     high, low = (builder.let(part, "angle") for part in _product((position, const(0.0, F64)), rate))
     cos, sin = builder.let(math("cos", high), "cos"), builder.let(math("sin", high), "sin")
-    # The second part is small next to the first, but not next to a turn: of an angle of 2^63 it is up to 512.
-    along, across = builder.let(math("cos", low), "along"), builder.let(math("sin", low), "across")
+    along, across = builder.local(1.0, F64, "along"), builder.local(low, F64, "across")
+    # Small next to the first part is not small next to a turn: the second part of an angle of 2^63 is up to 512.
+    with builder.when(low * low > const(_SMALL**2, F64)):
+        builder.assign(along, math("cos", low))
+        builder.assign(across, math("sin", low))
     return cos * along - sin * across, sin * along + cos * across
 
 
