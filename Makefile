@@ -24,9 +24,12 @@ types: $(VENV)/.dev
 # $(call installed,COMMAND,PACKAGES): Debian packages, unless the command is there.
 installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null)
 
-# Graphviz draws graphs; the tests look at real pictures. Clang is the second compiler of generated code.
+# Graphviz draws graphs; the tests look at real pictures. Clang is the second compiler of generated code, whose header is
+# also C++, and which comes with a CMakeLists.txt.
 tools:
 	@$(call installed,dot,graphviz)
+	@$(call installed,g++,g++)
+	@$(call installed,cmake,cmake)
 	@$(call installed,clang,clang libclang-rt-dev)
 
 # One thread for each of the two processes: threads of NumPy and PyTorch that wait would take a core from the other.

@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import torch
 from tests.ops.exact import each, f32, floats, i8, nearest
 from tests.ops.harness import Judge, Question, every_dtype, judge_op
 
@@ -17,7 +18,6 @@ from openinfer.errors import Code, GraphError
 from openinfer.ops import OPS, Array, apply
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-torch = pytest.importorskip("torch")
 
 
 def compute_dtype(question: Question) -> str:

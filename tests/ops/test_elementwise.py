@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import torch
 from tests.ops.exact import each, f32, floats, i8, i32, nearest, real
 from tests.ops.harness import Judge, Question, every_dtype, judge_op
 
@@ -20,7 +21,6 @@ from openinfer.ops import OPS, Array, Call, Kernel, TensorType, apply, complete,
 from openinfer.ops.functions import erf, erfc
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-torch = pytest.importorskip("torch")
 
 
 def python(function: Callable[..., Any]) -> Judge:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.ops.exact import each, f32, floats, i8, i32, nearest
 from tests.ops.harness import Judge, Question, every_dtype, judge_op
 
@@ -113,7 +114,6 @@ def test_one_hot_marks_nothing_out_of_range() -> None:
 
 
 def test_tri_is_tril_and_triu() -> None:
-    torch = pytest.importorskip("torch")
     x = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
     for diagonal in range(-4, 6):
         below, above = (function(torch.from_numpy(x), diagonal).numpy() for function in (torch.tril, torch.triu))

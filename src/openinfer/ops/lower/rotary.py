@@ -14,7 +14,7 @@ from openinfer.ops.types import F64
 Double = tuple[Scalar, Scalar]
 """A number as the sum of two f64, the second at most half a unit in the last place of the first."""
 _SMALL = 2.0**-20
-"""An angle that is its own sine, next to what is left open of the angle that it is a part of."""
+"""Up to here the second part of an angle is taken for its own sine: the bound leaves open more than that loses."""
 
 
 # --- turning pairs ----------------------------------------------------------------------------------------------------
