@@ -3,6 +3,7 @@
 The simulator and compiled code take the same values and refuse the same ones.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,16 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, TensorError, near
 from openinfer.ir import MemoryKind
 from openinfer.ops import Array, OpError, Shape
 from openinfer.tensor import Tensor, any_array
+
+
+def inputs_by_name(bound: BoundGraph, values: object, named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``insert`` and of a call, together: a mapping, keywords, or both."""
+    if isinstance(values, Mapping | None):
+        return {**(values or {}), **named}
+    message = f"inputs are given by name, not as {type(values).__name__}"
+    dynamic = [name for name, variable in bound.vars.items() if variable.kind is MemoryKind.DYNAMIC]
+    advice = f"write {', '.join(f'{name}=...' for name in dynamic[:4])}" if dynamic else "there are no inputs"
+    raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, message, None, advice))
 
 
 def accepted_input(bound: BoundGraph, name: str, value: Any) -> Array:

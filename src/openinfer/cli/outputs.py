@@ -17,9 +17,9 @@ import typer
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.events import statistics
+from openinfer.check.results import output_names
 from openinfer.cli.arrays import is_archive, require_writable, split_place, write_archive, write_array
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
-from openinfer.ir import MemoryKind, Return
 from openinfer.sim import Executor, format_truncated
 
 Array = npt.NDArray[Any]
@@ -71,18 +71,8 @@ def _bad_option(message: str) -> typer.BadParameter:
 
 
 def default_outputs(bound: BoundGraph) -> list[Wanted]:
-    """What the graph returns; where it names nothing, the volatile variables that it writes."""
-    returned = [
-        name for node in bound.graph.blocks["entry"].nodes if isinstance(node.kind, Return) for name in node.kind.vars
-    ]
-    if returned:
-        return [Wanted(name) for name in dict.fromkeys(returned)]
-    written = frozenset().union(*(effects.writes for effects in bound.effects.values()))
-    return [
-        Wanted(name)
-        for name, variable in bound.vars.items()
-        if name in written and variable.kind is MemoryKind.VOLATILE and not variable.is_temporary
-    ]
+    """What the graph gives back."""
+    return [Wanted(name) for name in output_names(bound)]
 
 
 @dataclass

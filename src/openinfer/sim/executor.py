@@ -3,12 +3,14 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.events import Event, TraceLevel
+from openinfer.check.inserted import inputs_by_name
+from openinfer.check.results import DTypeName, Outputs, given_back, output_names
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Node
@@ -64,20 +66,32 @@ class Executor:
         """
         if self._step is not None:
             raise wrong_moment("inputs cannot change while a step is running", "finish it first: run_step()")
-        given: object = values
-        if not isinstance(given, Mapping | None):
-            message = f"inputs are given by name, not as {type(given).__name__}"
-            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, message, None, "write insert(x=...)"))
-        self._memory.insert({**(values or {}), **named})
+        self._memory.insert(inputs_by_name(self.bound, values, named))
 
-    def fetch(self, *names: str) -> Any:
+    def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
+        """Insert, run one step and fetch what the graph returns: ``y = executor(x=array)``.
+
+        One output is an array. Several are a tuple in the order of ``return``, whose values also have their names:
+        ``y, state = executor(x=array)`` or ``executor(x=array)["y"]``.
+        """
+        self.insert(values, **named)
+        self.run_step()
+        return given_back((name, self.fetch(name)) for name in output_names(self.bound))
+
+    @overload
+    def fetch(self, name: str, /) -> Array: ...
+    @overload  # a dtype's name is a str as well
+    def fetch(self, name: str, dtype: DTypeName, /) -> Array: ...  # type: ignore[overload-overlap]
+    @overload
+    def fetch(self, *names: str) -> tuple[Array, ...]: ...
+    def fetch(self, *names: str) -> Array | tuple[Array, ...]:
         """A copy of a variable as a NumPy array; several names give a tuple.
 
         A dtype after a single name is checked: ``fetch("y", "f32")``.
         """
         return self._copies(names, None)
 
-    def _copies(self, names: tuple[str, ...], values: "Values | Overlay | None") -> Any:
+    def _copies(self, names: tuple[str, ...], values: "Values | Overlay | None") -> Array | tuple[Array, ...]:
         if not names:
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, "fetch takes the names of variables"))
         if len(names) == 2 and str(names[1]) in DTYPES:
@@ -349,7 +363,13 @@ class NodeView:
         self._executor._require_variable(name)
         return any(write.is_change(self._strand) for write in self._writes if write.access.base == name)
 
-    def fetch(self, *names: str) -> Any:
+    @overload
+    def fetch(self, name: str, /) -> Array: ...
+    @overload  # a dtype's name is a str as well
+    def fetch(self, name: str, dtype: DTypeName, /) -> Array: ...  # type: ignore[overload-overlap]
+    @overload
+    def fetch(self, *names: str) -> tuple[Array, ...]: ...
+    def fetch(self, *names: str) -> Array | tuple[Array, ...]:
         """Variables as ``Executor.fetch`` gives them, at this moment."""
         return self._executor._copies(names, self._strand.values)
 

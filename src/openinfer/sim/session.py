@@ -3,12 +3,14 @@
 from collections import deque
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from openinfer.check.events import Event, TraceLevel
+from openinfer.check.results import DTypeName
 from openinfer.device import Device
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
+from openinfer.ops import Array
 from openinfer.sim.executor import Executor
 from openinfer.sim.simulator import Simulator
 from openinfer.sim.step import Choose
@@ -75,7 +77,13 @@ class SimOutput:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def fetch(self, *names: str) -> Any:
+    @overload
+    def fetch(self, name: str, /) -> Array: ...
+    @overload  # a dtype's name is a str as well
+    def fetch(self, name: str, dtype: DTypeName, /) -> Array: ...  # type: ignore[overload-overlap]
+    @overload
+    def fetch(self, *names: str) -> tuple[Array, ...]: ...
+    def fetch(self, *names: str) -> Array | tuple[Array, ...]:
         """A copy of a variable; several names give a tuple, a dtype after a single name is checked."""
         return self._executor.fetch(*names)
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from openinfer.check.bound import BoundGraph, FromPattern
+from openinfer.check.bound import BoundGraph
+from openinfer.check.results import output_names
 from openinfer.ir import (
     Assign,
     Await,
@@ -17,7 +18,6 @@ from openinfer.ir import (
     MemoryKind,
     Node,
     Op,
-    Return,
     Scope,
     Transfer,
     Yield,
@@ -68,25 +68,11 @@ class _Lowering(Nodes):
                 self._home(name)
         blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
         entry = self._entry()
-        outputs = {name: self._as_value(name) for name in self._output_names()}
+        outputs = {name: self._as_value(name) for name in output_names(self.bound) if name in self.plain}
         entry += self._take_steps()
         entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
         reached = _reached({"entry": entry, **blocks})
         return Program(self.bound, reached, self.inputs, outputs, self.homes, self.tables, self.sizes)
-
-    def _output_names(self) -> list[str]:
-        """What entry returns; without names, every declared variable that a step writes and forgets."""
-        last = self.graph.blocks["entry"].nodes[-1].kind
-        if isinstance(last, Return) and last.vars:
-            return [name for name in dict.fromkeys(last.vars) if name in self.plain]
-        return [
-            name
-            for name, variable in self.bound.vars.items()
-            if variable.kind in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC)
-            and not variable.is_temporary
-            and not isinstance(variable.origin, FromPattern)
-            and self._is_written(name)
-        ]
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from openinfer.check.bound import BoundVar, FromModel, FromPattern
 from openinfer.check.events import Event
-from openinfer.check.inserted import accepted_input, input_called, require_shape
+from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
+from openinfer.check.results import DTypeName, Outputs, given_back, output_names
 from openinfer.check.saved_state import Key, loaded, save, saved_bytes
 from openinfer.check.sizes import SizeError
 from openinfer.check.step_sizes import StepSizes
@@ -17,7 +18,7 @@ from openinfer.dtypes import DTYPES, DType, pack, unpack
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
-from openinfer.ops import OpError
+from openinfer.ops import Array, OpError
 from openinfer.synth.build import library_of
 from openinfer.synth.c.header import STATUS, Field, trace_fields
 from openinfer.synth.c.project import Project
@@ -26,7 +27,6 @@ from openinfer.synth.program import Store, Value
 from openinfer.tensor import Tensor
 
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-Array = Any
 _CODES = {
     "ERROR_MEMORY": Code.OUT_OF_MEMORY,
     "ERROR_VALUE": Code.BAD_VALUE,
@@ -115,12 +115,14 @@ class CompiledModule:
 
         Values convert, and are refused, as the simulator's are; the module keeps copies.
         """
-        given: object = values
-        if not isinstance(given, Mapping | None):
-            message = f"inputs are given by name, not as {type(given).__name__}"
-            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, message, None, "write insert(x=...)"))
-        everything = {**(values or {}), **named}
+        everything = inputs_by_name(self.bound, values, named)
         self._inserted |= {name: accepted_input(self.bound, name, value) for name, value in everything.items()}
+
+    def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
+        """Insert, run one step and fetch what the graph returns, as an executor does: ``y = module(x=array)``."""
+        self.insert(values, **named)
+        self.run_step()
+        return given_back((name, self.fetch(name)) for name in output_names(self.bound))
 
     def insert_view(self, values: Mapping[str, Array] | None = None, /, **named: Array) -> None:
         """Give inputs for the next step without copying: the arrays must not change before it has run.
@@ -206,6 +208,12 @@ class CompiledModule:
 
     # --- results --------------------------------------------------------------------------------------------------
 
+    @overload
+    def fetch(self, name: str, /) -> Array: ...
+    @overload  # a dtype's name is a str as well
+    def fetch(self, name: str, dtype: DTypeName, /) -> Array: ...  # type: ignore[overload-overlap]
+    @overload
+    def fetch(self, *names: str) -> tuple[Array, ...]: ...
     def fetch(self, *names: str) -> Any:
         """A copy of a variable as a NumPy array; several names give a tuple.
 

@@ -215,7 +215,7 @@ def test_changing_a_tensors_storage_after_the_insert_changes_nothing() -> None:
 def test_every_dtype_goes_in_and_comes_out(dtype: str) -> None:
     value = EXTREMES.get(dtype, [-1.5, 2.0])
     ready = after_step(ONE.format(f"{dtype}[2]"), x=value)
-    found = ready.fetch("x", dtype)
+    found = np.asarray(ready.fetch("x", dtype))
     assert found.dtype == DTYPES[dtype].array
     assert [found[0].item(), found[1].item()] == value
     assert ready.fetch_tensor("x").dtype is DTYPES[dtype]

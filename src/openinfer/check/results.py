@@ -1,0 +1,85 @@
+"""What a step gives back: the names of a graph's outputs, and their values together."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, SupportsIndex, overload
+
+from openinfer.check.bound import BoundGraph, FromPattern
+from openinfer.errors import nearest
+from openinfer.ir import MemoryKind, Return
+from openinfer.ops import Array
+
+DTypeName = Literal[
+    "f8", "bf16", "f16", "f32", "f64", "i1", "i2", "i4", "i8", "i16", "i32", "i64",
+    "u1", "u2", "u4", "u8", "u16", "u32", "u64", "t1", "t2", "bool",
+]  # fmt: skip
+"""The dtypes that ``fetch(name, dtype)`` checks, spelled for type checkers."""
+
+
+def output_names(bound: BoundGraph) -> list[str]:
+    """What entry returns; where it names nothing, every declared variable that a step writes and forgets."""
+    last = bound.graph.blocks["entry"].nodes[-1].kind
+    if isinstance(last, Return) and last.vars:
+        return list(dict.fromkeys(last.vars))
+    written = frozenset[str]().union(*(effects.writes for effects in bound.effects.values()))
+    return [
+        name
+        for name, variable in bound.vars.items()
+        if name in written
+        and variable.kind in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC)
+        and not variable.is_temporary
+        and not isinstance(variable.origin, FromPattern)
+    ]
+
+
+class Outputs(tuple[Array, ...]):
+    """The outputs of a step: a tuple of arrays in the order of ``return``, each of them also under its name.
+
+    >>> import numpy as np
+    >>> out = Outputs({"y": np.ones(2), "n": np.array(3)}.items())
+    >>> y, n = out
+    >>> out["n"], out.n is n, dict(out)["n"] is n
+    (array(3), True, True)
+    """
+
+    names: tuple[str, ...]
+
+    def __new__(cls, values: Iterable[tuple[str, Array]]) -> "Outputs":
+        """Values with their names."""
+        pairs = list(values)
+        found = super().__new__(cls, (value for _, value in pairs))
+        found.names = tuple(name for name, _ in pairs)
+        return found
+
+    def keys(self) -> tuple[str, ...]:
+        """The names, so that ``dict(outputs)`` works."""
+        return self.names
+
+    def items(self) -> Iterator[tuple[str, Array]]:
+        """The names with their values."""
+        return zip(self.names, self, strict=True)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Array: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Array, ...]: ...
+    def __getitem__(self, key: SupportsIndex | str | slice) -> Array | tuple[Array, ...]:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if key not in self.names:
+            raise KeyError(f"there is no output {key!r}: {nearest(key, self.names) or ', '.join(self.names)}")
+        return super().__getitem__(self.names.index(key))
+
+    def __getattr__(self, name: str) -> Array:
+        if name not in self.__dict__.get("names", ()):
+            message = f"there is no output {name!r}"
+            raise AttributeError(message)
+        return self[name]
+
+    def __repr__(self) -> str:
+        return f"Outputs({', '.join(f'{name}={value!r}' for name, value in self.items())})"
+
+
+def given_back(pairs: Iterable[tuple[str, Array]]) -> Array | Outputs:
+    """The one output of a step, or all of them."""
+    found = Outputs(pairs)
+    return found[0] if len(found) == 1 else found

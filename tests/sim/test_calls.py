@@ -1,0 +1,62 @@
+"""A step in one call, of the executor and of compiled code: inputs in, what the graph returns out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.both_ways import FAST, planned
+
+from openinfer import Simulator, graph
+from openinfer.check.results import Outputs
+from openinfer.errors import ExecutionError
+
+TWO = """
+dynamic { x: f32[2]; }
+volatile { y: f32[2]; z: f32[2]; }
+persistent { n: i32; K(t): f32[2] @table @fixed(t=4); }
+block entry { op relu(x) >> y; op neg(x) >> z; cache.write x >> K[n]; cache.increment n; return z, y, n, K; }
+"""
+ONE = "dynamic { x: f32[2]; } volatile { y: f32[2]; } block entry { op relu(x) >> y; return y; }"
+NAMELESS = ONE.replace("return y", "return")
+X = np.array([1, -2], np.float32)
+
+
+@pytest.fixture(params=["simulator", "compiled"])
+def make(request: pytest.FixtureRequest) -> Any:
+    if request.param == "simulator":
+        return lambda text: Simulator().make_executor(graph(text))
+    return lambda text: planned(text).build(flags=FAST)
+
+
+def test_one_output_is_an_array(make: Any) -> None:
+    for text in (ONE, NAMELESS):
+        found = make(text)(x=X)
+        assert isinstance(found, np.ndarray)
+        assert found.tolist() == [1, 0]
+
+
+def test_several_outputs_are_a_tuple_with_names(make: Any) -> None:
+    one = make(TWO)
+    one(x=X)
+    found = one({"x": X})
+    z, y, n, table = found
+    assert isinstance(found, Outputs)
+    assert found.names == ("z", "y", "n", "K")
+    assert (z.tolist(), y.tolist(), n.item(), table.shape) == ([-1, 2], [1, 0], 2, (2, 2))
+    assert found["y"] is y
+    assert found.y is y
+    assert dict(found)["z"] is z
+    assert repr(found).startswith("Outputs(z=array(")
+    with pytest.raises(KeyError, match="there is no output 'w'"):
+        found["w"]
+    with pytest.raises(AttributeError):
+        _ = found.w
+    one(x=X * 0)
+    assert z.tolist() == [-1, 2]  # a copy, which the next step leaves alone
+
+
+def test_values_are_given_by_name(make: Any) -> None:
+    with pytest.raises(ExecutionError) as caught:
+        make(ONE)(X)
+    assert "inputs are given by name, not as ndarray" in str(caught.value)
+    assert "write x=..." in str(caught.value)
