@@ -396,3 +396,42 @@ def test_bad_device_files_and_names_are_refused(tmp_path: Path) -> None:
     done = openinfer("devices", "nope", "--json")
     assert (done.status, json.loads(done.out)["diagnostics"][0]["code"]) == (1, "E802")
     assert openinfer("devices", "generic", "--detect").status == 2
+
+
+def test_made_up_inputs_have_sizes_below_their_bounds_as_well(tmp_path: Path) -> None:
+    text = """
+    sizes { T <= 8; }
+    dynamic { x: f32[T, 3]; }
+    volatile { y: f32[T, 3]; m: f32[3]; }
+    persistent { seen(t): f32[3] @table @fixed(t=12); n: i64 @init(0); }
+    block entry {
+        op relu(x) >> y;
+        op mean_axis(x, axes=[0]) >> m;
+        cache.write y >> seen[n..n+T];
+        cache.increment 8 n;
+        return y, m;
+    }
+    """
+    folder, graph = tmp_path / "out", written(tmp_path, text, "sized.oig")
+    done = openinfer("synth", graph, "--device", "generic", "-o", str(folder), "--run", "--json")
+    facts = json.loads(done.out)["run"]
+    assert (facts["ok"], facts["steps"], facts["trials"], facts["unrefused"]) == (True, 4, 3, [])
+    selftest = (folder / "selftest/main.c").read_text()
+    assert all(f"in{number}.s_T = {size};" in selftest for number, size in enumerate((8, 5, 1, 0)))
+    assert "sizes[4][1] = { { 8 }, { 5 }, { 1 }, { 0 } };" in (folder / "example/main.c").read_text()
+    assert b"T = 5" in subprocess.check_output(["make", "-s", "-C", str(folder), "selftest", "example"])
+
+
+def test_a_size_without_a_result_must_be_refused_by_the_code_as_well(tmp_path: Path) -> None:
+    text = """
+    sizes { T <= 8; }
+    dynamic { x: f32[T]; }
+    volatile { y: f32[T-1]; }
+    block entry { op slice(x, starts=[1], ends=[T], axes=[0]) >> y; return y; }
+    """
+    folder, graph = tmp_path / "out", written(tmp_path, text, "sized.oig")
+    done = openinfer("synth", graph, "--device", "generic", "-o", str(folder), "--run", "--json")
+    facts = json.loads(done.out)["run"]
+    assert (facts["ok"], facts["trials"], facts["unrefused"]) == (True, 3, [])
+    assert "it must fail, and has not" in (folder / "selftest/main.c").read_text()
+    assert subprocess.run(["make", "-s", "-C", str(folder), "selftest"], check=False).returncode == 0

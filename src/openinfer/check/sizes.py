@@ -175,6 +175,19 @@ class Sizes:
             yield {name: max(1, bound // divisor) for name, bound in self.bounds.items()}
 
 
+def trial_sizes(bounds: Mapping[str, int]) -> list[dict[str, int]]:
+    """Values of dynamic sizes to try code with: at the bounds, below them and apart from each other, at 1 and at 0.
+
+    >>> trial_sizes({"T": 8})
+    [{'T': 8}, {'T': 5}, {'T': 1}, {'T': 0}]
+    >>> trial_sizes({})
+    [{}]
+    """
+    below = {name: max(0, bound * 5 // 8 - place) for place, (name, bound) in enumerate(bounds.items())}
+    trials = [dict(bounds), below, *({name: min(n, bound) for name, bound in bounds.items()} for n in (1, 0))]
+    return [trial for place, trial in enumerate(trials) if trial not in trials[:place]]
+
+
 def _integer(value: Any) -> int | None:
     """An integer of Python or NumPy."""
     try:

@@ -1,17 +1,18 @@
 """What ``openinfer synth`` needs of the simulator: values for the self-test, and a comparison with compiled code."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.sizes import trial_sizes
 from openinfer.cli.feeds import Feed, Generated, parsed_inputs
 from openinfer.cli.inputs import InputSource
-from openinfer.cli.stepping import Progress, run_steps, step_count
-from openinfer.errors import Code, Diagnostic, GraphError, printable
+from openinfer.cli.stepping import Progress, step_bar, step_count
+from openinfer.errors import Code, Diagnostic, ExecutionError, GraphError, printable
 from openinfer.ir import MemoryKind
 from openinfer.sim import Executor
 from openinfer.synth.c.selftest import Golden
@@ -27,27 +28,75 @@ class SimulatedStep:
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
     seconds: float
+    begins: bool = False
+    """Whether it begins with the initial state, as the first of several steps at other sizes does."""
+    refused: Code | None = None
+    """Why there is no such step, which then has no outputs."""
+    is_trial: bool = False
+    """Whether it only tries sizes below their bounds."""
 
     def golden(self) -> Golden:
         """The step for a self-test."""
-        return Golden(self.inputs, self.outputs)
+        return Golden(self.inputs, self.outputs, begins=self.begins, is_refused=self.refused is not None)
 
 
 def simulated(
     executor: Executor, outputs: Sequence[str], inputs: Iterable[str] | None, steps: int | None, progress: Progress
 ) -> list[SimulatedStep]:
-    """Steps of the simulator, from a fresh start; inputs that are not given are made up."""
+    """Steps of the simulator, from a fresh start; inputs that are not given are made up.
+
+    Dynamic sizes that the given inputs leave open are at their bounds. After that, the steps run again from a fresh
+    start at sizes below the bounds, at 1 and at 0, as far as the graph has a result for them.
+    """
     feeds = parsed_inputs(inputs)
     with InputSource(executor.bound, made_up(executor.bound, feeds) | feeds) as source:
-        progress.steps = step_count(source, steps)
-        results: list[Mapping[str, Any]] = []
-        run_steps(
-            executor, source, progress, lambda _: results.append({name: executor.fetch(name) for name in outputs})
-        )
-        return [
-            SimulatedStep(source.values(number), result, progress.seconds[number])
-            for number, result in enumerate(results)
-        ]
+        count = step_count(source, steps)
+        first, *others = trial_sizes(source.open_sizes())
+        progress.steps = count * (1 + len(others))
+        run = _Simulation(executor, source, outputs, progress)
+        with step_bar(progress.steps) as advance:
+            done = [run.step(number, first, advance) for number in range(count)]
+            for sizes in others:
+                done += run.trial(count, sizes, advance)
+        # Where a failed step is not rolled back, nothing can be said of the steps after it.
+        return sorted(done, key=lambda one: one.refused is not None)
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """The simulator's side of the steps."""
+
+    executor: Executor
+    source: InputSource
+    outputs: Sequence[str]
+    progress: Progress
+
+    def step(self, number: int, sizes: Mapping[str, int], advance: Callable[[], None]) -> SimulatedStep:
+        inputs = self.source.values(number, sizes)
+        self.executor.insert(inputs)
+        self.progress.is_inside_step = True
+        seconds = _timed(self.executor.run_step)
+        self.progress.is_inside_step = False
+        self.progress.seconds.append(seconds)
+        advance()
+        return SimulatedStep(inputs, {name: self.executor.fetch(name) for name in self.outputs}, seconds)
+
+    def trial(self, count: int, sizes: Mapping[str, int], advance: Callable[[], None]) -> Iterator[SimulatedStep]:
+        """Steps at other sizes, up to the first that is refused; none where inputs have no shape at these sizes."""
+        self.executor.reset()
+        for number in range(count):
+            try:
+                inputs = self.source.values(number, sizes)
+            except ExecutionError:
+                return
+            try:
+                done = self.step(number, sizes, advance)
+            except ExecutionError as error:
+                self.progress.is_inside_step = False
+                if number == 0:  # later ones depend on the steps before them, and refused steps come last
+                    yield SimulatedStep(inputs, {}, 0.0, begins=True, refused=error.diagnostics[0].code, is_trial=True)
+                return
+            yield replace(done, begins=number == 0, is_trial=True)
 
 
 def made_up(bound: BoundGraph, given: Mapping[str, Feed]) -> dict[str, Feed]:
@@ -73,22 +122,40 @@ def require_runnable(arch: DeviceArch) -> None:
 def compared(module: CompiledModule, steps: Sequence[SimulatedStep], tolerance: float) -> dict[str, Any]:
     """Run the same steps in compiled code, and say by how much results differ."""
     worst: dict[str, dict[str, Any]] = {}
-    seconds = []
+    seconds: list[float] = []
+    unrefused: list[int] = []
     for number, step in enumerate(steps):
+        if step.begins:
+            module.reset()
         module.insert(step.inputs)
-        seconds.append(_timed(module.run_step))
+        if step.refused is not None:
+            unrefused += [] if _refusal(module) is step.refused else [number]
+            continue
+        taken = _timed(module.run_step)
+        seconds += [] if step.is_trial else [taken]
         for name, expected in step.outputs.items():
             found = difference(expected, module.fetch(name), tolerance)
             if name not in worst or _badness(found) > _badness(worst[name]):
                 worst[name] = {"name": name, "step": number, **found}
     return {
-        "ok": all(one["ok"] for one in worst.values()),
+        "ok": all(one["ok"] for one in worst.values()) and not unrefused,
         "steps": len(steps),
+        "trials": sum(step.is_trial for step in steps),
+        "unrefused": unrefused,
         "tolerance": tolerance,
-        "simulator_seconds": min((step.seconds for step in steps), default=0.0),
+        "simulator_seconds": min((step.seconds for step in steps if not step.is_trial), default=0.0),
         "compiled_seconds": min(seconds, default=0.0),
         "outputs": list(worst.values()),
     }
+
+
+def _refusal(module: CompiledModule) -> Code | None:
+    """Why compiled code refuses a step; None if it does not."""
+    try:
+        module.run_step()
+    except ExecutionError as error:
+        return error.diagnostics[0].code
+    return None
 
 
 def _timed(step: Callable[[], None]) -> float:
@@ -128,7 +195,9 @@ def run_text(facts: Mapping[str, Any]) -> str:
     """The comparison, for people."""
     count = facts["steps"]
     times = f"{facts['compiled_seconds'] * 1e3:.3f} ms compiled, {facts['simulator_seconds'] * 1e3:.3f} ms simulated"
-    lines = [f"{count} step{'s' * (count != 1)}: {times}"]
+    trials = f", {facts['trials']} of them at smaller sizes" if facts["trials"] else ""
+    lines = [f"{count} step{'s' * (count != 1)}{trials}: {times}"]
+    lines += [f"  step {number} is refused by the simulator, but not so by the code" for number in facts["unrefused"]]
     for one in facts["outputs"]:
         if not one["differing"]:
             said = "the same"

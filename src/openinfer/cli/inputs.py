@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from openinfer.check.bound import BoundGraph, BoundVar
-from openinfer.check.sizes import SizeError, evaluate_evenly
+from openinfer.check.sizes import SizeError, dimension
 from openinfer.cli.feeds import Feed, parsed_inputs, supply
 from openinfer.cli.graph import loaded_graph, require_mentioned
 from openinfer.cli.options import (
@@ -21,6 +21,7 @@ from openinfer.cli.options import (
 )
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
+from openinfer.ir.expr import names
 from openinfer.oinf import ModelLoader
 from openinfer.ops import OpError, Shape
 from openinfer.sim import Executor, Simulator, TraceLevel
@@ -94,10 +95,19 @@ class InputSource:
         """For how many steps there are values, where an input has a slice for each; None is for any number."""
         return min((one.steps for one in self._supplies.values() if one.steps is not None), default=None)
 
-    def values(self, step: int) -> dict[str, Any]:
-        """What to insert before a step; steps are counted from 0."""
+    def open_sizes(self) -> dict[str, int]:
+        """The dynamic sizes of inputs that no value decides, with their bounds."""
+        used = {name for one in self._supplies for dim in self._bound.vars[one].dims or () for name in names(dim)}
+        known = self._agreed().dynamic
+        return {name: bound for name, bound in self._bound.bounds.items() if name in used and name not in known}
+
+    def values(self, step: int, chosen: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """What to insert before a step; steps are counted from 0.
+
+        Sizes that the values do not decide are as ``chosen``, else at their bounds.
+        """
         sizes = self._agreed()
-        known = {**self._bound.bounds, **sizes.dynamic}
+        known = {**self._bound.bounds, **(chosen or {}), **sizes.dynamic}
         try:
             return {
                 name: one.value(step, _shape(self._bound.vars[name], known, sizes))
@@ -153,7 +163,7 @@ def _agree(sizes: StepSizes, variable: BoundVar, shape: Shape) -> None:
 def _shape(variable: BoundVar, known: Mapping[str, int], sizes: StepSizes) -> Shape:
     assert variable.dims is not None
     try:
-        return tuple(evaluate_evenly(dim, known, sizes.lookup) for dim in variable.dims)
+        return tuple(dimension(dim, known, sizes.lookup) for dim in variable.dims)
     except SizeError as error:
         message = f"the input {variable.name!r} has no shape: {error.message}"
         raise ExecutionError(Diagnostic(error.code, message, None, error.advice)) from error

@@ -113,8 +113,9 @@ def synth(
     """Write source code for a device that computes what a graph says.
 
     The project has a self-test: steps that the simulator ran, with the inputs given or, where there are none, made up
-    (floats randn:0, others zeros). With --run, the compiled code runs the same steps here, and the exit status is 1 if
-    a result differs by more than the tolerance.
+    (floats randn:0, others zeros). Where dynamic sizes are left open, they run at the bounds, then from a fresh start
+    below them, at 1 and at 0. With --run, the compiled code runs the same steps here, and the exit status is 1 if a
+    result differs by more than the tolerance, or if a step that the simulator refuses is not refused.
     """
     progress = Progress()
     with errors_as_json() if as_json else nullcontext(), guarded(progress), ExitStack() as opened:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from openinfer.check.sizes import trial_sizes
 from openinfer.loops.dim import Dim, most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.c.names import comment, string
@@ -123,16 +124,15 @@ def example(project: "Project") -> str:
     name, upper = project.name, project.name.upper()
     program = project.program
     inputs = [_input(project, key, value, place) for place, (key, value) in enumerate(program.inputs.items())]
-    sizes = [f"in.{project.printer.size_fields[size]} = {program.sizes[size]};" for size in project.input_sizes]
     shown, needs = [], set[str]()
     for key, value in program.outputs.items():
         lines, more = _output(project, key, value)
         shown += lines
         needs |= more
     support = support_code(needs) if needs else ""
-    body = "\n".join(f"    {line}" for line in [*(line for one in inputs for line in one[1]), *sizes])
+    body = "\n".join(f"    {line}" for one in inputs for line in one[1])
     arrays = "".join(one[0] for one in inputs)
-    results = "\n".join(f"    {line}" for line in shown)
+    run = _several_sizes(project, shown) if project.input_sizes else _one_step(project, shown)
     from_file = project.options.weights == "file"
     given_back = "    give_back(weights);\n" * from_file
     return f"""{_MAPPING * from_file}
@@ -159,14 +159,48 @@ int main(int argc, char **argv)
         return 1;
     }}
 {started(project)}{body or "    (void)in;"}
-    if ({name}_step(&context, &in, &out) != {upper}_OK) {{
-        fprintf(stderr, "%s\\n", {name}_last_error(&context));
-        return 1;
-    }}
-{results}
+{run}
 {stopped(project)}{given_back}    return 0;
 }}
 """
+
+
+def _one_step(project: "Project", shown: list[str]) -> str:
+    name = project.name
+    lines = [
+        f"if ({name}_step(&context, &in, &out) != {name.upper()}_OK) {{",
+        f'    fprintf(stderr, "%s\\n", {name}_last_error(&context));',
+        "    return 1;",
+        "}",
+        *shown,
+    ]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _several_sizes(project: "Project", shown: list[str]) -> str:
+    """A step at each of several sizes, from a fresh start: those below the bounds may be refused."""
+    name, sizes = project.name, project.input_sizes
+    trials = trial_sizes({size: project.program.sizes[size] for size in sizes})
+    rows = ", ".join("{ " + ", ".join(str(trial[size]) for size in sizes) + " }" for trial in trials)
+    fields = [project.printer.size_fields[size] for size in sizes]
+    values = ", ".join(f"(long long)in.{field}" for field in fields)
+    label = ", ".join(f"{size} = %lld" for size in sizes)
+    lines = [
+        "/* Sizes are chosen in each step: here at their bounds, below them, at 1 and at 0. */",
+        f"static const int64_t sizes[{len(trials)}][{len(sizes)}] = {{ {rows} }};",
+        f"for (int trial = 0; trial < {len(trials)}; ++trial) {{",
+        *(f"    in.{field} = sizes[trial][{place}];" for place, field in enumerate(fields)),
+        f'    printf("{label}\\n", {values});',
+        f"    if ({name}_reset(&context) != {name.upper()}_OK) return 1;",
+        f"    if ({name}_step(&context, &in, &out) != {name.upper()}_OK) {{",
+        f'        fprintf(stderr, "%s\\n", {name}_last_error(&context));',
+        "        if (trial == 0) return 1;",
+        "        continue;",
+        "    }",
+        *(f"    {line}" for line in shown),
+        "}",
+    ]
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str, list[str]]:

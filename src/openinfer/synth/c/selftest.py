@@ -28,7 +28,7 @@ _RELATIVE = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8": 0.2}
 
 @dataclass(frozen=True)
 class Golden:
-    """One step: what goes in and what must come out, as arrays by name.
+    """One step: what goes in and what must come out, as arrays by name; a refused one must fail.
 
     ``tolerance`` is relative to the largest magnitude of an output; None means what is usual for its dtype. Integers
     are compared exactly.
@@ -37,6 +37,9 @@ class Golden:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     tolerance: float | None = None
+    begins: bool = False
+    """Whether the state is the initial one before it."""
+    is_refused: bool = False
 
 
 def selftest(project: "Project", golden: Sequence[Golden]) -> str:
@@ -122,6 +125,7 @@ int main(int argc, char **argv)
 def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs: set[str]) -> list[str]:
     name, upper, program = project.name, project.name.upper(), project.program
     lines = [f"{name}_inputs in{number} = {{ 0 }};"]
+    lines += [f"if ({name}_reset(&context) != {upper}_OK) return 1;"] * one.begins
     for place, (key, value) in enumerate(program.inputs.items()):
         arrays.append(_array(f"in{number}_{place}", np.asarray(one.inputs[key]), value.dtype))
         lines.append(f"in{number}.{project.printer.input_fields[key]} = in{number}_{place};")
@@ -129,16 +133,38 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
     sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
     fields = project.printer.size_fields
     lines += [f"in{number}.{fields[size]} = {sizes[size]};" for size in project.input_sizes]
+    if one.is_refused:
+        return [
+            *lines,
+            "++checked;",
+            f"if ({name}_step(&context, &in{number}, &out) == {upper}_OK) {{",
+            "    ++failures;",
+            f'    printf("step {number}: it must fail, and has not\\n");',
+            "}",
+        ]
     lines += [
         f"if ({name}_step(&context, &in{number}, &out) != {upper}_OK) {{",
         f'    printf("step {number}: %s\\n", {name}_last_error(&context));',
         "    return 1;",
         "}",
     ]
+    lines += _size_checks(project, one, number)
     for place, (key, wanted) in enumerate(one.outputs.items()):
         if key in program.outputs:
             lines += _comparison(project, key, np.asarray(wanted), one, (number, place), arrays, needs)
     return lines
+
+
+def _size_checks(project: "Project", one: Golden, number: int) -> list[str]:
+    """The dynamic sizes of outputs must be those of the known results."""
+    program, fields = project.program, project.printer.size_fields
+    shapes = {key: np.shape(wanted) for key, wanted in one.outputs.items() if key in program.outputs}
+    sizes = sizes_of_shapes({key: program.outputs[key].shape for key in shapes}, shapes, program.sizes)
+    return [
+        f"check({number}, {string(size)}, 0, (double)out.{fields[size]}, {sizes[size]}, 0);"
+        for size in project.output_sizes
+        if size in sizes
+    ]
 
 
 def _comparison(
