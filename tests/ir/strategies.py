@@ -101,6 +101,7 @@ class Maker:
         self.vars: list[VarDecl] = []
         self.temporaries = [self.fresh("tmp") for _ in range(rng.randrange(4))]
         self.unassigned = list(self.temporaries)
+        self.shapes = {name: self.dims() for name in self.temporaries}
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -263,7 +264,7 @@ class Maker:
         """A variable, chosen from where it is a table."""
         if var.pattern is not None:
             return Access(var.name, tuple(self.single(loops) for _ in var.table_indices), bracketed=True)
-        if not var.is_indexed and (var.kind is not MemoryKind.PERSISTENT or self.chance(0.6)):
+        if not var.is_indexed and self.chance(0.6):
             return Access(var.name)
         count = len(var.table_indices) if var.is_indexed else len(var.dims)
         if self.chance(0.2):
@@ -290,7 +291,9 @@ class Maker:
 
     def access_to(self, variables: Sequence[VarDecl], loops: tuple[str, ...]) -> Access:
         if self.temporaries and self.chance(0.4):
-            return Access(self.rng.choice(self.temporaries))
+            name = self.rng.choice(self.temporaries)
+            indices = tuple(self.index(loops) for _ in range(len(self.shapes.get(name, ()))))
+            return Access(name, indices, bracketed=True) if indices and self.chance(0.3) else Access(name)
         return self.access(self.rng.choice(variables), loops)
 
     def persistent(self) -> VarDecl:
@@ -366,7 +369,8 @@ class Maker:
         return found
 
     def assign(self) -> Node:
-        return Node(Assign(self.unassigned.pop(), self.dtype(), self.dims()))
+        name = self.unassigned.pop()
+        return Node(Assign(name, self.dtype(), self.shapes[name]))
 
     def classic(self, loops: tuple[str, ...]) -> list[Node]:
         """``t = op ...``, whose type only a model can tell."""

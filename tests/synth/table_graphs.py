@@ -22,6 +22,8 @@ class _Maker:
         self.dtype = self.random.choice(_DTYPES)
         self.variables: list[str] = []
         self.sizes: list[str] = []
+        self.sections: list[str] = []
+        self.head: list[str] = []
         self.body: list[str] = []
         self.read: list[str] = []
 
@@ -57,8 +59,8 @@ class _Maker:
         returned = f"return {', '.join(self.read)};" if self.read else "return;"
         scalars = "a: i32 @init(1); b: i64 @init(2); z: u8; c: i4 @init(1);"
         return (
-            f"sizes {{ {' '.join(self.sizes)} }} volatile {{ {' '.join(self.variables)} }} "
-            f"persistent {{ {scalars} {declaration} }} block entry {{ {' '.join(body)} {returned} }}"
+            f"{' '.join(self.sections)} sizes {{ {' '.join(self.sizes)} }} volatile {{ {' '.join(self.variables)} }} "
+            f"persistent {{ {scalars} {declaration} }} block entry {{ {' '.join([*self.head, *body])} {returned} }}"
         )
 
 
@@ -131,12 +133,18 @@ def _write(
 # --- parts of plain tensors -------------------------------------------------------------------------------------------
 
 
-def part_graph(seed: int) -> str:
-    """A graph that reads, writes and resets parts of one plain persistent tensor."""
+def part_graph(seed: int, memory: str = "persistent") -> str:
+    """A graph that reads and writes parts of one plain tensor; those of a persistent one are also reset."""
     maker = _Maker(seed)
     rng = maker.random
     dims = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
-    declaration = f"c0: {maker.dtype}[{', '.join(map(str, dims))}]{maker.initial()};"
+    declaration = f"c0: {maker.dtype}[{', '.join(map(str, dims))}]"
+    is_persistent = memory == "persistent"
+    if memory == "assign":
+        maker.head.append(f"assign {declaration};")
+    elif not is_persistent:
+        maker.sections.append(f"{memory} {{ {declaration}; }}")
+    kept_declaration = f"{declaration}{maker.initial()};" if is_persistent else ""
     for _ in range(rng.randint(3, 7)):
         action = rng.random()
         if action < 0.15:
@@ -155,11 +163,11 @@ def part_graph(seed: int) -> str:
             kept = [part for part in parts if "." in part or not part]
             name = maker.declared("r", [maker.size() for _ in kept])
             maker.read.append(name)
-            maker.body.append(f"cache.read c0[{', '.join(parts)}] >> {name};")
-        else:
+            maker.body.append(f"{'cache.read' if is_persistent else 'transfer'} c0[{', '.join(parts)}] >> {name};")
+        elif is_persistent:
             parts = [maker.slice() if rng.random() < 0.5 else rng.choice(["0", "z", "a%3"]) for _ in dims]
             maker.body.append(f"cache.reset c0[{', '.join(parts)}];")
-    return fitted(maker.text(declaration))
+    return fitted(maker.text(kept_declaration))
 
 
 def fitted(text: str) -> str:

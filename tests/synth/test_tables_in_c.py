@@ -9,13 +9,15 @@ import pytest
 from tests.synth.both_ways import FAST, agree, compare, planned
 from tests.synth.table_graphs import is_valid, part_graph, table_graph
 
-from openinfer import Code, ModelLoader, Simulator, Tensor, graph
+from openinfer import Code, ModelLoader, Simulator, Tensor, bind, graph
 from openinfer.errors import ExecutionError, GraphError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 TABLE_SEEDS = [seed for seed in range(28) if is_valid(table_graph(seed))]
 PART_SEEDS = [seed for seed in range(20) if is_valid(part_graph(seed))]
+KINDS = ("volatile", "assign", "dynamic")
+OTHER_PARTS = [(seed, kind) for seed in range(21, 33) if is_valid(part_graph(seed, kind := KINDS[seed % 3]))]
 
 
 @pytest.mark.parametrize("seed", TABLE_SEEDS)
@@ -26,6 +28,14 @@ def test_random_table_accesses_agree(seed: int) -> None:
 @pytest.mark.parametrize("seed", PART_SEEDS)
 def test_random_parts_of_tensors_agree(seed: int) -> None:
     agree(part_graph(seed), steps=4)
+
+
+@pytest.mark.parametrize(("seed", "kind"), OTHER_PARTS)
+def test_random_parts_of_tensors_of_every_kind_agree(seed: int, kind: str) -> None:
+    text = part_graph(seed, kind)
+    declared = bind(graph(text)).vars["c0"]
+    values = np.random.default_rng(seed).choice(declared.dtype.values or (0, 1), declared.shape)
+    agree(text, inputs=lambda _step: {"c0": values.tolist()} if kind == "dynamic" else {}, steps=3)
 
 
 @pytest.mark.parametrize(("cc", "level"), [(cc, level) for cc in COMPILERS for level in ("-O0", "-O2", "-O3")])

@@ -11,7 +11,7 @@ from openinfer.check.bound import BoundVar
 from openinfer.dtypes import DType
 from openinfer.ir import Access, Single, Slice
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
-from openinfer.oinf.quant import QuantParams
+from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import Shape, TensorType
 
 PartialShape = tuple[int | None, ...]
@@ -60,9 +60,9 @@ def access_type(access: Access, variable: BoundVar, shape: Shape, static: Static
     """The type of what an access names; ``shape`` is the variable's (or its entry's) at the sizes of the moment."""
     whole = AccessType(variable.dtype, shape, variable.quant, tuple(map(str, variable.dims or ())))
     decl = variable.decl
-    if not access.bracketed or decl is None or decl.pattern is not None:
+    if not access.bracketed or (decl is not None and decl.pattern is not None):
         return whole
-    if not decl.is_indexed:
+    if decl is None or not decl.is_indexed:
         extents = _sliced(access, shape, static)
     elif decl.auto_dim:
         extents = _auto_dim(access, variable, shape, static)
@@ -70,7 +70,29 @@ def access_type(access: Access, variable: BoundVar, shape: Shape, static: Static
         indices = access.indices or (Slice(),) * len(decl.table_indices)
         front = tuple(_length(index, None, static) for index in indices if isinstance(index, Slice))
         extents = (*front, *shape)
-    return AccessType(variable.dtype, extents)
+    return AccessType(variable.dtype, extents, part_quant(access, variable.quant))
+
+
+def part_quant(access: Access, quant: QuantParams | None) -> QuantParams | None:
+    """How a part of a quantized tensor is quantized: per channel only where the part has all channels."""
+    if quant is None or not access.indices or quant.scale.axis is None:
+        return quant
+    if cuts_channels(access, quant):
+        return None
+    axis = sum(isinstance(index, Slice) for index in access.indices[: quant.scale.axis])
+    zero = None if quant.zero_point is None else QuantZeroPoint(axis, quant.zero_point.values)
+    return QuantParams(quant.scheme, QuantScale(axis, quant.scale.values), zero)
+
+
+def cuts_channels(access: Access, quant: QuantParams | None) -> bool:
+    """Whether brackets leave out channels of a tensor that is quantized per channel."""
+    axis = None if quant is None else quant.scale.axis
+    return axis is not None and bool(access.indices) and access.indices[axis] != Slice()
+
+
+def access_rank(access: Access, variable: BoundVar) -> int:
+    """How many dimensions an access has."""
+    return len(access_type(access, variable, variable.shape, lambda _name: None).shape)
 
 
 def _sliced(access: Access, shape: Shape, static: StaticValue) -> PartialShape:
@@ -109,14 +131,15 @@ def _length(index: Slice, extent: int | None, static: StaticValue) -> int | None
             return None
         first, last = static_value(index.start or Num(0), static), static_value(index.end, static)
         if first is not None and last is not None:
-            return None if first < 0 or last < 0 else max(0, last - first)
+            return None if first < 0 or last < 0 else max(last - first, 0)
         return _distance(index, static)
     first = 0 if index.start is None else static_value(index.start, static)
     last = extent if index.end is None else static_value(index.end, static)
     if first is None or last is None:
         return _distance(index, static)
-    first, last = (end + extent if end < 0 else end for end in (first, last))
-    return max(0, min(last, extent) - max(first, 0))
+    # An end that is given and not negative is not cut to the extent: where it is beyond, the run refuses it.
+    first, last = (max(end + extent, 0) if end < 0 else end for end in (first, last))
+    return max(last - first, 0)
 
 
 def _distance(index: Slice, static: StaticValue) -> int | None:

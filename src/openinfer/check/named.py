@@ -36,6 +36,11 @@ class Named:
         """The same with the dynamic sizes at other values, before any temporary has a type."""
         return Named(self.model, self.sizes, self._links, self.temporaries, at)
 
+    @property
+    def is_at_bounds(self) -> bool:
+        """Whether the dynamic sizes are as large as they can be."""
+        return self.at == self.sizes.bounds
+
     def is_variable(self, name: str) -> bool:
         """Whether the name is a variable, declared or temporary."""
         return name in self._links.declared or name in self.temporaries

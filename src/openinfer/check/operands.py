@@ -13,6 +13,7 @@ from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, GraphPlace
 from openinfer.ir import Access, Index, ModelRef, Node, Operand, Single, Slice, VarDecl
 from openinfer.ir.expr import Expr, names
+from openinfer.ir.rules import part_problem
 from openinfer.ops import TensorType
 
 _MOST_MISSING = 3
@@ -65,6 +66,10 @@ class Operands:
 
     def require_indices(self, access: Access, variable: BoundVar, span: GraphPlace | None, loops: Around) -> None:
         """Refuse indices that have no value, and those that are outside their bounds in some iteration."""
+        problem = part_problem(access, len(variable.shape)) if variable.decl is None else None
+        if problem is not None:
+            self._problems.report(Code.BAD_INDEXING, problem, span)
+            raise ReportedError
         for index in access.indices:
             for expr in index_expressions(index):
                 self.require_integers(expr, span, loops)
@@ -115,10 +120,12 @@ class Operands:
     def _bounded(self, access: Access, variable: BoundVar) -> Iterator[tuple[Index, int | None]]:
         """The indices of an access with their bounds; None where a table grows without one."""
         decl = variable.decl
-        if decl is None or decl.pattern is not None:
+        if decl is None or not decl.is_indexed:
+            # How large a dynamic extent is, the run knows: only what is beyond its bound is outside for certain.
+            if self._named.is_at_bounds:
+                yield from zip(access.indices, self._named.shape(variable), strict=False)
             return
-        if not decl.is_indexed:
-            yield from zip(access.indices, self._named.shape(variable), strict=False)
+        if decl.pattern is not None:
             return
         grown = dict(zip(decl.auto_dim, self._named.shape(variable), strict=False))
         by_name = dict(zip(decl.table_indices, access.indices, strict=False))

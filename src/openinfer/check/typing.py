@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from openinfer.check.access import AccessType, PartialShape
+from openinfer.check.access import AccessType, PartialShape, cuts_channels
 from openinfer.check.bound import BoundOp, BoundVar, Effects, FromInit
 from openinfer.check.indices import Around
 from openinfer.check.links import require_rank
@@ -228,6 +228,7 @@ class Typing:
             raise ReportedError
         inputs, attrs = self._arguments(record, kind)
         types = [self._operands.type(given.operand, node, loops) for given in inputs]
+        self._require_channels(inputs)
         wanted = [
             None if self._is_untyped(output) else self._operands.type(output, node, loops) for output in kind.outputs
         ]
@@ -264,6 +265,15 @@ class Typing:
                 message = f"the parameter {given.name!r} of '{record.name}' takes a number or a scalar constant"
                 raise OpError(Code.BAD_PARAMETER, f"{message}, not the variable {given.operand}", position)
         return inputs, attrs
+
+    def _require_channels(self, inputs: Iterable[Input]) -> None:
+        """Refuse parts of tensors that are quantized per channel, where not all channels are in the part."""
+        for position, given in enumerate(inputs):
+            operand = given.operand
+            if isinstance(operand, Access) and cuts_channels(operand, self.vars[operand.base].quant):
+                message = f"{operand.base!r} is quantized per channel, and {operand} leaves out channels"
+                advice = f"slice what it stands for: t = op dequantize({operand.base});"
+                raise OpError(Code.BAD_INDEXING, message, position, advice)
 
     def _require_outputs(self, record: OpRecord, kind: Op) -> None:
         specs = record.signature.outputs

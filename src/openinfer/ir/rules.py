@@ -12,7 +12,6 @@ from openinfer.ir.graph import (
     CacheRead,
     CacheReset,
     CacheWrite,
-    MemoryKind,
     Node,
     Op,
     Transfer,
@@ -86,20 +85,26 @@ def dimension_problem(expr: Expr) -> str | None:
     return "it is negative" if value is not None and value < 0 else None
 
 
-def indexing_problem(access: Access, variable: VarDecl | None, *, is_temporary: bool, prefix: bool) -> str | None:
-    """What is wrong with the brackets of an access, if anything."""
-    name, count = access.base, len(access.indices)
-    if variable is None:
-        return f"{name!r} is a temporary, not a table" if is_temporary and access.bracketed else None
-    wanted = len(variable.table_indices)
-    if not variable.is_indexed:
-        if not access.bracketed:
-            return None
-        if variable.kind is not MemoryKind.PERSISTENT:
-            return f"{name!r} is not a table"
-        if count not in (0, len(variable.dims)):
-            return f"{name!r} has {len(variable.dims)} dimensions, but {count} indices are given"
+def part_problem(access: Access, rank: int) -> str | None:
+    """What is wrong with the brackets behind a plain tensor: they take one index or slice for each dimension.
+
+    >>> from openinfer.ir.operand_text import parse_access
+    >>> part_problem(parse_access("x[0]"), 2)
+    "'x' has 2 dimensions, but 1 index is given"
+    """
+    count = len(access.indices)
+    if count in (0, rank):
         return None
+    given = "1 index is given" if count == 1 else f"{count} indices are given"
+    return f"{access.base!r} has {rank} dimension{'s' * (rank != 1)}, but {given}"
+
+
+def indexing_problem(access: Access, variable: VarDecl | None, rank: int | None, *, prefix: bool) -> str | None:
+    """What is wrong with the brackets of an access, if anything; ``rank`` is the variable's, where it is known."""
+    name, count = access.base, len(access.indices)
+    if variable is None or not variable.is_indexed:
+        return None if rank is None else part_problem(access, rank)
+    wanted = len(variable.table_indices)
     example = f"{name}[{', '.join(variable.table_indices)}]"
     if not access.bracketed:
         return None if prefix else f"{name!r} is a table; choose from it, as in {example}"
@@ -107,4 +112,5 @@ def indexing_problem(access: Access, variable: VarDecl | None, *, is_temporary: 
         return f"{name!r} names one tensor at a time, as in {example}"
     if count in (0, wanted) or (prefix and count < wanted):
         return None
-    return f"{name!r} has {wanted} indices, but {count} are given"
+    given = "1 is" if count == 1 else f"{count} are"
+    return f"{name!r} has {wanted} ind{'ex' if wanted == 1 else 'ices'}, but {given} given"

@@ -425,9 +425,16 @@ class _Validation:
             if isinstance(index, Single) and (constant(index.value) or 0) < 0:
                 message = f"the index {index} is negative"
                 self._report(Code.NEGATIVE_INDEX, message, span, "only the ends of slices count from the end")
-        problem = indexing_problem(access, variable, is_temporary=access.base in self.temporaries, prefix=prefix)
+        problem = indexing_problem(access, variable, self._rank(access.base), prefix=prefix)
         if problem is not None:
             self._report(Code.BAD_INDEXING, problem, span)
+
+    def _rank(self, name: str) -> int | None:
+        """How many dimensions a variable has; that of ``t = op`` is not known yet."""
+        if name in self.graph.vars:
+            return len(self.graph.vars[name].dims)
+        temporary = self.temporaries[name].kind if name in self.temporaries else None
+        return len(temporary.dims) if isinstance(temporary, Assign) and temporary.dims is not None else None
 
     def _index_expr(self, expr: Expr, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
         """Names in an index are loop indices, scalar integers or sizes; only what is declared can be judged."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from openinfer.check.access import part_quant
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.check.indices import spelled
 from openinfer.errors import Code, nearest
@@ -139,7 +140,8 @@ class Operands:
         if isinstance(variable.origin, FromPattern):
             key = self.entry_key(operand, variable, variable.origin.pattern)
             return lambda strand: tensors[key(strand)[1]].quant
-        return lambda _strand: variable.quant
+        own = part_quant(operand, variable.quant)
+        return lambda _strand: own
 
     def _model_reader(self, operand: ModelRef) -> Reader:
         if not operand.formatted:

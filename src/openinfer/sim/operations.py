@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from openinfer.check.access import access_rank
 from openinfer.check.bound import BoundGraph, BoundOp, BoundVar, FromPattern
 from openinfer.check.params import parameter
 from openinfer.check.sizes import SizeError
@@ -129,7 +130,7 @@ class DynamicOp:
     def _wanted(self, strand: "Strand", output: Access) -> TensorType | None:
         variable: BoundVar = self._bound.vars[output.base]
         if variable.dims is None or output.bracketed:
-            return TensorType(variable.dtype, variable.shape)
+            return TensorType(variable.dtype, (0,) * access_rank(output, variable))
         shape = evaluated_shape(variable, strand.sizes)
         # A shape that is not known yet is at least known not to be a scalar's.
         return TensorType(variable.dtype, (0,) * len(variable.dims) if shape is None else shape)

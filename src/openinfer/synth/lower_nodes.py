@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from openinfer.check.access import access_rank, part_quant
 from openinfer.check.bound import FromInit, FromModel, FromPattern
 from openinfer.check.params import parameter
 from openinfer.dtypes import DType
@@ -96,11 +97,13 @@ class Nodes(Operands):
                 self._emit(RequireSize(size, least, node.index, tuple(bad[least:])))
 
     def _quant(self, value: Current) -> Any:
+        access = self._part_accesses.get(value) if isinstance(value, Value) else None
         value = self._model_entry(value)
         if not isinstance(value, Weight) or self.bound.model is None:
             return None
         info = self.bound.model.tensors.get(next(name for name in value.names if name))
-        return None if info is None else info.quant
+        quant = None if info is None else info.quant
+        return quant if access is None else part_quant(access, quant)
 
     def _model_entry(self, value: Current) -> Current:
         """The model's tensor where a value is an entry that the graph writes: its quantization is still that one's."""
@@ -121,9 +124,10 @@ class Nodes(Operands):
 
     def _wanted(self, output: Access) -> TensorType | None:
         variable = self.bound.vars[output.base]
-        if variable.dims is None:
+        if variable.dims is None and not output.bracketed:
             return None
-        return TensorType(variable.dtype, self._shape(variable))
+        shape = (0,) * access_rank(output, variable) if output.bracketed else self._shape(variable)
+        return TensorType(variable.dtype, shape)
 
     def _params(self, record: Any, kind: Op) -> dict[str, Any]:
         inputs = {spec.name for spec in record.signature.inputs}

@@ -9,7 +9,7 @@ from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower_families import Families
 from openinfer.synth.lower_values import Current, refused
-from openinfer.synth.program import Move, PartStep, Table, TableStep, Value
+from openinfer.synth.program import Move, PartStep, Table, TableStep, Value, Weight
 
 
 class Operands(Families):
@@ -18,6 +18,8 @@ class Operands(Families):
     def __init__(self, bound: BoundGraph) -> None:
         super().__init__(bound)
         self._lengths: dict[tuple[int, str], str] = {}
+        self._part_accesses: dict[Value, Access] = {}
+        """What was read of the model's tensors."""
 
     def _operand(self, operand: Operand, node: Node) -> Current:
         if isinstance(operand, ModelRef):
@@ -58,13 +60,23 @@ class Operands(Families):
             for axis, (index, bound) in enumerate(zip(ordered, table.bounds, strict=True))
             if isinstance(index, Slice) or (is_grown and axis >= len(keys))
         ]
-        return self._part_shape(access, variable, node, kept)
+        return self._part_shape(access, variable, self._shape(variable), node, kept)
+
+    def _symbolic(self, name: str) -> int | None:
+        """What a name in an index is worth, as far as that is known: dynamic sizes are symbols."""
+        is_size = name in self.sizes and name not in self.bound.vars and all(name != one.index for one in self.loops)
+        return self._size(name) if is_size else self._static(name)
 
     def _part_shape(
-        self, access: Access, variable: BoundVar, node: Node, kept: Sequence[tuple[Index, int | None]]
+        self,
+        access: Access,
+        variable: BoundVar,
+        whole: tuple[int, ...],
+        node: Node,
+        kept: Sequence[tuple[Index, int | None]],
     ) -> tuple[int, ...]:
-        """The shape of a part; ``kept`` are the indices that have lengths, with the most these can be."""
-        found = access_type(access, variable, self._shape(variable), self._static)
+        """The shape of a part of a tensor or entry; ``kept`` are its slices, and the most these can be."""
+        found = access_type(access, variable, whole, self._symbolic)
         extents: list[int] = []
         for axis, extent in enumerate(found.shape):
             if extent is not None:
@@ -99,10 +111,13 @@ class Operands(Families):
         if shape is None:
             pairs = zip(access.indices, whole.shape, strict=True)
             kept = [(index, extent) for index, extent in pairs if isinstance(index, Slice)]
-            shape = self._part_shape(access, self.bound.vars[access.base], node, kept)
+            shape = self._part_shape(access, self.bound.vars[access.base], whole.shape, node, kept)
         scalars = self._index_scalars(access.indices)
         value = self._value(access.base, whole.dtype, shape)
         self._emit(PartStep("read", whole, access.indices, value, node.index, scalars))
+        if isinstance(whole, Weight):
+            self._read_entries[value] = whole
+            self._part_accesses[value] = access
         return value
 
     def _part_change(self, action: str, access: Access, node: Node, value: Current | None, initial: float) -> None:

@@ -154,6 +154,8 @@ class Values:
         return {self.homes[name]: name for name in names if name in self.homes}
 
     def _static(self, name: str) -> int | None:
+        if any(loop.index == name for loop in self.loops):
+            return None  # the index hides a size or constant of its name
         if name in self.bound.vars:
             found = self.bound.constants.get(name)
             return found if isinstance(found, int) else None

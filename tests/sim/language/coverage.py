@@ -91,6 +91,13 @@ SENTENCES = {
     "table.slice-write": "Slices can be written.",
     "table.past-extent": "An explicit slice past the extent reads initial values there.",
     "table.operand": "Ops read and write entries and slices.",
+    # Parts of plain tensors
+    "part.read": "Brackets choose a part of a tensor of any kind of memory, also of a temporary, as an operand.",
+    "part.write": "A part that is written leaves the rest as it was.",
+    "part.places": "A part is written only where the variable may be.",
+    "part.outside": "A part that reaches beyond its tensor is an error.",
+    "part.dynamic": "A part of a tensor with a dynamic size has the lengths of the step.",
+    "part.quantized": "A part of a quantized tensor is quantized as the tensor is.",
     "index.expressions": "Indices are expressions over literals, loop indices, sizes and scalar integers.",
     "index.negative": "A negative single index is an error.",
     "index.division": "Division in indices floors.",
