@@ -6,6 +6,7 @@ from openinfer.loops.bytes import FLIP, GROUP, flipped, groups
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, Tile
 from openinfer.loops.product import tiled_product
+from openinfer.loops.used import used_variables
 from openinfer.synth.c.byte_tiles import byte_tile_name, flips_name, group_name
 from openinfer.synth.c.contraction import TilePrinter
 from openinfer.synth.c.panels import COLUMN, PANEL, TILE_ROW, loop, moved, offset_from
@@ -88,7 +89,7 @@ class _Printer(TilePrinter):
         if is_symbolic(columns.extent) or columns.extent % width or product.inner.extent % GROUP:
             self._say(f"for (int64_t k = 0; k < {self._groups * GROUP * width}; ++k) {right.name}[k] = 0;")
         self._open("for (int64_t column = 0; column < columns; ++column)")
-        self._unflatten(columns, PANEL + COLUMN, self._words(product.right.value))
+        self._unflatten(columns, PANEL + COLUMN, used_variables(product.right.value))
         for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
             self._open(loop(var.name, extent))
         place = self._scalars.text(flat(product.inner.vars, product.inner.extents))

@@ -25,6 +25,7 @@ from openinfer.loops.ir import (
     Var,
 )
 from openinfer.loops.product import as_one, tiled_product
+from openinfer.loops.used import used_variables
 from openinfer.synth.c.panels import (
     BLOCK,
     COLUMN,
@@ -88,7 +89,7 @@ class TilePrinter(PanelPrinter):
         self._open(f"for (int64_t m1 = {first}; m1 < {last}; m1 += {block})")
         self._say(f"const int64_t height = {_least(last, 'm1', block)};")
         self._open("for (int64_t row = 0; row < height; ++row)")
-        self._unflatten(self._product.rows, BLOCK + ROW, self._words(self._product.left.value))
+        self._unflatten(self._product.rows, BLOCK + ROW, used_variables(self._product.left.value))
         self._say(f"{scalar_type(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
         self._copied_row(left)
         self._close()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from openinfer.loops.dim import Dim
+from openinfer.synth.c.integers import can_fail
 from openinfer.synth.c.names import string
 from openinfer.synth.c.source import StepPrinter
 from openinfer.synth.c.tables import TableLayout
@@ -18,11 +18,12 @@ def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Call
     for key, value in program.outputs.items():
         lines += _tensor(name, key, value, printer, unknown, "c->has_outputs && ")
     homes = {key: home for key, home in program.homes.items() if home.store is Store.STATE}
+    shown = (*program.outputs.values(), *homes.values())
     lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, unknown)]
     lines += [line for key, layout in printer.tables.items() for line in _table(key, layout)]
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
-    if any("&bad" in line for line in lines):
+    if can_fail(printer.extent(extent) for value in shown for extent in value.shape):
         head = f"bool bad = false; /* the extents of a variable cannot be computed */\n    {head}"
     body = "".join(f"    {line}\n" for line in lines)
     text = f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
@@ -38,13 +39,13 @@ def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Call
 
 
 def _tensor(name: str, key: str, value: Value, printer: StepPrinter, unknown: str, condition: str = "") -> list[str]:
-    sizes = [printer.extent_text(one) if isinstance(one, Dim) else str(int(one)) for one in value.shape]
+    sizes = [printer.extent(one) for one in value.shape]
     facts = f'{printer.location(value)}, "{value.dtype.name}", {len(sizes)}, {value.dtype.bits}'
-    shape = ", ".join(sizes) or "0"
+    shape = ", ".join(one.text for one in sizes) or "0"
     return [
         f"if ({condition}oi_same_text(name, {string(key)})) {{",
         f"    *tensor = ({name}_tensor){{ {facts}, {{ {shape} }}, {{ 0 }} }};",
-        *[f"    if (bad) {unknown}"] * ("&bad" in shape),
+        *[f"    if (bad) {unknown}"] * can_fail(sizes),
         "    return dense(tensor);",
         "}",
     ]

@@ -36,6 +36,8 @@ class Function:
     """Sizes that have values, and extents that are in range."""
     count: int = 0
     has_bad: bool = False
+    call_depth: int | None = None
+    """How deep the last line stands, if it is a call."""
 
 
 class FunctionPrinter:
@@ -82,6 +84,12 @@ class FunctionPrinter:
 
     def _line(self, depth: int, text: str) -> None:
         self._now.lines.append(PAD * depth + text)
+        self._now.call_depth = None
+
+    def _call_line(self, depth: int, text: str) -> None:
+        """A line that is a call, which another short one may stand behind."""
+        self._line(depth, text)
+        self._now.call_depth = depth
 
     def source_line(self, node: int) -> int | None:
         """The line of the source that a node stands on."""

@@ -1,6 +1,5 @@
 """Kernels as C functions."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +30,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.reduction import gathered
 from openinfer.loops.rewrite import renamed, straightened, with_buffers
+from openinfer.loops.used import used_buffers, used_sizes
 from openinfer.synth.c.byte_contraction import tiled_bytes
 from openinfer.synth.c.contraction import side_by_side, tiled
 from openinfer.synth.c.scalars import ScalarPrinter, share
@@ -46,7 +46,6 @@ _TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "flips", "call",
 """Names that the printers bring, or that C has."""
 _ROLLED = "#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */"
 _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,9 @@ class _KernelPrinter:
             *(f"const int64_t s_{size}" for size in sizes),
         ]
         names = [one.name for one in (*self._kernel.inputs, *self._kernel.outputs, *self._kernel.scratch)]
-        words = set(_WORD.findall("\n".join(self._lines)))
-        unused = [name for name in (*names, *(f"s_{size}" for size in sizes)) if name not in words]
+        touched, needed = used_buffers(self._kernel), used_sizes(self._kernel)
+        unused = [name for name in names if name not in touched]
+        unused += [f"s_{size}" for size in sizes if size not in needed]
         self._lines[:0] = [f"{PAD}(void){name};" for name in unused]
         if self._can_fail:
             self._lines.append(f"{PAD}return 0;")

@@ -5,11 +5,9 @@ value is, its extents, and the indices of the loops around. Kernels, their order
 without it; so a value is reported only if nothing has taken its memory yet.
 """
 
-import re
 from dataclasses import dataclass
 
 from openinfer.check.events import node_writes
-from openinfer.synth.c.function import PAD
 from openinfer.synth.c.names import string
 from openinfer.synth.c.operands import OperandPrinter
 from openinfer.synth.liveness import definitions, lives_of
@@ -28,7 +26,6 @@ from openinfer.synth.program import (
 )
 from openinfer.synth.weights import WeightLayout
 
-_CALL = re.compile(r"(?!if|for|while|return)\w+\(.*\);(?: /\*.*\*/)?(?: TRACE\(.*\);)*")
 _WIDEST = 120
 
 
@@ -107,7 +104,7 @@ class MarkPrinter(OperandPrinter):
 
     def _report(self, row: Reported, depth: int) -> None:
         data = self._pointer(row.value) if isinstance(row.value, Value) else "NULL"
-        extents = [] if row.value is None else [self.extent_text(extent) for extent in row.value.shape]
+        extents = [] if row.value is None else [self.extent(extent).text for extent in row.value.shape]
         numbers = ", ".join([*extents, *(found.text for _, found in self._now.loops)]) or "0"
         self._beside(depth, f"TRACE({len(self.reported)}, {data}, {numbers});")
         self.reported.append(row)
@@ -115,11 +112,10 @@ class MarkPrinter(OperandPrinter):
     def _beside(self, depth: int, text: str) -> None:
         """A statement behind the call that the last line is, if it fits there: it should not be in a reader's way."""
         last = self._now.lines[-1] if self._now.lines else ""
-        own = PAD * depth
-        if len(last) + len(text) < _WIDEST and last.startswith(own) and _CALL.fullmatch(last[len(own) :]):
+        if self._now.call_depth == depth and len(last) + len(text) < _WIDEST:
             self._now.lines[-1] = f"{last} {text}"
             return
-        self._line(depth, text)
+        self._call_line(depth, text)
 
     def trace_code(self) -> str:
         """What the lines are, in front of all blocks."""

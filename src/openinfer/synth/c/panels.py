@@ -1,6 +1,5 @@
 """Panels of columns in C: copied next to each other, or, where they are stored as integers, made floats."""
 
-import re
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
@@ -22,6 +21,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.product import Axis, Product, as_one
 from openinfer.loops.quantized import Integers, integers_of
+from openinfer.loops.used import used_variables
 from openinfer.loops.window import conditions
 from openinfer.synth.c.scalars import ScalarPrinter, size_text
 from openinfer.synth.c.tiles import SHIFT, turn_name
@@ -94,7 +94,7 @@ class PanelPrinter:
             extent = number(axis.extents[-1])
             self._say(f"const int64_t start = ({self._scalars.text(first)} + from) % {extent};")
             outer_axis = Axis(axis.vars[:-1], axis.extents[:-1])
-            self._unflatten(outer_axis, Var("from") + first, self._words(value, *valid), f" / {extent}")
+            self._unflatten(outer_axis, Var("from") + first, used_variables(value, *valid), f" / {extent}")
             self._say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
             self._scalars.positions.add("start")
         # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
@@ -216,10 +216,6 @@ class PanelPrinter:
     def _inner_loops(self) -> None:
         for var, extent in zip(self._product.inner.vars, self._product.inner.extents, strict=True):
             self._open(loop(var.name, extent))
-
-    def _words(self, *values: Scalar) -> set[str]:
-        """The names in the text of expressions."""
-        return {word for value in values for word in re.findall(r"\w+", self._scalars.text(value))}
 
     def _unflatten(self, axis: Axis, flat: Scalar, used: set[str], divided: str = "") -> None:
         """The indices of an axis that are used, from its position as one number."""

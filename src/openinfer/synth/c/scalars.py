@@ -27,6 +27,7 @@ from openinfer.loops.ir import (
     Var,
     children,
 )
+from openinfer.loops.used import offset
 from openinfer.synth.c.types import literal, scalar_type
 
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
@@ -91,11 +92,8 @@ class ScalarPrinter:
 
     def offset(self, buffer: Buffer, index: tuple[Scalar, ...]) -> str:
         """The position of an element, counted in elements."""
-        total: Scalar = Const(0, INDEX)
-        for one, step in zip(index, buffer.steps, strict=True):
-            total = total + one * Const(step, INDEX)
         outside, self._in_offset = self._in_offset, True
-        text = self.bare(total)
+        text = self.bare(offset(buffer, index))
         self._in_offset = outside
         return text
 

@@ -19,11 +19,8 @@ NO_RESULT = "an operation has no result for this value of a dynamic size"
 class SizePrinter(FunctionPrinter):
     """Extents, and the checks of them."""
 
-    def extent_text(self, extent: int) -> str:
+    def extent(self, extent: int) -> Integer:
         """An extent in C, anywhere a context is at hand."""
-        return self._extent(extent).text
-
-    def _extent(self, extent: int) -> Integer:
         found = self._sizes_only.integer(expr_of(extent))
         self._now.has_bad = self._now.has_bad or found.can_fail
         return found
@@ -47,7 +44,7 @@ class SizePrinter(FunctionPrinter):
                 return
         else:
             self._require_known(unknown, node, depth)
-        self._line(depth, f"if ({actual.text} != {self._extent(extent).text}) {fail}")
+        self._line(depth, f"if ({actual.text} != {self.extent(extent).text}) {fail}")
 
     def _bind(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:
         most, place = self._program.sizes[size], f"c->{self.size_fields[size]}"
@@ -80,7 +77,7 @@ class SizePrinter(FunctionPrinter):
 
     def _require_values(self, step: RequireSize, depth: int) -> None:
         self._require_known(sizes_in(step.size), step.node, depth)
-        text = self._extent(step.size).text
+        text = self.extent(step.size).text
         if step.least:
             self._require(f"{text} < {step.least}", TOO_SMALL, step.node, depth)
         if step.excluded:
@@ -102,7 +99,7 @@ class SizePrinter(FunctionPrinter):
         if not isinstance(extent, Dim) or key in self._now.known:
             return
         self._now.known.add(key)
-        found = self._extent(extent)
+        found = self.extent(extent)
         checks = [f"{found.text} < 0"] * (found.least < 0)
         checks += [f"{found.text} > {most}"] * (found.most > most)
         checks += ["bad"] * found.can_fail
@@ -143,7 +140,7 @@ class SizePrinter(FunctionPrinter):
             count = extent * count
         if not isinstance(count, Dim):
             return str(value.dtype.nbytes(count))
-        text, bits = self._extent(count).text, value.dtype.bits
+        text, bits = self.extent(count).text, value.dtype.bits
         if bits % 8 == 0:
             return f"(size_t){text}" if bits == 8 else f"(size_t){text} * {bits // 8}"
         return f"((size_t){text} * {bits} + 7) / 8"

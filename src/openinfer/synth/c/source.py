@@ -45,6 +45,8 @@ from openinfer.synth.weights import WeightLayout
 
 _BAD_INDEX = "an index is outside, or its expression divides by zero or needs more than 64 bits"
 _NO_MEMORY = "there is no memory for a table to grow"
+_ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
+"""Steps that name the context in any case; all others do so only where the function also names memory."""
 
 
 @dataclass
@@ -102,7 +104,7 @@ class StepPrinter(MarkPrinter):
         tops = list(now.pointers.values())
         if now.has_bad:
             tops.append("bool bad = false; /* an index expression has gone wrong */")
-        if not tops and not any("c->" in line or "(c" in line for line in now.lines):
+        if not tops and not any(isinstance(step, _ON_CONTEXT) for step in steps_in(self._program.blocks[name])):
             tops.append("(void)c;")
         gap = [""] if now.pointers else []
         text = [*head, *(PAD + line for line in _in_columns(tops)), *gap, *now.lines, f"{PAD}return 0;", "}"]
@@ -170,7 +172,7 @@ class StepPrinter(MarkPrinter):
                 pass
             case BindSize(declared, found):
                 self._require_known(sizes_in(found), step.node, depth)
-                self._agree(declared, self._extent(found), step.node, depth)
+                self._agree(declared, self.extent(found), step.node, depth)
             case RequireSize():
                 self._require_values(step, depth)
             case CallStep(block=block):
@@ -192,7 +194,7 @@ class StepPrinter(MarkPrinter):
         extents = {repr(one): one for value in values for one in value.shape}
         unknown = sorted({size for one in extents.values() for size in sizes_in(one)} - self._now.known)
         conditions = [f"c->{self.size_fields[size]} >= 0" for size in unknown]
-        found = [self._extent(one) for one in extents.values()]
+        found = [self.extent(one) for one in extents.values()]
         conditions += [f"{one.text} >= 0" for one in found if one.least < 0]
         conditions += ["!bad"] * can_fail(found)
         if not conditions:
@@ -215,7 +217,7 @@ class StepPrinter(MarkPrinter):
         self._guard([step.dst], step.node, depth)
         source = self._operand(step.src, step.node, depth)
         about = comment(str(step.dst.variable))
-        self._line(depth, f"memcpy({self._pointer(step.dst)}, {source}, {self._nbytes(step.dst)}); /* {about} */")
+        self._call_line(depth, f"memcpy({self._pointer(step.dst)}, {source}, {self._nbytes(step.dst)}); /* {about} */")
 
     def _call(self, step: KernelStep, depth: int) -> None:
         kernel, inputs = self._unaliased(step)
@@ -225,7 +227,7 @@ class StepPrinter(MarkPrinter):
         arguments += [f"c->{self.size_fields[size]}" for size in used.code.sizes]
         if kernel.parts > 1:
             self.needs.add("oi_team")
-            self._line(
+            self._call_line(
                 depth,
                 f"oi_run(c->team, {kernel.parts}, {used.name}_part,"
                 f" &(const {used.name}_call){{ {', '.join(arguments)} }});",
@@ -233,7 +235,7 @@ class StepPrinter(MarkPrinter):
             return
         call = f"{used.name}({', '.join(arguments)})"
         if not used.code.can_fail:
-            self._line(depth, f"{call};")
+            self._call_line(depth, f"{call};")
             return
         reasons = dict.fromkeys(one.reason for one in walk(kernel.body) if isinstance(one, Fail))
         self._line(depth, f"if ({call}) {self._fail(step.node, 'ERROR_VALUE', '; or '.join(reasons))}")
@@ -342,7 +344,7 @@ class StepPrinter(MarkPrinter):
         found = picks(step.indices, [False] * axes, self._integers.integer)
         self._line(depth, "{")
         self._line(
-            depth + 1, f"const int64_t shape[] = {{ {', '.join(self._extent(one).text for one in whole.shape)} }};"
+            depth + 1, f"const int64_t shape[] = {{ {', '.join(self.extent(one).text for one in whole.shape)} }};"
         )
         bad = self._picked(found, depth + 1)
         fail = self._fail(step.node, "ERROR_INDEX", _BAD_INDEX)
@@ -376,7 +378,7 @@ class StepPrinter(MarkPrinter):
             else:
                 self._require_known(sizes_in(extent), node, depth)
                 fail = self._fail(node, "ERROR_SIZE", BAD_SIZE)
-                self._line(depth, f"if ({actual.text} != {self._extent(extent).text}) {fail}")
+                self._line(depth, f"if ({actual.text} != {self.extent(extent).text}) {fail}")
         if binds:
             self._guard([value], node, depth)
 

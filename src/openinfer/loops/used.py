@@ -1,0 +1,84 @@
+"""What a kernel's code needs of its parameters: the memory that it touches, and the sizes that it computes with."""
+
+from collections.abc import Iterator
+
+from openinfer.loops.dim import sizes_in
+from openinfer.loops.ir import (
+    INDEX,
+    Buffer,
+    Const,
+    Contraction,
+    Kernel,
+    Load,
+    Scalar,
+    Store,
+    Var,
+    children,
+    scalars,
+    walk,
+)
+
+
+def offset(buffer: Buffer, index: tuple[Scalar, ...]) -> Scalar:
+    """The position of an element, counted in elements: what code computes of an index, and no more than that."""
+    total: Scalar = Const(0, INDEX)
+    for one, step in zip(index, buffer.steps, strict=True):
+        total = total + one * Const(step, INDEX)
+    return total
+
+
+def used_buffers(kernel: Kernel) -> set[str]:
+    """The names of the buffers that a kernel loads from or stores to."""
+    found = {one.buffer.name for one in _computed(kernel) if isinstance(one, Load)}
+    for statement in walk(kernel.body):
+        match statement:
+            case Store(buffer=buffer):
+                found.add(buffer.name)
+            case Contraction(out=out, tile=tile):
+                own = () if tile is None else (tile.left, tile.right, tile.lines)
+                found |= {one.name for one in (out, *own) if one is not None}
+    return found
+
+
+def used_sizes(kernel: Kernel) -> set[str]:
+    """The dynamic sizes that a kernel surely computes with.
+
+    Which strides a contraction in tiles spells is left to its printer; the extents of its loops it always has.
+    """
+    found: set[str] = set()
+    for one in _computed(kernel):
+        if isinstance(one, Const) and isinstance(one.value, int):
+            found |= sizes_in(one.value)
+    for statement in walk(kernel.body):
+        if isinstance(statement, Contraction):
+            for extent in (*statement.extents, *statement.reduced):
+                found |= sizes_in(extent)
+    return found
+
+
+def used_variables(*values: Scalar) -> set[str]:
+    """The names of the variables that code computes expressions with; one whose stride is 0 is none of them."""
+    return {one.name for value in values for one in _parts(value) if isinstance(one, Var)}
+
+
+def _computed(kernel: Kernel) -> Iterator[Scalar]:
+    for statement in walk(kernel.body):
+        values = scalars(statement)
+        match statement:
+            case Store(buffer=buffer, index=index, value=value):
+                values = (offset(buffer, index), value)
+            case Contraction(out=out, out_index=index):
+                values = (offset(out, index), *values[len(index) :])
+        if isinstance(statement, Contraction) and statement.tile is not None:
+            yield from (one for value in values for one in _parts(value) if isinstance(one, Load))
+        else:
+            yield from (one for value in values for one in _parts(value))
+
+
+def _parts(value: Scalar) -> Iterator[Scalar]:
+    """An expression and all that is computed for it."""
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        yield one
+        stack.extend((offset(one.buffer, one.index),) if isinstance(one, Load) else children(one))
