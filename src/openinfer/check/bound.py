@@ -101,6 +101,10 @@ class Effects:
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
+    indexing: frozenset[str] = frozenset()
+    """Those that index expressions and loop bounds read."""
+    called: frozenset[str] = frozenset()
+    """Those that the blocks it runs touch."""
 
     @property
     def touches(self) -> frozenset[str]:
@@ -108,7 +112,12 @@ class Effects:
         return self.reads | self.writes
 
     def __or__(self, other: "Effects") -> "Effects":
-        return Effects(self.reads | other.reads, self.writes | other.writes)
+        return Effects(
+            self.reads | other.reads,
+            self.writes | other.writes,
+            self.indexing | other.indexing,
+            self.called | other.called,
+        )
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,15 @@ class EffectsOf:
     def _body(self, nodes: Iterable[Node], indices: Names) -> Effects:
         reads: set[str] = set()
         writes: set[str] = set()
+        indexing: set[str] = set()
+        called: set[str] = set()
         for node in nodes:
             found = self.nodes[node.index] = self._node(node, indices)
             reads |= found.reads
             writes |= found.writes
-        return Effects(frozenset(reads), frozenset(writes))
+            indexing |= found.indexing
+            called |= found.called
+        return Effects(frozenset(reads), frozenset(writes), frozenset(indexing), frozenset(called))
 
     def _node(self, node: Node, indices: Names) -> Effects:
         kind = node.kind
@@ -89,8 +93,9 @@ class EffectsOf:
         """The same object for the same branch: a graph may have many to a block with many variables."""
         if kind not in self._branches:
             cond = frozenset(() if kind.cond is None else (kind.cond,))
-            called = [self._blocks[name] for name in branch_targets(node)]
-            self._branches[kind] = _joined(*called, Effects(cond))
+            called = _joined(*(self._blocks[name] for name in branch_targets(node)))
+            # What indices read inside a block is that block's own affair.
+            self._branches[kind] = Effects(called.reads | cond, called.writes, called=called.touches)
         return self._branches[kind]
 
     def _parameters(self, kind: Op) -> Effects:
@@ -100,7 +105,8 @@ class EffectsOf:
     def _names(self, exprs: Iterable[Expr | None], indices: Names) -> Effects:
         """The variables in index expressions; the index of a loop hides a variable of its name."""
         found = {name for expr in exprs if expr is not None for name in names(expr)}
-        return Effects(frozenset((found & self._variables) - indices)) if found else _NONE
+        used = frozenset((found & self._variables) - indices)
+        return Effects(used, indexing=used) if used else _NONE
 
     def _chosen(self, access: Access, indices: Names) -> Effects:
         exprs = [
@@ -120,8 +126,13 @@ class EffectsOf:
 
 
 def _joined(*effects: Effects) -> Effects:
-    reads = frozenset[str]().union(*(one.reads for one in effects))
-    return Effects(reads, frozenset[str]().union(*(one.writes for one in effects)))
+    none = frozenset[str]()
+    return Effects(
+        none.union(*(one.reads for one in effects)),
+        none.union(*(one.writes for one in effects)),
+        none.union(*(one.indexing for one in effects)),
+        none.union(*(one.called for one in effects)),
+    )
 
 
 def _callees_first(graph: Graph) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """From a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.results import output_names
@@ -24,6 +24,7 @@ from openinfer.ir import (
 )
 from openinfer.ir.expr import names
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
+from openinfer.synth.liveness import definitions
 from openinfer.synth.lower_nodes import Nodes
 from openinfer.synth.lower_values import fill_step
 from openinfer.synth.program import (
@@ -52,7 +53,11 @@ class _Lowering(Nodes):
         self._of_entry = {node.index for node in self.graph.blocks["entry"].nodes}
         self._started: set[str] = set()
         self._yielded: set[str] = set()
+        self._away: set[str] = set()
+        """What entry has yielded and not awaited."""
         self._copies: dict[str, dict[str, Value]] = {}
+        self._clobbered: dict[str, set[Value]] = {}
+        """For each consumer, the homes of what it awaits in which it works on its copies."""
 
     def run(self) -> Program:
         outside = set[str]()
@@ -79,6 +84,7 @@ class _Lowering(Nodes):
     def _entry(self) -> list[Step]:
         self.current = {}
         self._body(self.graph.blocks["entry"].nodes)
+        self._take_all_back()
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.PERSISTENT and name in self.plain:
                 self._bring_home(name)
@@ -102,7 +108,11 @@ class _Lowering(Nodes):
         for variable in sorted(self._block_effects(name).writes):
             if variable in homes:
                 self._settle(variable, homes[variable], block.nodes[-1].index)
-        return self._take_steps()
+        steps = self._take_steps()
+        if copies:
+            written = {value for step in steps_in(steps) for value in definitions(step)}
+            self._clobbered[name] = {self.homes[one] for one in copies if one in self.homes} & written
+        return steps
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -150,8 +160,11 @@ class _Lowering(Nodes):
     def _loop(self, node: Node, kind: Loop) -> None:
         if self._turns((kind,)) == []:
             return
-        written = sorted(self.effects[node.index].writes & self.plain)
-        for name in written:
+        effects = self.effects[node.index]
+        written = sorted(effects.writes & self.plain)
+        # What the body needs at home is brought there before it, since it may run any number of times, or not at all.
+        needed = (effects.indexing & self.plain - self.bound.constants.keys()) | (effects.called & self.homes.keys())
+        for name in sorted(needed.union(written)):
             self._bring_home(name, node.index)
         self._spare(self._homes_of(written))
         scalars = self._scalars(kind.start, kind.end)
@@ -164,7 +177,7 @@ class _Lowering(Nodes):
             self._bring_home(name, node.index)
         body, self.steps, self.loops = self.steps, outer, loops
         # What the body computed for itself is gone after it; what it only read is where it was.
-        self.current = {name: value for name, value in self.current.items() if name in written or name in before}
+        self.current = {**before, **{name: self.current[name] for name in written}}
         self._emit(LoopStep(kind.index, kind.start, kind.end, body, node.index, kind.name, scalars))
 
     def _settle_weights(self, index: str) -> None:
@@ -188,25 +201,43 @@ class _Lowering(Nodes):
         self._emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
 
     def _hand_over(self, node: Node, variables: tuple[str, ...]) -> None:
-        """Consumers that now have all they await run here, on copies of their own."""
+        """Consumers that now have all they await run here, on copies of their own.
+
+        Nothing that a consumer does reaches the values of entry, which the next consumer's copies are made of.
+        """
         self._yielded |= set(variables)
+        self._away |= set(variables)
+        for name in variables:
+            self._read(name, node.index)
         for block in self.graph.blocks.values():
-            if not is_consumer(block) or block.name in self._started or not set(awaited(block)) <= self._yielded:
+            own = set(awaited(block))
+            if not is_consumer(block) or block.name in self._started or not own <= self._yielded:
                 continue
             self._started.add(block.name)
             for name, copy in self._copies[block.name].items():
                 self._move(self._read(name), copy, node.index)
-            for name in sorted(self._block_effects(block.name).touches - set(awaited(block))):
+            effects = self._block_effects(block.name)
+            for name in sorted(effects.touches - own):
                 if name in self.homes:
                     self._bring_home(name, node.index)
-            self._spare(self._homes_of(self._block_effects(block.name).writes - set(awaited(block))))
+            self._spare(self._homes_of(effects.writes - own))
+            # It may work on a copy in the home of the variable itself: whatever lies there moves away, also that one.
+            self._spare(dict.fromkeys(self._clobbered[block.name], ""))
             self._emit(CallStep(block.name, node.index))
 
-    def _take_back(self, variables: tuple[str, ...]) -> None:
+    def _take_back(self, variables: Iterable[str]) -> None:
+        self._away -= set(variables)
         for name in variables:
             for block in self.graph.blocks.values():
                 if is_consumer(block) and name in awaited(block) and name in self._writes_of(block.name):
                     self.current[name] = self._copies[block.name][name]
+
+    def _take_all_back(self) -> None:
+        """The step ends: what consumers have yielded, and entry has not awaited, is theirs all the same."""
+        for name in self.graph.blocks:
+            last = self.graph.blocks[name].nodes[-1].kind
+            if name in self._started and isinstance(last, Yield):
+                self._take_back(sorted(self._away & set(last.vars)))
 
     def _writes_of(self, block: str) -> frozenset[str]:
         return self._block_effects(block).writes

@@ -311,7 +311,7 @@ class StepPrinter(MarkPrinter):
             return
         access = TableAccess(layout, step)
         found = picks(access.ordered, access.grown, self._integers.integer)
-        action = "view" if step.value in self._plan.views else step.action
+        action = "view" if step.action == "read" and step.value in self._plan.views else step.action
         self.needs |= {"oi_select"} if action == "check" else {"oi_select", f"oi_table_{action}"}
         self._line(depth, "{")
         self._line(depth + 1, f"const oi_grid grid = {grid}(c);")

@@ -1,0 +1,105 @@
+"""Where control flow meets tables, indices and consumers: generated C does what the simulator does."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.both_ways import agree
+
+QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
+
+COUNTED = "dynamic { x: f32[2]; m: i32; } "
+KEPT = "persistent { n: i32; A(i): f32[2] @table @fixed(i=16); } volatile { y: f32[2]; } "
+
+
+def turns(step: int) -> dict[str, Any]:
+    """No turn in the first step, one in the second, more in those that follow."""
+    return {"x": np.arange(2, dtype=np.float32) + step + 1, "m": np.int32(step)}
+
+
+# --- loops that may have no iteration ---------------------------------------------------------------------------------
+
+LOOPS = {
+    "index": KEPT + "block entry { cache.increment n; loop q (i in 0..m) { cache.write x >> A[n]; } return; }",
+    "bound": KEPT
+    + """block entry {
+        cache.increment n;
+        loop q (i in 0..m) { loop r (j in i..n) { op add(y, x) >> y; } }
+        cache.write y >> A[n];
+        return y;
+    }""",
+    "called block": KEPT
+    + """block entry { cache.increment n; loop q (i in 0..m) { branch b; } cache.read A[n] >> y; return y; }
+    block b { cache.write x >> A[n]; return; }""",
+    "block with the loop": KEPT
+    + """block entry { branch b; cache.read A[n] >> y; return y; }
+    block b { cache.increment n; loop q (i in 0..m) { loop r (j in 0..1) { cache.write x >> A[n+j]; } } return; }""",
+    # The value of b lies in the home of n, which the index in the body needs for n's own.
+    "another variable in the home": """
+    persistent { n: i32; b: i32; A(i): f32[2] @table @fixed(i=16); } volatile { y: i32; z: i32; }
+    block entry {
+        transfer n >> b;
+        cache.increment 2 n;
+        loop q (i in 0..m) { op add(b, b) >> y; cache.write x >> A[n]; op add(b, y) >> z; }
+        return y, z;
+    }""",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_is_written_before_a_loop_does_not_depend_on_its_iterations(name: str) -> None:
+    agree(COUNTED + LOOPS[name], None, turns, steps=4, flags=QUICK)
+
+
+# --- tables read where they lie ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind"), [("A[0]", "B[1]", "f32[2]"), ("A[0..2]", "P[1..3, ]", "f32[2, 2]")]
+)
+def test_what_is_read_from_a_table_is_written_elsewhere(source: str, target: str, kind: str) -> None:
+    text = f"""
+    persistent {{ A(i): f32[2] @table @fixed(i=4); B(i): f32[2] @table @fixed(i=4); P: f32[3, 2]; }}
+    volatile {{ w: {kind}; y: {kind}; }}
+    block entry {{
+        cache.write x >> A[1];
+        cache.read {source} >> w;
+        cache.write w >> {target};
+        op add(w, w) >> y;
+        transfer {source} >> {target};
+        loop q (i in 0..m) {{ cache.read {source} >> w; cache.write w >> {target}; cache.write x >> A[i]; }}
+        return y;
+    }}"""
+    agree(COUNTED + text, None, turns, steps=3, flags=QUICK)
+
+
+# --- consumers --------------------------------------------------------------------------------------------------------
+
+CONSUMERS = {
+    "two that run blocks": """
+    block entry { branch i; yield p; await p; op add(p, y) >> z; return y, z; }
+    block i { op add(p, x) >> p; return; }
+    block c { await p; branch d; yield p; }
+    block d { op add(p, p) >> p; return; }
+    block e { await p; branch g; yield p; }
+    block g { op add(p, p) >> y; return; }""",
+    "one that starts at a later yield": """
+    block entry { branch i; yield p; yield q; await p, q; op add(p, y) >> z; return y, z; }
+    block i { op add(p, x) >> p; op add(p, x) >> q; return; }
+    block c { await p; branch d; yield p; }
+    block d { op add(p, p) >> p; return; }
+    block e { await p, q; loop l (k in 0..2) { op add(p, q) >> y; op add(q, y) >> q; } yield p, q; }""",
+    "a copy of what is yielded": """
+    block entry { branch i; transfer p >> y; yield p; op add(y, x) >> z; await p; op add(z, y) >> z; return y, z; }
+    block i { op add(p, x) >> p; return; }
+    block c { await p; loop l (k in 0..2) { op add(p, p) >> p; } yield p; }""",
+    "what entry does not await": """
+    block entry { op add(p, x) >> p; yield p; return y; }
+    block c { await p; op add(p, p) >> p; yield p; }""",
+}
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_consumers_get_what_was_yielded_and_give_back_what_they_yield(name: str) -> None:
+    declared = "dynamic { x: f32[2]; } persistent { p: f32[2]; q: f32[2]; } volatile { y: f32[2]; z: f32[2]; }"
+    agree(declared + CONSUMERS[name], None, lambda step: {"x": turns(step)["x"]}, flags=QUICK)
