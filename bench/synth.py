@@ -151,7 +151,7 @@ def bare_loop(target: CpuTarget, peak: float, rounds: int) -> Row:
     text = INNER.replace("TILE", tile).replace("WIDTH", str(vectors * lanes))
     head = "#define _GNU_SOURCE\n#include <stdint.h>\n#include <time.h>\n"
     source = {"inner.c": head + support_code({tile}) + text}
-    code = ctypes.CDLL(str(library_of(source, ("inner.c",), "gcc", ("-O3", *target.flags))))
+    code = library_of(source, ("inner.c",), "gcc", ("-O3", *target.flags))
     code.inner.restype = ctypes.c_double
     sizes = (rows * depth, depth * vectors * lanes, rows * vectors * lanes)
     operands = [np.zeros(size, np.float32) for size in sizes]

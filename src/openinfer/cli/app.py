@@ -3,7 +3,11 @@
 Exit status: 0 good, 1 the input is wrong, 2 wrong usage.
 """
 
-from collections.abc import Iterable
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -57,7 +61,8 @@ def _options(
 def main() -> int:
     """Run the command line and return its exit status."""
     try:
-        app()
+        with _cleaning_up_when_terminated():
+            app()
     except OpenInferError as error:
         print_diagnostics(error.diagnostics)
         return 1
@@ -65,6 +70,25 @@ def main() -> int:
         close_quietly()
         return 0
     return 0
+
+
+@contextmanager
+def _cleaning_up_when_terminated() -> Iterator[None]:
+    """A signal that asks the command to end removes its temporary files first, as Ctrl-C does."""
+
+    def leave(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    mine = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        mine = []
+    for one in mine:
+        signal.signal(one, leave)
+    try:
+        yield
+    finally:
+        for one in mine:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:

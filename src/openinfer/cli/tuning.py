@@ -1,7 +1,7 @@
 """``--tune`` and its kin: tiles chosen by measuring, and files of what was measured."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openinfer.cli.stepping import progress_bar
+from openinfer.errors import Code, Diagnostic, ExecutionError
 
 if TYPE_CHECKING:
     from openinfer.synth.synthesizer import Passes
@@ -80,13 +81,16 @@ class Tuning:
         typer.echo(_found(measured, path), err=True)
 
     def _path(self) -> Path:
-        from openinfer.synth.build import cache_folder
+        from openinfer.synth.cache import own_cache
 
         if self.file is not None:
             return Path(self.file)
-        with suppress(OSError):  # writing says what is wrong
-            cache_folder().mkdir(parents=True, exist_ok=True)
-        return cache_folder() / "tuned.json"
+        try:
+            return own_cache() / "tuned.json"
+        except OSError as error:
+            message = f"what is measured cannot be kept in the cache: {error.strerror or error}"
+            advice = "name a file to keep it in: --tuned FILE.json"
+            raise ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice)) from error
 
 
 def _found(measured: "Sequence[Record]", path: Path) -> str:

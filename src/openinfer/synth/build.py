@@ -1,94 +1,184 @@
-"""Compiling generated code on this machine, into a cache that is addressed by what went into it."""
+"""Compiling generated code on this machine, and loading it: into the cache, or for once where there is no cache."""
 
+import ctypes
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
-from openinfer.errors import Code, Diagnostic, ExecutionError, MissingExtraError
+from openinfer.errors import Code, Diagnostic, ExecutionError, MissingExtraError, OpenInferError, printable
+from openinfer.synth.cache import LIBRARY, cache_entry
 
-LIBRARY = "module.so"
+_MOST_SAID = 2000
+_MOST_LINES = 40
 
 
-def cache_folder() -> Path:
-    """Where compiled modules are kept, by the hash of what they were made from.
+def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: Sequence[str]) -> ctypes.CDLL:
+    """The shared library made from some files, compiled unless the cache has it, and loaded.
 
-    ``OPENINFER_CACHE`` or the usual folder for caches; nothing is ever changed in it, so it can be deleted at any time.
+    Builds of the same library wait for each other; a library that was damaged is built again. Where the cache cannot
+    be written, a temporary folder takes its place, which is removed once the library is loaded.
     """
-    own = os.environ.get("OPENINFER_CACHE")
-    if own:
-        return Path(own)
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(root) / "openinfer"
+    compiler = _found(cc)
+    job = _Job(code, sources, (compiler, *flags))
+    parts = (_version(compiler), tuple(flags), tuple(sources), sorted(code.items()))
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
+    try:
+        with cache_entry(digest) as entry:
+            if not entry.is_whole():
+                with entry.workplace() as place:
+                    job.compile(place)
+                    entry.keep(place / LIBRARY)
+            return _loaded(entry.library)
+    except OSError:
+        with _temporary_folder() as place:
+            job.compile(place)
+            return _loaded(place / LIBRARY)
 
 
-def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: Sequence[str]) -> Path:
-    """The shared library made from some files, compiled unless the cache has it.
-
-    Builds at the same time do not disturb each other: each compiles in a folder of its own, and the first to be ready
-    gives it its final name. Where the cache cannot be written, a temporary folder takes its place.
-    """
+def _found(cc: str) -> str:
+    """The absolute path of a compiler: it runs in another folder."""
     path = shutil.which(cc)
     if path is None:
         message = f"there is no C compiler {cc!r} to build with"
         advice = "install one (apt-get install gcc), or name another: plan.build(cc='clang')"
         raise MissingExtraError(Diagnostic(Code.MISSING_TOOL, message, None, advice))
-    parts = (_version(path), tuple(flags), tuple(sources), sorted(code.items()))
-    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
-    folder = cache_folder() / digest
-    if (folder / LIBRARY).exists():
-        return folder / LIBRARY
-    building = _new_folder(folder.parent)
-    _compile(code, sources, [path, *flags], building)
-    return _settled(building, folder)
+    return os.path.abspath(path)
 
 
 @cache
 def _version(compiler: str) -> str:
     """What distinguishes a compiler from others: where it is and what it says of itself."""
-    ended = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)  # noqa: S603  (the user's own compiler)
-    return f"{compiler} {ended.stdout[:500]}"
+    return f"{compiler} {_run([compiler, '--version'], Path('/')).output[:500]}"
 
 
-def _new_folder(parent: Path) -> Path:
-    """A new folder for one build, next to where it will end up; in a temporary place if that cannot be."""
+def _loaded(library: Path) -> ctypes.CDLL:
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="building-", dir=parent))
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="openinfer-"))
+        if _loaded_first(str(library)) == _identity(library):
+            return ctypes.CDLL(str(library))
+        # The loader would give us the file that had this name before, which was damaged.
+        link = library.with_name(f"{uuid4().hex}.so")
+        os.link(library, link)
+        try:
+            return ctypes.CDLL(str(link))
+        finally:
+            link.unlink()
+    except OSError as error:
+        message = f"the compiled code cannot be loaded: {printable(str(error))}"
+        advice = "the compiler must be one for this machine, and the cache (OPENINFER_CACHE) where programs may run"
+        raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice)) from error
 
 
-def _compile(code: Mapping[str, str], sources: Sequence[str], command: Sequence[str], folder: Path) -> None:
+@cache
+def _loaded_first(path: str) -> tuple[int, int]:
+    """Which file this process has first loaded under a path."""
+    return _identity(Path(path))
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
     try:
-        for path, text in code.items():
+        folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        yield folder
+    except OSError as error:
+        raise _no_room(error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_room(error: OSError) -> OpenInferError:
+    message = f"there is no place to compile the generated code in: {error.strerror or error}"
+    advice = "TMPDIR can name a folder for temporary files, OPENINFER_CACHE one for compiled modules"
+    return ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice))
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is compiled, and by which command."""
+
+    code: Mapping[str, str]
+    sources: Sequence[str]
+    command: Sequence[str]
+
+    def compile(self, folder: Path) -> None:
+        """Write the code into a folder, and compile it there; ``OSError`` where files cannot be written."""
+        for path, text in self.code.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="ascii", newline="\n")
-        line = [*command, "-shared", "-fPIC", "-Iinclude", *sources, "-o", LIBRARY]
-        ended = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)  # noqa: S603  (the user's own compiler)
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        message = f"the generated code cannot be compiled: {error.strerror}"
-        raise ExecutionError(Diagnostic(Code.WRITE_FAILED, message)) from error
-    if ended.returncode != 0:
-        shutil.rmtree(folder, ignore_errors=True)
-        message = f"the generated code does not compile: {ended.stderr[:2000]}"
-        raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message))
+        line = [*self.command, "-shared", "-fPIC", "-Iinclude", *self.sources, "-o", LIBRARY]
+        ended = _run(line, folder)
+        if ended.status or not (folder / LIBRARY).is_file():
+            message = f"the generated code does not compile: {ended.told()}"
+            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message))
 
 
-def _settled(building: Path, folder: Path) -> Path:
-    """The library under its final name; if somebody else was faster, theirs, which is the same."""
-    if building.parent != folder.parent:
-        return building / LIBRARY
+@dataclass(frozen=True)
+class _Ended:
+    """A program that has run: its exit status, and what it said."""
+
+    program: str
+    status: int
+    output: str
+    errors: str
+
+    def told(self) -> str:
+        """Why it failed, in its own words if it had any."""
+        lines = self.errors[:_MOST_SAID].splitlines()[:_MOST_LINES]
+        said = "\n".join(printable(line) for line in lines)
+        if self.status < 0:
+            return f"{self.program!r} was ended by {_signal_name(-self.status)}{said and f': {said}'}"
+        return said or f"{self.program!r} ended with status {self.status} and made no library"
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _run(command: Sequence[str], folder: Path) -> _Ended:
+    """Run a program in a folder, which also has its temporary files. An interrupt ends all that it has started."""
+    program = command[0]
     try:
-        building.rename(folder)
-    except OSError:
-        if not (folder / LIBRARY).exists():
-            return building / LIBRARY
-        shutil.rmtree(building, ignore_errors=True)
-    return folder / LIBRARY
+        process = subprocess.Popen(  # noqa: S603  (the user's own compiler)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=os.environ | ({"TMPDIR": str(folder)} if os.access(folder, os.W_OK) else {}),
+            process_group=0,
+        )
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        message = f"the compiler {program!r} cannot be run: {reason}"
+        raise MissingExtraError(Diagnostic(Code.MISSING_TOOL, message, None, "name another: cc='gcc'")) from error
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()  # until nobody has the pipes: then nothing writes files any more
+        raise
+    return _Ended(program, process.returncode, _text(output), _text(errors))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

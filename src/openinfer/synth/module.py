@@ -41,7 +41,7 @@ _CODES = {
 def compiled(project: Project, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
     """The library of a project: compiled into the cache, unless it is there, and loaded."""
     sources = (f"src/{project.name}.c", "src/kernels.c")
-    return ctypes.CDLL(str(library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))))
+    return library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))
 
 
 def built(project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> "CompiledModule":

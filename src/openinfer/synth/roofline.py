@@ -82,7 +82,7 @@ def measured_roofline(target: CpuTarget, flags: tuple[str, ...], cc: str, thread
 
 def _library(cc: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     text = (files("openinfer.synth") / "roofline.c").read_text(encoding="ascii")
-    library = ctypes.CDLL(str(library_of({"roofline.c": text}, ("roofline.c",), cc, flags)))
+    library = library_of({"roofline.c": text}, ("roofline.c",), cc, flags)
     for function in (library.roofline_start, library.roofline_operations, library.roofline_bytes):
         function.restype = ctypes.c_double
     return library

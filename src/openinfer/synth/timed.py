@@ -30,8 +30,7 @@ class TimedModule(CompiledModule):
 
     def __init__(self, project: Project, cc: str) -> None:
         code = {**project.code(), TIMED_SOURCE: timed_source(project)}
-        path = library_of(code, (TIMED_SOURCE, "src/kernels.c"), cc, (*FLAGS, *project.build_options.flags))
-        library = ctypes.CDLL(str(path))
+        library = library_of(code, (TIMED_SOURCE, "src/kernels.c"), cc, (*FLAGS, *project.build_options.flags))
         super().__init__(project, library)
         name, numbers = project.name, ctypes.c_int64 * max(len(project.printer.kernels.calls), 1)
         self._step = getattr(library, f"{name}_clocked_step")
