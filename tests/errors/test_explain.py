@@ -38,7 +38,7 @@ OF_BINDING = {
 }
 """Codes that a text by itself does not yield: its graph has to be bound, which these examples need no model for."""
 OF_RUNNING = {
-    *(Code.NODE_BUDGET, Code.INTERRUPTED, Code.WRONG_MOMENT),
+    *(Code.NODE_BUDGET, Code.INTERRUPTED, Code.WRONG_MOMENT, Code.BUSY),
     *(Code.NOT_INSERTED, Code.NOT_WRITABLE, Code.BAD_STATE, Code.OUT_OF_MEMORY),
 }
 """Codes that need a step, and so a few lines of Python."""

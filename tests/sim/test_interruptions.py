@@ -51,6 +51,8 @@ class Interruption:
         """Follow the functions of the package."""
         if "openinfer" not in frame.f_code.co_filename or self._function not in (None, frame.f_code.co_name):
             return None
+        if frame.f_code.co_name == "run_step":
+            return None  # nothing but a `with lock:`, between whose instructions no signal is handled
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._each
 

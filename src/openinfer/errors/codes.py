@@ -68,6 +68,7 @@ class Code(StrEnum):
     NODE_BUDGET = "E410"
     INTERRUPTED = "E411"
     WRONG_MOMENT = "E412"
+    BUSY = "E413"
 
     # E5xx: memory and tables
     WRONG_SECTION = "E501"

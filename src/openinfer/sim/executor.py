@@ -10,6 +10,7 @@ import numpy as np
 from openinfer.check.bound import BoundGraph
 from openinfer.check.events import Event, TraceLevel
 from openinfer.check.inserted import inputs_by_name
+from openinfer.check.one_call import OneCall
 from openinfer.check.results import DTypeName, Outputs, given_back, output_names
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
@@ -29,7 +30,10 @@ from openinfer.tensor import Tensor
 
 
 class Executor:
-    """One instance of a graph with its memory. Made by ``Simulator.make_executor``."""
+    """One instance of a graph with its memory. Made by ``Simulator.make_executor``.
+
+    An executor runs one call at a time: a second one, from another thread, is error E413. Several run side by side.
+    """
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class Executor:
         trace_path: str | None = None,
     ) -> None:
         self.bound = bound
+        self._calls = OneCall("executor")
         self._program = program
         self._scheduler = scheduler
         self._level = trace
@@ -64,9 +69,13 @@ class Executor:
 
         Lists and scalars convert with range checks; arrays convert only where no value changes.
         """
+        with self._calls.claim():
+            self._insert(inputs_by_name(self.bound, values, named))
+
+    def _insert(self, values: Mapping[str, Any]) -> None:
         if self._step is not None:
             raise wrong_moment("inputs cannot change while a step is running", "finish it first: run_step()")
-        self._memory.insert(inputs_by_name(self.bound, values, named))
+        self._memory.insert(values)
 
     def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
         """Insert, run one step and fetch what the graph returns: ``y = executor(x=array)``.
@@ -74,9 +83,10 @@ class Executor:
         One output is an array. Several are a tuple in the order of ``return``, whose values also have their names:
         ``y, state = executor(x=array)`` or ``executor(x=array)["y"]``.
         """
-        self.insert(values, **named)
-        self.run_step()
-        return given_back((name, self.fetch(name)) for name in output_names(self.bound))
+        with self._calls.claim():
+            self._insert(inputs_by_name(self.bound, values, named))
+            self._run()
+            return given_back((name, self._array(name).copy()) for name in output_names(self.bound))
 
     @overload
     def fetch(self, name: str, /) -> Array: ...
@@ -89,7 +99,8 @@ class Executor:
 
         A dtype after a single name is checked: ``fetch("y", "f32")``.
         """
-        return self._copies(names, None)
+        with self._calls.claim():
+            return self._copies(names, None)
 
     def _copies(self, names: tuple[str, ...], values: "Values | Overlay | None") -> Array | tuple[Array, ...]:
         if not names:
@@ -101,14 +112,16 @@ class Executor:
         return found[0] if len(found) == 1 else found
 
     def fetch_view(self, name: str) -> Array:
-        """A variable as a read-only array that shares its memory."""
-        view = self._array(name).view()
+        """A variable as a read-only array that shares its memory, and keeps it; a table is copied."""
+        with self._calls.claim():
+            view = self._array(name).view()
         view.flags.writeable = False
         return view
 
     def fetch_tensor(self, name: str) -> Tensor:
         """A variable as a ``Tensor``, packed where its dtype is."""
-        return Tensor.from_numpy(self._array(name).copy(), self.bound.vars[name].dtype)
+        with self._calls.claim():
+            return Tensor.from_numpy(self._array(name).copy(), self.bound.vars[name].dtype)
 
     def _require_dtype(self, name: str, dtype: str) -> None:
         self._require_variable(name)
@@ -141,6 +154,10 @@ class Executor:
 
     def run_step(self) -> None:
         """Run one step, or what is left of the one that was suspended. If it fails, it has not happened."""
+        with self._calls.claim():
+            self._run()
+
+    def _run(self) -> None:
         choose = self._scheduler if callable(self._scheduler) else None
         try:
             step = self._running()
@@ -160,7 +177,8 @@ class Executor:
 
     def begin_step(self) -> None:
         """Begin a step and suspend it before its first node; one that has begun already stays where it is."""
-        self._running()
+        with self._calls.claim():
+            self._running()
 
     def _running(self) -> Step:
         """The step in progress, or a new one."""
@@ -214,12 +232,19 @@ class Executor:
 
         Leaving the loop early suspends the step; ``iterate`` or ``run_step`` go on with it.
         """
-        step = self._running()
-        while not step.is_done:
-            view = self._advance(step)
+        with self._calls.claim():
+            step = self._running()
+        while True:
+            with self._calls.claim():
+                if self._step is not step:
+                    return
+                if step.is_done:
+                    self._finish_or_settle(step)
+                    return
+                view = self._advance(step)
             yield view
-            if self._step is not step:
-                return
+
+    def _finish_or_settle(self, step: Step) -> None:
         try:
             self._finish(step)
         except BaseException:
@@ -276,19 +301,22 @@ class Executor:
     @property
     def place(self) -> Place:
         """Where a suspended step stands, when strands run one after the other; or what the next step begins with."""
-        if self._step is None:
-            inputs, tables = self._memory.inputs, self._memory.tables
-            return Place(self._program["entry"][0].node, Variables(self.bound, self._values, tables, {}, inputs))
-        return inside(self._step.upcoming() or self._step.entry)
+        with self._calls.claim():
+            if self._step is None:
+                inputs, tables = self._memory.inputs, self._memory.tables
+                return Place(self._program["entry"][0].node, Variables(self.bound, self._values, tables, {}, inputs))
+            return inside(self._step.upcoming() or self._step.entry)
 
     def cancel(self) -> None:
         """Give up a suspended step, as if it had not begun."""
-        self._settle()
+        with self._calls.claim():
+            self._settle()
 
     def interrupt(self) -> None:
         """Stop a running step at its next node; from another thread or a signal handler. The step has then not run."""
-        if self._step is not None:
-            self._step.interrupted = True
+        step = self._step
+        if step is not None:
+            step.interrupted = True
 
     # --- traces ---------------------------------------------------------------------------------------------------
 
@@ -312,24 +340,27 @@ class Executor:
 
     def reset(self) -> None:
         """Put persistent memory back to its initial values and forget inserted inputs; a suspended step is given up."""
-        self.cancel()
-        self._memory.reset()
-        self._memory.inputs.clear()
-        self._values = self._fresh_values()
+        with self._calls.claim():
+            self._settle()
+            self._memory.reset()
+            self._memory.inputs.clear()
+            self._values = self._fresh_values()
 
     def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
         """Persistent memory as a model file: its bytes, or written to a path."""
-        self._require_between_steps("saved")
-        if path is None:
-            return state_bytes(self.bound, self._memory)
-        write_state(self.bound, self._memory, path)
+        with self._calls.claim():
+            self._require_between_steps("saved")
+            if path is None:
+                return state_bytes(self.bound, self._memory)
+            write_state(self.bound, self._memory, path)
         return None
 
     def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
         """Put back what ``save_state`` saved, from its bytes or its path; a state that does not fit changes nothing."""
-        self._require_between_steps("loaded")
-        load_state(self.bound, self._memory, state)
-        self._values = self._fresh_values()
+        with self._calls.claim():
+            self._require_between_steps("loaded")
+            load_state(self.bound, self._memory, state)
+            self._values = self._fresh_values()
 
     def _require_between_steps(self, verb: str) -> None:
         if self._step is not None:
@@ -355,13 +386,15 @@ class NodeView:
     @property
     def results(self) -> tuple[tuple[str, Array], ...]:
         """What the node wrote: variables and the values given to them or to a part of them. Not to be changed."""
-        found = ((write.access.base, write.after(self._strand)) for write in self._writes)
+        with self._executor._calls.claim():
+            found = [(write.access.base, write.after(self._strand)) for write in self._writes]
         return tuple((name, value) for name, value in found if value is not None)
 
     def changed(self, name: str) -> bool:
         """Whether the node left another value in a variable than it found there."""
         self._executor._require_variable(name)
-        return any(write.is_change(self._strand) for write in self._writes if write.access.base == name)
+        with self._executor._calls.claim():
+            return any(write.is_change(self._strand) for write in self._writes if write.access.base == name)
 
     @overload
     def fetch(self, name: str, /) -> Array: ...
@@ -371,21 +404,25 @@ class NodeView:
     def fetch(self, *names: str) -> tuple[Array, ...]: ...
     def fetch(self, *names: str) -> Array | tuple[Array, ...]:
         """Variables as ``Executor.fetch`` gives them, at this moment."""
-        return self._executor._copies(names, self._strand.values)
+        with self._executor._calls.claim():
+            return self._executor._copies(names, self._strand.values)
 
     def peek(self, name: str) -> Array | None:
         """A variable, or None where it has no value yet or is no single value. Not to be changed."""
-        try:
-            return self._executor._array(name, self._strand.values)
-        except ExecutionError:
-            return None
+        with self._executor._calls.claim():
+            try:
+                return self._executor._array(name, self._strand.values)
+            except ExecutionError:
+                return None
 
     def read(self, access: Access | str) -> Array:
         """A variable or a part of it (``h[0]``, ``K[l, step]``) at the loop indices of the node. Not to be changed."""
         strand = self._strand
         variables = Variables(self._executor.bound, strand.values, strand.tables, self.event.indices, {})
-        return reported(lambda: variables.read(parsed(access)))
+        with self._executor._calls.claim():
+            return reported(lambda: variables.read(parsed(access)))
 
     def set(self, name: str, value: Any) -> None:
         """Give a volatile variable another value; the step goes on with it."""
-        edit(self._strand, name, value)
+        with self._executor._calls.claim():
+            edit(self._strand, name, value)

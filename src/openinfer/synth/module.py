@@ -10,73 +10,67 @@ import numpy as np
 from openinfer.check.bound import BoundVar, FromModel, FromPattern
 from openinfer.check.events import Event
 from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
+from openinfer.check.one_call import OneCall
 from openinfer.check.results import DTypeName, Outputs, given_back, output_names
-from openinfer.check.saved_state import Key, loaded, save, saved_bytes
+from openinfer.check.saved_state import loaded, save, saved_bytes
 from openinfer.check.sizes import SizeError
 from openinfer.check.step_sizes import StepSizes
-from openinfer.dtypes import DTYPES, DType, pack, unpack
+from openinfer.dtypes import DTYPES, DType, pack
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
 from openinfer.ops import Array, OpError
-from openinfer.synth.build import library_of
-from openinfer.synth.c.header import STATUS, Field, trace_fields
 from openinfer.synth.c.project import Project
-from openinfer.synth.c.tables import TableLayout
-from openinfer.synth.program import Store, Value
+from openinfer.synth.interruption import Watch
+from openinfer.synth.library import FLAGS, Instance, compiled, structure
+from openinfer.synth.persistent import Contents, PersistentMemory, tensor
+from openinfer.synth.program import Value
 from openinfer.tensor import Tensor
 
-FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-_CODES = {
-    "ERROR_MEMORY": Code.OUT_OF_MEMORY,
-    "ERROR_VALUE": Code.BAD_VALUE,
-    "ERROR_INDEX": Code.INDEX_OUT_OF_RANGE,
-    "ERROR_SIZE": Code.SIZE_CONFLICT,
-    "ERROR_STATE": Code.WRONG_MOMENT,
-    "ERROR_INPUT": Code.NOT_INSERTED,
-    "ERROR_THREADS": Code.OUT_OF_MEMORY,
-}
 
-
-def compiled(project: Project, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
-    """The library of a project: compiled into the cache, unless it is there, and loaded."""
-    sources = (f"src/{project.name}.c", "src/kernels.c")
-    return library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))
-
-
-def built(project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS) -> "CompiledModule":
+def built(
+    project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS, node_budget: int | None = None
+) -> "CompiledModule":
     """A project as a module of this process."""
-    return CompiledModule(project, compiled(project, cc, flags))
+    return CompiledModule(project, compiled(project, cc, flags), node_budget)
 
 
 class CompiledModule:
     """Generated code with memory of its own. Usable wherever an executor is, as long as nobody looks inside a step.
 
-    A step that fails has not happened, as in the simulator. Code that cannot take it back by itself (for devices
-    without an operating system, and with loops of unknown length) costs a copy of the state before each step here.
+    A step that fails or is interrupted has not happened, as in the simulator. Code that cannot take it back by itself
+    (for devices without an operating system, and with loops of unknown length) costs a copy of the state before each
+    step here.
+
+    A module runs one call at a time: a second one, from another thread, is error E413. Several modules run side by
+    side. After a fork, the child's module is a copy that goes on by itself.
     """
 
-    def __init__(self, project: Project, library: ctypes.CDLL) -> None:
+    def __init__(self, project: Project, library: ctypes.CDLL, node_budget: int | None = None) -> None:
+        _require_budget(project, node_budget)
         self.bound = project.program.bound
         self._project = project
         self._program = project.program
         self._library = library
         self._name = project.name
+        self._calls = OneCall("module")
+        self._watch = Watch()
         self._arena = _aligned(project.arena_bytes)
         self._state = _aligned(project.state_bytes)
         blob = project.blob
         self._weights = _aligned(max(len(blob), 1))
         self._weights[: len(blob)] = np.frombuffer(blob, np.uint8)
-        self._context = _structure("Context", [*project.context, *trace_fields(self._name)])()
-        self._input_type = _structure("Inputs", project.inputs)
-        self._output_type = _structure("Outputs", project.outputs)
-        self._step = getattr(library, f"{self._name}_step")
-        getattr(library, f"{self._name}_last_error").restype = ctypes.c_char_p
+        self._instance = Instance(project, library)
+        self._context = self._instance.context
+        self._persistent = PersistentMemory(project, self._state, self._instance)
+        self._input_type = structure("Inputs", project.inputs)
+        self._output_type = structure("Outputs", project.outputs)
+        self._step = self._instance.function("step")
         self._inserted: dict[str, Array] = {}
         self._used: dict[str, Array] = {}
         self._results: Any = None
         self._sizes: dict[str, int] = {}
-        self._call(
+        self._instance.call(
             "init",
             _address(self._arena),
             ctypes.c_size_t(project.arena_bytes),
@@ -85,28 +79,19 @@ class CompiledModule:
             _address(self._weights),
             ctypes.c_size_t(len(blob)),
         )
+        if project.is_interruptible:
+            self._instance.tell("set_interrupt", self._watch.callback, None)
+            self._instance.tell("set_budget", ctypes.c_int64(-1 if node_budget is None else node_budget))
         if project.printer.threads > 1:
-            self._call("start_threads")
+            self._instance.call("start_threads")
 
     def __del__(self) -> None:
         if getattr(self, "_step", None) is None:
             return
         if self._project.printer.threads > 1:
-            getattr(self._library, f"{self._name}_stop_threads")(ctypes.byref(self._context))
+            self._instance.tell("stop_threads")
         if self._project.printer.heaps:
-            getattr(self._library, f"{self._name}_free")(ctypes.byref(self._context))
-
-    def _call(self, function: str, *args: Any) -> None:
-        """Call a function of the module; what it says is wrong becomes an exception."""
-        status = getattr(self._library, f"{self._name}_{function}")(ctypes.byref(self._context), *args)
-        if status:
-            self._raise(int(status))
-
-    def _raise(self, status: int) -> None:
-        name = list(STATUS)[status]
-        text = getattr(self._library, f"{self._name}_last_error")(ctypes.byref(self._context)).decode()
-        advice = "reset() or load_state(...) first" if name == "ERROR_STATE" else None
-        raise ExecutionError(Diagnostic(_CODES.get(name, Code.BAD_VALUE), text, None, advice))
+            self._instance.tell("free")
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
@@ -115,22 +100,29 @@ class CompiledModule:
 
         Values convert, and are refused, as the simulator's are; the module keeps copies.
         """
+        accepted = self._accepted(values, named)
+        with self._calls.claim():
+            self._inserted |= accepted
+
+    def _accepted(self, values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Array]:
         everything = inputs_by_name(self.bound, values, named)
-        self._inserted |= {name: accepted_input(self.bound, name, value) for name, value in everything.items()}
+        return {name: accepted_input(self.bound, name, value) for name, value in everything.items()}
 
     def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
         """Insert, run one step and fetch what the graph returns, as an executor does: ``y = module(x=array)``."""
-        self.insert(values, **named)
-        self.run_step()
-        return given_back((name, self.fetch(name)) for name in output_names(self.bound))
+        accepted = self._accepted(values, named)
+        with self._calls.claim():
+            self._inserted |= accepted
+            self._run()
+            return given_back((name, self._array(name).copy()) for name in output_names(self.bound))
 
     def insert_view(self, values: Mapping[str, Array] | None = None, /, **named: Array) -> None:
         """Give inputs for the next step without copying: the arrays must not change before it has run.
 
         They have the dtype and layout that the code reads: C order, and no packed dtypes.
         """
-        accepted: dict[str, Array] = {}
-        for name, array in {**(values or {}), **named}.items():
+        accepted = {**(values or {}), **named}
+        for name, array in accepted.items():
             variable = input_called(self.bound, name)
             if not _is_readable(array, variable.dtype):
                 message = (
@@ -138,8 +130,8 @@ class CompiledModule:
                 )
                 raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, None, "insert() makes a copy"))
             require_shape(self.bound, variable, array.shape)
-            accepted[name] = array
-        self._inserted |= accepted
+        with self._calls.claim():
+            self._inserted |= accepted
 
     def _missing(self) -> None:
         for name, variable in self.bound.vars.items():
@@ -161,12 +153,36 @@ class CompiledModule:
     # --- running --------------------------------------------------------------------------------------------------
 
     def run_step(self) -> None:
-        """Run one step with the inserted inputs, which are used up by it."""
+        """Run one step with the inserted inputs, which are used up by it.
+
+        A signal's handler that raises, as that of Ctrl-C does, ends the step at the next turn of one of the graph's
+        loops: the step has then not happened.
+        """
+        with self._calls.claim():
+            self._run()
+
+    def _run(self) -> None:
         self._missing()
+        inputs, kept = self._arguments()
+        results = self._output_type()
+        before = self._persistent.contents() if self._project.can_tear else None
+        self._watch.begin()
+        self._results = None
+        self._context.has_outputs = 0
+        try:
+            status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
+            if self._watch.raised is not None:
+                raise self._watch.raised
+            self._instance.require(int(status))
+        finally:
+            del kept  # the code has read them
+            self._settle(results, before)
+
+    def _arguments(self) -> tuple[Any, list[Array]]:
+        """The inputs as the code wants them, and the arrays that these point into."""
         sizes = self._bound_sizes() if self.bound.bounds else None
         fields = self._project.printer
-        inputs, results = self._input_type(), self._output_type()
-        kept = []
+        inputs, kept = self._input_type(), []
         for name, value in self._program.inputs.items():
             data = self._inserted[name]
             data = pack(data, value.dtype) if value.dtype.is_packed else data
@@ -176,26 +192,28 @@ class CompiledModule:
         for size in self._project.input_sizes:
             assert sizes is not None
             setattr(inputs, fields.size_fields[size], sizes.lookup(size))
-        self._results = None
-        saved = self.save_state() if self._project.can_tear else None
-        status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
-        if status:
-            self._take_back(int(status), saved)
-        self._results = results
-        self._sizes = {size: getattr(self._context, fields.size_fields[size]) for size in self._program.sizes}
-        self._used, self._inserted = self._inserted, {}
+        return inputs, kept
 
-    def _take_back(self, status: int, saved: bytes | None) -> None:
-        """Raise what went wrong, with the state as it was before the step."""
-        try:
-            self._raise(status)
-        finally:
-            if saved is not None and self._context.is_broken:
-                self.load_state(saved)
+    def _settle(self, results: Any, before: Contents | None) -> None:
+        """A step has happened if the code says so, whatever has interrupted its caller; any other is taken back."""
+        if self._context.has_outputs:
+            fields = self._project.printer.size_fields
+            self._results = results
+            self._sizes = {size: getattr(self._context, fields[size]) for size in self._program.sizes}
+            self._used, self._inserted = self._inserted, {}
+        elif before is not None and self._context.is_broken:
+            self._put(before)
 
     def step(self) -> None:
         """The same as ``run_step``."""
         self.run_step()
+
+    def interrupt(self) -> None:
+        """Stop a running step at the next turn of a loop; from another thread or a signal handler.
+
+        The step has then not run. Without loops in the graph there is nothing to stop at, and the step runs to its end.
+        """
+        self._watch.is_wanted = True
 
     @property
     def events(self) -> list[Event]:
@@ -220,23 +238,30 @@ class CompiledModule:
         A dtype after a single name is checked: ``fetch("y", "f32")``. Generated code keeps outputs, persistent
         variables and inputs; other variables must be returned from the entry block to be seen.
         """
-        if len(names) == 2 and names[1] in DTYPES:
-            found = self._variable(names[0]).dtype.name
-            if found != names[1]:
-                raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{names[0]!r} is {found}, not {names[1]}"))
-            return self._array(names[0]).copy()
-        arrays = tuple(self._array(name).copy() for name in names)
+        with self._calls.claim():
+            if len(names) == 2 and names[1] in DTYPES:
+                found = self._variable(names[0]).dtype.name
+                if found != names[1]:
+                    raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{names[0]!r} is {found}, not {names[1]}"))
+                return self._array(names[0]).copy()
+            arrays = tuple(self._array(name).copy() for name in names)
         return arrays[0] if len(arrays) == 1 else arrays
 
     def fetch_view(self, name: str) -> Array:
-        """A variable as a read-only array; of outputs it shares the memory, which the next step writes again."""
-        view = self._array(name).view()
+        """A variable as a read-only array that shares the module's memory where it can: the next step writes it again.
+
+        The memory lives as long as the array does, also without the module. Tables that grow, and elements that share
+        bytes, are copied.
+        """
+        with self._calls.claim():
+            view = self._array(name).view()
         view.flags.writeable = False
         return view
 
     def fetch_tensor(self, name: str) -> Tensor:
         """A variable as a ``Tensor``, packed where its dtype is."""
-        return Tensor.from_numpy(self._array(name).copy(), self._variable(name).dtype)
+        with self._calls.claim():
+            return Tensor.from_numpy(self._array(name).copy(), self._variable(name).dtype)
 
     def _variable(self, name: str) -> BoundVar:
         if not isinstance(name, str) or name not in self.bound.vars:
@@ -247,7 +272,7 @@ class CompiledModule:
     def _array(self, name: str) -> Array:
         variable = self._variable(name)
         if variable.is_table:
-            return self._table(name)
+            return self._persistent.tables[name].array()
         if isinstance(variable.origin, FromPattern):
             message = f"{name!r} is a family of model tensors, not one value"
             raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span if variable.decl else None))
@@ -255,10 +280,10 @@ class CompiledModule:
             return self._inserted[name]
         if self._results is not None and name in self._program.outputs:
             address = getattr(self._results, self._project.output_fields[name])
-            return self._loaded(address, self._program.outputs[name])
-        home = self._program.homes.get(name)
-        if home is not None and home.store is Store.STATE:
-            return self._loaded(self._state.ctypes.data + self._project.printer.state_offsets[home], home)
+            return self._output(address, self._program.outputs[name])
+        kept = self._persistent.value(name)
+        if kept is not None:
+            return kept
         if name in self._used and name not in self._program.outputs:
             return self._used[name]
         return self._other(variable)
@@ -275,169 +300,66 @@ class CompiledModule:
             message, advice = f"{variable.name!r} has no value: no step has run", "run_step() first"
         raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message, None, advice))
 
-    def _loaded(self, address: int, value: Value) -> Array:
-        """A tensor at an address: shared where elements have bytes of their own."""
+    def _output(self, address: int, value: Value) -> Array:
+        """A tensor at an address of the arena or the state, as a part of the array that owns the memory."""
         shape = tuple(at(extent, self._sizes) for extent in value.shape)
         if any(extent < 0 for extent in shape):
             message = f"{value.variable!r} has no shape: it would be {list(shape)}"
             raise ExecutionError(Diagnostic(Code.BAD_SHAPE, message))
-        count = int(np.prod(shape, dtype=np.int64))
-        data = _shared(address, value.dtype.nbytes(count), self)
-        if value.dtype.is_packed:
-            return unpack(data, value.dtype, 0, count).reshape(shape)
-        return data.view(value.dtype.array).reshape(shape)
-
-    # --- tables ---------------------------------------------------------------------------------------------------
-
-    def _cells(self, layout: TableLayout) -> tuple[Array, Array, Array | None]:
-        """The extents of a table, its cells over all it has room for, and the extents of its matrices."""
-        head = self._state[layout.extents_at : layout.extents_at + 16 * layout.axes].view(np.int64)
-        extents = head[: layout.axes]
-        if layout.heap is None:
-            capacity, address = layout.capacity, self._state.ctypes.data + layout.memory_at
-        else:
-            capacity = tuple(map(int, head[layout.axes : 2 * layout.axes]))
-            address = self._context.heap[layout.heap] or 0
-        table = layout.table
-        own = None
-        if layout.has_matrices:
-            keys = capacity[: table.keys]
-            count = int(np.prod(keys, dtype=np.int64)) * (layout.axes - table.keys)
-            own = _shared(address, 8 * count, self).view(np.int64).reshape(*keys, layout.axes - table.keys)
-        nbytes = layout.nbytes(capacity) - layout.cells_at(capacity) if address else 0
-        data = _shared(address + layout.cells_at(capacity) if address else 0, nbytes, self)
-        kind = np.dtype(np.uint8) if table.variable.dtype.is_packed else table.variable.dtype.array
-        return extents, data.view(kind).reshape(*capacity, *table.entry), own
-
-    def _table(self, name: str) -> Array:
-        """All of a table; matrices that keys choose have the extents of the largest."""
-        layout = self._project.printer.tables[name]
-        extents, cells, own = self._cells(layout)
-        keys = layout.table.keys
-        wanted = list(map(int, extents))
-        if own is not None:
-            chosen = own[tuple(slice(extent) for extent in wanted[:keys])]
-            start = layout.start_extents[keys:]
-            widest = chosen.reshape(-1, len(start)).max(axis=0, initial=0) if chosen.size else np.zeros(len(start), int)
-            wanted[keys:] = [max(int(one), first) for one, first in zip(widest, start, strict=True)]
-        return self._grid(layout, cells, wanted)
-
-    def _grid(self, layout: TableLayout, cells: Array, extents: Sequence[int]) -> Array:
-        """Cells up to some extents, as values; those that there is no memory for are initial."""
-        dtype = layout.table.variable.dtype
-        part = cells[tuple(slice(extent) for extent in extents)]
-        if part.shape[: len(extents)] != tuple(extents):
-            whole = np.full((*extents, *layout.table.entry), self._initial_cell(layout), cells.dtype)
-            whole[tuple(slice(extent) for extent in part.shape)] = part
-            part = whole
-        return _decoded(part, dtype) if dtype.is_packed else part
-
-    @staticmethod
-    def _initial_cell(layout: TableLayout) -> Any:
-        from openinfer.synth.c.tables import element_bits
-
-        dtype = layout.table.variable.dtype
-        bits = element_bits(dtype, layout.table.variable.origin)
-        if dtype.is_packed:
-            return np.uint8(bits)
-        return np.frombuffer(bits.to_bytes(dtype.bits // 8, "little"), dtype.array)[0]
+        nbytes = value.dtype.nbytes(int(np.prod(shape, dtype=np.int64)))
+        if nbytes == 0:
+            return tensor(np.empty(0, np.uint8), value, shape)
+        owners = ((memory, address - memory.ctypes.data) for memory in (self._arena, self._state))
+        memory, start = next((one, start) for one, start in owners if 0 <= start <= one.size - nbytes)
+        return tensor(memory[start : start + nbytes], value, shape)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Put persistent memory back to its initial values and forget inserted inputs."""
-        self._inserted.clear()
-        self._used.clear()
-        self._results = None
-        self._call("reset")
+        with self._calls.claim():
+            self._inserted.clear()
+            self._used.clear()
+            self._results = None
+            self._instance.call("reset")
 
     def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
         """Persistent memory as a model file, the same as the simulator's: its bytes, or written to a path."""
-        if self._context.is_broken:
-            message = "the last step failed, and there is no state to save"
-            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() or load_state(...) first"))
-        plain = {
-            name: self._loaded(self._state.ctypes.data + self._project.printer.state_offsets[home], home)
-            for name, home in self._program.homes.items()
-            if home.store is Store.STATE
-        }
-        tables = {name: self._dumped(layout) for name, layout in self._project.printer.tables.items()}
+        with self._calls.claim():
+            if self._context.is_broken:
+                message = "the last step failed, and there is no state to save"
+                raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() or load_state(...) first"))
+            found = self._persistent.contents()
         if path is None:
-            return saved_bytes(self.bound, plain, tables)
-        save(self.bound, plain, tables, path)
+            return saved_bytes(self.bound, found.plain, found.tables)
+        save(self.bound, found.plain, found.tables, path)
         return None
 
-    def _dumped(self, layout: TableLayout) -> dict[Key, Array]:
-        extents, cells, own = self._cells(layout)
-        if own is None:
-            return {(): np.ascontiguousarray(self._grid(layout, cells, list(map(int, extents))))}
-        found: dict[Key, Array] = {}
-        for key in np.ndindex(*map(int, extents[: layout.table.keys])):
-            inside = all(part < room for part, room in zip(key, cells.shape, strict=False))
-            start = layout.start_extents[layout.table.keys :]
-            matrix = [int(one) for one in own[key]] if inside else list(start)
-            part = cells[key] if inside else cells[:0].reshape(0, *cells.shape[len(key) + 1 :])
-            found[key] = np.ascontiguousarray(self._grid(layout, part, matrix))
-        return found
-
     def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
-        """Put back what ``save_state`` saved, here or in the simulator; a state that does not fit changes nothing."""
-        tables = self._project.printer.tables
-        plain, grids = loaded(self.bound, state, lambda name, key, shape: _fits(tables[name], key, shape))
-        self._call("reset")
-        self._results = None
-        for name, array in plain.items():
-            home = self._program.homes[name]
-            data = pack(array, home.dtype) if home.dtype.is_packed else np.ascontiguousarray(array).reshape(-1)
-            offset = self._project.printer.state_offsets[home]
-            self._state[offset : offset + home.nbytes] = data.view(np.uint8)
-        for name, parts in grids.items():
-            self._restore(tables[name], parts)
+        """Put back what ``save_state`` saved, here or in the simulator; a state that is refused changes nothing."""
+        tables = self._persistent.tables
+        found = Contents(*loaded(self.bound, state, lambda name, key, shape: tables[name].fits(key, shape)))
+        with self._calls.claim():
+            self._put(found)
+            self._results = None
 
-    def _restore(self, layout: TableLayout, parts: Mapping[Key, Array]) -> None:
-        keys = layout.table.keys if layout.has_matrices else 0
-        ends = [tuple(one + 1 for one in key) for key in parts]
-        shapes = [array.shape[: layout.axes - keys] for array in parts.values()]
-        reach = [max(column) for column in zip(*ends, strict=True)] if keys else []
-        reach += [max(column) for column in zip(*shapes, strict=True)]
-        if not reach or not parts:
-            return
-        self._make_room(layout, reach)
-        extents, cells, own = self._cells(layout)
-        for key, array in parts.items():
-            shape = array.shape[: layout.axes - keys]
-            data = _encoded(array, layout.table.variable.dtype)
-            if array.size:
-                cells[key][tuple(slice(extent) for extent in shape)] = data
-            if own is not None:
-                own[key][:] = shape
-        count = keys or len(reach)
-        extents[:count] = reach[:count]
-
-    def _make_room(self, layout: TableLayout, reach: Sequence[int]) -> None:
-        """Memory for so many cells of a table that grows."""
-        if layout.heap is None:
-            return
-        function = getattr(self._library, f"{self._name}_reserve")
-        ends = (ctypes.c_int64 * layout.axes)(*reach)
-        if function(ctypes.byref(self._context), ctypes.c_int(layout.heap), ends):
-            raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for the tables of the state"))
+    def _put(self, contents: Contents) -> None:
+        """Replace persistent memory. Where an interruption leaves it half written, no step runs on it."""
+        self._persistent.reserve(contents)
+        self._context.is_broken = 1
+        self._instance.call("reset")
+        self._context.is_broken = 1
+        self._persistent.put(contents)
+        self._context.is_broken = 0
 
 
-def _structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
-    """A struct of the header, as ctypes sees it."""
-    kinds: list[tuple[str, Any]] = []
-    for field in fields:
-        match field.kind:
-            case "pointer":
-                kinds.append((field.name, ctypes.c_void_p))
-            case "pointers":
-                kinds.append((field.name, ctypes.c_void_p * field.count))
-            case "int32":
-                kinds.append((field.name, ctypes.c_int32))
-            case "int64":
-                kinds.append((field.name, ctypes.c_int64))
-    return type(name, (ctypes.Structure,), {"_fields_": kinds or [("nothing", ctypes.c_char)]})
+def _require_budget(project: Project, nodes: int | None) -> None:
+    if not (nodes is None or (type(nodes) is int and nodes >= 0)):
+        message = f"the node budget is a number of nodes or None, not {nodes!r}"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
+    if nodes is not None and not project.options.hosted:
+        message = "code for a device without an operating system counts no nodes"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "leave out node_budget"))
 
 
 def _aligned(nbytes: int) -> Array:
@@ -455,49 +377,3 @@ def _is_readable(array: object, dtype: DType) -> bool:
     if not isinstance(array, np.ndarray) or dtype.is_packed or array.dtype != dtype.array:
         return False
     return bool(array.flags.c_contiguous and array.flags.aligned)
-
-
-class _Memory:
-    """Bytes at an address, kept alive by their owner, for NumPy to look at."""
-
-    def __init__(self, address: int, nbytes: int, owner: object) -> None:
-        self._owner = owner
-        self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
-
-
-def _shared(address: int, nbytes: int, owner: object) -> Array:
-    return np.asarray(_Memory(address, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
-
-
-def _decoded(codes: Array, dtype: DType) -> Array:
-    """Packed elements that have a byte each, as values."""
-    bits, per_byte = dtype.bits, 8 // dtype.bits
-    flat = np.zeros(-(-codes.size // per_byte) * per_byte, np.uint8)
-    flat[: codes.size] = codes.reshape(-1)
-    shifts = np.arange(per_byte, dtype=np.uint16) * bits
-    stream = (flat.reshape(-1, per_byte).astype(np.uint16) << shifts).sum(axis=1).astype(np.uint8)
-    return unpack(stream, dtype, 0, codes.size).reshape(codes.shape)
-
-
-def _encoded(values: Array, dtype: DType) -> Array:
-    """Values as codes with a byte each; elements that are not packed as they are."""
-    if not dtype.is_packed:
-        return values
-    stream = pack(np.ascontiguousarray(values).reshape(-1), dtype)
-    places = np.arange(values.size)
-    per_byte = 8 // dtype.bits
-    codes = (stream[places // per_byte] >> (places % per_byte * dtype.bits)) & ((1 << dtype.bits) - 1)
-    return codes.astype(np.uint8).reshape(values.shape)
-
-
-def _fits(layout: TableLayout, key: Key, shape: tuple[int, ...]) -> bool:
-    """Whether an array can be what a table holds under a key."""
-    keys = layout.table.keys if layout.has_matrices else 0
-    grown = layout.axes - keys
-    if len(key) != keys or tuple(shape[grown:]) != tuple(layout.table.entry) or len(shape) < grown:
-        return False
-    bounds = layout.table.bounds
-    if any(bound is not None and part >= bound for part, bound in zip(key, bounds, strict=False)):
-        return False
-    rest = zip(shape, layout.start_extents[keys:], bounds[keys:], strict=False)
-    return all(least <= extent and (bound is None or extent <= bound) for extent, least, bound in rest)

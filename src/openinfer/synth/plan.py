@@ -14,7 +14,8 @@ from openinfer.synth.c.project import Files, Project
 from openinfer.synth.c.selftest import Golden
 from openinfer.synth.devices import DeviceArch
 from openinfer.synth.fuse import Entry
-from openinfer.synth.module import FLAGS, CompiledModule, built
+from openinfer.synth.library import FLAGS
+from openinfer.synth.module import CompiledModule, built
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.profile import Profile
 from openinfer.synth.program import Value
@@ -92,14 +93,21 @@ class Plan:
         return written
 
     def build(
-        self, cc: str = "gcc", flags: Sequence[str] = FLAGS, trace: TraceLevel | str = TraceLevel.OFF
+        self,
+        cc: str = "gcc",
+        flags: Sequence[str] = FLAGS,
+        trace: TraceLevel | str = TraceLevel.OFF,
+        node_budget: int | None = None,
     ) -> CompiledModule:
         """Compile the code on this machine and load it: a module with the executor's verbs.
 
         With a ``trace`` level (``basic``, ``full``) it records what each step does, as the simulator does.
+        ``node_budget`` ends a step of a graph with loops that executes more nodes.
         """
         level = trace_level(trace)
-        return built(self.project, cc, flags) if level is TraceLevel.OFF else traced(self.project, cc, flags, level)
+        if level is TraceLevel.OFF:
+            return built(self.project, cc, flags, node_budget)
+        return traced(self.project, cc, flags, level, node_budget)
 
     def profile(
         self,

@@ -191,6 +191,7 @@ class Synthesizer:
     def _options(self) -> ProjectOptions:
         return ProjectOptions(
             heap=bool(self._arch.features.hosted),
+            hosted=bool(self._arch.features.hosted),
             undo=bool(self._arch.features.hosted) if self._passes.undo is None else self._passes.undo,
             weights=self._weights,
             device=self._arch.title,

@@ -11,7 +11,8 @@ from openinfer.synth.c.project import Project
 from openinfer.synth.c.timed import TIMED_SOURCE, timed_source
 from openinfer.synth.cost import cost_of
 from openinfer.synth.devices import DeviceArch, cpu_target
-from openinfer.synth.module import FLAGS, CompiledModule
+from openinfer.synth.library import FLAGS
+from openinfer.synth.module import CompiledModule
 from openinfer.synth.profile import KernelProfile, NodePlace, Profile, Times, joined
 from openinfer.synth.report import node_facts
 from openinfer.synth.roofline import Roofline, measured_roofline
@@ -37,11 +38,11 @@ class TimedModule(CompiledModule):
         self._is_timed = ctypes.c_int32.in_dll(library, f"{name}_is_timed")
         self._took = ctypes.c_int64.in_dll(library, f"{name}_step_nanoseconds")
         self._spent = numbers.in_dll(library, f"{name}_nanoseconds")
-        self._calls = numbers.in_dll(library, f"{name}_calls")
+        self._counts = numbers.in_dll(library, f"{name}_calls")
 
     def timed_step(self) -> StepTimes:
         """Run a step, and time every call of a kernel."""
-        for counts in (self._spent, self._calls):
+        for counts in (self._spent, self._counts):
             ctypes.memset(counts, 0, ctypes.sizeof(counts))
         self._is_timed.value = 1
         try:
@@ -49,7 +50,7 @@ class TimedModule(CompiledModule):
         finally:
             self._is_timed.value = 0
         places = range(len(self._project.printer.kernels.calls))
-        return StepTimes(self.seconds, tuple((self._calls[place], self._spent[place] * 1e-9) for place in places))
+        return StepTimes(self.seconds, tuple((self._counts[place], self._spent[place] * 1e-9) for place in places))
 
     @property
     def seconds(self) -> float:

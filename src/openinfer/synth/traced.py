@@ -27,13 +27,18 @@ from openinfer.ir.rules import is_consumer
 from openinfer.ops import Array
 from openinfer.synth.c.marks import Reported
 from openinfer.synth.c.project import Project
-from openinfer.synth.module import CompiledModule, compiled
+from openinfer.synth.interruption import deferred_interrupt
+from openinfer.synth.library import compiled
+from openinfer.synth.module import CompiledModule
 from openinfer.synth.program import FOLDED, KernelStep, Mark, Program, Weight, steps_in
 
 
-def traced(project: Project, cc: str, flags: Sequence[str], level: TraceLevel) -> "TracedModule":
+def traced(
+    project: Project, cc: str, flags: Sequence[str], level: TraceLevel, node_budget: int | None = None
+) -> "TracedModule":
     """A project as a module that records: the same code, compiled with its trace hook."""
-    return TracedModule(project, compiled(project, cc, (*flags, f"-D{project.name.upper()}_TRACE")), level)
+    library = compiled(project, cc, (*flags, f"-D{project.name.upper()}_TRACE"))
+    return TracedModule(project, library, level, node_budget)
 
 
 class _Event(ctypes.Structure):
@@ -71,8 +76,10 @@ class _Record:
 class TracedModule(CompiledModule):
     """A compiled module that keeps the events of its last step."""
 
-    def __init__(self, project: Project, library: ctypes.CDLL, level: TraceLevel) -> None:
-        super().__init__(project, library)
+    def __init__(
+        self, project: Project, library: ctypes.CDLL, level: TraceLevel, node_budget: int | None = None
+    ) -> None:
+        super().__init__(project, library, node_budget)
         self._level = level
         self._records: list[_Record] = []
         self._clock = 0
@@ -83,18 +90,13 @@ class TracedModule(CompiledModule):
         self._consumers = {block.name for block in self.bound.graph.blocks.values() if is_consumer(block)}
         self._absent = absent_values(project.program, project.printer.reported)
         self._callback = _Callback(self._heard)  # kept here: the code only has its address
-        self._call_trace()
+        self._instance.tell("set_trace", self._callback, None)
 
-    def _call_trace(self) -> None:
-        function = getattr(self._library, f"{self._name}_set_trace")
-        function.restype = None
-        function(ctypes.byref(self._context), self._callback, None)
-
-    def run_step(self) -> None:
-        """Run one step, and record it."""
+    def _run(self) -> None:
         self._records, self._thread, self.dropped_events = [], "entry", 0
         self._clock = perf_counter_ns()
-        super().run_step()
+        with deferred_interrupt(self._watch):
+            super()._run()
 
     # --- while a step runs ----------------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class ProjectOptions:
     """
 
     heap: bool = True
+    hosted: bool = True
+    """Whether there is an operating system: signals, threads, a clock."""
     undo: bool = True
     """Whether a step that fails is taken back, which takes memory."""
     weights: Literal["file", "array", "incbin"] = "file"
@@ -161,6 +163,11 @@ class Project:
             Field("has_outputs", "", "int32"),
         ]
         return [*found, *self._size_fields(list(self.program.sizes))]
+
+    @property
+    def is_interruptible(self) -> bool:
+        """Whether a step can be told to end, and counts its nodes: where it can be long, and there is a clock."""
+        return False
 
     @property
     def build_options(self) -> ProjectOptions:
