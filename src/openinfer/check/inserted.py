@@ -53,7 +53,7 @@ def input_called(bound: BoundGraph, name: str) -> BoundVar:
 def require_shape(bound: BoundGraph, variable: BoundVar, shape: Shape) -> None:
     """Refuse a shape that the input can never have, whatever its dynamic sizes are."""
     try:
-        StepSizes(bound).agree(variable, shape, "the value")
+        StepSizes(bound).require_possible(variable, shape, "the value")
     except OpError as error:
         span = variable.decl.span if variable.decl else None
         raise ExecutionError(Diagnostic(error.code, error.message, span, error.advice)) from error

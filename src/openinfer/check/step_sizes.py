@@ -1,17 +1,14 @@
-"""Dynamic sizes during a step: bound by the first value that has them, and the same from then on."""
+"""Dynamic sizes during a step: bound by the first values that have them, and the same from then on."""
 
-from collections.abc import Mapping
-from fractions import Fraction
-from operator import add, mul, sub, truediv
+from collections.abc import Iterable, Mapping
 
 from openinfer.check.bound import BoundGraph, BoundVar
-from openinfer.check.sizes import Lookup, SizeError, dimension, evaluate_evenly
-from openinfer.errors import Code
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, names
+from openinfer.check.equations import solved, solved_together
+from openinfer.check.sizes import SizeError, dimension, evaluate_evenly
+from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.ir.expr import Binary, Expr, Num, Ref, interval, names
+from openinfer.ir.expr import Neg as Negative
 from openinfer.ops import OpError, Shape, TensorType
-
-_MOST_TRIED = 1 << 16
-"""How many values of a size are tried where a dimension such as T*T is no line."""
 
 
 class StepSizes:
@@ -74,6 +71,88 @@ class StepSizes:
         for dim, extent in pairs:
             self._agree(variable, dim, extent, shape, what)
 
+    def agree_together(self, shapes: Mapping[str, Shape], *, complete: bool = True) -> None:
+        """Values of these shapes are the inputs of a step: the sizes are those that all of them have together.
+
+        In which order they were inserted, or are declared, does not matter. A size that they leave open is an error,
+        unless they are not all inputs yet.
+        """
+        variables = [self._bound.vars[name] for name in self._bound.vars if name in shapes]
+        for variable in variables:
+            if len(shapes[variable.name]) != len(variable.dims or ()):
+                raise _located(variable, _disagreement(variable, shapes[variable.name], _inserted(variable)))
+        equations = [
+            (variable, dim, extent)
+            for variable in variables
+            for dim, extent in zip(variable.dims or (), shapes[variable.name], strict=True)
+        ]
+        # Those that are a size and nothing else come first: what disagrees with them is the sum, not its terms.
+        self._solve(sorted(equations, key=lambda one: not isinstance(one[1], Ref)))
+        unknown = self._unknown(dim for _, dim, _ in equations)
+        if complete and unknown:
+            raise self._undecided(equations, unknown)
+        for variable in variables:
+            if not self._unknown(variable.dims or ()):
+                try:
+                    self.agree(variable, shapes[variable.name], _inserted(variable))
+                except OpError as error:
+                    raise _located(variable, error) from error
+
+    def require_possible(self, variable: BoundVar, shape: Shape, what: str) -> None:
+        """Refuse a shape that a variable can never have, whatever other values say about its dynamic sizes."""
+        if variable.dims is None or not variable.is_dynamic or len(shape) != len(variable.dims):
+            self.agree(variable, shape, what)
+            return
+        pairs = list(zip(variable.dims, shape, strict=True))
+        while any(self._settle(variable, *pair) for pair in pairs):
+            pass
+        least, most = ({**self._fixed, **one, **self.dynamic} for one in (dict.fromkeys(self._bounds, 0), self._bounds))
+        for dim, extent in pairs:
+            if not self._unknown([dim]):
+                self._agree(variable, dim, extent, shape, what)
+                continue
+            span = _span(dim, least, most)
+            if span is not None and not span[0] <= extent <= span[1]:
+                message = f"{what} is {TensorType(variable.dtype, shape)}, but '{dim}' of {variable.name!r}"
+                raise OpError(Code.SIZE_CONFLICT, f"{message} is at most {span[1]}, and at least {max(span[0], 0)}")
+
+    def _unknown(self, dims: Iterable[Expr]) -> list[str]:
+        """The dynamic sizes in dimensions that have no value yet."""
+        return sorted({name for dim in dims for name in names(dim) if name in self._bounds} - self.dynamic.keys())
+
+    def _solve(self, equations: list[tuple[BoundVar, Expr, int]]) -> None:
+        """Give sizes the values that equations have: those with one unknown first, then lines that cross."""
+        while True:
+            for variable, dim, extent in equations:
+                try:
+                    found = self._settle(variable, dim, extent)
+                except OpError as error:
+                    raise _located(variable, error) from error
+                if found:
+                    break
+            else:
+                lines = [(dim, extent) for _, dim, extent in equations if self._unknown([dim])]
+                together = solved_together(lines, self._unknown(dim for dim, _ in lines), self.dynamic, self.lookup)
+                if not together:
+                    return
+                for name, value in together.items():
+                    if value.denominator != 1 or not 0 <= value <= self._bounds[name]:
+                        self._no_value(name, str(value), [one for one in equations if name in names(one[1])])
+                    self.dynamic[name] = int(value)
+
+    def _no_value(self, name: str, value: str, equations: list[tuple[BoundVar, Expr, int]]) -> None:
+        said = " and ".join(f"'{dim}' of {variable.name!r} to be {extent}" for variable, dim, extent in equations)
+        message = f"the dynamic size {name!r} would be {value} for {said}; it is at most {self._bounds[name]}"
+        raise _located(equations[0][0], OpError(Code.SIZE_CONFLICT, message))
+
+    def _undecided(self, equations: list[tuple[BoundVar, Expr, int]], unknown: list[str]) -> ExecutionError:
+        known = [one for one in equations if self._unknown([one[1]])]
+        said = " and ".join(f"'{dim}' of {variable.name!r} is {extent}" for variable, dim, extent in known)
+        sizes = " and ".join(map(repr, unknown))
+        message = f"the inputs do not say what the dynamic sizes {sizes} are: all they say is that {said}"
+        advice = f"an input with a dimension that is {unknown[0]} itself would decide it"
+        return _located(known[0][0], OpError(Code.SIZE_CONFLICT, message, advice=advice))
+
     def _settle(self, variable: BoundVar, dim: Expr, extent: int) -> bool:
         """Bind the only size of a dimension that is not known yet, if that is so."""
         unknown = {name for name in names(dim) if name in self._bounds and name not in self.dynamic}
@@ -92,7 +171,7 @@ class StepSizes:
 
     def _bind(self, name: str, dim: Expr, extent: int, variable: BoundVar) -> None:
         """Solve ``dim == extent`` for the one size that is not known yet."""
-        value = _solved(dim, name, extent, self.dynamic, self.lookup, self._bounds[name])
+        value = solved(dim, name, extent, self.dynamic, self.lookup, self._bounds[name])
         if value is None or not 0 <= value <= self._bounds[name]:
             found = "no value" if value is None else str(value)
             message = f"the dynamic size {name!r} would be {found} for '{dim}' of {variable.name!r} to be {extent}"
@@ -100,39 +179,19 @@ class StepSizes:
         self.dynamic[name] = value
 
 
-def _solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Lookup, bound: int) -> int | None:
-    """The size at which a dimension has an extent: computed where the dimension is linear in it, else searched."""
-
-    def value(size: int) -> int | None:
-        try:
-            return evaluate_evenly(dim, {**known, name: size}, lookup)
-        except SizeError:
-            return None
-
-    try:
-        at_zero = _fraction(dim, {**known, name: 0}, lookup)
-        slope = _fraction(dim, {**known, name: 1}, lookup) - at_zero
-        guess = (extent - at_zero) / slope
-    except ZeroDivisionError:
-        guess = Fraction(1, 2)
-    if guess.denominator == 1 and value(int(guess)) == extent:
-        return int(guess)
-    return next((size for size in range(min(bound, _MOST_TRIED) + 1) if value(size) == extent), None)
-
-
-def _fraction(dim: Expr, values: Mapping[str, int], lookup: Lookup) -> Fraction:
-    """The value of a dimension that need not divide evenly."""
+def _span(dim: Expr, least: Mapping[str, int], most: Mapping[str, int]) -> tuple[int, int] | None:
+    """The least and the most that a dimension can be; None where it divides."""
     match dim:
         case Num(value):
-            return Fraction(value)
+            return value, value
         case Ref(name):
-            return Fraction(values[name] if name in values else lookup(name))
-        case Neg(operand):
-            return -_fraction(operand, values, lookup)
+            return least[name], most[name]
+        case Negative(operand):
+            own = _span(operand, least, most)
+            return None if own is None else (-own[1], -own[0])
         case Binary(op, left, right):
-            one, other = _fraction(left, values, lookup), _fraction(right, values, lookup)
-            found: Fraction = {"+": add, "-": sub, "*": mul, "/": truediv}[op](one, other)
-            return found
+            one, other = _span(left, least, most), _span(right, least, most)
+            return None if op in "/%" or one is None or other is None else interval(op, one, other)
 
 
 def _disagreement(variable: BoundVar, shape: Shape, what: str, dynamic: Mapping[str, int] | None = None) -> OpError:
@@ -142,3 +201,13 @@ def _disagreement(variable: BoundVar, shape: Shape, what: str, dynamic: Mapping[
     wanted = f"{variable.dtype.name}[{declared}]{known}" if dynamic else str(variable.type)
     code = Code.SIZE_CONFLICT if dynamic else Code.SHAPE_MISMATCH
     return OpError(code, f"{what} is {found}, but {variable.name!r} is {wanted}")
+
+
+def _inserted(variable: BoundVar) -> str:
+    return f"the inserted {variable.name!r}"
+
+
+def _located(variable: BoundVar, error: OpError) -> ExecutionError:
+    """What is wrong with an input, at its declaration."""
+    span = variable.decl.span if variable.decl else None
+    return ExecutionError(Diagnostic(error.code, error.message, span, error.advice))

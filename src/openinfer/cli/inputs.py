@@ -23,7 +23,7 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.ir.expr import names
 from openinfer.oinf import ModelLoader
-from openinfer.ops import OpError, Shape
+from openinfer.ops import Shape
 from openinfer.sim import Executor, Simulator, TraceLevel
 from openinfer.sim.sizes import StepSizes
 
@@ -120,9 +120,8 @@ class InputSource:
     def _agreed(self) -> StepSizes:
         """The sizes that the values with shapes of their own say, which must fit and agree."""
         sizes = StepSizes(self._bound)
-        for name, one in self._supplies.items():
-            if one.shape is not None:
-                _agree(sizes, self._bound.vars[name], one.shape)
+        shapes = {name: one.shape for name, one in self._supplies.items() if one.shape is not None}
+        sizes.agree_together(shapes, complete=False)
         return sizes
 
     def close(self) -> None:
@@ -150,14 +149,6 @@ def _require_all(bound: BoundGraph, wanted: Mapping[str, BoundVar], feeds: Mappi
             problems.append(Diagnostic(Code.NOT_INSERTED, message, span, f"for example: --input {name}={rule}"))
     if problems:
         raise ExecutionError(*problems)
-
-
-def _agree(sizes: StepSizes, variable: BoundVar, shape: Shape) -> None:
-    try:
-        sizes.agree(variable, shape, "the value")
-    except OpError as error:
-        span = variable.decl.span if variable.decl else None
-        raise ExecutionError(Diagnostic(error.code, error.message, span, error.advice)) from error
 
 
 def _shape(variable: BoundVar, known: Mapping[str, int], sizes: StepSizes) -> Shape:

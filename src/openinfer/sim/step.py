@@ -10,7 +10,7 @@ from openinfer.check.bound import BoundGraph
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
-from openinfer.ops import Array, OpError
+from openinfer.ops import Array
 from openinfer.sim.memory import Key, Memory, Overlay, Values
 from openinfer.sim.program import Program
 from openinfer.sim.sizes import StepSizes
@@ -81,15 +81,9 @@ class Step:
         return dict(self.memory.inputs.items())
 
     def bind_inputs(self) -> None:
-        """Dynamic sizes become what the inputs say, in the order of their declarations."""
-        for name, variable in self.bound.vars.items():
-            if variable.kind is MemoryKind.DYNAMIC:
-                value = self.values[name]
-                try:
-                    self.values.sizes.agree(variable, value.shape, f"the inserted {name!r}")
-                except OpError as error:
-                    span = variable.decl.span if variable.decl else None
-                    raise ExecutionError(Diagnostic(error.code, error.message, span, error.advice)) from error
+        """Dynamic sizes become what all inputs together say."""
+        names = [one.name for one in self.bound.vars.values() if one.kind is MemoryKind.DYNAMIC]
+        self.values.sizes.agree_together({name: self.values[name].shape for name in names})
 
     # --- strands --------------------------------------------------------------------------------------------------
 

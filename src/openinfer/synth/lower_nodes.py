@@ -54,7 +54,9 @@ class Nodes(Operands):
         shape = found.shape
         if variable.dims is not None and not variable.is_table and not (output.bracketed and output.indices):
             shape = self._shape(variable)
-            for declared, own in zip(shape, found.shape, strict=True):
+            for declared, own in sorted(
+                zip(shape, found.shape, strict=True), key=lambda pair: len(sizes_in(pair[0])) > 1
+            ):
                 if repr(declared) != repr(own):
                     self._emit(BindSize(declared, own, node.index))
         return self._value(output.base, found.dtype, shape)

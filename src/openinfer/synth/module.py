@@ -13,13 +13,12 @@ from openinfer.check.inserted import accepted_input, input_called, inputs_by_nam
 from openinfer.check.one_call import OneCall
 from openinfer.check.results import DTypeName, Outputs, given_back, output_names
 from openinfer.check.saved_state import loaded, save, saved_bytes
-from openinfer.check.sizes import SizeError
 from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DTYPES, DType, pack
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
-from openinfer.ops import Array, OpError
+from openinfer.ops import Array
 from openinfer.synth.c.project import Project
 from openinfer.synth.interruption import Watch
 from openinfer.synth.library import FLAGS, Instance, compiled, structure
@@ -141,13 +140,7 @@ class CompiledModule:
     def _bound_sizes(self) -> StepSizes:
         """The dynamic sizes that the inputs have together."""
         sizes = StepSizes(self.bound)
-        try:
-            for name in self._program.inputs:
-                sizes.agree(self.bound.vars[name], self._inserted[name].shape, "the value")
-        except OpError as error:
-            raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
-        except SizeError as error:
-            raise ExecutionError(Diagnostic(error.code, error.message, None, error.advice)) from error
+        sizes.agree_together({name: value.shape for name, value in self._inserted.items()})
         return sizes
 
     # --- running --------------------------------------------------------------------------------------------------

@@ -213,9 +213,7 @@ def test_a_dimension_with_two_sizes_is_settled_by_another_one() -> None:
     with pytest.raises(ExecutionError):
         ready.insert(x=np.zeros((7, 3), np.float32))
     alone = executor(f"sizes {{ T <= 8; U <= 8; }} dynamic {{ x: f32[T*U]; }} {X}")
-    with pytest.raises(ExecutionError) as caught:
-        alone.insert(x=[1.0] * 6)
-    assert caught.value.code is Code.SIZE_CONFLICT
+    assert step_error(alone, x=[1.0] * 6).code is Code.SIZE_CONFLICT
 
 
 @sentence("dynamic-size.uses")

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.ir.expr import Binary, Expr, names
+from openinfer.ir.expr import Binary, Expr, Num, Ref, names
 from openinfer.loops.dim import Dim, expr_of, sizes_in, span
 from openinfer.synth.c.function import FunctionPrinter
-from openinfer.synth.c.integers import Integer, IntegerPrinter, number
-from openinfer.synth.c.solve import solved
+from openinfer.synth.c.integers import Integer, IntegerPrinter, can_fail, number
+from openinfer.synth.c.solve import is_line, replaced, solved
 from openinfer.synth.program import RequireSize, Value
 
 BAD_SIZE = "an extent is not the one that its variable has, or a dynamic size has no value or one out of range"
 
 TOO_SMALL = "an operation has no result for a dynamic size that is so small"
+_FOUND = ""
+"""What the extent that was found is called among sizes."""
 NO_RESULT = "an operation has no result for this value of a dynamic size"
 
 
@@ -43,6 +45,8 @@ class SizePrinter(FunctionPrinter):
             if not size.isidentifier():
                 return
         else:
+            for size in unknown:
+                self._bind_among(size, extent, actual, fail, depth)
             self._require_known(unknown, node, depth)
         self._line(depth, f"if ({actual.text} != {self.extent(extent).text}) {fail}")
 
@@ -59,6 +63,24 @@ class SizePrinter(FunctionPrinter):
             raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "let a dimension be the size itself"))
         self._line(depth, f"if ({place} < 0 && {found.condition}) {place} = {found.value};")
         self._line(depth, f"if ({place} < 0) {fail}")
+
+    def _bind_among(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:
+        """Solve a dimension over several sizes for one of them, if that is the one that has no value yet."""
+        ends = [replaced(expr_of(extent), size, Num(value)) for value in (0, 1)]
+        if not size.isidentifier() or not is_line(expr_of(extent), size):
+            return
+        printer = IntegerPrinter(lambda name: actual if name == _FOUND else self._size(name), self.needs)
+        rest = printer.integer(Binary("-", Ref(_FOUND), ends[0]))
+        slope = printer.integer(Binary("-", ends[1], ends[0]))
+        others = sorted(sizes_in(extent) - self._now.known - {size})
+        place = f"c->{self.size_fields[size]}"
+        tests = [f"{place} < 0", *(f"c->{self.size_fields[one]} >= 0" for one in others)]
+        self.needs.add("oi_size_of")
+        value = f"oi_size_of({rest.text}, {slope.text}, {self._program.sizes[size]})"
+        self._line(depth, f"if ({' && '.join(tests)}) {place} = {value};")
+        if can_fail((rest, slope)):
+            self._now.has_bad = True
+            self._line(depth, f"if (bad) {fail}")
 
     def _require_known(self, sizes: Iterable[str], node: int, depth: int) -> None:
         for size in sorted(set(sizes) - self._now.known):

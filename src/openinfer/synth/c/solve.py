@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, names
 from openinfer.loops.dim import at, expr_of, sizes_in
 
 
@@ -37,6 +37,33 @@ def solved(expr: Expr, size: str, extent: str, bound: int) -> Solution | None:
     value = f"({extent} * {d} - {b}) / {a}"
     whole = f"({extent} * {d} - {b}) % {a} == 0 && {extent} * {d} >= {b}"
     return Solution(value, f"{extent} <= {most} && {whole}")
+
+
+def replaced(expr: Expr, size: str, value: Expr) -> Expr:
+    """An expression with something else in place of a size."""
+    match expr:
+        case Ref(name):
+            return value if name == size else expr
+        case Neg(operand):
+            return Neg(replaced(operand, size, value))
+        case Binary(op, left, right):
+            return Binary(op, replaced(left, size, value), replaced(right, size, value))
+        case _:
+            return expr
+
+
+def is_line(expr: Expr, size: str) -> bool:
+    """Whether an expression is a line over a size, whatever the other sizes are."""
+    if size not in names(expr):
+        return True
+    match expr:
+        case Neg(operand):
+            return is_line(operand, size)
+        case Binary(op, left, right):
+            is_once = op in "+-" or (op == "*" and not (size in names(left) and size in names(right)))
+            return is_once and is_line(left, size) and is_line(right, size)
+        case _:
+            return True
 
 
 def _linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:

@@ -371,7 +371,7 @@ class StepPrinter(MarkPrinter):
 
     def _lengths(self, value: Value, kept: Iterable[int], node: int, depth: int, *, binds: bool) -> None:
         """The lengths of a part are those of a tensor; one that is read can be the first to have a dynamic size."""
-        for axis, extent in zip(kept, value.shape, strict=False):
+        for axis, extent in sorted(zip(kept, value.shape, strict=False), key=lambda pair: len(sizes_in(pair[1])) > 1):
             actual = Integer(f"part.count[{axis}]", 0, (1 << 63) - 1)
             if binds:
                 self._agree(extent, actual, node, depth)

@@ -53,6 +53,15 @@ static inline int64_t oi_index_u64(uint64_t a, bool *bad)
     return (int64_t)(a & INT64_MAX);
 }
 
+//: oi_size_of
+/* The size with slope * size == rest, if there is one up to a bound; else -1. */
+static inline int64_t oi_size_of(int64_t rest, int64_t slope, int64_t bound)
+{
+    if (slope == 0) return rest == 0 ? 0 : -1;
+    if (slope == -1) return rest <= 0 && rest >= -bound ? -rest : -1;
+    return rest % slope == 0 && rest / slope >= 0 && rest / slope <= bound ? rest / slope : -1;
+}
+
 //: oi_popcount
 /* How many bits are set: in pairs, in fours, in bytes, and all together. Not every processor has an instruction. */
 static inline int32_t oi_popcount(uint64_t x)
