@@ -54,8 +54,7 @@ def values(past: int, now: int, **other: int) -> dict[str, Any]:
 
 def failure(one: Any, **inputs: Any) -> ExecutionError:
     with pytest.raises(ExecutionError) as caught:
-        one.insert(inputs)
-        one.run_step()
+        one(inputs)
     return caught.value
 
 
