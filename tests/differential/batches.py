@@ -79,7 +79,11 @@ SETTINGS = tuple(
 
 def setting(batch: int, *, sanitized: bool = False) -> Setting:
     """The setting of a batch; where its compiler is not installed, the same with gcc."""
-    found = SETTINGS[batch % len(SETTINGS)]
+    return available(SETTINGS[batch % len(SETTINGS)], sanitized=sanitized)
+
+
+def available(found: Setting, *, sanitized: bool) -> Setting:
+    """A setting with gcc where its compiler is not installed, and with sanitizers where they are asked for."""
     toolchain = found.toolchain if which(found.toolchain.cc) else Toolchain("gcc", found.toolchain.options)
     if sanitized:
         toolchain = Toolchain("gcc", ("-O0", *SANITIZERS))
@@ -93,6 +97,8 @@ class Failure:
     seed: int
     message: str
     text: str
+    kind: str = ""
+    """The same for the same sort of failure, where that is known."""
 
 
 @dataclass

@@ -1,0 +1,105 @@
+"""Batches of random programs: interpreted, simulated, synthesized, compiled together and judged."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.differential.batches import IN_THREADS, PLAIN, Failure, Setting, available
+from tests.differential.building import Toolchain, library_of, watched
+from tests.differential.programs.judging import Outcome, Subject, judge, model_of, outcomes, simulator
+from tests.differential.programs.structures import program_of
+from tests.differential.programs.tree import Program
+
+from openinfer import graph
+from openinfer.synth.plan import Plan
+from openinfer.synth.synthesizer import Passes, Synthesizer
+
+BATCH = 15
+SETTINGS = tuple(
+    Setting(device, Toolchain(cc, (level,)))
+    for device, cc, level in (
+        ("cpu", "gcc", "-O0"),
+        ("generic", "gcc", "-O0"),
+        ("cpu", "clang", "-O0"),
+        ("x86-avx2", "gcc", "-O0"),
+        ("cpu", "gcc", "-O1"),
+        ("generic", "gcc", "-O0"),
+        ("cpu", "gcc", "-O0"),
+        ("generic", "clang", "-O0"),
+        ("cpu", "gcc", "-O0"),
+        ("generic", "gcc", "-O2"),
+        ("cpu", "gcc", "-O0"),
+        ("x86-avx2", "clang", "-O0"),
+        ("cpu", "gcc", "-O0"),
+        ("generic", "gcc", "-O0"),
+        ("cpu", "clang", "-O3"),
+        ("cpu", "gcc", "-O0"),
+        ("generic", "gcc", "-O0"),
+        ("cpu", "gcc", "-O3"),
+        ("cpu", "gcc", "-O0"),
+        ("generic", "clang", "-O1"),
+    )
+)
+PASSES = (
+    ("passes", Passes()),
+    ("passes", Passes()),
+    ("plain", PLAIN),
+    ("passes", Passes()),
+    ("unfused", Passes(fuse=None)),
+    ("unsimplified", Passes(simplify=None)),
+    ("threads", IN_THREADS),
+)
+
+
+def setting(batch: int, *, sanitized: bool = False) -> Setting:
+    """The setting of a batch of programs."""
+    return available(SETTINGS[batch % len(SETTINGS)], sanitized=sanitized)
+
+
+@dataclass
+class _Version:
+    """A program as a project, and what its steps must give."""
+
+    program: Program
+    wanted: list[Outcome]
+    plan: Plan
+
+
+def judge_programs(programs: Sequence[Program], how: Setting, folder: Path) -> Iterator[Failure]:
+    """Judge programs that are compiled together."""
+    versions: list[_Version] = []
+    for program in programs:
+        try:
+            versions.append(_simulated(program, how, folder))
+        except Exception as error:  # noqa: BLE001  (whatever a program causes is what we are looking for)
+            yield _failure(program, error)
+    library = library_of([one.plan.project for one in versions], folder, how.toolchain) if versions else None
+    for one in versions:
+        try:
+            assert library is not None
+            module = watched(one.plan.project, library)
+            judge(one.program, one.wanted, Subject("C", module.module, module))
+        except Exception as error:  # noqa: BLE001  (as above)
+            yield _failure(one.program, error)
+
+
+def _simulated(program: Program, how: Setting, folder: Path) -> _Version:
+    wanted = outcomes(program)
+    model = model_of(program, folder)
+    judge(program, wanted, simulator(program, model))
+    if program.seed % 8 == 3:
+        judge(program, wanted, simulator(program, model, "threaded"))
+    name, passes = PASSES[program.seed % len(PASSES)]
+    synthesizer = Synthesizer(how.device, name=f"p{program.seed}_{name}", passes=passes)
+    return _Version(program, wanted, synthesizer.synthesize(model, graph(str(program))))
+
+
+def _failure(program: Program, error: Exception) -> Failure:
+    return Failure(
+        program.seed, f"{type(error).__name__}: {error}", str(program), getattr(error, "kind", type(error).__name__)
+    )
+
+
+def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Failure]:
+    """Judge the programs of seeds."""
+    return judge_programs([program_of(seed, has_heap=how.has_heap) for seed in seeds], how, folder)

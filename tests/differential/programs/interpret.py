@@ -1,0 +1,411 @@
+"""An interpreter of programs, written for the tests alone: NumPy and the language's rules, and nothing of OpenInfer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tests.differential.programs.numbers import Array, Failed, computed, held_as, zero
+from tests.differential.programs.tables import Chosen, Table, TooMuchError, cells_of
+from tests.differential.programs.tree import (
+    Access,
+    Assign,
+    Await,
+    Barrier,
+    Branch,
+    Count,
+    Decl,
+    Dim,
+    Dims,
+    Expr,
+    Index,
+    Kind,
+    Literal,
+    Loop,
+    Op,
+    Operand,
+    Program,
+    Read,
+    Reset,
+    Scope,
+    Slice,
+    Statement,
+    Transfer,
+    Write,
+    Yield,
+    walk,
+)
+
+MOST_STATEMENTS = 1500
+FAR = 1 << 40
+"""Index arithmetic beyond this is not what programs are about."""
+
+
+def consumers(program: Program) -> dict[str, tuple[str, ...]]:
+    """Blocks that begin with ``await``, and what they await."""
+    return {
+        name: body[0].names
+        for name, body in program.blocks.items()
+        if body and isinstance(body[0], Await) and name != "entry"
+    }
+
+
+class State:
+    """What outlives a step: plain variables that have been written, and tables. Nothing in it is changed in place."""
+
+    def __init__(self, values: dict[str, Array], tables: dict[str, Table]) -> None:
+        self.values = values
+        self.tables = tables
+
+    def copy(self) -> "State":
+        return State(dict(self.values), dict(self.tables))
+
+
+class Machine:
+    """A program with its memory."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.decls = {decl.name: decl for decl in program.decls}
+        self.kinds = {decl.name: decl.kind for decl in program.decls}
+        for body in program.blocks.values():
+            for statement in walk(body):
+                if isinstance(statement, Assign):
+                    self.kinds[statement.name] = statement.kind
+                elif isinstance(statement, Op):
+                    own = zip(statement.outputs, statement.inferred, strict=False)
+                    self.kinds |= {output.base: kind for output, kind in own}
+        self.reset()
+
+    def reset(self) -> None:
+        """Persistent memory as it is at first."""
+        self.state = State({}, {decl.name: Table.new(decl) for decl in self.program.decls if decl.is_cache})
+
+    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one step: the outputs. One that fails leaves the state as it was."""
+        run = _Run(self, inputs)
+        with np.errstate(all="ignore"):
+            found = run.finished()
+        self.state = run.state
+        return found
+
+    def persistent(self) -> dict[str, Array]:
+        """Everything that outlives steps."""
+        found = {name: table.read(()) for name, table in self.state.tables.items()}
+        for decl in self.program.decls:
+            if decl.section == "persistent" and decl.is_plain:
+                value = self.state.values.get(decl.name)
+                found[decl.name] = self.original(decl, {}) if value is None else value
+        return found
+
+    def original(self, decl: Decl, sizes: Mapping[str, int]) -> Array:
+        """What a declared variable is before anything writes it."""
+        tensor = self.program.tensors.get(decl.tensor or "")
+        if tensor is not None and (decl.init is None or decl.section != "persistent"):
+            return tensor[1]
+        shape = shape_of(decl.kind.dims, sizes)
+        fill = zero(decl.kind.dtype) if decl.init is None else np.asarray(decl.init).astype(held_as(decl.kind.dtype))
+        return np.full(shape, fill, held_as(decl.kind.dtype))
+
+
+def shape_of(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Dimensions as numbers."""
+    unbound = [name for _, counts in dims for name, _ in counts if name not in sizes]
+    if unbound:
+        raise Failed("E312", f"{unbound[0]} has no value")
+    return tuple(number + sum(sizes[name] * count for name, count in counts) for number, counts in dims)
+
+
+class _Strand:
+    """Entry or a consumer: its loop indices, the sizes it knows, and its own copies of what it awaits."""
+
+    def __init__(self, sizes: dict[str, int], copies: dict[str, Array]) -> None:
+        self.sizes = sizes
+        self.copies = copies
+        self.indices: dict[str, int] = {}
+
+
+class _Run:
+    """One step."""
+
+    def __init__(self, machine: Machine, inputs: Mapping[str, Array]) -> None:
+        self._machine = machine
+        self._program = machine.program
+        self.state = machine.state.copy()
+        self._values: dict[Any, Array] = dict(inputs)
+        self._entry = _Strand({}, {})
+        self._left = MOST_STATEMENTS
+        self._consumers = consumers(machine.program)
+        self._yielded: dict[str, Array] = {}
+        self._pending: dict[str, set[str]] = {}
+        self._ended: dict[str, _Strand] = {}
+        self._returned: dict[str, Array] = {}
+        for decl in self._program.decls:
+            if decl.section == "dynamic":
+                self._agree(self._entry, decl.kind, inputs[decl.name].shape)
+
+    def finished(self) -> dict[str, Array]:
+        """Run to the end: the outputs."""
+        self._body(self._entry, self._program.blocks["entry"])
+        self._values |= self._returned
+        found = {name: self._variable(self._entry, name) for name in self._program.outputs}
+        for decl in self._program.decls:
+            if decl.section == "persistent" and decl.is_plain and decl.name in self._values:
+                self.state.values[decl.name] = self._values[decl.name]
+        return found
+
+    # --- sizes and integers -------------------------------------------------------------------------------------------
+
+    def _agree(self, strand: _Strand, kind: Kind, shape: tuple[int, ...]) -> None:
+        """A value becomes a variable's: sizes that have none yet are bound by it, the others must agree."""
+        if len(shape) != len(kind.dims):
+            raise Failed("E308", f"{shape} for {kind}")
+        is_new = True
+        while is_new:
+            is_new = False
+            for (number, counts), extent in zip(kind.dims, shape, strict=True):
+                unknown = [(name, count) for name, count in counts if name not in strand.sizes]
+                if len(unknown) == 1:
+                    ((name, count),) = unknown
+                    rest = extent - number - sum(strand.sizes[own] * many for own, many in counts if own != name)
+                    if rest % count or not 0 <= rest // count <= self._program.sizes[name]:
+                        raise Failed("E312", f"{name} for {shape} of {kind}")
+                    strand.sizes[name] = rest // count
+                    is_new = True
+        if shape_of(kind.dims, strand.sizes) != shape:
+            raise Failed("E308" if kind.is_static else "E312", f"{shape} for {kind} with {strand.sizes}")
+
+    def _integer(self, strand: _Strand, expr: Expr) -> int:
+        value = self._evaluated(strand, expr)
+        if abs(value) > FAR:
+            raise TooMuchError
+        return value
+
+    def _evaluated(self, strand: _Strand, expr: Expr) -> int:
+        if isinstance(expr, int):
+            return expr
+        if isinstance(expr, str):
+            if expr in strand.indices:
+                return strand.indices[expr]
+            if expr in self._machine.kinds:
+                return int(self._variable(strand, expr))
+            if expr not in strand.sizes:
+                raise Failed("E312", f"{expr} has no value")
+            return strand.sizes[expr]
+        left, right = self._evaluated(strand, expr[1]), self._evaluated(strand, expr[2])
+        if expr[0] in "/%" and right == 0:
+            raise Failed("E313", "an index divided by zero")
+        return {
+            "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
+            "/": lambda: left // right, "%": lambda: left % right,
+        }[expr[0]]()  # fmt: skip
+
+    def _chosen(self, strand: _Strand, indices: Sequence[Index]) -> list[Chosen]:
+        return [
+            tuple(None if one is None else self._integer(strand, one) for one in (index.start, index.end))  # type: ignore[misc]
+            if isinstance(index, Slice)
+            else self._integer(strand, index)
+            for index in indices
+        ]
+
+    # --- variables ----------------------------------------------------------------------------------------------------
+
+    def _variable(self, strand: _Strand, name: str) -> Array:
+        if name in strand.copies:
+            return strand.copies[name]
+        if name in self._values:
+            return self._values[name]
+        decl = self._machine.decls.get(name)
+        if decl is None:
+            kind = self._machine.kinds[name]
+            return np.full(shape_of(kind.dims, strand.sizes), zero(kind.dtype), held_as(kind.dtype))
+        if name in self.state.values:
+            return self.state.values[name]
+        return self._machine.original(decl, strand.sizes)
+
+    def _put(self, strand: _Strand, name: str, value: Array) -> None:
+        if name in strand.copies:
+            strand.copies[name] = value
+        else:
+            self._values[name] = value
+
+    def _entry_of(self, strand: _Strand, access: Access, decl: Decl) -> tuple[str, int]:
+        assert access.indices is not None
+        (index,) = self._chosen(strand, access.indices)
+        assert isinstance(index, int)
+        if not 0 <= index < decl.entries:
+            raise Failed("E209", f"{decl.name}[{index}]")
+        return (decl.name, index)
+
+    def _read(self, strand: _Strand, operand: Operand, dtype: str) -> Array:
+        if isinstance(operand, Literal):
+            return np.asarray(operand.value).astype(held_as(dtype))
+        name = operand.base
+        if name in strand.indices:
+            return np.asarray(strand.indices[name])
+        decl = self._machine.decls.get(name)
+        if decl is not None and decl.is_cache:
+            return self.state.tables[name].read(self._chosen(strand, operand.indices or ()))
+        if decl is not None and decl.entries:
+            key = self._entry_of(strand, operand, decl)
+            return self._values[key] if key in self._values else self._program.tensors[f"{name}.{key[1]}"][1]
+        whole = self._variable(strand, name)
+        if not operand.indices:
+            return whole
+        return whole[(*self._region(strand, operand.indices, whole), ...)]
+
+    def _region(self, strand: _Strand, indices: Sequence[Index], whole: Array) -> tuple[Any, ...]:
+        region: list[Any] = []
+        for one, extent in zip(self._chosen(strand, indices), whole.shape, strict=True):
+            cells = cells_of(one, extent)
+            if (cells if isinstance(cells, int) else cells[1] - 1) >= extent:
+                raise Failed("E507", f"{cells} of {extent}")
+            region.append(cells if isinstance(cells, int) else slice(*cells))
+        return tuple(region)
+
+    def _write(self, strand: _Strand, access: Access, value: Array) -> None:
+        name = access.base
+        decl = self._machine.decls.get(name)
+        if decl is not None and decl.is_cache:
+            chosen = self._chosen(strand, access.indices or ())
+            self.state.tables[name] = self.state.tables[name].written(chosen, value)
+        elif decl is not None and decl.entries:
+            self._agree(strand, decl.kind, value.shape)
+            self._values[self._entry_of(strand, access, decl)] = value
+        elif access.indices:
+            whole = self._variable(strand, name).copy()
+            region = self._region(strand, access.indices, whole)
+            if whole[region].shape != value.shape:
+                raise Failed("E308", f"{value.shape} for a part of {name}")
+            whole[region] = value
+            self._put(strand, name, whole)
+        else:
+            self._agree(strand, self._machine.kinds[name], value.shape)
+            self._put(strand, name, value)
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def _body(self, strand: _Strand, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self._left -= 1
+            if self._left < 0:
+                raise TooMuchError
+            self._statement(strand, statement)
+
+    def _statement(self, strand: _Strand, statement: Statement) -> None:
+        match statement:
+            case Assign(name, _):
+                self._values.pop(name, None)
+            case Op():
+                self._op(strand, statement)
+            case Transfer(source, target):
+                self._write(strand, target, self._read(strand, source, ""))
+            case Read(source, name):
+                self._write(strand, Access(name), self._read(strand, source, ""))
+            case Write(name, target):
+                self._write(strand, target, self._variable(strand, name))
+            case Count():
+                self._count(strand, statement)
+            case Reset(target):
+                self._reset(strand, target)
+            case Loop():
+                self._loop(strand, statement)
+            case Scope(_, body):
+                self._body(strand, body)
+            case Branch():
+                self._branch(strand, statement)
+            case Yield(names):
+                self._hand_over(strand, names)
+            case Await(names):
+                self._take_back(strand, names)
+            case Barrier():
+                pass
+
+    def _op(self, strand: _Strand, op: Op) -> None:
+        for output, _ in zip(op.outputs, op.inferred, strict=False):
+            self._values.pop(output.base, None)
+        dtypes = [
+            self._machine.kinds[one.base].dtype
+            if isinstance(one, Access) and one.base in self._machine.kinds
+            else "i64"
+            for one in op.inputs
+        ]
+        own = next((dtype for one, dtype in zip(op.inputs, dtypes, strict=True) if isinstance(one, Access)), "")
+        arrays = [self._read(strand, one, own) for one in op.inputs]
+        params = {
+            name: shape_of(value.dims, strand.sizes) if isinstance(value, Dims) else value for name, value in op.params
+        }
+        target = self._machine.kinds[op.outputs[0].base].dtype
+        try:
+            results = computed(op.name, arrays, dtypes, target, params)
+        except ValueError as error:
+            raise Failed("E308", f"{op.name}: {error}") from error
+        for output, value in zip(op.outputs, results, strict=True):
+            self._write(strand, output, value)
+
+    def _count(self, strand: _Strand, count: Count) -> None:
+        from tests.differential.programs.numbers import wrapped
+
+        amount = 1 if count.amount is None else self._integer(strand, count.amount)
+        kind = self._machine.kinds[count.name]
+        total = int(self._variable(strand, count.name)) + (-amount if count.down else amount)
+        if total.bit_length() > 62:
+            raise TooMuchError
+        self._put(strand, count.name, wrapped(np.asarray(total), kind.dtype))
+
+    def _reset(self, strand: _Strand, target: Access) -> None:
+        chosen = self._chosen(strand, target.indices or ())
+        decl = self._machine.decls[target.base]
+        if decl.is_cache:
+            self.state.tables[decl.name] = self.state.tables[decl.name].reset(chosen)
+            return
+        fresh = self._machine.original(decl, strand.sizes)
+        if target.indices:
+            whole = self._variable(strand, decl.name).copy()
+            region = self._region(strand, target.indices, whole)
+            whole[region] = fresh[region]
+            fresh = whole
+        self._put(strand, decl.name, fresh)
+
+    def _loop(self, strand: _Strand, loop: Loop) -> None:
+        start, end = self._integer(strand, loop.start), self._integer(strand, loop.end)
+        for value in range(start, end):
+            strand.indices[loop.index] = value
+            self._body(strand, loop.body)
+            self._left -= 1
+        strand.indices.pop(loop.index, None)
+
+    def _branch(self, strand: _Strand, branch: Branch) -> None:
+        target: str | None = branch.yes
+        if branch.condition is not None and not bool(self._variable(strand, branch.condition)):
+            target = branch.no
+        indices, strand.indices = strand.indices, {}
+        if target is not None:
+            self._body(strand, self._program.blocks[target])
+        strand.indices = indices
+
+    # --- consumers ----------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, strand: _Strand, names: Sequence[str]) -> None:
+        """Entry yields: consumers that have all they await run. What they see is as it was at the yield."""
+        if strand is not self._entry:
+            self._returned |= {
+                name: strand.copies[name] for name in names if strand.copies[name] is not self._yielded[name]
+            }
+            return
+        self._yielded |= {name: self._variable(strand, name) for name in names}
+        for block, needed in self._consumers.items():
+            pending = self._pending.setdefault(block, set())
+            pending |= set(names) & set(needed)
+            if set(names) & set(needed) and pending == set(needed):
+                pending.clear()
+                own = _Strand(dict(strand.sizes), {name: self._yielded[name] for name in needed})
+                self._ended[block] = own
+                self._body(own, self._program.blocks[block][1:])
+
+    def _take_back(self, strand: _Strand, names: Sequence[str]) -> None:
+        for block, needed in self._consumers.items():
+            if set(needed) & set(names) and block in self._ended:
+                for size, value in self._ended[block].sizes.items():
+                    if strand.sizes.setdefault(size, value) != value:
+                        raise Failed("E312", f"{size} is {value} in {block}")
+        self._values |= {name: self._returned.pop(name) for name in names if name in self._returned}
