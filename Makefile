@@ -86,10 +86,13 @@ fuzz-lang: $(VENV)/.dev
 	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
 
 FUZZ_SYNTH_COUNT ?= 10000
+FUZZ_PROGRAM_COUNT ?= 20000
 FUZZ_SANITIZED_COUNT ?= 500
 fuzz-synth: $(VENV)/.dev
 	$(BIN)/python -m tests.differential.fuzz --count $(FUZZ_SYNTH_COUNT) --seed $(FUZZ_SEED)
 	$(BIN)/python -m tests.differential.fuzz --count $(FUZZ_SANITIZED_COUNT) --seed $(FUZZ_SEED) --sanitize
+	$(BIN)/python -m tests.differential.program_fuzz --count $(FUZZ_PROGRAM_COUNT) --seed $(FUZZ_SEED)
+	$(BIN)/python -m tests.differential.program_fuzz --count $(FUZZ_SANITIZED_COUNT) --seed $(FUZZ_SEED) --sanitize
 
 # Models on generated C, ONNX Runtime, OpenVINO and torch.compile, side by side: make bench BENCH="mlp resnet18 --quick".
 # torch.compile compiles C++ when it runs.

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.differential.batches import BATCH, SETTINGS, judge_batch, setting
-from tests.differential.fuzz import Job, jobs, run, sanitized
+from tests.differential.campaign import Job, run
+from tests.differential.fuzz import GRAPHS as CAMPAIGN
+from tests.differential.fuzz import judge
 from tests.differential.graphs import random_graph
 from tests.differential.judging import MOVED_RUNS, Spread, same
 from tests.differential.uses import PAIRS, RECORDS, hand, hands
@@ -27,7 +29,7 @@ def test_random_graphs_agree(batch: int, tmp_path: Path) -> None:
 
 def test_random_graphs_have_no_undefined_behaviour() -> None:
     """Under ASan and UBSan, with memory from an allocator that watches both ends of it."""
-    assert sanitized(["--seed", str(GRAPHS), "--count", "4", "--sanitize"]).returncode == 0
+    assert CAMPAIGN.sanitized(["--seed", str(GRAPHS), "--count", "4", "--sanitize"]).returncode == 0
 
 
 def test_every_op_with_every_dtype_is_dealt() -> None:
@@ -92,7 +94,11 @@ def test_wrong_values_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_seed_means_the_same_wherever_a_run_begins() -> None:
-    assert [job.seeds for job in jobs(7, 15, is_sanitized=False)] == [(7, 8, 9), tuple(range(10, 20)), (20, 21)]
+    assert [job.seeds for job in CAMPAIGN.jobs(7, 15, is_sanitized=False)] == [
+        (7, 8, 9),
+        tuple(range(10, 20)),
+        (20, 21),
+    ]
     one, other = random_graph(33), random_graph(33)
     assert one.text(one.results) == other.text(other.results)
     assert all((one.inputs[2][name] == other.inputs[2][name]).all() for name in one.inputs[2] if "c_" in name)
@@ -100,7 +106,7 @@ def test_a_seed_means_the_same_wherever_a_run_begins() -> None:
 
 def test_a_batch_that_does_not_compile_names_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.differential.building.FLAGS", ("-std=c11", "-DNULL=", "-include", "missing.h"))
-    failures = run(Job((0, 1), is_sanitized=False))
+    failures = run(judge, Job((0, 1), is_sanitized=False))
     assert [failure.seed for failure in failures] == [0, 1]
 
 

@@ -73,10 +73,17 @@ def judge_programs(programs: Sequence[Program], how: Setting, folder: Path) -> I
             versions.append(_simulated(program, how, folder))
         except Exception as error:  # noqa: BLE001  (whatever a program causes is what we are looking for)
             yield _failure(program, error)
-    library = library_of([one.plan.project for one in versions], folder, how.toolchain) if versions else None
+    if not versions:
+        return
+    try:
+        library = library_of([one.plan.project for one in versions], folder, how.toolchain)
+    except AssertionError as error:
+        if len(versions) > 1:
+            raise  # whoever called finds out which of them it is
+        yield Failure(versions[0].program.seed, str(error), str(versions[0].program), "does not compile")
+        return
     for one in versions:
         try:
-            assert library is not None
             module = watched(one.plan.project, library)
             judge(one.program, one.wanted, Subject("C", module.module, module))
         except Exception as error:  # noqa: BLE001  (as above)

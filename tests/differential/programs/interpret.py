@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tests.differential.programs.numbers import Array, Failed, computed, held_as, zero
+from tests.differential.programs.numbers import Array, FailedError, computed, held_as, wrapped, zero
 from tests.differential.programs.tables import Chosen, Table, TooMuchError, cells_of
 from tests.differential.programs.tree import (
     Access,
@@ -111,7 +111,7 @@ def shape_of(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Dimensions as numbers."""
     unbound = [name for _, counts in dims for name, _ in counts if name not in sizes]
     if unbound:
-        raise Failed("E312", f"{unbound[0]} has no value")
+        raise FailedError("E312", f"{unbound[0]} has no value")
     return tuple(number + sum(sizes[name] * count for name, count in counts) for number, counts in dims)
 
 
@@ -158,7 +158,7 @@ class _Run:
     def _agree(self, strand: _Strand, kind: Kind, shape: tuple[int, ...]) -> None:
         """A value becomes a variable's: sizes that have none yet are bound by it, the others must agree."""
         if len(shape) != len(kind.dims):
-            raise Failed("E308", f"{shape} for {kind}")
+            raise FailedError("E308", f"{shape} for {kind}")
         is_new = True
         while is_new:
             is_new = False
@@ -168,11 +168,11 @@ class _Run:
                     ((name, count),) = unknown
                     rest = extent - number - sum(strand.sizes[own] * many for own, many in counts if own != name)
                     if rest % count or not 0 <= rest // count <= self._program.sizes[name]:
-                        raise Failed("E312", f"{name} for {shape} of {kind}")
+                        raise FailedError("E312", f"{name} for {shape} of {kind}")
                     strand.sizes[name] = rest // count
                     is_new = True
         if shape_of(kind.dims, strand.sizes) != shape:
-            raise Failed("E308" if kind.is_static else "E312", f"{shape} for {kind} with {strand.sizes}")
+            raise FailedError("E308" if kind.is_static else "E312", f"{shape} for {kind} with {strand.sizes}")
 
     def _integer(self, strand: _Strand, expr: Expr) -> int:
         value = self._evaluated(strand, expr)
@@ -189,11 +189,11 @@ class _Run:
             if expr in self._machine.kinds:
                 return int(self._variable(strand, expr))
             if expr not in strand.sizes:
-                raise Failed("E312", f"{expr} has no value")
+                raise FailedError("E312", f"{expr} has no value")
             return strand.sizes[expr]
         left, right = self._evaluated(strand, expr[1]), self._evaluated(strand, expr[2])
         if expr[0] in "/%" and right == 0:
-            raise Failed("E313", "an index divided by zero")
+            raise FailedError("E313", "an index divided by zero")
         return {
             "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
             "/": lambda: left // right, "%": lambda: left % right,
@@ -233,7 +233,7 @@ class _Run:
         (index,) = self._chosen(strand, access.indices)
         assert isinstance(index, int)
         if not 0 <= index < decl.entries:
-            raise Failed("E209", f"{decl.name}[{index}]")
+            raise FailedError("E209", f"{decl.name}[{index}]")
         return (decl.name, index)
 
     def _read(self, strand: _Strand, operand: Operand, dtype: str) -> Array:
@@ -258,7 +258,7 @@ class _Run:
         for one, extent in zip(self._chosen(strand, indices), whole.shape, strict=True):
             cells = cells_of(one, extent)
             if (cells if isinstance(cells, int) else cells[1] - 1) >= extent:
-                raise Failed("E507", f"{cells} of {extent}")
+                raise FailedError("E507", f"{cells} of {extent}")
             region.append(cells if isinstance(cells, int) else slice(*cells))
         return tuple(region)
 
@@ -275,7 +275,7 @@ class _Run:
             whole = self._variable(strand, name).copy()
             region = self._region(strand, access.indices, whole)
             if whole[region].shape != value.shape:
-                raise Failed("E308", f"{value.shape} for a part of {name}")
+                raise FailedError("E308", f"{value.shape} for a part of {name}")
             whole[region] = value
             self._put(strand, name, whole)
         else:
@@ -338,13 +338,11 @@ class _Run:
         try:
             results = computed(op.name, arrays, dtypes, target, params)
         except ValueError as error:
-            raise Failed("E308", f"{op.name}: {error}") from error
+            raise FailedError("E308", f"{op.name}: {error}") from error
         for output, value in zip(op.outputs, results, strict=True):
             self._write(strand, output, value)
 
     def _count(self, strand: _Strand, count: Count) -> None:
-        from tests.differential.programs.numbers import wrapped
-
         amount = 1 if count.amount is None else self._integer(strand, count.amount)
         kind = self._machine.kinds[count.name]
         total = int(self._variable(strand, count.name)) + (-amount if count.down else amount)
@@ -407,5 +405,5 @@ class _Run:
             if set(needed) & set(names) and block in self._ended:
                 for size, value in self._ended[block].sizes.items():
                     if strand.sizes.setdefault(size, value) != value:
-                        raise Failed("E312", f"{size} is {value} in {block}")
+                        raise FailedError("E312", f"{size} is {value} in {block}")
         self._values |= {name: self._returned.pop(name) for name in names if name in self._returned}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tests.differential.building import WatchedModule
 from tests.differential.programs.interpret import Machine, State, consumers
-from tests.differential.programs.numbers import FLOATS, Array, Failed
+from tests.differential.programs.numbers import FLOATS, Array, FailedError
 from tests.differential.programs.tree import Program
 
 from openinfer import ModelLoader, Simulator, graph
@@ -50,7 +50,7 @@ def outcomes(program: Program) -> list[Outcome]:
         code, outputs = None, {}
         try:
             outputs = machine.step(step.inputs)
-        except Failed as failure:
+        except FailedError as failure:
             code = failure.code
         found.append(Outcome(outputs, code, machine.persistent()))
     return found

@@ -2,24 +2,19 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from tests.differential.programs.numbers import FLOATS, INTEGERS, TERNARY, held_as, limits
+from tests.differential.programs.numbers import FLOATS, INTEGERS, held_as, limits
 from tests.differential.programs.tree import (
     Access,
     Assign,
-    Branch,
     Decl,
     Dim,
-    Expr,
     Kind,
-    Loop,
     Op,
     Program,
-    Scope,
     Statement,
     Step,
     dim,
@@ -94,7 +89,7 @@ class Making:
         """Elements of a dtype: mostly small, sometimes at the edge of the range."""
         count = int(np.prod(shape, dtype=int))
         if dtype == "bool":
-            found = [self.chance(0.5) for _ in range(count)]
+            found: list[float] = [self.chance(0.5) for _ in range(count)]
         elif dtype in FLOATS:
             found = [float(self.number(-9, 9)) for _ in range(count)]
         elif dtype == "t1":
@@ -290,3 +285,8 @@ def _sizes(kind: Kind) -> Iterator[str]:
     for _, counts in kind.dims:
         for name, _ in counts:
             yield name
+
+
+def anything(_kind: Kind) -> bool:
+    """Every kind fits."""
+    return True

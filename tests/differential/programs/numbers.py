@@ -16,7 +16,7 @@ TERNARY = ("t1", "t2")
 INTEGERS = (*SIGNED, *UNSIGNED)
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """A step that fails, with the code that the language gives for it."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -116,7 +116,7 @@ def _quotient(kind: str) -> Compute:
         a, b = np.broadcast_arrays(*arrays)
         is_zero = b == 0
         if is_zero.any() and "div_by_zero_mask" not in params:
-            raise Failed("E313", f"{kind} by zero")
+            raise FailedError("E313", f"{kind} by zero")
         divisor = np.where(is_zero, 1, b)
         floored, left = np.floor_divide(a, divisor), np.remainder(a, divisor)
         # -9223372036854775808 // -1 is the one quotient that does not fit.
@@ -163,7 +163,7 @@ def _gather(arrays: Sequence[Array], _dtype: str, params: Mapping[str, Any]) -> 
     x, ids = arrays
     extent = x.shape[params["axis"]]
     if ((ids < -extent) | (ids >= extent)).any():
-        raise Failed("E507", "gather")
+        raise FailedError("E507", "gather")
     return np.take(x, ids, axis=params["axis"])
 
 
@@ -193,7 +193,7 @@ COMPUTE: dict[str, Compute] = {
     "min_axis": _reduction(np.min, lambda dtype: limits(dtype)[1]),
     "any_axis": lambda arrays, _dtype, params: np.any(arrays[0], axis=params.get("axes")),
     "all_axis": lambda arrays, _dtype, params: np.all(arrays[0], axis=params.get("axes")),
-    "cumsum": lambda arrays, dtype, params: wrapped(np.cumsum(arrays[0], axis=params["axis"], dtype=arrays[0].dtype), dtype),
+    "cumsum": lambda arrays, dtype, params: wrapped(np.cumsum(arrays[0], axis=params["axis"]), dtype),
     "concat": lambda arrays, _dtype, params: np.concatenate(arrays, axis=params["axis"]),
     "slice": _slice,
     "reshape": lambda arrays, _dtype, params: arrays[0].reshape(params["shape"]),

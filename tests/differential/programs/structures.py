@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from tests.differential.programs.expressions import Body, expression, term
 from tests.differential.programs.interpret import Machine
-from tests.differential.programs.making import Env, Making
-from tests.differential.programs.numbers import Failed
-from tests.differential.programs.statements import Body, expression, simple, term
+from tests.differential.programs.making import Env, Making, anything
+from tests.differential.programs.numbers import FailedError
+from tests.differential.programs.statements import simple
 from tests.differential.programs.tables import TooMuchError
 from tests.differential.programs.tree import (
     Access,
@@ -134,12 +135,6 @@ def loop(making: Making, env: Env, body: Body) -> None:
     if env.is_entry and making.chance(0.3):
         # A temporary that a loop declares is there behind it, too, even if the loop did not run.
         env.readable, env.writable = inner.readable, inner.writable
-    else:
-        _forget(making, env, inner)
-
-
-def _forget(making: Making, env: Env, inner: Env) -> None:
-    del making, env, inner
 
 
 def block(making: Making, env: Env, prefix: str, count: int) -> str:
@@ -199,7 +194,7 @@ def call(making: Making, env: Env, body: Body) -> None:
 
 def consumers(making: Making, env: Env, body: Body) -> None:
     """Variables are handed to one block or several that work while entry goes on, and come back."""
-    able = [name for name in making.variables(env, lambda kind: True, written=True) if name not in making.yielded]
+    able = [name for name in making.variables(env, anything, written=True) if name not in making.yielded]
     if not able:
         return
     handed = [making.pick(able)]
@@ -310,8 +305,10 @@ def _steps(making: Making) -> list[Step]:
     saved = False
     for place in range(making.number(3, 5)):
         before = making.pick(actions) if place else ""
-        if before == "load" and not saved:
+        if before in {"load", "restore"} and not saved:
             before = "save"
+        elif saved and making.chance(0.35):
+            before = "load"
         saved |= before == "save"
         found.append(Step(_inputs(making), before))
     return found
@@ -345,9 +342,9 @@ def _is_fine(program: Program, making: Making) -> bool:
         for step in program.steps:
             try:
                 machine.step(step.inputs)
-            except Failed:
+            except FailedError:
                 failed += 1
     except TooMuchError:
         return False
     share = failed / len(program.steps)
-    return share == 0 or (share < 1 and making.chance(0.45)) or making.chance(0.05)
+    return share == 0 or (share < 1 and making.chance(0.8)) or making.chance(0.05)

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from tests.differential.programs.numbers import Array, Failed, held_as, zero
+from tests.differential.programs.numbers import Array, FailedError, held_as, zero
 from tests.differential.programs.tree import Decl
 
 Chosen = int | tuple[int | None, int | None]
@@ -21,7 +21,7 @@ def cells_of(chosen: Chosen, extent: int) -> Cells:
     """An index as evaluated, as cells: negative ends of slices count from the extent."""
     if isinstance(chosen, int):
         if chosen < 0:
-            raise Failed("E505", f"index {chosen}")
+            raise FailedError("E505", f"index {chosen}")
         return chosen
     start, end = (edge if one is None else one for one, edge in zip(chosen, (0, extent), strict=True))
     start, end = (max(0, one + extent) if one < 0 else one for one in (start, end))
@@ -165,7 +165,7 @@ class Table:
         for cells, name in zip(found, names, strict=False):
             last = cells if isinstance(cells, int) else cells[1] - 1
             if name in self._fixed and last >= self._fixed[name]:
-                raise Failed("E507", f"{self.decl.name}: {last} of {name}")
+                raise FailedError("E507", f"{self.decl.name}: {last} of {name}")
         return found
 
     def _matrices(self, chosen: Sequence[Chosen]) -> tuple[list[Cells], list[Cells]]:
@@ -183,7 +183,7 @@ class Table:
         for name, more, least in zip(self.decl.auto_dim, inner, self._shape, strict=False):
             assert isinstance(more, int)
             if more < 0 or more > self._fixed.get(name, more):
-                raise Failed("E507", f"{self.decl.name} grown by {more}")
+                raise FailedError("E507", f"{self.decl.name} grown by {more}")
             grown.append((0, least + more))
         return picks, grown
 
@@ -200,8 +200,8 @@ class Table:
     def _require_growth(self, where: Sequence[Cells]) -> None:
         for name, least, end in zip(self.decl.auto_dim, self._shape, _reach(where), strict=False):
             if name in self._fixed and end > least + self._fixed[name]:
-                raise Failed("E507", f"{self.decl.name} up to {end}")
+                raise FailedError("E507", f"{self.decl.name} up to {end}")
 
     def _require_shape(self, shape: tuple[int, ...], value: Array) -> None:
         if value.shape != shape:
-            raise Failed("E308", f"{value.shape} for {shape} of {self.decl.name}")
+            raise FailedError("E308", f"{value.shape} for {shape} of {self.decl.name}")

@@ -1,0 +1,128 @@
+"""What all fuzzers of generated code share: seeds in batches, processes, progress, sanitizers, accounts of failures."""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from tests.differential.batches import Failure
+
+KEPT = Path("build/fuzz")
+PRELOADED = ("libasan.so", "libubsan.so")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Seeds of one batch: they have the same setting."""
+
+    seeds: tuple[int, ...]
+    is_sanitized: bool
+
+
+Judge = Callable[[Job, Path], Iterator[Failure]]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Something that is made from seeds and judged in batches; ``module`` is run with ``python -m``."""
+
+    what: str
+    module: str
+    batch: int
+    judge: Judge
+    covered: Callable[[Sequence[int]], str]
+    """What a run has covered, in words."""
+
+    def jobs(self, first: int, count: int, *, is_sanitized: bool) -> Iterator[Job]:
+        """Seeds in batches whose borders do not depend on where one begins, so that a seed always means the same."""
+        start = first
+        while start < first + count:
+            end = min(first + count, (start // self.batch + 1) * self.batch)
+            yield Job(tuple(range(start, end)), is_sanitized)
+            start = end
+
+    def main(self, description: str | None) -> int:
+        """Run, print what was covered, and return 1 if anything failed."""
+        options = self._options(description)
+        if options.sanitize and not os.environ.get("LD_PRELOAD"):
+            return self.sanitized(sys.argv[1:]).returncode
+        start, done, failed = perf_counter(), 0, 0
+        every = list(self.jobs(options.seed, options.count, is_sanitized=options.sanitize))
+        for job, failures in self._results(every, options.processes):
+            done += len(job.seeds)
+            self._progress(done, options.count, perf_counter() - start)
+            if failures:
+                print(self._account(failures), flush=True)
+                failed += len({failure.seed for failure in failures})
+                if not options.keep_going:
+                    return 1
+        print(f"\n{done - failed} of {done} {self.what}s agree in {perf_counter() - start:.0f} s")
+        print(self.covered(range(options.seed, options.seed + options.count)))
+        return 1 if failed else 0
+
+    def _options(self, description: str | None) -> argparse.Namespace:
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("--count", type=int, default=10_000, help=f"{self.what}s to judge")
+        parser.add_argument("--seed", type=int, default=1, help="the first of them")
+        parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+        parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
+        parser.add_argument("--keep-going", action="store_true", help=f"judge all {self.what}s, even after a failure")
+        return parser.parse_args()
+
+    def _results(self, every: Sequence[Job], processes: int) -> Iterator[tuple[Job, list[Failure]]]:
+        if processes == 1 or len(every) == 1:
+            yield from ((job, run(self.judge, job)) for job in every)
+            return
+        with ProcessPoolExecutor(processes) as pool:
+            try:
+                yield from zip(every, pool.map(partial(run, self.judge), every), strict=True)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _progress(self, done: int, count: int, seconds: float) -> None:
+        rate = f"{done:,}/{count:,} {self.what}s, {seconds:.0f} s"
+        if sys.stdout.isatty():
+            print(f"\r{rate}", end="", flush=True)
+        elif done % 200 < self.batch:
+            print(rate, flush=True)
+
+    def _account(self, failures: Sequence[Failure]) -> str:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        first = min(failures, key=lambda failure: failure.seed)
+        kept = KEPT / f"{self.what}-{first.seed}.oig"
+        kept.write_text(first.text)
+        return (
+            f"\nFAILED seed {first.seed}: {first.message[:3000]}\n"
+            f"kept in {kept}; again: python -m {self.module} --seed {first.seed} --count 1"
+        )
+
+    def sanitized(self, arguments: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+        """The module in a process that has the runtime of the sanitizers in front of everything else."""
+        found = [subprocess.check_output(["gcc", f"-print-file-name={name}"], text=True).strip() for name in PRELOADED]
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": " ".join(found),
+            # Python keeps memory until its end, and that is no leak of ours.
+            "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        }
+        command = [sys.executable, "-m", self.module, *arguments, "--processes", "1"]
+        return subprocess.run(command, env=environment, check=False)
+
+
+def run(judge: Judge, job: Job) -> list[Failure]:
+    """Judge the seeds of a job; those that fail together with others also say so by themselves."""
+    with TemporaryDirectory() as folder:
+        try:
+            return list(judge(job, Path(folder)))
+        except AssertionError as error:
+            if len(job.seeds) == 1:
+                return [Failure(job.seeds[0], str(error), "")]
+    return [failure for seed in job.seeds for failure in run(judge, Job((seed,), job.is_sanitized))]

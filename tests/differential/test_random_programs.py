@@ -1,0 +1,72 @@
+"""Random programs: an interpreter of the tests' own, the simulator and generated C agree bit for bit."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.differential.programs import constructs as constructs_module
+from tests.differential.programs.batches import BATCH, setting
+from tests.differential.programs.constructs import CONSTRUCTS, constructs
+from tests.differential.programs.judging import judge, model_of, outcomes, simulator
+from tests.differential.programs.reducing import reduced
+from tests.differential.programs.structures import program_of
+from tests.differential.programs.tree import Count, Program, walk
+
+PROGRAMS = 300
+ALONE = (
+    "tree",
+    "numbers",
+    "tables",
+    "interpret",
+    "making",
+    "expressions",
+    "statements",
+    "table_statements",
+    "structures",
+)
+
+
+def _program(seed: int) -> Program:
+    return program_of(seed, has_heap=setting(seed // BATCH).has_heap)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_the_simulator_agrees_with_the_interpreter(part: int, tmp_path: Path) -> None:
+    for seed in range(part * 20, (part + 1) * 20):
+        program = _program(seed)
+        judge(program, outcomes(program), simulator(program, model_of(program, tmp_path)))
+
+
+def test_the_interpreter_shares_nothing_with_what_it_judges() -> None:
+    folder = Path(constructs_module.__file__).parent
+    for name in ALONE:
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                assert not any(one.split(".")[0] == "openinfer" for one in modules), (name, modules)
+                own = [one for one in modules if one.startswith("tests.")]
+                assert all(one.rpartition(".")[2] in ALONE for one in own), (name, modules)
+
+
+def test_the_programs_have_every_construct() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(0, PROGRAMS, 2):
+        found.update(constructs(_program(seed)))
+    assert all(found[name] for name in CONSTRUCTS), {name: found[name] for name in CONSTRUCTS}
+
+
+def test_a_seed_means_the_same_program_every_time() -> None:
+    one, other = program_of(33), program_of(33)
+    assert str(one) == str(other)
+    assert repr(one.steps) == repr(other.steps)
+
+
+def test_what_does_not_matter_is_left_out() -> None:
+    def counts(program: Program) -> bool:
+        return any(isinstance(statement, Count) for statement in walk(program.blocks["entry"]))
+
+    program = next(made for made in map(program_of, range(20)) if counts(made))
+    small = reduced(program, counts)
+    assert [type(statement) for statement in walk(small.blocks["entry"])][-1] is Count
+    assert len(str(small)) < len(str(program)) / 2
