@@ -38,6 +38,15 @@ def test_the_self_test_of_a_model_passes(name: str, device: str, level: str, tmp
     passes(plan, small.golden(loader), level, tmp_path)
 
 
+def test_make_by_itself_runs_the_self_test_in_the_emulator(tmp_path: Path) -> None:
+    small = SMALL_MODELS["mlp"]
+    loader = small.saved(tmp_path)
+    steps = small.golden(loader)
+    Synthesizer("aarch64-neon", name="mlp").synthesize(loader, graph(small.text)).emit(tmp_path, steps)
+    ended = subprocess.run(["make", "-s", "selftest"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "values are right" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+
+
 @pytest.mark.parametrize("weights", ["file", "array", "incbin"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_everything_a_graph_can_have_passes(device: str, weights: Weights, tmp_path: Path, model: ModelLoader) -> None:

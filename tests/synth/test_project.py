@@ -152,6 +152,36 @@ def test_cmake_builds_and_tests_it(tmp_path: Path, model: ModelLoader) -> None:
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def test_cmake_includes_weights_from_a_folder_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a, b"
+    text = "dynamic { x: f32[4]; } volatile { y: f32[4]; } block entry { op add(x, x) >> y; return y; }"
+    planned(text, weights="incbin").emit(folder)
+    for command in (["cmake", "-S", ".", "-B", "out"], ["cmake", "--build", "out", "--target", "net_example"]):
+        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_programs_of_another_machine_run_in_an_emulator(tmp_path: Path) -> None:
+    """``make test-aarch64`` runs it; here only what make would do counts, and what it says without the tools."""
+    planned("block entry { return; }", device="aarch64-neon").emit(tmp_path / "net")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/uname").write_text("#!/bin/sh\necho ${MACHINE:-x86_64}\n")
+    (tmp_path / "bin/uname").chmod(0o755)
+    for tool in ("mkdir", "rm", "touch", "sh", "true"):
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
+
+    def made(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [str(shutil.which("make")), "-C", str(tmp_path / "net"), *arguments]
+        variables = {"PATH": str(tmp_path / "bin"), **environment}
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+    run = "qemu-aarch64 -L /usr/aarch64-linux-gnu ./build/example"
+    assert run in made("-n", "example").stdout
+    assert "qemu-aarch64" not in made("-n", "example", MACHINE="aarch64").stdout
+    assert "apt-get install gcc-aarch64-linux-gnu" in made("example").stderr
+    assert "apt-get install qemu-user" in made("example", "CC=true", "AR=true").stderr
+
+
 def test_there_is_no_writable_data_and_no_call_into_libraries(tmp_path: Path, model: ModelLoader) -> None:
     emitted(tmp_path, model, device="generic")
     # Addresses in constants are relocated in programs that can lie anywhere, which nm calls data.

@@ -147,10 +147,9 @@ def synth(
         tested = output is not None and not no_selftest
         values = work.simulated(plan, inputs, steps, progress) if run or tested else []
         if output is not None:
-            plan.emit(output, [step.golden() for step in values] if tested else [])
-            if report:
-                _draw(plan, Path(output) / "arena.svg")
-            facts |= {"folder": output, "files": _files(Path(output))}
+            pictures = {"arena.svg": _picture(plan)} if report else {}
+            written = plan.emit(output, [step.golden() for step in values] if tested else [], pictures)
+            facts |= {"folder": output, "files": _sizes(Path(output), written)}
         if build or run:
             facts |= _built(plan, values if run else None, tolerance, trace)
         typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, looking, report))
@@ -244,21 +243,17 @@ def _require_arena(plan: "Plan", most: int) -> None:
 # --- what is said about it --------------------------------------------------------------------------------------------
 
 
-def _draw(plan: "Plan", path: Path) -> None:
+def _picture(plan: "Plan") -> str:
     from openinfer.synth.arena_map import arena_svg
     from openinfer.synth.report import arena_positions, arena_requests
 
     program = plan.project.program
-    picture = arena_svg(*arena_requests(program, plan.memory), arena_positions(program))
-    with atomic_file(str(path)) as sink:
-        sink.write(picture.encode("utf-8"))
+    return arena_svg(*arena_requests(program, plan.memory), arena_positions(program))
 
 
-def _files(folder: Path) -> dict[str, int]:
-    """What lies in the folder now, whoever put it there, and how large it is."""
-    return {
-        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+def _sizes(folder: Path, written: list[Path]) -> dict[str, int]:
+    """The files that were written, and how large they are."""
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(written)}
 
 
 def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 from openinfer._version import VERSION
 from openinfer.check.events import TraceLevel, trace_level
-from openinfer.oinf.atomic import atomic_file
 from openinfer.synth.c.project import Files, Project
 from openinfer.synth.c.selftest import Golden
 from openinfer.synth.devices import DeviceArch
+from openinfer.synth.emission import write_project
 from openinfer.synth.fuse import Entry
 from openinfer.synth.library import FLAGS
 from openinfer.synth.module import CompiledModule, built
@@ -78,19 +78,22 @@ class Plan:
         text = json.dumps(self.facts(), indent=2, ensure_ascii=True, allow_nan=False)
         return {**self.project.files(golden), "plan.json": f"{text}\n"}
 
-    def emit(self, folder: str | os.PathLike[str], golden: Sequence[Golden] = ()) -> list[Path]:
+    def emit(
+        self,
+        folder: str | os.PathLike[str],
+        golden: Sequence[Golden] = (),
+        more: Mapping[str, str | bytes] | None = None,
+    ) -> list[Path]:
         """Write the project's files into a folder, which is made if need be, and say which these are.
 
         ``golden`` are steps with known results, one after the other from a fresh start: they make ``make selftest``.
+        ``more`` are other files that belong to it. Whatever goes wrong, the folder then has the project that was there
+        before, or this one, or one that refuses to build.
         """
-        written: list[Path] = []
-        for path, content in self.files(golden).items():
-            target = Path(folder) / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(str(target)) as sink:
-                sink.write(content if isinstance(content, bytes) else content.encode("ascii"))
-            written.append(target)
-        return written
+        files = {**self.files(golden), **(more or {})}
+        return write_project(
+            folder, {path: one if isinstance(one, bytes) else one.encode("utf-8") for path, one in files.items()}
+        )
 
     def build(
         self,

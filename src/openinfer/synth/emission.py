@@ -1,0 +1,231 @@
+"""Writing a project into a folder: afterwards it is the old project, the new one, or one that refuses to build.
+
+Everything is first written beside the project. Then ``src/kernels.c``, which every build compiles, is replaced by a
+file that no compiler takes, the other files by the new ones, and at last ``src/kernels.c`` by the new one. Only names
+change while the project is neither the old nor the new one, and a build that falls into that time fails.
+
+Files that are not the project's are left alone, and nothing is written through a symbolic link.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openinfer.oinf.atomic import Sink, write_failed
+
+_STAGING = ".openinfer-new"
+_GATE = "src/kernels.c"
+"""The file that every build compiles: with it the project becomes the new one."""
+_CLOSED = b'#error "this project was not written to its end: write it again, with openinfer synth or plan.emit"\n'
+_BANNER = b"Made by OpenInfer"
+_OPTIONAL = ("src/weights.c", "src/weights.S", "selftest/main.c", "bare/startup.c", "bare/mps2.ld")
+"""Files that not every project has."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL)
+"""What file systems answer that know no locks on folders."""
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.ENXIO)
+"""Why a file cannot be read that is not one of ours."""
+
+
+def write_project(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> list[Path]:
+    """Write the files of a project, by their paths in it, into a folder, which is made if need be."""
+    place = os.fspath(folder)
+    try:
+        with _opened(place) as target:
+            target.require_writable(files)
+            with target.staged(files) as staged:
+                staged.swap()
+    except (OSError, ValueError) as error:
+        raise write_failed(place, error) from error
+    return [Path(place) / path for path in files]
+
+
+@dataclass
+class _Target:
+    """The folder of a project, and those in it, held by their descriptors so that no link can take their place."""
+
+    root: int
+    folders: dict[str, int] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+    """Folders that were not there before."""
+
+    def at(self, path: str) -> tuple[int, str]:
+        """The descriptor of the folder of a file, and the file's name in it."""
+        folder, _, name = path.rpartition("/")
+        return (self.folder(folder) if folder else self.root), name
+
+    def folder(self, name: str) -> int:
+        """The descriptor of a folder, which is made if need be."""
+        if name not in self.folders:
+            try:
+                os.mkdir(name, dir_fd=self.root)
+                self.made.append(name)
+            except FileExistsError:
+                _require(name, self.root, stat.S_IFDIR, "a folder")
+            self.folders[name] = os.open(name, _FOLDER, dir_fd=self.root)
+        return self.folders[name]
+
+    def require_writable(self, files: Mapping[str, bytes]) -> None:
+        """Refuse what cannot be replaced before anything is."""
+        for path in files:
+            where, name = self.at(path)
+            _require(name, where, stat.S_IFREG, "a regular file", path)
+
+    def stale(self, files: Mapping[str, bytes]) -> list[str]:
+        """Files of the project that was here before which the new one does not have."""
+        names = [path for old in self._old_name() for path in (f"include/{old}.h", f"src/{old}.c")]
+        return [path for path in (*names, *_OPTIONAL) if path not in files and _BANNER in self._beginning(path, 200)]
+
+    def _old_name(self) -> list[str]:
+        try:
+            name = json.loads(self._beginning("plan.json", 1 << 26))["name"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return []
+        return [name] if isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) else []
+
+    def _beginning(self, path: str, count: int) -> bytes:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            with open(path, "rb", opener=lambda name, _: os.open(name, flags, dir_fd=self.root)) as file:
+                return file.read(count)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return b""
+            raise
+
+    @contextmanager
+    def staged(self, files: Mapping[str, bytes]) -> Iterator["_Staged"]:
+        """The files, written beside the project and flushed to disk; whatever happens, nothing of that is left."""
+        _remove_staging(self.root)
+        try:
+            os.mkdir(_STAGING, 0o700, dir_fd=self.root)
+            descriptor = os.open(_STAGING, _FOLDER, dir_fd=self.root)
+            try:
+                staged = _Staged(self, descriptor, tuple(files), self.stale(files))
+                for path, content in ({"": _CLOSED} | dict(files)).items():
+                    staged.write(path, content)
+                yield staged
+            finally:
+                os.close(descriptor)
+        finally:
+            with suppress(OSError):
+                _remove_staging(self.root)
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A project that is complete beside the one that it replaces."""
+
+    target: _Target
+    descriptor: int
+    paths: tuple[str, ...]
+    stale: Sequence[str]
+
+    def _name(self, path: str) -> str:
+        return str(self.paths.index(path)) if path else "closed"
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file, with the permissions of the one that it replaces."""
+        descriptor = os.open(self._name(path), _NEW_FILE, 0o666, dir_fd=self.descriptor)
+        try:
+            mode = None
+            if path:
+                where, name = self.target.at(path)
+                mode = _require(name, where, stat.S_IFREG, "a regular file", path)
+            if mode is not None:
+                os.fchmod(descriptor, stat.S_IMODE(mode))
+            Sink(descriptor).write(content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def swap(self) -> None:
+        """Put the files in the places of the old ones."""
+        self._move("", _GATE)
+        self._flush("src")
+        for path in self.stale:
+            where, name = self.target.at(path)
+            os.unlink(name, dir_fd=where)
+        for path in self.paths:
+            if path != _GATE:
+                self._move(path, path)
+        self._flush(*self.target.folders)
+        os.fsync(self.target.root)
+        self._move(_GATE, _GATE)
+        self._flush("src")
+        for folder in {path.rpartition("/")[0] for path in self.stale}:
+            with suppress(OSError):  # there are other files in it
+                os.rmdir(folder, dir_fd=self.target.root)
+
+    def _move(self, path: str, to: str) -> None:
+        where, name = self.target.at(to)
+        os.rename(self._name(path), name, src_dir_fd=self.descriptor, dst_dir_fd=where)
+
+    def _flush(self, *folders: str) -> None:
+        for folder in folders:
+            os.fsync(self.target.folders[folder])
+
+
+@contextmanager
+def _opened(place: str) -> Iterator[_Target]:
+    """The folder, locked against others who want to write a project; folders that were made for nothing are removed."""
+    path = place.rstrip("/") or ("/" if place else ".")
+    if os.path.islink(path):
+        message = "it is a symbolic link; give the folder that it points to"
+        raise OSError(0, message)
+    is_new = not os.path.lexists(path)
+    os.makedirs(path, exist_ok=True)
+    target = _Target(os.open(path, _FOLDER))
+    try:
+        _lock(target.root)
+        yield target
+    except BaseException:
+        for name in target.made:
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=target.root)
+        if is_new:
+            with suppress(OSError):
+                os.rmdir(path)
+        raise
+    finally:
+        with ExitStack() as closing:  # all of them, even if closing one fails
+            for descriptor in (target.root, *target.folders.values()):
+                closing.callback(os.close, descriptor)
+
+
+def _lock(root: int) -> None:
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        message = "another process is writing a project into it"
+        raise OSError(0, message) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _require(name: str, where: int, kind: int, wanted: str, path: str = "") -> int | None:
+    """The mode of something in a folder, which must be of a kind; None where there is nothing."""
+    try:
+        mode = os.stat(name, dir_fd=where, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_IFMT(mode) != kind:
+        found = "is a symbolic link" if stat.S_ISLNK(mode) else f"is not {wanted}"
+        message = f"{path or name!r} in it {found}"
+        raise OSError(0, message)
+    return mode
+
+
+def _remove_staging(root: int) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(_STAGING, dir_fd=root)
