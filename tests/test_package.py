@@ -12,7 +12,16 @@ def test_every_public_name_can_be_imported() -> None:
     for name in openinfer.__all__:
         assert getattr(openinfer, name) is not None
     assert set(openinfer.__all__) - {"__version__"} == set(openinfer._HOMES)
-    assert dir(openinfer) == sorted(openinfer.__all__)
+    assert dir(openinfer) == sorted([*openinfer.__all__, *openinfer._PACKAGES])
+
+
+def test_packages_are_there_without_being_imported_first() -> None:
+    program = "import openinfer; print(openinfer.{0}.__name__)"
+    for name in ("oinf", "synth"):
+        done = subprocess.run([sys.executable, "-c", program.format(name)], capture_output=True, text=True, check=True)
+        assert done.stdout == f"openinfer.{name}\n"
+    for name in openinfer._PACKAGES:
+        assert getattr(openinfer, name).__name__ == f"openinfer.{name}"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

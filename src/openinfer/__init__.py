@@ -85,6 +85,8 @@ _HOMES = {
     "graph": "lang",
     "load_graph": "lang",
 }
+_PACKAGES = ("check", "device", "dtypes", "errors", "ir", "lang", "loops", "oinf", "ops", "sim", "synth", "tensor")
+"""Packages that are loaded when somebody names them: ``import openinfer; openinfer.oinf.save_file(...)``."""
 
 __all__ = [
     "DTYPES",
@@ -132,6 +134,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
         message = f"module {__name__!r} has no attribute {name!r}"
@@ -142,4 +146,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *_PACKAGES])

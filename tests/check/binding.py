@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openinfer import BoundGraph, ModelLoader, bind, graph
+from openinfer import BoundGraph, Graph, ModelLoader, bind, graph
 from openinfer.check import check
+from openinfer.check.sizes import mentioned_sizes
 from openinfer.errors import Diagnostic
 
 Sizes = Mapping[str, int]
@@ -15,12 +16,19 @@ Sizes = Mapping[str, int]
 
 def bound(text: str, model: ModelLoader | None = None, sizes: Sizes | None = None) -> BoundGraph:
     """A graph bound to a model."""
-    return bind(graph(text), model, sizes)
+    built = graph(text)
+    return bind(built, model, mentioned(built, sizes))
 
 
 def problems(text: str, model: ModelLoader | None = None, sizes: Sizes | None = None) -> tuple[Diagnostic, ...]:
     """Everything that binding a graph finds; the text by itself is fine."""
-    return check(graph(text), model, sizes).problems
+    built = graph(text)
+    return check(built, model, mentioned(built, sizes)).problems
+
+
+def mentioned(built: Graph, sizes: Sizes | None) -> Sizes | None:
+    """The sizes that a graph has, of those that all graphs of a test share."""
+    return sizes and {name: value for name, value in sizes.items() if name in mentioned_sizes(built)}
 
 
 def codes(text: str, model: ModelLoader | None = None, sizes: Sizes | None = None) -> list[str]:

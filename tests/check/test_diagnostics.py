@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.check.binding import mentioned
 
 import openinfer
 from openinfer import GraphError, ModelLoader, bind, graph
@@ -28,7 +29,7 @@ OF_RUNNING = {Code.BAD_VALUE}
 """Codes of ops that only a step meets."""
 OF_MISUSE = {Code.BAD_SOURCE_FILE, Code.NOT_A_MODEL_FILE}
 """Codes of arguments that are no graph and no model, which have a test below."""
-FOR_STEPS = {"inserted.py", "saved_state.py", "step_sizes.py"}
+FOR_STEPS = {"inserted.py", "one_call.py", "saved_state.py", "step_sizes.py"}
 """Modules that binding does not use: what the simulator and compiled code share."""
 
 
@@ -66,20 +67,25 @@ def test_a_mistake_is_reported_in_these_words(name: str, model: ModelLoader) -> 
     source, shown = cases()[name]
     parsed = parse(source, "g.oig")
     assert parsed.problems == []
-    assert "\n".join(problem.render() for problem in check(parsed.graph, model, SIZES).problems) == shown
+    assert (
+        "\n".join(problem.render() for problem in check(parsed.graph, model, mentioned(parsed.graph, SIZES)).problems)
+        == shown
+    )
 
 
 @every_case
 def test_a_mistake_has_the_code_its_case_is_named_for(name: str, model: ModelLoader) -> None:
-    found = check(graph(cases()[name][0]), model, SIZES).problems
+    built = graph(cases()[name][0])
+    found = check(built, model, mentioned(built, SIZES)).problems
     assert str(found[0].code) == name.split(maxsplit=1)[0]
 
 
 @every_case
 def test_bind_raises_all_errors(name: str, model: ModelLoader) -> None:
     source, shown = cases()[name]
+    built = graph(source, "g.oig")
     with pytest.raises(GraphError) as caught:
-        bind(graph(source, "g.oig"), model, SIZES)
+        bind(built, model, mentioned(built, SIZES))
     assert str(caught.value) == shown
 
 

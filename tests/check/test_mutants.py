@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.check.binding import mentioned
 from tests.check.test_diagnostics import SIZES, cases
 from tests.lang import mutants
 
@@ -73,7 +74,7 @@ def broken_text(seed: int) -> str:
 
 def run(bound: BoundGraph) -> None:
     """A step with inputs that are all zero."""
-    executor = Simulator(bound.model, sizes=SIZES, node_budget=NODES).make_executor(bound.graph)
+    executor = Simulator(bound.model, sizes=mentioned(bound.graph, SIZES), node_budget=NODES).make_executor(bound.graph)
     inputs = [one for one in bound.vars.values() if one.kind is MemoryKind.DYNAMIC and one.type.nbytes < 1 << 20]
     executor.insert({one.name: np.zeros(one.shape, one.dtype.array) for one in inputs})
     executor.run_step()
@@ -81,7 +82,7 @@ def run(bound: BoundGraph) -> None:
 
 def test_the_healthy_graphs_run(model: ModelLoader) -> None:
     for text in HEALTHY:
-        run(bind(graph(text), model, SIZES))
+        run(bind(graph(text), model, mentioned(graph(text), SIZES)))
 
 
 def test_broken_graphs_are_refused_in_our_words_or_run(model: ModelLoader) -> None:
@@ -90,7 +91,7 @@ def test_broken_graphs_are_refused_in_our_words_or_run(model: ModelLoader) -> No
         parsed = parse(broken_text(seed))
         if any(not problem.code.is_warning for problem in parsed.problems):
             continue
-        binding = check(parsed.graph, model, SIZES)
+        binding = check(parsed.graph, model, mentioned(parsed.graph, SIZES))
         seen.update(str(problem.code) for problem in binding.problems if problem.render())
         if binding.bound is None:
             assert any(not problem.code.is_warning for problem in binding.problems)

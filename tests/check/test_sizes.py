@@ -7,6 +7,10 @@ import pytest
 from tests.check.binding import bound, codes, floats, marked, messages, problems, types
 from tests.check.conftest import MakeModel
 
+from openinfer import GraphError, Simulator, Synthesizer, bind, graph
+from openinfer.check.sizes import mentioned_sizes
+from openinfer.errors import Code
+
 INPUT = "dynamic { x: f32[N]; } block entry { return x; }"
 
 
@@ -46,8 +50,30 @@ def test_a_size_nobody_gives_is_reported_with_the_nearest_name() -> None:
     assert problem.help == "did you mean 'width'?"
 
 
-def test_sizes_the_graph_does_not_use_are_nobody_s_business() -> None:
-    assert codes(INPUT, sizes={"N": 1, "unused": 7}) == []
+def test_a_size_that_nothing_has_is_refused_everywhere_with_the_nearest_name(make_model: MakeModel) -> None:
+    text = "sizes { width := 2; } dynamic { x: f32[width, N]; } block entry { return x; }"
+    wrong = {"N": 1, "widht": 7}
+    for bad in (
+        lambda: bind(graph(text), None, wrong),
+        lambda: Simulator(sizes=wrong).make_executor(graph(text)),
+        lambda: Synthesizer().synthesize(None, graph(text), sizes=wrong),
+    ):
+        with pytest.raises(GraphError) as caught:
+            bad()
+        (problem,) = caught.value.diagnostics
+        assert (problem.code, problem.message) == (Code.UNKNOWN_SIZE, "the graph has no size 'widht'")
+        assert problem.help == "did you mean 'width'?"
+    # A size of the model is no mistake, even if this graph does not use it.
+    assert bind(graph(INPUT), make_model(sizes={"B": 3}), {"N": 1, "B": 2}).sizes["N"] == 1
+
+
+def test_sizes_of_bounds_indices_and_parameters_are_known() -> None:
+    text = """dynamic { x: f32[4]; } volatile { y: f32[3]; } persistent { K(t): f32[4] @table @fixed(t=A); }
+    block entry {
+        loop l (i in 0..C) { cache.write x >> K[i+D]; } op slice(x, axes=[0], starts=[E], ends=[F]) >> y; return y;
+    }"""
+    assert set(mentioned_sizes(graph(text))) == {*"ACDEFi"}
+    assert bind(graph(text), None, {"A": 9, "C": 2, "D": 1, "E": 0, "F": 3}).bounds == {}
 
 
 def test_sizes_and_variables_are_separate_namespaces() -> None:

@@ -1,14 +1,16 @@
 """The values of sizes: the caller's, then the ``sizes`` section, then the model's variables, then integer metadata."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from itertools import count
 from operator import index
 from typing import Any
 
 from openinfer.check.problems import Problems, ReportedError
-from openinfer.errors import Code, Diagnostic
-from openinfer.ir import Graph
+from openinfer.errors import Code, Diagnostic, Span, nearest
+from openinfer.ir import Graph, Loop, Scope
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
+from openinfer.ir.values import VarValue
 from openinfer.oinf.model import ModelLoader
 
 Lookup = Callable[[str], int]
@@ -45,6 +47,8 @@ class Sizes:
             self._resolve_declared(name)
 
     def _resolve_given(self) -> None:
+        if self._given:
+            self._require_mentioned()
         for name, value in self._given.items():
             number = _integer(value)
             if number is None or not 0 <= number <= LARGEST:
@@ -53,6 +57,20 @@ class Sizes:
                 self._broken.add(name)
             else:
                 self.fixed[name] = number
+
+    def _require_mentioned(self) -> None:
+        """Refuse names that neither the graph nor the model has: a misspelt one would silently change nothing."""
+        known = dict.fromkeys((*self._graph.sizes, *mentioned_sizes(self._graph)))
+        if self._model is not None:
+            known |= dict.fromkeys((*self._model.sizevars, *self._model.metadata_info))
+        for name in self._given:
+            if name not in known:
+                advice = nearest(str(name), known)
+                if advice is None and known:
+                    advice = f"sizes are {', '.join(list(known)[:8])}"
+                message = f"the graph has no size {name!r}"
+                self._problems.found.append(Diagnostic(Code.UNKNOWN_SIZE, message, None, advice))
+                self._broken.add(name)
 
     def _in_order(self) -> Iterator[str]:
         """The sizes of the section, each after those it depends on; validation has excluded cycles.
@@ -186,6 +204,34 @@ def trial_sizes(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     below = {name: max(0, bound * 5 // 8 - place) for place, (name, bound) in enumerate(bounds.items())}
     trials = [dict(bounds), below, *({name: min(n, bound) for name, bound in bounds.items()} for n in (1, 0))]
     return [trial for place, trial in enumerate(trials) if trial not in trials[:place]]
+
+
+def mentioned_sizes(graph: Graph) -> list[str]:
+    """The names in a graph's dimensions, bounds, indices and parameters: each is a size where nothing hides it.
+
+    >>> from openinfer.lang import graph
+    >>> mentioned_sizes(graph("dynamic { x: f32[B]; } block entry { loop l (i in 0..L) { barrier; } return x; }"))
+    ['B', 'L']
+    """
+    kinds = (node.kind for node in graph.walk())
+    nodes = [replace(kind, body=()) if isinstance(kind, Loop | Scope) else kind for kind in kinds]
+    return list(dict.fromkeys(_names_in([*graph.sizes.values(), *graph.vars.values(), *nodes])))
+
+
+def _names_in(parts: Iterable[object]) -> Iterator[str]:
+    """The names in the expressions and parameters of declarations and nodes."""
+    stack = list(parts)[::-1]
+    while stack:
+        one = stack.pop()
+        match one:
+            case Ref(name) | VarValue(name):
+                yield name
+            case tuple():
+                stack += one[::-1]
+            case Span():
+                pass
+            case _ if is_dataclass(one):
+                stack += [getattr(one, part.name) for part in fields(one)][::-1]
 
 
 def _integer(value: Any) -> int | None:

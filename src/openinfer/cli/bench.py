@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openinfer.cli.devices import device_called
-from openinfer.cli.graph import GraphFile, loaded_graph, require_mentioned
+from openinfer.cli.graph import GraphFile, loaded_graph
 from openinfer.cli.options import InputOptions, LoadState, ModelPath, SizeOptions, StrictOption, parsed_sizes
 from openinfer.cli.stepping import Progress, errors_as_json, guarded, step_bar
 from openinfer.cli.synth import DeviceOption, Threads, project_called
@@ -92,7 +92,6 @@ def bench(
             print_diagnostics(arch.warnings)
         require_runnable(arch)
         source = loaded_graph(graph)
-        require_mentioned(source, sizes)
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
 
         from openinfer.synth.synthesizer import Synthesizer

@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openinfer.cli.options import ModelPath, SizeOptions, StrictOption, parsed_sizes
-from openinfer.errors import Code, Diagnostic, GraphError, OpenInferError, nearest
+from openinfer.errors import Code, Diagnostic, GraphError, OpenInferError
 from openinfer.ir import Graph, validate
 from openinfer.ir.schema import graph_schema
 from openinfer.lang import load_graph, parse
@@ -72,7 +71,6 @@ def _checked(path: str, model_path: str | None, sizes: Mapping[str, int], *, str
         found, problems = _structure(path, strict=strict)
         if _has_errors(problems):
             return _Report(problems)
-        require_mentioned(found, sizes)
         # Here, not above: fmt and graph need no op records.
         from openinfer.check import check as checked
 
@@ -213,18 +211,6 @@ def loaded_graph(path: str) -> Graph:
     if errors:
         raise GraphError(*errors)
     return parsed.graph
-
-
-def require_mentioned(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """Refuse sizes that occur nowhere in a graph: a misspelt one would silently change nothing."""
-    words = dict.fromkeys(re.findall("[A-Za-z_][A-Za-z0-9_]*", graph.to_text())) if sizes else {}
-    problems = [
-        Diagnostic(Code.UNKNOWN_SIZE, f"the graph has no size {name!r}", None, nearest(name, words))
-        for name in sizes
-        if name not in words
-    ]
-    if problems:
-        raise GraphError(*problems)
 
 
 def _write(output: str | None, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Self
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.sizes import SizeError, dimension
 from openinfer.cli.feeds import Feed, parsed_inputs, supply
-from openinfer.cli.graph import loaded_graph, require_mentioned
+from openinfer.cli.graph import loaded_graph
 from openinfer.cli.options import (
     InputOptions,
     LoadState,
@@ -59,7 +59,6 @@ def prepared(
     """
     given, feeds = parsed_sizes(sizes), parsed_inputs(inputs)
     source = loaded_graph(graph)
-    require_mentioned(source, given)
     simulator = Simulator(
         ModelLoader.open(model) if model is not None else None,
         sizes=given,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openinfer.cli.devices import device_called
-from openinfer.cli.graph import GraphFile, loaded_graph, require_mentioned
+from openinfer.cli.graph import GraphFile, loaded_graph
 from openinfer.cli.options import AsJson, InputOptions, ModelPath, SizeOptions, StepCount, StrictOption, parsed_sizes
 from openinfer.cli.stages import Looking, PrintAfter, StopAfter
 from openinfer.cli.stepping import Progress, errors_as_json, guarded
@@ -132,7 +132,6 @@ def synth(
         if build or run or tune:
             _require_runnable(arch)
         source = loaded_graph(graph)
-        require_mentioned(source, sizes)
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
         work = _Work(source, data, sizes, strict)
         passes = _passes(arch, threads, simplifies=not no_simplify, fuses=not no_fuse, schedules=not no_schedule)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.check.binding import mentioned
 
 from openinfer import Executor, GraphError, ModelLoader, OpenInferError, Simulator, bind, graph
 from openinfer.errors import Code
@@ -15,7 +16,8 @@ Sizes = Mapping[str, int]
 
 def executor(text: str, model: ModelLoader | None = None, sizes: Sizes | None = None, **options: Any) -> Executor:
     """A graph ready to run."""
-    return Simulator(model, sizes=sizes, **options).make_executor(graph(text))
+    built = graph(text)
+    return Simulator(model, sizes=mentioned(built, sizes), **options).make_executor(built)
 
 
 def after_step(text: str, model: ModelLoader | None = None, sizes: Sizes | None = None, **inputs: Any) -> Executor:
@@ -36,7 +38,7 @@ def binding_codes(text: str, model: ModelLoader | None = None, sizes: Sizes | No
     """The codes of everything that is wrong when a graph is bound."""
     built = graph(text)
     with pytest.raises(GraphError) as caught:
-        bind(built, model, sizes)
+        bind(built, model, mentioned(built, sizes))
     return [problem.code for problem in caught.value.diagnostics]
 
 
