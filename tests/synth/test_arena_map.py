@@ -6,7 +6,12 @@ import xml.etree.ElementTree as ET
 from openinfer.synth.arena_map import arena_svg, arena_text, describe
 from openinfer.synth.planner import Request, placed
 
-REQUESTS = [Request(100, 0b0011, "a"), Request(256, 0b0110, "b"), Request(64, 0b1100, "c"), Request(64, 0b1001, "d")]
+REQUESTS = [
+    Request(100, ((0, 1),), "a"),
+    Request(256, ((1, 2),), "b"),
+    Request(64, ((2, 3),), "c"),
+    Request(64, ((0, 0), (3, 3)), "d"),
+]
 
 
 def test_the_figures() -> None:
@@ -55,12 +60,12 @@ def test_names_cannot_break_the_picture() -> None:
         "]]>",
         "",
     ]
-    requests = [Request(4096, 0b1111 << number, name) for number, name in enumerate(hostile)]
+    requests = [Request(4096, ((number, number + 3),), name) for number, name in enumerate(hostile)]
     text = arena_svg(requests, placed(requests), positions=hostile)
     assert text.isascii()
     drawn = ET.fromstring(text)
     assert not list(drawn.iter("{http://www.w3.org/2000/svg}script"))
-    harmless = [Request(one.nbytes, one.occupied, "x" * len(one.label)) for one in requests]
+    harmless = [Request(one.nbytes, one.lifetime, "x" * len(one.label)) for one in requests]
     plain = ET.fromstring(arena_svg(harmless, placed(harmless), positions=["x" * len(one) for one in hostile]))
     assert [one.tag for one in drawn.iter()] == [one.tag for one in plain.iter()]
 

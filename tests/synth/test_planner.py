@@ -20,8 +20,15 @@ from openinfer.synth.planner import (
     lower_bound,
     placed,
 )
+from openinfer.synth.stretches import Stretches
 
 Size = Callable[[random.Random], int]
+
+
+def bits(mask: int) -> tuple[tuple[int, int], ...]:
+    """The ones in a number as stretches."""
+    return tuple(Stretches((place, place) for place in range(mask.bit_length()) if mask >> place & 1))
+
 
 SIZES: dict[str, Size] = {
     "equal": lambda rng: rng.choice([256, 256, 256, 512]),
@@ -40,7 +47,11 @@ def straight_line(rng: random.Random, count: int, size: Size, kept: float) -> li
         for read in rng.sample(readable, min(rng.randint(1, 3), len(readable))):
             last[read] = position
         readable = [*(one for one in readable if rng.random() < kept), position]
-    return [Request(size(rng), (2 << last[one]) - (1 << one), f"t{one}") for one in range(count)]
+    return [Request(size(rng), ((one, last[one]),), f"t{one}") for one in range(count)]
+
+
+def overlap(one: Request, other: Request) -> bool:
+    return Stretches(one.lifetime).overlaps(Stretches(other.lifetime))
 
 
 def require_valid(requests: list[Request], placement: Placement) -> None:
@@ -50,7 +61,8 @@ def require_valid(requests: list[Request], placement: Placement) -> None:
     assert placement.peak >= placement.lower_bound == lower_bound(requests)
     assert placement.is_optimal or placement.gap > 0
     for one, other in combinations(range(len(requests)), 2):
-        if requests[one].occupied & requests[other].occupied and requests[one].nbytes and requests[other].nbytes:
+        both = requests[one], requests[other]
+        if overlap(*both) and all(request.nbytes for request in both):
             apart = ends[one] <= placement.offsets[other] or ends[other] <= placement.offsets[one]
             assert apart, f"{requests[one]} and {requests[other]} share bytes"
 
@@ -60,10 +72,8 @@ any_request = st.builds(
     Request,
     st.one_of(st.sampled_from([0, 1, 63, 64, 65, 128, 4096]), st.integers(0, 10_000), st.integers(0, 1 << 40)),
     st.one_of(
-        st.integers(0, 0xFFFF),
-        st.tuples(st.integers(0, 15), st.integers(0, 15)).map(
-            lambda ends: 1 << ends[0] | (2 << ends[0] + ends[1]) - (1 << ends[0])
-        ),
+        st.integers(0, 0xFFFF).map(bits),
+        st.tuples(st.integers(0, 15), st.integers(0, 15)).map(lambda ends: ((ends[0], ends[0] + ends[1]),)),
     ),
 )
 
@@ -77,19 +87,22 @@ def test_what_is_alive_together_shares_no_byte(requests: list[Request]) -> None:
 @given(st.lists(any_request, max_size=12), st.integers(0, 50))
 @settings(max_examples=50, deadline=None)
 def test_when_it_all_begins_does_not_matter(requests: list[Request], shift: int) -> None:
-    later = [Request(request.nbytes, request.occupied << shift) for request in requests]
+    later = [
+        Request(request.nbytes, tuple((one + shift, last + shift) for one, last in request.lifetime))
+        for request in requests
+    ]
     assert placed(later, steps=5000) == placed(requests, steps=5000)
 
 
 def smallest(requests: list[Request]) -> int:
     """The smallest arena there is: some order of requests, each put as low as it goes, gives it."""
     best = sum(aligned(request.nbytes) for request in requests)
-    for order in permutations(request for request in requests if request.nbytes and request.occupied):
-        taken: list[tuple[int, int, int]] = []
+    for order in permutations(request for request in requests if request.nbytes and request.lifetime):
+        taken: list[tuple[int, int, Request]] = []
         for request in order:
-            around = sorted((start, end) for start, end, occupied in taken if occupied & request.occupied)
+            around = sorted((start, end) for start, end, other in taken if overlap(other, request))
             start = first_gap(aligned(request.nbytes), around)
-            taken.append((start, start + aligned(request.nbytes), request.occupied))
+            taken.append((start, start + aligned(request.nbytes), request))
             if taken[-1][1] >= best:
                 break
         else:
@@ -105,7 +118,7 @@ def test_few_requests_are_placed_as_well_as_can_be(seed: int) -> None:
     requests = [
         Request(
             64 * rng.randint(1, units),
-            rng.choice([rng.randint(1, 255), 0b11 << rng.randint(0, 6), 0b1111 << rng.randint(0, 4)]),
+            bits(rng.choice([rng.randint(1, 255), 0b11 << rng.randint(0, 6), 0b1111 << rng.randint(0, 4)])),
         )
         for _ in range(rng.randint(1, 6 if seed % 4 else 7))
     ]
@@ -118,7 +131,7 @@ def test_few_requests_are_placed_as_well_as_can_be(seed: int) -> None:
 def test_a_bound_that_cannot_be_met_is_said_to_be_so() -> None:
     # Five requests in a ring of lifetimes, of which only two are alive at once: an odd ring needs three colours.
     ring = (0b00011, 0b00110, 0b01100, 0b11000, 0b10001)
-    placement = placed([Request(64, occupied) for occupied in ring])
+    placement = placed([Request(64, bits(occupied)) for occupied in ring])
     assert (placement.lower_bound, placement.peak, placement.gap) == (128, 192, 64)
     assert placement.is_optimal
 
@@ -156,7 +169,7 @@ def test_five_thousand_tensors_take_seconds() -> None:
 
 
 def test_what_is_never_alive_or_empty_takes_no_room_from_others() -> None:
-    requests = [Request(128, 0), Request(0, 0b11), Request(64, 0b11)]
+    requests = [Request(128, ()), Request(0, bits(0b11)), Request(64, bits(0b11))]
     assert placed(requests) == Placement((0, 0, 0), 128, 128, is_optimal=True)
     assert placed([]) == Placement((), 0, 0, is_optimal=True)
 
@@ -170,7 +183,7 @@ def test_the_plan_is_the_same_in_every_process() -> None:
 
 
 def test_lifetimes_may_have_holes() -> None:
-    requests = [Request(64, 0b101), Request(64, 0b010)]
+    requests = [Request(64, bits(0b101)), Request(64, bits(0b010))]
     assert requests[0].lifetime == ((0, 0), (2, 2))
     assert live_bytes(requests) == [64, 64, 64]
     assert placed(requests).peak == 64

@@ -12,13 +12,14 @@ from openinfer.synth.planner import ALIGNMENT, Placement, Request, aligned, live
 def describe(requests: Sequence[Request], placement: Placement) -> dict[str, Any]:
     """The plan as plain data.
 
-    >>> found = describe([Request(100, 0b011, "a"), Request(64, 0b110, "b")], Placement((0, 128), 192, 192, True))
+    >>> requests = [Request(100, ((0, 1),), "a"), Request(64, ((1, 2),), "b")]
+    >>> found = describe(requests, Placement((0, 128), 192, 192, True))
     >>> found["peak_bytes"], found["peak_position"], found["peak_owners"], found["requests"][1]["lifetime"]
     (192, 1, ['a', 'b'], [[1, 2]])
     """
     alive = live_bytes(requests)
     fullest = _fullest(alive)
-    owners = [] if fullest is None else [one for one in requests if one.occupied >> fullest & 1 and one.nbytes]
+    owners = [] if fullest is None else [one for one in requests if one.is_alive(fullest) and one.nbytes]
     return {
         "peak_bytes": placement.peak,
         "lower_bound_bytes": placement.lower_bound,
@@ -53,13 +54,13 @@ _MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 def arena_text(requests: Sequence[Request], placement: Placement, width: int = 72, height: int = 16) -> str:
     """The arena as characters: positions from left to right, addresses from the bottom up, a letter for each request.
 
-    >>> two = [Request(64, 0b0011, "a"), Request(128, 0b0110, "b"), Request(64, 0b1100, "c")]
+    >>> two = [Request(64, ((0, 1),), "a"), Request(128, ((1, 2),), "b"), Request(64, ((2, 3),), "c")]
     >>> print(arena_text(two, Placement((0, 64, 0), 192, 192, True), height=3))
     192 B |.bb.
           |.bb.
       0 B |aacc
     """
-    positions = max((request.occupied.bit_length() for request in requests), default=0)
+    positions = len(live_bytes(requests))
     columns, rows = min(width, positions), min(height, max(placement.peak // ALIGNMENT, 1))
     if columns == 0:
         return "the arena is empty"
@@ -237,7 +238,7 @@ class _Picture:
         return parts
 
     def _owns(self, request: Request) -> bool:
-        return self._fullest is not None and bool(request.occupied >> self._fullest & 1)
+        return self._fullest is not None and request.is_alive(self._fullest)
 
     def alive(self) -> list[str]:
         """How much is alive at each position."""

@@ -1,33 +1,33 @@
-"""Which values are alive where, and what nobody needs.
+"""Which values are alive where.
 
 Positions number the steps of a program; a block that is called in several places has its positions once. A value
 occupies memory at every position where it is read, written, or still needed afterwards.
+
+Values are followed one by one, from the steps that touch them: between these, a value is alive or it is not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from openinfer.loops.ir import Fail, Kernel, walk
+from openinfer.synth.positions import Positions, called_by
 from openinfer.synth.program import (
     BranchStep,
-    CallStep,
     EntryStep,
     KernelStep,
     LoopStep,
     Mark,
     Move,
-    Operand,
     PartStep,
     Program,
     Step,
     Store,
     TableStep,
     Value,
-    Weight,
 )
+from openinfer.synth.stretches import Stretches
 
-Values = set[Value]
-_PARTS = TableStep | PartStep | EntryStep
+_MOST_CALLED, _ALWAYS_CALLED = 64, 200_000
+"""How many values, for each step of a program and in all, may be followed through calls of blocks one by one."""
 
 
 def uses(step: Step) -> list[Value]:
@@ -74,129 +74,217 @@ def definitions(step: Step) -> list[Value]:
 
 @dataclass
 class Lives:
-    """For every value the positions it occupies, as the bits of an integer; and the steps by position."""
+    """For every value the positions it occupies; the steps by position; which of the values they touch live on."""
 
-    occupied: dict[Value, int] = field(default_factory=dict)
+    occupied: dict[Value, Stretches] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    alive_after: dict[int, frozenset[Value]] = field(default_factory=dict)
-    at_marks: dict[int, frozenset[Value]] = field(default_factory=dict)
-    """By the identity of a mark, which has no position: what is alive there."""
+    alive_after: dict[int, set[Value]] = field(default_factory=dict)
+    """For each position, those of the values its step reads or writes that are needed behind it."""
+    at_marks: dict[int, set[Value]] = field(default_factory=dict)
+    """By the identity of a mark, which has no position: those of its values that are alive there."""
 
 
-class _Analysis:
-    """One walk backwards over the program, following calls."""
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """A step that reads or writes a value, or has others in it that do; these are ``inner``, the last one first."""
+
+    step: Step
+    is_read: bool
+    is_written: bool
+    inner: "tuple[Touch, ...]" = ()
+
+
+Touches = dict[Value, list[Touch]]
+
+
+@dataclass
+class Life:
+    """Where a value is alive."""
+
+    occupied: Stretches = field(default_factory=Stretches)
+    needed_behind: list[Step] = field(default_factory=list)
+    """The steps and marks that touch it, behind which it is still needed."""
+
+
+class Liveness:
+    """The values of a program, with the steps that touch them in each block."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.lives = Lives()
-        self.position: dict[int, int] = {}
+        self.positions = Positions(program)
+        self.needed = set(program.outputs.values())
+        self.needed |= {home for home in program.homes.values() if home.store is Store.STATE}
+        """What is needed when the step has ended."""
+        most = max(_ALWAYS_CALLED, _MOST_CALLED * len(self.positions.steps))
+        self.is_exact = self._fill(most)
+        """Whether values are followed through calls; where that is too much work, homes count as always alive."""
+        if not self.is_exact:
+            self._fill(None)
 
-    def at(self, step: Step) -> int:
-        if id(step) not in self.position:
-            self.position[id(step)] = len(self.lives.steps)
-            self.lives.steps.append(step)
-        return self.position[id(step)]
+    def _fill(self, most: int | None) -> bool:
+        """Find what touches the values, unless calls touch more than the most; None: what calls touch is left out."""
+        self.touches: dict[Value, dict[str, tuple[Touch, ...]]] = {}
+        self._left, self._follows_calls = most or 0, most is not None
+        touched: dict[str, Touches] = {}
+        for name in reversed(self.positions.blocks):
+            touched[name] = self._touched(self.program.blocks[name], touched)
+            if self._left < 0:
+                return False
+            for value, found in touched[name].items():
+                self.touches.setdefault(value, {})[name] = tuple(found)
+        return self._follows_calls
 
-    def occupy(self, values: Iterable[Value], position: int) -> None:
-        for value in values:
-            self.lives.occupied[value] = self.lives.occupied.get(value, 0) | 1 << position
-
-    def body(self, steps: list[Step], alive: Values) -> Values:
+    def _touched(self, steps: list[Step], known: Mapping[str, Touches]) -> Touches:
+        found: Touches = {}
         for step in reversed(steps):
-            alive = self.step(step, alive)
+            inner = self._touched(step.body, known) if isinstance(step, LoopStep) else {}
+            read, written = set(uses(step)), set(definitions(step))
+            touched = dict.fromkeys([*read, *written, *inner, *self._called(step, known)])
+            for value in touched:
+                inside = tuple(inner.get(value, ()))
+                found.setdefault(value, []).append(Touch(step, value in read, value in written, inside))
+        return found
+
+    def _called(self, step: Step, known: Mapping[str, Touches]) -> Iterator[Value]:
+        """What a step touches in other ways: through the blocks it runs, or as a mark, which shows values."""
+        if isinstance(step, Mark):
+            yield from (value for value in step.values if isinstance(value, Value))
+        for name in called_by(step) if self._follows_calls else ():
+            self._left -= len(known[name])
+            if self._left < 0:
+                return
+            yield from known[name]
+
+    def life(self, value: Value) -> Life:
+        """Where a value is alive."""
+        if self.is_exact or not value.is_home:
+            return _Follower(self, value).life()
+        steps = [touch.step for found in self.touches.get(value, {}).values() for touch in _all(found)]
+        return Life(Stretches([(0, len(self.positions.steps) - 1)]), steps)
+
+
+def _all(touches: Iterable[Touch]) -> Iterator[Touch]:
+    for touch in touches:
+        yield touch
+        yield from _all(touch.inner)
+
+
+class _Follower:
+    """One value, followed backwards through the blocks that touch it."""
+
+    def __init__(self, liveness: Liveness, value: Value) -> None:
+        self._value = value
+        self._positions = liveness.positions
+        self._keeps_marked = liveness.program.keeps_marked
+        self._touches = liveness.touches.get(value, {})
+        self._blocks = sorted(self._touches, key=liveness.positions.order.__getitem__)
+        self._is_needed = value in liveness.needed
+        self._life = Life()
+        self._inside: dict[int, bool] = {}
+        """By the identity of what is inside a loop: whether it needs the value that is there before it."""
+        self._through: dict[str, tuple[bool, bool]] = {}
+        """Whether a block needs the value before it, if nothing does behind it, and if something does."""
+        self._behind = dict.fromkeys(self._blocks, False)
+        """Whether the value is needed behind some call of a block."""
+
+    def life(self) -> Life:
+        for name in reversed(self._blocks):
+            touches = self._touches[name]
+            self._through[name] = (self._before(touches, alive=False), self._before(touches, alive=True))
+        if self._is_needed and "entry" not in self._touches:
+            self._occupy(*self._positions.region("entry"))
+        for name in self._blocks:
+            is_needed = self._is_needed if name == "entry" else self._behind[name]
+            self._body(self._touches[name], *self._positions.region(name), alive=is_needed)
+        return self._life
+
+    # --- whether a value is needed before something ---------------------------------------------------------------
+
+    def _before(self, touches: Iterable[Touch], *, alive: bool) -> bool:
+        for touch in touches:
+            alive = self._needs(touch, alive=alive)
         return alive
 
-    def step(self, step: Step, alive: Values) -> Values:
-        if isinstance(step, Mark):
-            kept = step.values if self.program.keeps_marked else ()
-            alive = alive | {value for value in kept if isinstance(value, Value)}
-            self.lives.at_marks[id(step)] = self.lives.at_marks.get(id(step), frozenset()) | alive
-            return alive
-        position = self.at(step)
-        known = self.lives.alive_after.get(position, frozenset())
-        self.lives.alive_after[position] = known | frozenset(alive)
+    def _needs(self, touch: Touch, *, alive: bool) -> bool:
+        """Whether the value is needed before a step, given whether it is behind it."""
+        step = touch.step
         match step:
-            case LoopStep(body=body):
-                # Once around more: what the first iteration needs is alive at the end of the others.
-                inside = self.body(body, set(alive)) | alive
-                inside = self.body(body, set(inside)) | alive | set(uses(step))
-                self.occupy(inside, position)
-                return inside
-            case BranchStep():
-                before: Values = set() if step.cond is not None and step.else_block is not None else set(alive)
-                before |= self.body(self.program.blocks[step.then_block], set(alive))
-                if step.else_block is not None:
-                    before |= self.body(self.program.blocks[step.else_block], set(alive))
-                elif step.cond is None:
-                    before = self.body(self.program.blocks[step.then_block], set(alive))
-                before |= set(uses(step))
-                self.occupy(before | alive, position)
-                return before
-            case CallStep(block=block):
-                before = self.body(self.program.blocks[block], set(alive))
-                self.occupy(before | alive, position)
-                return before
+            case Mark():
+                return alive or self._keeps_marked
+            case LoopStep():
+                return alive or touch.is_read or self._needs_inside(touch.inner)
+            case BranchStep(cond=cond, else_block=otherwise):
+                is_skipped = alive and cond is not None and otherwise is None
+                return touch.is_read or is_skipped or self._needs_called(step, alive=alive)
+            case _ if called_by(step):
+                return self._needs_called(step, alive=alive)
             case _:
-                made = set(definitions(step))
-                before = (alive - made) | set(uses(step))
-                self.occupy(before | alive | made, position)
-                return before
+                return touch.is_read or (alive and not touch.is_written)
+
+    def _needs_called(self, step: Step, *, alive: bool) -> bool:
+        return any(self._through[name][alive] if name in self._through else alive for name in called_by(step))
+
+    def _needs_inside(self, inner: tuple[Touch, ...]) -> bool:
+        if id(inner) not in self._inside:
+            self._inside[id(inner)] = self._before(inner, alive=False)
+        return self._inside[id(inner)]
+
+    # --- where it is alive ----------------------------------------------------------------------------------------
+
+    def _body(self, touches: Iterable[Touch], first: int, last: int, *, alive: bool) -> None:
+        """The steps of a body, which have the positions from the first to the last."""
+        for touch in touches:
+            place = self._positions.first(touch.step)
+            if alive:
+                self._occupy(first, place - 1)
+            is_mark = isinstance(touch.step, Mark)
+            if alive or (is_mark and self._keeps_marked):
+                self._life.needed_behind.append(touch.step)
+            before = self._needs(touch, alive=alive)
+            if is_mark:
+                first = place
+            else:
+                if alive or before or touch.is_written:
+                    self._life.occupied.add(place, place)
+                self._inner(touch, place, alive=alive)
+                first = self._positions.last(touch.step) + 1
+            alive = before
+        if alive:
+            self._occupy(first, last)
+
+    def _inner(self, touch: Touch, place: int, *, alive: bool) -> None:
+        if isinstance(touch.step, LoopStep):
+            # Once around more: what the first iteration needs is alive at the end of the others.
+            is_needed = alive or self._needs_inside(touch.inner)
+            self._body(touch.inner, place + 1, self._positions.last(touch.step), alive=is_needed)
+            return
+        for name in called_by(touch.step) if alive else ():
+            if name in self._behind:
+                self._behind[name] = True
+            else:
+                self._life.occupied.update(self._positions.reach(name))
+
+    def _occupy(self, first: int, last: int) -> None:
+        """A stretch of steps that do not touch the value, and what these run elsewhere."""
+        if first > last:
+            return
+        self._life.occupied.add(first, last)
+        for one in self._positions.elsewhere(first, last):
+            self._life.occupied.update(one)
 
 
 def lives_of(program: Program) -> Lives:
     """Where every value is alive, from the outputs and the state backwards."""
-    analysis = _Analysis(program)
-    alive: Values = set(program.outputs.values())
-    alive |= {home for home in program.homes.values() if home.store is Store.STATE}
-    analysis.body(program.blocks["entry"], alive)
-    return analysis.lives
-
-
-def can_fail(kernel: Kernel) -> bool:
-    """Whether a kernel can find a value for which its op has no result."""
-    return any(isinstance(statement, Fail) for statement in walk(kernel.body))
-
-
-def _is_pure(step: Step) -> bool:
-    """Whether a step does nothing but give its results: a kernel can fail, and so can an index of a weight."""
-    if isinstance(step, KernelStep):
-        return not can_fail(step.kernel) and not _is_chosen(step.inputs, step.scalars)
-    return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)
-
-
-def _is_chosen(operands: Iterable[Operand], scalars: list[Value]) -> bool:
-    return bool(scalars) and any(isinstance(one, Weight) and one.index for one in operands)
-
-
-def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep)) -> Program:
-    """The program without moves and kernels whose results nobody reads; repeated until nothing changes.
-
-    Of reads with indices that can be wrong, the check of these stays.
-    """
-    while True:
-        lives = lives_of(program)
-        needed = {
-            id(step): any(value in lives.alive_after[position] for value in definitions(step))
-            for position, step in enumerate(lives.steps)
-        }
-        removed = False
-
-        def kept(steps: list[Step], needed: dict[int, bool] = needed) -> list[Step]:
-            nonlocal removed
-            found: list[Step] = []
-            for step in steps:
-                if isinstance(step, LoopStep):
-                    step.body = kept(step.body)
-                if isinstance(step, kinds) and _is_pure(step) and not needed.get(id(step), False):
-                    removed = True
-                    continue
-                if KernelStep in kinds and isinstance(step, _PARTS) and step.action == "read":
-                    is_needed = needed.get(id(step), False)
-                    removed = removed or not is_needed
-                    step.action = "read" if is_needed else "check"
-                found.append(step)
-            return found
-
-        program.blocks = {name: kept(steps) for name, steps in program.blocks.items()}
-        if not removed:
-            return program
+    liveness = Liveness(program)
+    positions = liveness.positions
+    lives = Lives(steps=positions.steps, alive_after={place: set() for place in range(len(positions.steps))})
+    for value in liveness.touches.keys() | liveness.needed:
+        life = liveness.life(value)
+        if life.occupied:
+            lives.occupied[value] = life.occupied
+        for step in life.needed_behind:
+            if isinstance(step, Mark):
+                lives.at_marks.setdefault(id(step), set()).add(value)
+            else:
+                lives.alive_after[positions.first(step)].add(value)
+    return lives

@@ -8,6 +8,7 @@ from openinfer.synth.liveness import Lives, lives_of
 from openinfer.synth.planner import Request, placed
 from openinfer.synth.program import KernelStep, Move, Program, Value
 from openinfer.synth.program import Store as Memory
+from openinfer.synth.stretches import Stretches
 from openinfer.synth.views import views_of
 
 # --- values that can be the same memory -------------------------------------------------------------------------------
@@ -18,34 +19,38 @@ class Classes:
 
     def __init__(self, lives: Lives) -> None:
         self._parent: dict[Value, Value] = {}
-        self._occupied = dict(lives.occupied)
+        self._occupied = {value: occupied.copy() for value, occupied in lives.occupied.items()}
 
     def root(self, value: Value) -> Value:
         """The value that stands for the class."""
         found = value
         while found in self._parent:
             found = self._parent[found]
+        while value is not found:
+            self._parent[value], value = found, self._parent[value]
         return found
 
-    def occupied(self, value: Value) -> int:
+    def occupied(self, value: Value) -> Stretches:
         """The positions of a class."""
-        return self._occupied.get(self.root(value), 0)
+        return self._occupied.setdefault(self.root(value), Stretches())
 
-    def join(self, one: Value, other: Value, forgiven: int) -> bool:
-        """Make two values the same memory, unless both are alive somewhere else than at forgiven positions."""
+    def join(self, one: Value, other: Value, forgiven: int | None) -> bool:
+        """Make two values the same memory, unless both are alive somewhere else than at a forgiven position."""
         a, b = self.root(one), self.root(other)
         if a is b:
             return True
         if a.store is not Memory.ARENA and b.store is not Memory.ARENA:
             return False
-        if self.occupied(a) & self.occupied(b) & ~forgiven:
+        if self.occupied(a).overlaps(self.occupied(b), forgiven):
             return False
         keep, gone = (
             (a, b) if b.store is Memory.ARENA and (a.store is not Memory.ARENA or a.nbytes >= b.nbytes) else (b, a)
         )
         if keep.store is not Memory.ARENA and gone.nbytes > keep.nbytes:
             return False
-        self._occupied[keep] = self.occupied(a) | self.occupied(b)
+        few, many = sorted((self.occupied(a), self.occupied(b)), key=len)
+        many.update(few)
+        self._occupied[keep] = many
         self._parent[gone] = keep
         return True
 
@@ -61,7 +66,7 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
             and step.src not in views
             and step.src.store is not Memory.INPUT
         ):
-            forgiven = 1 << position if step.src not in after else 0
+            forgiven = position if step.src not in after else None
             same = step.src.dtype is step.dst.dtype
             if same:
                 classes.join(step.src, step.dst, forgiven)
@@ -69,12 +74,17 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
             fitting = in_place_inputs(step.kernel)
             for number in fitting:
                 operand = step.inputs[number]
-                if not isinstance(operand, Value) or operand.store is Memory.INPUT or operand in after | views:
+                if (
+                    not isinstance(operand, Value)
+                    or operand.store is Memory.INPUT
+                    or operand in after
+                    or operand in views
+                ):
                     continue
                 # A kernel may read the same memory as several inputs, and some of them elsewhere.
                 if not _occurrences(step, operand, classes) <= set(fitting):
                     continue
-                if classes.join(operand, step.outputs[0], 1 << position):
+                if classes.join(operand, step.outputs[0], position):
                     break
     return classes
 
@@ -152,9 +162,9 @@ def plan_memory(program: Program) -> MemoryPlan:
     classes = classes_of(lives, views)
     roots = {classes.root(value) for value in lives.occupied.keys() - views}
     # Sets have no order of their own, and the same program must give the same plan.
-    ordered = sorted(roots, key=lambda value: (classes.occupied(value), len(value.name), value.name))
+    ordered = sorted(roots, key=lambda value: (classes.occupied(value).order, len(value.name), value.name))
     arena = [value for value in ordered if value.store is Memory.ARENA]
-    requests = [Request(max(value.nbytes, 1), classes.occupied(value), value.name) for value in arena]
+    requests = [Request(max(value.nbytes, 1), tuple(classes.occupied(value)), value.name) for value in arena]
     placement = placed(requests)
     offsets = dict(zip(arena, placement.offsets, strict=True))
     return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound, views)

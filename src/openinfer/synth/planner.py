@@ -5,7 +5,7 @@ has found or excluded a better placement or used up a fixed number of steps. The
 never on the clock. Knows nothing of programs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openinfer.synth.arena_search import Budget, greedy, search
@@ -20,22 +20,16 @@ SEARCH_STEPS = 600_000
 
 @dataclass(frozen=True)
 class Request:
-    """Memory that is needed: how much, and the positions (as bits) at which it must not be shared."""
+    """Memory that is needed: how much, and the positions at which it must not be shared."""
 
     nbytes: int
-    occupied: int
+    lifetime: tuple[tuple[int, int], ...]
+    """The first and the last position of each stretch; these are in order, and do not touch each other."""
     label: str = ""
 
-    @property
-    def lifetime(self) -> tuple[tuple[int, int], ...]:
-        """The first and the last position of each stretch in which it is occupied.
-
-        >>> Request(64, 0b1101).lifetime
-        ((0, 0), (2, 3))
-        """
-        starts = _bits(self.occupied & ~(self.occupied << 1))
-        ends = _bits(self.occupied & ~(self.occupied >> 1))
-        return tuple(zip(starts, ends, strict=True))
+    def is_alive(self, position: int) -> bool:
+        """Whether it is needed at a position."""
+        return any(first <= position <= last for first, last in self.lifetime)
 
 
 @dataclass(frozen=True)
@@ -54,14 +48,6 @@ class Placement:
         return self.peak - self.lower_bound
 
 
-def _bits(mask: int) -> Iterator[int]:
-    """The positions of the ones in a number, lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
-
-
 def aligned(nbytes: int) -> int:
     """The next multiple of the alignment.
 
@@ -74,10 +60,10 @@ def aligned(nbytes: int) -> int:
 def live_bytes(requests: Sequence[Request]) -> list[int]:
     """How many bytes are alive at each position.
 
-    >>> live_bytes([Request(64, 0b011), Request(100, 0b110)])
+    >>> live_bytes([Request(64, ((0, 1),)), Request(100, ((1, 2),))])
     [64, 192, 128]
     """
-    changes = [0] * (max((request.occupied.bit_length() for request in requests), default=0) + 1)
+    changes = [0] * (1 + max((request.lifetime[-1][1] + 1 for request in requests if request.lifetime), default=0))
     for request in requests:
         for first, last in request.lifetime:
             changes[first] += aligned(request.nbytes)
@@ -102,7 +88,7 @@ def lower_bound(requests: Sequence[Request]) -> int:
 def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
     """Offsets such that what is alive together does not overlap, in an arena as small as was found.
 
-    >>> placed([Request(100, 0b011), Request(64, 0b110), Request(100, 0b100)]).offsets
+    >>> placed([Request(100, ((0, 1),)), Request(64, ((1, 2),)), Request(100, ((2, 2),))]).offsets
     (0, 128, 0)
     """
     least = proven = lower_bound(requests)
@@ -162,7 +148,7 @@ def _sections(requests: Sequence[Request]) -> tuple[list[list[int]], dict[int, s
     ends: dict[int, list[int]] = {}
     neighbours: dict[int, set[int]] = {}
     for number, request in enumerate(requests):
-        if request.nbytes > 0 and request.occupied:
+        if request.nbytes > 0 and request.lifetime:
             neighbours[number] = set()
             for first, last in request.lifetime:
                 starts.setdefault(first, []).append(number)

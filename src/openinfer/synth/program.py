@@ -267,8 +267,13 @@ class Program:
 
 
 def steps_in(steps: list[Step]) -> Iterator[Step]:
-    """Steps and those inside loops."""
-    for step in steps:
-        yield step
-        if isinstance(step, LoopStep):
-            yield from steps_in(step.body)
+    """Steps and those inside loops, each loop before what is in it."""
+    todo = [iter(steps)]
+    while todo:
+        for step in todo[-1]:
+            yield step
+            if isinstance(step, LoopStep):
+                todo.append(iter(step.body))
+                break
+        else:
+            todo.pop()

@@ -18,9 +18,9 @@ from openinfer.synth.arena_map import arena_text, describe
 from openinfer.synth.cost import cost_of
 from openinfer.synth.devices import DeviceArch
 from openinfer.synth.fuse import Entry
-from openinfer.synth.liveness import lives_of
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.planner import Placement, Request
+from openinfer.synth.positions import Positions
 from openinfer.synth.program import KernelStep, LoopStep, Move, Program, Step, Value, steps_in
 
 _MOST_ROWS = 40
@@ -133,14 +133,17 @@ def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request],
 
     Positions are those of ``arena_positions``; labels name the variables that a value holds.
     """
-    last = len(lives_of(program).steps) - 1
+    last = len(Positions(program).steps) - 1
     variables: dict[Value, dict[str, None]] = {}
     for value in _written(program):
         if value.variable is not None:
             variables.setdefault(memory.classes.root(value), {})[value.variable] = None
     requests = [
         Request(
-            max(root.nbytes, 1), _reversed(memory.classes.occupied(root), last), _label(root, variables.get(root, {}))
+            max(root.nbytes, 1),
+            # Liveness counts positions from the last step, since it walks backwards.
+            tuple(memory.classes.occupied(root).reversed(last)),
+            _label(root, variables.get(root, {})),
         )
         for root in memory.offsets
     ]
@@ -149,7 +152,7 @@ def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request],
 
 def arena_positions(program: Program) -> list[str]:
     """What happens at each position of the arena's map, from first to last; a loop stands behind its body."""
-    return [_position(step) for step in reversed(lives_of(program).steps)]
+    return [_position(step) for step in reversed(Positions(program).steps)]
 
 
 def _position(step: Step) -> str:
@@ -160,11 +163,6 @@ def _position(step: Step) -> str:
             return f"loop {step.name or step.index}"
         case _:
             return type(step).__name__.removesuffix("Step").lower()
-
-
-def _reversed(occupied: int, last: int) -> int:
-    """Positions counted from the first step; liveness counts them from the last, since it walks backwards."""
-    return int(f"{occupied:0{last + 1}b}"[::-1], 2)
 
 
 def _written(program: Program) -> Iterator[Value]:

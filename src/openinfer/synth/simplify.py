@@ -11,8 +11,9 @@ import numpy as np
 
 from openinfer.loops.text import kernel_text
 from openinfer.ops import Array, Kernel, OpError
+from openinfer.synth.dead_steps import without_dead_steps
 from openinfer.synth.limits import Limits
-from openinfer.synth.liveness import definitions, uses, without_dead_steps
+from openinfer.synth.liveness import definitions, uses
 from openinfer.synth.program import (
     FOLDED,
     BranchStep,

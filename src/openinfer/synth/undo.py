@@ -12,8 +12,10 @@ from math import prod
 from openinfer.check.access import static_value
 from openinfer.ir import Slice
 from openinfer.loops.dim import is_symbolic
-from openinfer.synth.liveness import can_fail, definitions
+from openinfer.synth.dead_steps import can_fail
+from openinfer.synth.liveness import definitions
 from openinfer.synth.place import MemoryPlan
+from openinfer.synth.positions import Positions, called_by
 from openinfer.synth.program import (
     BindSize,
     BranchStep,
@@ -73,40 +75,53 @@ def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
     return plan.classes.root(step.whole).store is Store.STATE
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Outcome:
+    """What steps can do to memory that outlives them: change it, fail, fail behind a change."""
+
+    changes: bool = False
+    fails: bool = False
+    tears: bool = False
+
+    def then(self, other: "_Outcome") -> "_Outcome":
+        """One after the other."""
+        return _Outcome(
+            self.changes or other.changes,
+            self.fails or other.fails,
+            self.tears or other.tears or (self.changes and other.fails),
+        )
+
+
 class _Order:
     """Whether a step can fail behind a change; loops go round twice, and of branches both count."""
 
-    program: Program
-    plan: MemoryPlan
-    is_changed: bool = False
-    is_torn: bool = False
+    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+        self._plan = plan
+        self._blocks: dict[str, _Outcome] = {}
+        for name in reversed(Positions(program).blocks):
+            self._blocks[name] = self._body(program.blocks[name])
 
     def can_tear(self) -> bool:
-        self._body(self.program.blocks["entry"])
-        return self.is_torn
+        return self._blocks["entry"].tears
 
-    def _body(self, steps: list[Step]) -> None:
+    def _body(self, steps: list[Step]) -> _Outcome:
+        found = _Outcome()
         for step in steps:
-            self.is_torn = self.is_torn or (self.is_changed and _can_fail(step))
-            match step:
-                case LoopStep(body=body):
-                    self._body(body)
-                    self._body(body)
-                case BranchStep(then_block=then, else_block=otherwise):
-                    self._body(self.program.blocks[then])
-                    self._body(self.program.blocks[otherwise] if otherwise is not None else [])
-                case CallStep(block=block):
-                    self._body(self.program.blocks[block])
+            found = found.then(_Outcome(fails=_can_fail(step)))
+            if isinstance(step, LoopStep):
+                once = self._body(step.body)
+                found = found.then(once).then(once)
+            for name in called_by(step):
+                found = found.then(self._blocks[name])
             if self._changes(step):
-                self.is_changed = True
                 # A kernel may find what is wrong only after it has written something.
-                self.is_torn = self.is_torn or (isinstance(step, KernelStep) and can_fail(step.kernel))
+                found = found.then(_Outcome(changes=True, tears=isinstance(step, KernelStep) and can_fail(step.kernel)))
+        return found
 
     def _changes(self, step: Step) -> bool:
         if isinstance(step, TableStep):
             return step.action in ("write", "reset")
-        return bool(_written(step, self.plan)) or is_partly_written(step, self.plan)
+        return bool(_written(step, self._plan)) or is_partly_written(step, self._plan)
 
 
 def _can_fail(step: Step) -> bool:
@@ -131,17 +146,21 @@ def _has_checks(operands: list[Operand]) -> bool:
     )
 
 
-@dataclass
 class _Amount:
     """How many bytes the records of one step can take."""
 
-    program: Program
-    plan: MemoryPlan
+    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+        self._program = program
+        self._plan = plan
+        self._constants: Mapping[str, object] = {**program.bound.constants, **program.bound.sizes}
+        self._blocks: dict[str, int | None] = {}
+        for name in reversed(Positions(program).blocks):
+            self._blocks[name] = self._body(program.blocks[name])
 
     def undo(self) -> Undo:
-        steps = [step for block in self.program.blocks.values() for step in steps_in(block)]
-        homes = tuple(dict.fromkeys(home for step in steps for home in _written(step, self.plan)))
-        most = self._body(self.program.blocks["entry"])
+        steps = [step for block in self._program.blocks.values() for step in steps_in(block)]
+        homes = tuple(dict.fromkeys(home for step in steps for home in _written(step, self._plan)))
+        most = self._blocks["entry"]
         kept = sum(map(_record, (home.nbytes for home in homes)))
         is_complete = most is not None and most + kept <= _MOST
         return Undo(homes, kept + (most if is_complete and most is not None else _UNKNOWN), is_complete)
@@ -157,13 +176,13 @@ class _Amount:
                 once, turns = self._body(body), self._turns(step)
                 return 0 if once == 0 else None if once is None or turns is None else once * turns
             case BranchStep(then_block=then, else_block=otherwise):
-                found = [self._body(self.program.blocks[block]) for block in (then, otherwise) if block is not None]
+                found = [self._blocks[block] for block in (then, otherwise) if block is not None]
                 return max(part for part in found if part is not None) if None not in found else None
             case CallStep(block=block):
-                return self._body(self.program.blocks[block])
+                return self._blocks[block]
             case TableStep(action="write" | "reset"):
                 return _table_bytes(step)
-            case PartStep() if is_partly_written(step, self.plan):
+            case PartStep() if is_partly_written(step, self._plan):
                 whole = step.whole if step.action == "reset" else step.value
                 assert isinstance(whole, Value)
                 in_rows = bool(step.indices) and isinstance(step.indices[-1], Slice)
@@ -173,11 +192,8 @@ class _Amount:
                 return 0
 
     def _turns(self, step: LoopStep) -> int | None:
-        bound = self.program.bound
-        constants: Mapping[str, object] = {**bound.constants, **bound.sizes}
-
         def static(name: str) -> int | None:
-            found = constants.get(name)
+            found = self._constants.get(name)
             return found if isinstance(found, int) else None
 
         start, end = static_value(step.start, static), static_value(step.end, static)

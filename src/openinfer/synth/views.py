@@ -12,10 +12,10 @@ from openinfer.synth.program import Program, Table, TableStep, Value
 
 def views_of(program: Program, lives: Lives) -> frozenset[Value]:
     """The values that can be parts of tables."""
-    changed: dict[int, int] = {}
+    changed: dict[int, list[int]] = {}
     for position, step in enumerate(lives.steps):
         if isinstance(step, TableStep) and step.action != "read":
-            changed[id(step.table)] = changed.get(id(step.table), 0) | 1 << position
+            changed.setdefault(id(step.table), []).append(position)
     outputs = set(program.outputs.values())
     return frozenset(
         step.value
@@ -26,7 +26,7 @@ def views_of(program: Program, lives: Lives) -> frozenset[Value]:
         and step.value in lives.alive_after[position]
         and step.value not in outputs
         and _is_one_piece(step)
-        and not lives.occupied.get(step.value, 0) & changed.get(id(step.table), 0)
+        and not lives.occupied[step.value].meets(changed.get(id(step.table), []))
     )
 
 

@@ -1,0 +1,105 @@
+"""Sets of positions as stretches, from the first to the last of each: what is alive for long takes no more room."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class Stretches:
+    """Positions as disjoint stretches in ascending order; those that touch are one.
+
+    >>> Stretches([(5, 6), (0, 0), (1, 2)])
+    Stretches([(0, 2), (5, 6)])
+    """
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, stretches: Iterable[tuple[int, int]] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in stretches:
+            self.add(first, last)
+
+    def add(self, first: int, last: int) -> None:
+        """Positions from the first to the last belong to it, too."""
+        firsts, lasts = self._firsts, self._lasts
+        # The stretches that this one touches: not ended before it begins, not begun after it ends.
+        begin = bisect_left(lasts, first - 1)
+        end = bisect_right(firsts, last + 1)
+        if begin < end:
+            first, last = min(first, firsts[begin]), max(last, lasts[end - 1])
+        firsts[begin:end] = [first]
+        lasts[begin:end] = [last]
+
+    def update(self, other: "Stretches") -> None:
+        """All positions of another set belong to it, too."""
+        for first, last in other:
+            self.add(first, last)
+
+    def copy(self) -> "Stretches":
+        """The same positions, to be changed apart from these."""
+        made = Stretches()
+        made._firsts, made._lasts = self._firsts[:], self._lasts[:]
+        return made
+
+    def overlaps(self, other: "Stretches", forgiven: int | None = None) -> bool:
+        """Whether some position, other than a forgiven one, is in both sets.
+
+        >>> Stretches([(0, 4)]).overlaps(Stretches([(4, 9)])), Stretches([(0, 4)]).overlaps(Stretches([(4, 9)]), 4)
+        (True, False)
+        """
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        for first, last in few:
+            place = bisect_left(many._lasts, first)
+            while place < len(many) and many._firsts[place] <= last:
+                begin, end = max(first, many._firsts[place]), min(last, many._lasts[place])
+                if forgiven is None or (begin, end) != (forgiven, forgiven):
+                    return True
+                place += 1
+        return False
+
+    def meets(self, positions: list[int]) -> bool:
+        """Whether one of some positions, which are in ascending order, is in the set."""
+        for first, last in self:
+            place = bisect_left(positions, first)
+            if place < len(positions) and positions[place] <= last:
+                return True
+        return False
+
+    def reversed(self, last: int) -> "Stretches":
+        """The positions counted from the other end.
+
+        >>> Stretches([(0, 1), (4, 4)]).reversed(5)
+        Stretches([(1, 1), (4, 5)])
+        """
+        made = Stretches()
+        made._firsts = [last - one for one in reversed(self._lasts)]
+        made._lasts = [last - one for one in reversed(self._firsts)]
+        return made
+
+    @property
+    def order(self) -> list[tuple[int, int]]:
+        """What sets are sorted by: as the numbers are of which the positions are the bits."""
+        return [(last, -first) for first, last in zip(reversed(self._firsts), reversed(self._lasts), strict=True)]
+
+    @property
+    def end(self) -> int:
+        """One more than the last position; 0 where there is none."""
+        return self._lasts[-1] + 1 if self._lasts else 0
+
+    def __contains__(self, position: int) -> bool:
+        place = bisect_left(self._lasts, position)
+        return place < len(self) and self._firsts[place] <= position
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stretches) and self._firsts == other._firsts and self._lasts == other._lasts
+
+    __hash__ = None  # type: ignore[assignment]  # It can be changed.
+
+    def __repr__(self) -> str:
+        return f"Stretches({list(self)})"
