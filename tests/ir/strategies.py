@@ -28,6 +28,7 @@ from openinfer.ir import (
     Graph,
     Index,
     Input,
+    Literal,
     Loop,
     MemoryKind,
     ModelRef,
@@ -168,6 +169,14 @@ class Maker:
         )
         return self.rng.choice(makers)()
 
+    def scalar(self) -> InitValue:
+        makers: tuple[Callable[[], InitValue], ...] = (
+            lambda: FloatValue(self.number()),
+            lambda: IntValue(self.rng.choice(INTEGERS)),
+            lambda: BoolValue(self.chance(0.5)),
+        )
+        return self.rng.choice(makers)()
+
     def parameter_names(self) -> list[str]:
         """Names that a bare argument gives by value: scalar constants, and what only a model can know."""
         scalars = [var.name for var in self.vars if var.kind is MemoryKind.CONSTANT and not var.dims]
@@ -280,6 +289,8 @@ class Maker:
 
     def readable(self, loops: tuple[str, ...]) -> Operand:
         if self.chance(0.15):
+            return Literal(self.scalar())
+        if self.chance(0.15):
             if not self.chance(0.5):
                 return ModelRef(self.string())
             text = self.string().replace("{", "").replace("}", "")
@@ -319,6 +330,8 @@ class Maker:
         return Op(self.rng.choice(OPS), tuple(inputs), tuple(attrs), tuple(dict.fromkeys(written)))
 
     def is_parameter(self, operand: Operand) -> bool:
+        if isinstance(operand, Literal):
+            return True
         return isinstance(operand, Access) and not operand.bracketed and operand.base in self.parameter_names()
 
     def simple(self, loops: tuple[str, ...], targets: Sequence[str]) -> NodeKind:

@@ -27,7 +27,7 @@ persistent {
 }
 block entry with { placement = "gpu" } {
     assign h: f32[B, D];
-    op matmul(x, W[1], a=w, acc=f32, e=eps, f=1.5, g=-inf, i=-3, l=[1, D], s="q", t=true, v=[0.5], ts=[f32, i8])
+    op matmul(x, W[1], -0.5, a=w, acc=f32, e=eps, f=1.5, g=-inf, i=-3, l=[1, D], s="q", t=true, v=[0.5], ts=[f32, i8])
         >> h, y with { fuse = true };
     u = op relu(model["scale"]);
     loop layers (i in 0..T) {

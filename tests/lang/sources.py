@@ -28,6 +28,11 @@ WRITTEN = (
         "block entry { cache.read M[n, 3] >> m; cache.write m >> M[n..n+1, ..2*n]; cache.read M[] >> m; return; }\n"
     ),
     (
+        "dynamic { x: f32[4]; y: f32[2, 4]; i: i32; }\npersistent { n: i32; }\nblock entry {\n"
+        "    op add(x, -1.5) >> y[1, ];\n    op max(0, x[i..i+2]) >> y[, ..2];\n    op where(true, y[0, ], inf) >> x;\n"
+        "    transfer 0x10 >> i;\n    cache.write -3 >> n;\n    return x;\n}\n"
+    ),
+    (
         "dynamic { c: bool; x: i8[2]; }\nblock entry { branch c ok bad; branch ok; barrier; return x; }\n"
         'block ok { transfer x >> x; return; }\nblock bad with { group = "g", n = [1, 2] } { return; }\n'
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openinfer import ModelLoader, graph
-from openinfer.ir.operand import quote
+from openinfer.ir.values import quote
 from openinfer.ir.words import RESERVED
 from openinfer.oinf import save_file
 from openinfer.synth.c.names import comment, project_name, string

@@ -11,7 +11,7 @@ from openinfer.check.named import Named
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, GraphPlace
-from openinfer.ir import Access, Index, ModelRef, Node, Operand, Single, Slice, VarDecl
+from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single, Slice, VarDecl
 from openinfer.ir.expr import Expr, names
 from openinfer.ir.rules import part_problem
 from openinfer.ops import TensorType
@@ -36,6 +36,7 @@ class Operands:
 
     def type(self, operand: Operand, node: Node, loops: Around) -> AccessType:
         """The type of an operand; what is wrong with it is reported."""
+        assert not isinstance(operand, Literal), "its dtype is that of what stands around it"
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, operand.span or node.span, loops)
         span = operand.span or node.span

@@ -4,7 +4,7 @@ The walk follows program order. A variable whose own declaration is wrong has be
 it are passed over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from openinfer.check.access import AccessType, PartialShape, cuts_channels
 from openinfer.check.bound import BoundOp, BoundVar, Effects, FromInit
 from openinfer.check.indices import Around
 from openinfer.check.links import require_rank
+from openinfer.check.literals import require_value, with_literals
 from openinfer.check.named import Named
 from openinfer.check.operands import Operands, index_expressions
 from openinfer.check.params import parameter
@@ -27,6 +28,7 @@ from openinfer.ir import (
     CacheWrite,
     Graph,
     Input,
+    Literal,
     Loop,
     MemoryKind,
     Node,
@@ -38,7 +40,7 @@ from openinfer.ir import (
 )
 from openinfer.ir.expr import Expr, Ref, names
 from openinfer.ir.rules import branch_targets
-from openinfer.ir.values import AttrValue, ExprList, ExprValue, VarValue
+from openinfer.ir.values import AttrValue, ExprList, ExprValue, InitValue, VarValue
 from openinfer.ops import OPS, Call, OpError, OpRecord, TensorType, complete, infer, slots, with_dtypes
 
 
@@ -56,6 +58,8 @@ class Typing:
         self._operands = Operands(named, graph.vars, problems)
         self._assigned: set[str] = set()
         self._in_entry = True
+        self._given: Sequence[Input] = ()
+        """The operands of the op that is being typed."""
 
     def run(self) -> "Typing":
         """Walk entry first, which assigns the temporaries, then the other blocks."""
@@ -114,8 +118,8 @@ class Typing:
 
     def _place(self, node: Node, error: OpError) -> GraphPlace | None:
         """The operand an error is about, where it has a place of its own."""
-        if isinstance(node.kind, Op) and isinstance(error.at, int) and error.at < len(node.kind.inputs):
-            return node.kind.inputs[error.at].operand.span or node.span
+        if isinstance(node.kind, Op) and isinstance(error.at, int) and error.at < len(self._given):
+            return self._given[error.at].operand.span or node.span
         return node.span
 
     # --- temporaries ----------------------------------------------------------------------------------------------
@@ -183,11 +187,26 @@ class Typing:
             self._report(Code.WRONG_DTYPE, message, node.span, "compare first: op gt(x, y) >> cond")
 
     def _copy(self, node: Node, src: Operand, dst: Access, loops: Around) -> None:
-        source = self._operands.type(src, node, loops)
         target = self._operands.type(dst, node, loops)
+        if isinstance(src, Literal):
+            self._set(node, src, dst, target)
+            return
+        source = self._operands.type(src, node, loops)
         if not source.agrees_with(self._binding(target, dst, (src,), source.shape)):
             message = f"{src} is {source}, but {dst} is {target}"
             self._report(Code.RESULT_TYPE, message, dst.span or node.span)
+
+    def _set(self, node: Node, src: Literal, dst: Access, target: AccessType) -> None:
+        """A literal becomes the value of a scalar."""
+        span = src.span or node.span
+        if target.shape:
+            advice = f"op fill({dst.base}, value={src}) >> {dst};"
+            self._report(Code.RESULT_TYPE, f"{src} is a scalar, but {dst} is {target}", span, advice)
+            return
+        try:
+            require_value(src, target.dtype)
+        except OpError as error:
+            self._report(error.code, error.message, span, error.advice)
 
     def _binding(self, target: AccessType, dst: Access, sources: Iterable[Operand], found: PartialShape) -> AccessType:
         """What a value made of slices may be: their lengths bind the dynamic sizes of the variable that takes it."""
@@ -227,7 +246,10 @@ class Typing:
             self._report(Code.UNKNOWN_OP, f"there is no op {kind.op!r}", node.span, advice)
             raise ReportedError
         inputs, attrs = self._arguments(record, kind)
-        types = [self._operands.type(given.operand, node, loops) for given in inputs]
+        types = [
+            None if isinstance(given.operand, Literal) else self._operands.type(given.operand, node, loops)
+            for given in inputs
+        ]
         self._require_channels(inputs)
         wanted = [
             None if self._is_untyped(output) else self._operands.type(output, node, loops) for output in kind.outputs
@@ -235,11 +257,15 @@ class Typing:
         places = slots(record, [given.name for given in inputs])
         self._require_outputs(record, kind)
         ordered = [None if place is None else types[place] for place in places]
+        literals = _literals(inputs, places)
         values = {
             name: parameter(name, value, self._named.parameter, self._named.size) for name, value in attrs.items()
         }
         try:
-            call, is_complete = self._call(record, ordered, complete(record, values), wanted)
+            params = complete(record, values)
+            if literals:
+                ordered = with_literals(record, ordered, literals, params, wanted)
+            call, is_complete = self._call(record, ordered, params, wanted)
         except OpError as error:
             raise _at_operand(error, places) from error
         (self._results if is_complete else self._partial_results)(node, record, kind, call, wanted)
@@ -252,13 +278,19 @@ class Typing:
         )
 
     def _arguments(self, record: OpRecord, kind: Op) -> tuple[list[Input], dict[str, AttrValue]]:
-        """Inputs and parameters; a name that is a scalar constant is an input where the record has one so called."""
+        """Inputs and parameters; a scalar constant or a number is an input where the record has one of its name."""
         inputs, attrs = list(kind.inputs), dict(kind.attrs)
+        self._given = inputs
         own = [spec.name for spec in record.signature.inputs]
         for name in own:
             value = attrs.get(name)
-            if isinstance(value, VarValue) and self._named.is_variable(value.name) and record.param(name) is None:
+            if record.param(name) is not None:
+                continue
+            if isinstance(value, VarValue) and self._named.is_variable(value.name):
                 inputs.append(Input(Access(value.name), name))
+                del attrs[name]
+            elif isinstance(value, InitValue):
+                inputs.append(Input(Literal(value, value.span), name))
                 del attrs[name]
         for position, given in enumerate(inputs):
             if given.name is not None and given.name not in own and record.param(given.name):
@@ -359,6 +391,12 @@ class Typing:
 
 def _named_outputs(kind: Op) -> str:
     return f"{len(kind.outputs)} {'is' if len(kind.outputs) == 1 else 'are'} named"
+
+
+def _literals(inputs: Sequence[Input], places: Iterable[int | None]) -> dict[int, Literal]:
+    """The literals among the operands, by the slots they stand in."""
+    given = {slot: inputs[place].operand for slot, place in enumerate(places) if place is not None}
+    return {slot: operand for slot, operand in given.items() if isinstance(operand, Literal)}
 
 
 def _names_in(value: AttrValue) -> Iterator[str]:

@@ -28,7 +28,7 @@ from openinfer.ir.graph import (
     Yield,
     walk,
 )
-from openinfer.ir.operand import Access, Index, ModelRef, Operand, Single, Slice
+from openinfer.ir.operand import Access, Index, Literal, ModelRef, Operand, Single, Slice
 from openinfer.ir.validate import validate
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "Graph",
     "Index",
     "Input",
+    "Literal",
     "Loop",
     "MemoryKind",
     "ModelRef",

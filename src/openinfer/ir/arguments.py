@@ -1,14 +1,14 @@
 """Named arguments of ops where the language puts them.
 
-In text, ``b=eps`` is a parameter where ``eps`` is a scalar constant or unknown, and an input where it is any other
-variable. Documents of other tools may say otherwise; brought into this form they can be printed and read.
+In text, ``b=eps`` is a parameter where ``eps`` is a scalar constant, a number or unknown, and an input where it is any
+other variable. Documents of other tools may say otherwise; brought into this form they can be printed and read.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from openinfer.ir.graph import Assign, Graph, Input, Loop, MemoryKind, Node, NodeKind, Op, Scope
-from openinfer.ir.operand import Access
+from openinfer.ir.operand import Access, Literal, Operand
 from openinfer.ir.values import AttrValue, VarValue
 
 
@@ -30,7 +30,13 @@ def as_written(graph: Graph) -> Graph:
 
 def _is_parameter(given: Input, scalars: set[str]) -> bool:
     operand = given.operand
-    return given.name is not None and isinstance(operand, Access) and not operand.bracketed and operand.base in scalars
+    if given.name is None or not isinstance(operand, Access | Literal):
+        return False
+    return isinstance(operand, Literal) or (not operand.bracketed and operand.base in scalars)
+
+
+def _parameter(operand: Operand) -> AttrValue:
+    return operand.value if isinstance(operand, Literal) else VarValue(str(operand))
 
 
 def _is_misplaced(kind: NodeKind, scalars: set[str], operands: set[str]) -> bool:
@@ -49,7 +55,7 @@ def _settled(
         return kind
     inputs = [given for given in kind.inputs if not _is_parameter(given, scalars)]
     attrs: list[tuple[str, AttrValue]] = [
-        (str(given.name), VarValue(str(given.operand))) for given in kind.inputs if _is_parameter(given, scalars)
+        (str(given.name), _parameter(given.operand)) for given in kind.inputs if _is_parameter(given, scalars)
     ]
     for name, value in kind.attrs:
         if isinstance(value, VarValue) and value.name in operands:

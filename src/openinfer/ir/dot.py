@@ -54,9 +54,9 @@ from openinfer.ir.graph import (
     Yield,
     walk,
 )
-from openinfer.ir.operand import Access, ModelRef, Operand, Single, quote
+from openinfer.ir.operand import Access, Operand, Single
 from openinfer.ir.rules import is_consumer, node_name
-from openinfer.ir.values import VarValue
+from openinfer.ir.values import VarValue, quote
 
 
 def graph_dot(graph: Graph) -> str:
@@ -363,11 +363,11 @@ class _BlockDrawing:
 
     def _value(self, operand: Operand, cluster: Cluster) -> str:
         """The shape that holds what an operand names; drawn where there is none yet."""
-        name = str(operand) if isinstance(operand, ModelRef) else operand.base
+        name = str(operand) if not isinstance(operand, Access) else operand.base
         shape = self.current.get(name) or self.read_only.get((name, cluster.id))
         if shape is not None:
             return shape
-        if isinstance(operand, ModelRef):
+        if not isinstance(operand, Access):
             shape = self.drawing.shape(model_tensor_look(name), cluster)
             self.places[shape] = cluster
         else:

@@ -31,6 +31,7 @@ from openinfer.ir.graph import (
     Constraints,
     Dep,
     Graph,
+    Input,
     Loop,
     Node,
     NodeKind,
@@ -41,13 +42,11 @@ from openinfer.ir.graph import (
     Yield,
 )
 from openinfer.ir.json_declarations import read_dtype, read_size, read_value, read_variable
-from openinfer.ir.operand import Access, Index, Single, Slice
+from openinfer.ir.operand import Access, Index, Literal, Operand, Single, Slice
 from openinfer.ir.operand_text import parse_access, parse_expr, parse_input, parse_operand
 from openinfer.ir.to_json import VERSION
 from openinfer.ir.validate import validate
-from openinfer.ir.values import (
-    AttrValue,
-)
+from openinfer.ir.values import AttrValue, InitValue
 from openinfer.ir.words import RESERVED
 
 MAX_DEPTH = 200
@@ -200,7 +199,7 @@ def _op(cursor: Cursor) -> Op:
         if name in attrs:
             item.fail(f"the parameter {name!r} is given twice")
         attrs[name] = read_value(parts["value"])
-    inputs = [item.parsed(parse_input) for item in keys["inputs"].items()]
+    inputs = [_input(item) for item in keys["inputs"].items()]
     for position, given in enumerate(inputs):
         others = [*attrs, *(other.name for other in inputs[:position])]
         if given.name is not None and given.name in others:
@@ -219,9 +218,24 @@ def _op(cursor: Cursor) -> Op:
     )
 
 
+def _input(cursor: Cursor) -> Input:
+    return Input(_literal(cursor)) if isinstance(cursor.value, dict) else cursor.parsed(parse_input)
+
+
+def _operand(cursor: Cursor) -> Operand:
+    return _literal(cursor) if isinstance(cursor.value, dict) else cursor.parsed(parse_operand)
+
+
+def _literal(cursor: Cursor) -> Literal:
+    value = read_value(cursor)
+    if not isinstance(value, InitValue):
+        cursor.fail("an operand is text, or a tagged Float, Int or Bool")
+    return Literal(value, cursor.place)
+
+
 def _transfer(cursor: Cursor) -> Transfer:
     keys = cursor.object(("src", "dst"))
-    return Transfer(keys["src"].parsed(parse_operand), keys["dst"].parsed(parse_access))
+    return Transfer(_operand(keys["src"]), keys["dst"].parsed(parse_access))
 
 
 def _loop(cursor: Cursor) -> Loop:
@@ -257,7 +271,7 @@ def _cache_read(cursor: Cursor) -> CacheRead:
 
 def _cache_write(cursor: Cursor) -> CacheWrite:
     keys = cursor.object(("src", "dst"))
-    return CacheWrite(keys["src"].parsed(parse_operand), _access(keys["dst"]))
+    return CacheWrite(_operand(keys["src"]), _access(keys["dst"]))
 
 
 def _amount(cursor: Cursor) -> tuple[str, int]:

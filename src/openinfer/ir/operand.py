@@ -1,10 +1,10 @@
-"""What ops and cache nodes name: variables, entries and slices of tables, tensors of the model."""
+"""What ops and cache nodes name: variables, entries and slices of tables, tensors of the model; and plain numbers."""
 
-import json
 from dataclasses import dataclass, field
 
 from openinfer.errors import GraphPlace
 from openinfer.ir.expr import Expr
+from openinfer.ir.values import InitValue, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,20 @@ class ModelRef:
         return f"model[fmt({text})]" if self.formatted else f"model[{text}]"
 
 
-Operand = Access | ModelRef
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number or boolean in the place of a scalar; its dtype is that of the operands around it.
 
-
-def quote(text: str) -> str:
-    r"""A string literal, with the escapes of JSON where a character would not print.
-
-    >>> quote('say "hi"')
-    '"say \\"hi\\""'
+    >>> from openinfer.ir.values import FloatValue
+    >>> str(Literal(FloatValue(0.5)))
+    '0.5'
     """
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+    value: InitValue
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+Operand = Access | ModelRef | Literal

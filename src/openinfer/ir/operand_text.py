@@ -64,7 +64,7 @@ def parse_input(text: str) -> Input:
 def parse_access(text: str) -> Access:
     """A variable or an entry of a table."""
     operand = parse_operand(text)
-    if isinstance(operand, ModelRef):
+    if not isinstance(operand, Access):
         message = "a tensor of the model cannot be written"
         raise OperandError(message)
     return operand

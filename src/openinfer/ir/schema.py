@@ -110,13 +110,13 @@ def _variable(value: Schema) -> Schema:
     )
 
 
+def _scalars() -> dict[str, Schema]:
+    return {"Float": _NUMBER, "Double": _NUMBER, "Int": _INTEGER, "UInt": _INTEGER, "Bool": {"type": "boolean"}}
+
+
 def _values() -> dict[str, Schema]:
     return {
-        "Float": _NUMBER,
-        "Double": _NUMBER,
-        "Int": _INTEGER,
-        "UInt": _INTEGER,
-        "Bool": {"type": "boolean"},
+        **_scalars(),
         "Str": _TEXT,
         "Var": _NAME,
         "Expr": _TEXT,
@@ -132,20 +132,21 @@ def _kinds(named_value: Schema) -> dict[str, Schema]:
     access = {"$ref": "#/$defs/access"}
     variables = _object({"vars": _NAMES})
     amount = _object({"target": _NAME, "amount": _INTEGER})
+    operand: Schema = {"anyOf": [_TEXT, *_tagged(_scalars())]}
     output: Schema = {"anyOf": [_TEXT, _TEXTS | {"minItems": 1}]}
     return {
         "Assign": _object({"name": _NAME, "dtype": _or_null(_DTYPE), "dims": _or_null(_TEXTS)}),
         "Op": _object(
-            {"op": _NAME, "inputs": _TEXTS, "attrs": _object({"items": _list(named_value)}), "output": output}
+            {"op": _NAME, "inputs": _list(operand), "attrs": _object({"items": _list(named_value)}), "output": output}
         ),
-        "Transfer": _object({"src": _TEXT, "dst": _TEXT}),
+        "Transfer": _object({"src": operand, "dst": _TEXT}),
         "Loop": _object({"name": _NAME, "index": _NAME, "start": _TEXT, "end": _TEXT, "body": _NODES}),
         "Scope": _object({"name": _TEXT, "body": _NODES}),
         "Branch": _object({"cond": _or_null(_NAME), "then_block": _NAME, "else_block": _or_null(_NAME)}),
         "Return": variables,
         "Dep": _object({"after": _TEXT, "before": _TEXT}),
         "CacheRead": _object({"src": access, "dst": _TEXT}),
-        "CacheWrite": _object({"src": _TEXT, "dst": access}),
+        "CacheWrite": _object({"src": operand, "dst": access}),
         "CacheIncrement": amount,
         "CacheDecrement": amount,
         "CacheReset": _object({"target": access}),

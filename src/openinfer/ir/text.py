@@ -34,7 +34,7 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
-from openinfer.ir.operand import quote
+from openinfer.ir.values import quote
 
 INDENT = "    "
 Key = tuple[str, str | int]

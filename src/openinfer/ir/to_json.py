@@ -31,7 +31,7 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
-from openinfer.ir.operand import Access, Index, Single
+from openinfer.ir.operand import Access, Index, Literal, Operand, Single
 from openinfer.ir.values import (
     AttrValue,
     BoolValue,
@@ -173,10 +173,11 @@ def _kind(node: Node, scope: str | None, *, spans: bool) -> Json | str:
         case Op(op, inputs, attrs, outputs):
             items = [{"name": name, "value": value_json(value)} for name, value in attrs]
             output = [str(access) for access in outputs]
-            call = {"op": op, "inputs": [str(given) for given in inputs], "attrs": {"items": items}}
+            given = [_operand(one.operand) if one.name is None else str(one) for one in inputs]
+            call = {"op": op, "inputs": given, "attrs": {"items": items}}
             return {"Op": call | {"output": output[0] if len(output) == 1 else output}}
         case Transfer(src, dst):
-            return {"Transfer": {"src": str(src), "dst": str(dst)}}
+            return {"Transfer": {"src": _operand(src), "dst": str(dst)}}
         case Loop(name, index, start, end, body):
             nodes = [_node(child, scope, spans=spans) for child in body]
             return {"Loop": {"name": name, "index": index, "start": str(start), "end": str(end), "body": nodes}}
@@ -194,7 +195,7 @@ def _kind(node: Node, scope: str | None, *, spans: bool) -> Json | str:
         case CacheRead(access, dst):
             return {"CacheRead": {"src": _access(access), "dst": str(dst)}}
         case CacheWrite(src, access):
-            return {"CacheWrite": {"src": str(src), "dst": _access(access)}}
+            return {"CacheWrite": {"src": _operand(src), "dst": _access(access)}}
         case CacheIncrement(target, amount):
             return {"CacheIncrement": {"target": target, "amount": amount}}
         case CacheDecrement(target, amount):
@@ -205,6 +206,11 @@ def _kind(node: Node, scope: str | None, *, spans: bool) -> Json | str:
             return {"Yield": {"vars": list(variables)}}
         case Await(variables):
             return {"Await": {"vars": list(variables)}}
+
+
+def _operand(operand: Operand) -> Json | str:
+    """An operand as canonical text; a literal as a tagged value."""
+    return value_json(operand.value) if isinstance(operand, Literal) else str(operand)
 
 
 def _access(access: Access) -> Json:

@@ -33,7 +33,7 @@ from openinfer.ir.graph import (
     Yield,
     walk,
 )
-from openinfer.ir.operand import Access, ModelRef, Operand, Single
+from openinfer.ir.operand import Access, Literal, ModelRef, Operand, Single
 from openinfer.ir.rules import awaited, branch_targets, dimension_problem, indexing_problem, is_consumer, node_name
 
 _MOST_ADVISED = 20
@@ -365,6 +365,8 @@ class _Validation:
         return None
 
     def _read(self, operand: Operand, node: Node, indices: tuple[str, ...]) -> None:
+        if isinstance(operand, Literal):
+            return
         if isinstance(operand, ModelRef):
             self._model_ref(operand, node, indices)
             return

@@ -1,15 +1,17 @@
 """Values of parameters, attributes and constraints.
 
 ``tag`` is how other tools spelled a number in JSON (``Double`` for ``Float``, ``UInt`` for ``Int``); it is kept so that
-their documents survive unchanged, and it does not count in comparisons.
+their documents survive unchanged, and it does not count in comparisons. ``span`` is where
+a number stands that can be an operand.
 """
 
+import json
 from dataclasses import dataclass, field
 from math import isfinite, isinf, isnan
 
 from openinfer.dtypes import DType
+from openinfer.errors import GraphPlace
 from openinfer.ir.expr import Expr, Num, Ref
-from openinfer.ir.operand import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class FloatValue:
 
     value: float
     tag: str | None = field(default=None, compare=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FloatValue) and float_text(self.value) == float_text(other.value)
@@ -35,6 +38,7 @@ class IntValue:
 
     value: int
     tag: str | None = field(default=None, compare=False)
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.value)
@@ -45,6 +49,7 @@ class BoolValue:
     """``true`` or ``false``."""
 
     value: bool
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return "true" if self.value else "false"
@@ -129,6 +134,15 @@ class DTypeList:
 AttrValue = (
     FloatValue | IntValue | BoolValue | StrValue | VarValue | ExprValue | DTypeValue | FloatList | ExprList | DTypeList
 )
+
+
+def quote(text: str) -> str:
+    r"""A string literal, with the escapes of JSON where a character would not print.
+
+    >>> quote('say "hi"')
+    '"say \\"hi\\""'
+    """
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def float_text(value: float) -> str:

@@ -9,7 +9,7 @@ from lark import Tree
 from openinfer.dtypes import dtype_of
 from openinfer.errors import Code, Diagnostic, Source, Span
 from openinfer.ir.expr import Binary, Expr, Num, Operator, Ref, TooDeepError, negate
-from openinfer.ir.operand import Access, Index, ModelRef, Operand, Single, Slice
+from openinfer.ir.operand import Access, Index, Literal, ModelRef, Operand, Single, Slice
 from openinfer.ir.values import (
     AttrValue,
     BoolValue,
@@ -19,6 +19,7 @@ from openinfer.ir.values import (
     ExprValue,
     FloatList,
     FloatValue,
+    InitValue,
     IntValue,
     StrValue,
     VarValue,
@@ -153,12 +154,14 @@ class Literals:
         return Slice(before, after)
 
     def operand(self, syntax: Syntax) -> Operand:
-        """A variable, an entry of a table, or a tensor of the model."""
+        """A variable, an entry of a table, a tensor of the model, or a literal."""
         if isinstance(syntax, Tree) and syntax.data == "operand":
             return self.operand(syntax.children[0])
         if isinstance(syntax, Tree) and syntax.data == "model":
             words = {token.type: token for token in syntax.children if isinstance(token, SourceToken)}
             return ModelRef(self.string(words["STRING"]), "FMT" in words, self.span(syntax))
+        if isinstance(syntax, Tree) and syntax.data == "literal":
+            return Literal(self._literal(syntax), self.span(syntax))
         return self.access(syntax)
 
     # --- values ---------------------------------------------------------------------------------------------------
@@ -188,6 +191,16 @@ class Literals:
             case _:
                 self.report(Code.SYNTAX, "a value cannot be an element of a table here", syntax)
                 return IntValue(0)
+
+    def _literal(self, syntax: Tree[SourceToken]) -> InitValue:
+        *minus, last = syntax.children
+        if isinstance(last, Tree):
+            return self._number(last)
+        if last.type == "BOOL":
+            return BoolValue(last.value == "true")
+        found = Num(self.integer(last))
+        number = self._negated(found, last) if minus else found
+        return IntValue(number.value if isinstance(number, Num) else 0)
 
     def _number(self, syntax: Tree[SourceToken]) -> FloatValue:
         token = syntax.children[-1]

@@ -1,7 +1,7 @@
 """From the syntax tree to the graph; the classic dialect becomes the current one on the way."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lark import Tree
@@ -36,8 +36,8 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
-from openinfer.ir.operand import Access, Single, Slice
-from openinfer.ir.values import AttrValue, IntValue, as_expr
+from openinfer.ir.operand import Access, Literal, Single, Slice
+from openinfer.ir.values import AttrValue, InitValue, IntValue, as_expr
 from openinfer.lang.declarations import Declarations
 from openinfer.lang.literals import Syntax
 from openinfer.lang.tokens import SourceToken
@@ -139,11 +139,8 @@ class _Lowering(Declarations):
                 if seen:
                     message = "inputs by position come before arguments with a name"
                     self.report(Code.POSITIONAL_AFTER_NAMED, message, argument)
-                elif _is_operand(value):
-                    inputs.append(Input(self.operand(value)))
                 else:
-                    message = "an input is a variable; a parameter is given by name"
-                    self.report(Code.SYNTAX, message, value, "write name=value")
+                    inputs += self._by_position(value)
                 continue
             name = _token(label[0])
             if name in seen:
@@ -152,8 +149,21 @@ class _Lowering(Declarations):
             if self._is_input(value):
                 inputs.append(Input(self.operand(value), name))
             else:
-                attrs.append((name, self.value(value)))
+                found = self.value(value)
+                attrs.append((name, replace(found, span=self.span(value)) if isinstance(found, InitValue) else found))
         return tuple(inputs), tuple(attrs)
+
+    def _by_position(self, value: Syntax) -> Iterator[Input]:
+        """An argument without a name: an operand, or nothing where it is wrong."""
+        if _is_operand(value):
+            yield Input(self.operand(value))
+            return
+        literal = self.value(value)
+        if isinstance(literal, InitValue):
+            yield Input(Literal(literal, self.span(value)))
+            return
+        message = "an input is a variable or a number; a parameter is given by name"
+        self.report(Code.SYNTAX, message, value, "write name=value")
 
     def _is_input(self, value: Syntax) -> bool:
         """Whether a named argument can only be an operand: parameters take constants, and scalars at that."""

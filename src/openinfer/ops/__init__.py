@@ -27,8 +27,8 @@ from openinfer.ops import (
     sorting,
     unary,
 )
-from openinfer.ops.arguments import complete, slots, usage
-from openinfer.ops.infer import infer, with_dtypes
+from openinfer.ops.arguments import complete, slots, spec_of, usage
+from openinfer.ops.infer import infer, type_variables, with_dtypes
 from openinfer.ops.kernel import Kernel, apply, op_named
 from openinfer.ops.record import OPS, Call, Case, Cost, OpRecord, Param
 from openinfer.ops.types import Array, OpError, Shape, TensorType
@@ -71,6 +71,8 @@ __all__ = [
     "signal",
     "slots",
     "sorting",
+    "spec_of",
+    "type_variables",
     "unary",
     "usage",
     "with_dtypes",

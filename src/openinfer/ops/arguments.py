@@ -21,8 +21,8 @@ def slots(record: OpRecord, names: Sequence[str | None]) -> tuple[int | None, ..
     for position, name in enumerate(names):
         slot = position if name is None else _slot(record, name, position)
         if slot >= len(specs) and not variadic:
-            most = f"{len(specs)} input{'s' * (len(specs) != 1)}"
-            raise OpError(Code.WRONG_OPERANDS, f"'{record.name}' takes {most}, and this is one more", position)
+            message = f"'{record.name}' takes {len(specs)} input{'s' * (len(specs) != 1)}, and this is one more"
+            raise OpError(Code.WRONG_OPERANDS, message, position, usage(record))
         if slot in found:
             message = f"the input {specs[slot].name!r} of '{record.name}' is given twice"
             raise OpError(Code.WRONG_OPERANDS, message, position)

@@ -41,6 +41,11 @@ def with_dtypes(record: OpRecord, call: Call) -> Call:
     return replace(call, outputs=tuple(TensorType(dtype, ()) for dtype in dtypes))
 
 
+def type_variables(record: OpRecord, call: Call) -> dict[str, DType]:
+    """What the type variables of an op stand for, as far as the operands that are there say so."""
+    return _unified(record, call)[1]
+
+
 def _unified(record: OpRecord, call: Call) -> tuple[Call, dict[str, DType]]:
     """Operands of one type variable have one dtype; what each variable stands for in this call."""
     inputs = list(call.inputs)

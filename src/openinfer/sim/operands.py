@@ -8,8 +8,10 @@ import numpy as np
 from openinfer.check.access import part_quant
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.check.indices import spelled
+from openinfer.check.literals import literal_value
+from openinfer.dtypes import DType
 from openinfer.errors import Code, nearest
-from openinfer.ir import Access, Index, ModelRef, Operand, Single
+from openinfer.ir import Access, Index, Literal, ModelRef, Operand, Single
 from openinfer.ir.expr import Expr, Num, Ref, evaluate, names
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Array, OpError, TensorType
@@ -81,8 +83,12 @@ class Operands:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def reader(self, operand: Operand) -> Reader:
-        """What reads an operand."""
+    def reader(self, operand: Operand, dtype: DType | None = None) -> Reader:
+        """What reads an operand; ``dtype`` is that of a literal."""
+        if isinstance(operand, Literal):
+            assert dtype is not None
+            constant = initial_array(dtype, (), literal_value(operand, dtype))
+            return lambda _strand: constant
         if isinstance(operand, ModelRef):
             return self._model_reader(operand)
         variable = self._bound.vars[operand.base]
@@ -126,7 +132,7 @@ class Operands:
     def quant(self, operand: Operand | None) -> Quant:
         """How the model tensor behind an operand is quantized, which entries of a table can do differently."""
         model = self._bound.model
-        if operand is None or model is None:
+        if operand is None or model is None or isinstance(operand, Literal):
             return lambda _strand: None
         tensors = model.tensors
         if isinstance(operand, ModelRef):

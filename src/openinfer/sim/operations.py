@@ -8,7 +8,6 @@ from openinfer.check.bound import BoundGraph, BoundOp, BoundVar, FromPattern
 from openinfer.check.params import parameter
 from openinfer.check.sizes import SizeError
 from openinfer.ir import Access, ModelRef, Node, Op, Operand
-from openinfer.ir.values import AttrValue, VarValue
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Array, Call, Kernel, TensorType, complete, infer
 from openinfer.sim.memory import evaluated_shape
@@ -25,7 +24,10 @@ def op_action(bound: BoundGraph, operands: Operands, node: Node) -> Action:
     """What runs an op node."""
     kind, own = node.kind, bound.ops[node.index]
     assert isinstance(kind, Op)
-    readers = [None if operand is None else operands.reader(operand) for operand in own.operands]
+    readers = [
+        None if operand is None else operands.reader(operand, dtype)
+        for operand, dtype in zip(own.operands, own.stored, strict=True)
+    ]
     what = f"the result of '{own.record.name}'"
     writers = [operands.writer(output, what) for output in kind.outputs]
     if own.call is not None and not own.is_dynamic and not _varies(bound, own):
@@ -148,9 +150,9 @@ class DynamicOp:
         given = {
             name: parameter(name, value, named, strand.sizes.lookup)
             for name, value in self._kind.attrs
-            if not self._is_input(name, value)
+            if not self._is_input(name)
         }
         return complete(self._own.record, given)
 
-    def _is_input(self, name: str, value: AttrValue) -> bool:
-        return isinstance(value, VarValue) and value.name in self._bound.vars and name in self._inputs
+    def _is_input(self, name: str) -> bool:
+        return name in self._inputs and self._own.record.param(name) is None

@@ -150,7 +150,8 @@ class _Assembler:
             case Assign(name):
                 return operands.assign(name)
             case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
-                read, write = operands.reader(source), operands.writer(dst, str(source))
+                read = operands.reader(source, self._bound.vars[dst.base].dtype)
+                write = operands.writer(dst, str(source))
                 return lambda strand: write(strand, read(strand))
             case CacheReset(target):
                 return operands.reset(target)

@@ -31,7 +31,10 @@ class Nodes(Operands):
     def _op(self, node: Node, kind: Op) -> tuple[Value, ...]:
         """A kernel; the values it gives."""
         own = self.bound.ops[node.index]
-        operands = [None if operand is None else self._operand(operand, node) for operand in own.operands]
+        operands = [
+            None if operand is None else self._operand(operand, node, dtype)
+            for operand, dtype in zip(own.operands, own.stored, strict=True)
+        ]
         types = tuple(
             None if value is None else TensorType(value.dtype, value.shape, self._quant(value)) for value in operands
         )
@@ -173,7 +176,7 @@ class Nodes(Operands):
         elif isinstance(source, Access) and self._is_part(source):
             value = self._part_read(source, node, shape)
         else:
-            value = self._operand(source, node)
+            value = self._operand(source, node, target.dtype)
             if isinstance(value, Weight) and value.index:
                 value = self._chosen_now(value, node)
         variable = self.bound.vars[dst.base]

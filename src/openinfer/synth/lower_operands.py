@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from openinfer.check.access import access_type
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
-from openinfer.ir import Access, Index, ModelRef, Node, Operand, Single, Slice
+from openinfer.check.literals import literal_value
+from openinfer.dtypes import DType
+from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single, Slice
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower_families import Families
-from openinfer.synth.lower_values import Current, refused
+from openinfer.synth.lower_values import Current, fill_step, refused
 from openinfer.synth.program import Move, PartStep, Table, TableStep, Value, Weight
 
 
@@ -21,7 +23,11 @@ class Operands(Families):
         self._part_accesses: dict[Value, Access] = {}
         """What was read of the model's tensors."""
 
-    def _operand(self, operand: Operand, node: Node) -> Current:
+    def _operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> Current:
+        """What an operand is now; ``dtype`` is that of a literal."""
+        if isinstance(operand, Literal):
+            assert dtype is not None
+            return self._literal(operand, node, dtype)
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, node)
         variable = self.bound.vars[operand.base]
@@ -33,6 +39,13 @@ class Operands(Families):
         if operand.bracketed and operand.indices:
             return self._part_read(operand, node, None)
         return self._read(operand.base, node.index)
+
+    def _literal(self, literal: Literal, node: Node, dtype: DType) -> Value:
+        number = literal_value(literal, dtype)
+        assert number is not None
+        value = self._value(str(literal), dtype, ())
+        self._emit(fill_step(value, number, node.index))
+        return value
 
     # --- tables ---------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,13 @@ SENTENCES = {
     "table.slice-write": "Slices can be written.",
     "table.past-extent": "An explicit slice past the extent reads initial values there.",
     "table.operand": "Ops read and write entries and slices.",
+    # Literals
+    "literal.operand": "Numbers and booleans are operands of ops, as scalars.",
+    "literal.dtype": "A literal has the dtype that the op's other operands agree on.",
+    "literal.lone": "Where no operand says it, the declared result does, or the op.",
+    "literal.range": "A literal that its dtype cannot hold is an error at the literal.",
+    "literal.only": "An op has an operand that is no literal.",
+    "literal.set": "A transfer or cache.write gives a literal to a scalar.",
     # Parts of plain tensors
     "part.read": "Brackets choose a part of a tensor of any kind of memory, also of a temporary, as an operand.",
     "part.write": "A part that is written leaves the rest as it was.",
