@@ -53,9 +53,12 @@ class Undo:
     """Whether the bytes are enough for whatever a step does."""
 
 
-def undo_of(program: Program, plan: MemoryPlan) -> Undo | None:
-    """What a step must keep; None if it has changed nothing yet when it fails."""
-    if not _Order(program, plan).can_tear():
+def undo_of(program: Program, plan: MemoryPlan, *, is_interruptible: bool = False) -> Undo | None:
+    """What a step must keep; None if it has changed nothing yet when it fails.
+
+    A step that can be interrupted can fail wherever a block or a turn of a loop begins.
+    """
+    if not _Order(program, plan, is_interruptible=is_interruptible).can_tear():
         return None
     return _Amount(program, plan).undo()
 
@@ -95,8 +98,9 @@ class _Outcome:
 class _Order:
     """Whether a step can fail behind a change; loops go round twice, and of branches both count."""
 
-    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+    def __init__(self, program: Program, plan: MemoryPlan, *, is_interruptible: bool) -> None:
         self._plan = plan
+        self._is_interruptible = is_interruptible
         self._blocks: dict[str, _Outcome] = {}
         for name in reversed(Positions(program).blocks):
             self._blocks[name] = self._body(program.blocks[name])
@@ -105,7 +109,7 @@ class _Order:
         return self._blocks["entry"].tears
 
     def _body(self, steps: list[Step]) -> _Outcome:
-        found = _Outcome()
+        found = _Outcome(fails=self._is_interruptible)
         for step in steps:
             found = found.then(_Outcome(fails=_can_fail(step)))
             if isinstance(step, LoopStep):

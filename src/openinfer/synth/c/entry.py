@@ -1,4 +1,8 @@
-"""The public functions of a project in C: init, reset, step, state, fetch, errors."""
+"""The public functions of a project in C: init, reset, step, state, fetch, errors.
+
+Where there is an operating system, a context takes one call at a time: each public function is then a wrapper that
+marks the context as busy.
+"""
 
 from dataclasses import dataclass
 
@@ -7,13 +11,12 @@ from openinfer.synth.c.fetch import fetch_function
 from openinfer.synth.c.function import Failure
 from openinfer.synth.c.names import string
 from openinfer.synth.c.source import StepPrinter
+from openinfer.synth.c.states import StatePrinter
 from openinfer.synth.c.tables import TableLayout, element_bits
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.program import Program, Value, Weight
 from openinfer.synth.weights import WeightLayout
 
-MAGIC = b"OINFST01"
-SAVED_HEAD = 48
 _LONGEST = 300
 
 
@@ -30,6 +33,7 @@ class EntryPrinter:
     output_sizes: list[str]
     state_hash: bytes
     can_tear: bool
+    is_hosted: bool
 
     @property
     def upper(self) -> str:
@@ -46,14 +50,35 @@ class EntryPrinter:
 
     def functions(self) -> str:
         """All functions, behind the blocks."""
-        parts = [self._init(), self._reset(), self._step(), self._save(), self._load()]
-        parts.append(fetch_function(self.name, self.program, self.printer, self._fail))
+        states = StatePrinter(self.name, self.printer, self.state_hash, self._fail)
+        parts = [self._init(), self._reset(), self._step(), states.functions(), self._states()]
+        parts.append(self._public("fetch", fetch_function(self.name, self.program, self.printer, self._fail)))
         if self._growing:
             parts.insert(1, self._free())
         if self.printer.threads > 1:
             parts.insert(1, self._threads())
+        if self.printer.is_interruptible:
+            parts.insert(1, self._limits())
         self.printer.needs |= {"oi_crc32", "oi_same_text"}
         return "\n".join(parts)
+
+    def _public(self, function: str, text: str) -> str:
+        """A function of the header; where calls could meet, behind one that lets only one of them in."""
+        own = f"int {self.name}_{function}("
+        if not self.is_hosted:
+            return text
+        begin = text.index(own)
+        parameters = text[begin + len(own) : text.index(")\n{", begin)]
+        names = ", ".join(one.split()[-1].lstrip("*") for one in parameters.split(","))
+        return f"""{text[:begin]}static int only_{function}({text[begin + len(own) :]}
+{own}{parameters})
+{{
+    if (!enter(c)) return {self.upper}_ERROR_BUSY;
+    const int status = only_{function}({names});
+    leave(c);
+    return status;
+}}
+"""
 
     def plumbing(self) -> str:
         """How failures are recorded, in front of everything that can fail."""
@@ -81,7 +106,43 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
     c->failure = failure;
     return 1;
 }}
-{overlap}"""
+{overlap}{self._one_call() if self.is_hosted else ""}{self._watched() if self.printer.is_interruptible else ""}"""
+
+    def _one_call(self) -> str:
+        name = self.name
+        return f"""
+/* One call at a time: a second one, from another thread or from a callback, is refused before it touches anything. */
+static bool enter({name}_context *c) {{ return __atomic_exchange_n(&c->is_busy, 1, __ATOMIC_ACQUIRE) == 0; }}
+
+static void leave({name}_context *c) {{ __atomic_store_n(&c->is_busy, 0, __ATOMIC_RELEASE); }}
+"""
+
+    def _watched(self) -> str:
+        name, upper = self.name, self.upper
+        return f"""
+/* Whether the caller wants the step to end. It is asked ten times a second at most; short turns look at the clock only
+   every eighth time. */
+static bool is_interrupted({name}_context *c)
+{{
+    struct timespec now;
+    if (timespec_get(&now, TIME_UTC) == 0) return false;
+    const int64_t time = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, passed = time - c->looked;
+    c->turns = passed >= 0 && passed < 10 ? 8 : 1;
+    c->looked = time;
+    if (time >= c->asked && time - c->asked < 100) return false;
+    c->asked = time;
+    return c->interrupt(c->interrupt_user) != 0;
+}}
+
+/* A block or a turn of a loop begins, with so many nodes: whether it is one too many, or the step is to end. */
+static int is_over({name}_context *c, int64_t nodes, int32_t failure)
+{{
+    c->nodes += nodes;
+    if (c->budget >= 0 && c->nodes > c->budget) return fail(c, {upper}_ERROR_BUDGET, failure + 1);
+    if (c->interrupt == NULL || --c->turns > 0) return 0;
+    return is_interrupted(c) ? fail(c, {upper}_ERROR_INTERRUPTED, failure) : 0;
+}}
+"""
 
     def errors(self) -> str:
         """``last_error`` with all messages; printed last, when all of them are known."""
@@ -108,6 +169,7 @@ const char *{self.name}_last_error(const {self.name}_context *c)
         small = self._fail("ERROR_MEMORY", "the arena or the state is too small").replace("return ", "")
         crooked = self._fail("ERROR_MEMORY", "memory does not begin at a multiple of 64").replace("return ", "")
         wrong = self._fail("ERROR_WEIGHTS", "the weights have another size").replace("return ", "")
+        budget = "    c->budget = -1;\n" if self.printer.is_interruptible else ""
         weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong} return {upper}_ERROR_WEIGHTS; }}"
         return f"""int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes)
@@ -126,7 +188,7 @@ const char *{self.name}_last_error(const {self.name}_context *c)
     c->arena = arena;
     c->state = state;
     c->weights = weights;
-    memset(state, 0, {upper}_STATE_BYTES);
+{budget}    memset(state, 0, {upper}_STATE_BYTES);
     return {name}_reset(c);
 }}
 
@@ -140,7 +202,7 @@ int {name}_check_weights(const void *weights, size_t weight_bytes)
     def _threads(self) -> str:
         name, upper = self.name, self.upper
         fail = self._fail("ERROR_THREADS", "threads cannot be started, or have been already").replace("return ", "")
-        return f"""int {name}_start_threads({name}_context *c)
+        start = f"""int {name}_start_threads({name}_context *c)
 {{
     oi_team *const team = c->team == NULL ? oi_team_start({upper}_THREADS) : NULL;
     if (team == NULL) {{
@@ -150,11 +212,26 @@ int {name}_check_weights(const void *weights, size_t weight_bytes)
     c->team = team;
     return {upper}_OK;
 }}
-
+"""
+        return f"""{self._public("start_threads", start)}
 void {name}_stop_threads({name}_context *c)
 {{
     oi_team_stop(c->team);
     c->team = NULL;
+}}
+"""
+
+    def _limits(self) -> str:
+        name = self.name
+        return f"""void {name}_set_interrupt({name}_context *c, {name}_interrupt_function *function, void *user)
+{{
+    c->interrupt = function;
+    c->interrupt_user = user;
+}}
+
+void {name}_set_budget({name}_context *c, int64_t nodes)
+{{
+    c->budget = nodes;
 }}
 """
 
@@ -166,16 +243,7 @@ void {name}_stop_threads({name}_context *c)
             f"&part) ? {upper}_ERROR_MEMORY : {upper}_OK;"
             for layout in self._growing
         )
-        return f"""void {name}_free({name}_context *c)
-{{
-    for (int i = 0; i < {self.printer.heaps}; ++i) {{
-        free(c->heap[i]);
-        c->heap[i] = NULL;
-    }}
-    c->arena = NULL;
-}}
-
-int {name}_reserve({name}_context *c, int table, const int64_t *cells)
+        reserve = f"""int {name}_reserve({name}_context *c, int table, const int64_t *cells)
 {{
     oi_part part = {{ {{ 0 }}, {{ 0 }} }};
     static const int axes[] = {{ {", ".join(str(layout.axes) for layout in self._growing)} }};
@@ -185,6 +253,16 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells)
     return {upper}_ERROR_NAME;
 }}
 """
+        return f"""void {name}_free({name}_context *c)
+{{
+    for (int i = 0; i < {self.printer.heaps}; ++i) {{
+        free(c->heap[i]);
+        c->heap[i] = NULL;
+    }}
+    c->arena = NULL;
+}}
+
+{self._public("reserve", reserve)}"""
 
     def _reset(self) -> str:
         lines = [line for home in self.printer.state_offsets for line in self._initial(home)]
@@ -193,7 +271,7 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells)
             lines += [f"const oi_grid own{layout.number} = grid{layout.number}(c);"]
             lines += [f"oi_table_clear(&own{layout.number});"]
         body = "".join(f"    {line}\n" for line in lines)
-        return f"""int {self.name}_reset({self.name}_context *c)
+        reset = f"""int {self.name}_reset({self.name}_context *c)
 {{
 {body}    c->status = {self.upper}_OK;
     c->is_broken = 0;
@@ -201,6 +279,7 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells)
     return {self.upper}_OK;
 }}
 """
+        return self._public("reset", reset)
 
     def _initial(self, home: Value) -> list[str]:
         """The initial value of a persistent variable."""
@@ -251,19 +330,23 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells)
     return 0;
 }}
 """
-        return f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
+        begin = ["c->nodes = 0;", "c->turns = 1;"] * self.printer.is_interruptible
+        if printer.threads > 1:
+            begin.append(f"c->team = oi_team_here(c->team, {upper}_THREADS);")
+        step = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
 {ready}
 int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
 {{
     c->has_outputs = 0;
     if (is_ready(c, in, out)) return c->status;
     c->in = in;
-{self._lines(self._run())}    c->in = NULL;
+{self._lines([*begin, *self._run()])}    c->in = NULL;
     c->status = {upper}_OK;
     c->has_outputs = 1;
 {self._lines(results)}    return {upper}_OK;
 }}
 """
+        return self._public("step", step)
 
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
@@ -300,122 +383,16 @@ int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
-    def _save(self) -> str:
+    def _states(self) -> str:
         name, upper = self.name, self.upper
-        codes = [f"0x{byte:02x}" for byte in (*MAGIC, *self.state_hash)]
-        magic = ",\n    ".join(", ".join(codes[start : start + 12]) for start in (0, 12))
-        sizes, copies = [], []
-        for layout in self._growing:
-            self.printer.needs.add("oi_table_bytes")
-            room = f"(const int64_t *)(const void *)(c->state + {layout.extents_at + 8 * layout.axes})"
-            has_memory = f"c->heap[{layout.heap}] != NULL && oi_table_bytes(&table{layout.number}, {room}, &own)"
-            sizes += [f"if ({has_memory}) total += own;"]
-            copies += [
-                f"if ({has_memory}) {{",
-                f"    memcpy(at, c->heap[{layout.heap}], own);",
-                "    at += own;",
-                "}",
-            ]
-        own = ["size_t own = 0;"] * bool(self._growing)
-        unused = [] if self._growing else ["(void)c;"]
-        small = self._fail("ERROR_MEMORY", "the saved state does not fit the memory given for it")
-        broken = self._fail("ERROR_STATE", "the last step failed: there is no state to save")
-        return f"""/* A saved state begins with what it is, how long it is, and the CRC-32 of the rest. */
-static const unsigned char saved_head[24] = {{
-    {magic},
-}};
-
-size_t {name}_saved_bytes(const {name}_context *c)
-{{
-    size_t total = {SAVED_HEAD} + {upper}_STATE_BYTES;
-{self._lines([*own, *sizes, *unused])}    return total;
-}}
-
-static int put_state({name}_context *c, unsigned char *to, size_t bytes)
-{{
-    const uint64_t total = {name}_saved_bytes(c);
-    if (c->is_broken) {broken}
-    if (to == NULL || bytes < total) {small}
-    unsigned char *at = to + {SAVED_HEAD};
-    memset(to, 0, {SAVED_HEAD});
-    memcpy(to, saved_head, sizeof saved_head);
-    memcpy(to + 24, &total, 8);
-    memcpy(at, c->state, {upper}_STATE_BYTES);
-    at += {upper}_STATE_BYTES;
-{self._lines([*own, *copies])}    const uint32_t crc = oi_crc32(0, to + {SAVED_HEAD}, (size_t)(at - to) - {SAVED_HEAD});
-    memcpy(to + 32, &crc, 4);
-    return 0;
-}}
-
-int {name}_save_state({name}_context *c, void *to, size_t bytes)
+        save = f"""int {name}_save_state({name}_context *c, void *to, size_t bytes)
 {{
     return put_state(c, to, bytes) ? c->status : {upper}_OK;
 }}
 """
-
-    def _load(self) -> str:
-        name, upper = self.name, self.upper
-        foreign = self._fail("ERROR_STATE", "this is no state of this program, or it is damaged")
-        lines = []
-        if self._growing:
-            self.printer.needs.add("oi_table_bytes")
-            memory = self._fail("ERROR_MEMORY", "there is no memory for the tables of the state")
-            lines += [f"unsigned char *made[{self.printer.heaps}] = {{ 0 }};"]
-            lines += [f"size_t own[{self.printer.heaps}] = {{ 0 }}, rest = bytes - {SAVED_HEAD} - {upper}_STATE_BYTES;"]
-            for layout in self._growing:
-                lines += self._loaded_table(layout, foreign)
-            lines += [
-                "bool is_short = rest != 0;",
-                "const unsigned char *at = state + " + f"{upper}_STATE_BYTES;",
-                f"for (int i = 0; i < {self.printer.heaps} && !is_short; ++i) {{",
-                "    if (own[i] == 0) continue;",
-                "    made[i] = malloc(own[i]);",
-                "    if (made[i] != NULL) memcpy(made[i], at, own[i]);",
-                "    is_short = made[i] == NULL;",
-                "    at += own[i];",
-                "}",
-                f"for (int i = 0; i < {self.printer.heaps}; ++i) {{",
-                "    free(is_short ? made[i] : c->heap[i]);",
-                "    if (!is_short) c->heap[i] = made[i];",
-                "}",
-                f"if (is_short) {memory}",
-            ]
-            length = f"bytes < {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
-        else:
-            length = f"bytes != {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
-        return f"""static int take_state({name}_context *c, const unsigned char *from, size_t bytes)
+        load = f"""int {name}_load_state({name}_context *c, const void *from, size_t bytes)
 {{
-    uint64_t total = 0;
-    uint32_t crc = 0;
-    if (from == NULL || bytes < {SAVED_HEAD}) {foreign}
-    if (memcmp(from, saved_head, sizeof saved_head) != 0) {foreign}
-    memcpy(&total, from + 24, 8);
-    memcpy(&crc, from + 32, 4);
-    if ({length}) {foreign}
-    if (oi_crc32(0, from + {SAVED_HEAD}, bytes - {SAVED_HEAD}) != crc) {foreign}
-    const unsigned char *const state = from + {SAVED_HEAD};
-{self._lines(lines)}    memcpy(c->state, state, {upper}_STATE_BYTES);
-    return 0;
-}}
-
-int {name}_load_state({name}_context *c, const void *from, size_t bytes)
-{{
-    if (take_state(c, from, bytes)) return c->status;
-    c->status = {upper}_OK;
-    c->is_broken = 0;
-    c->has_outputs = 0;
-    return {upper}_OK;
+    return take_state(c, from, bytes) ? c->status : {upper}_OK;
 }}
 """
-
-    @staticmethod
-    def _loaded_table(layout: TableLayout, foreign: str) -> list[str]:
-        axes, heap, number = layout.axes, layout.heap, layout.number
-        has_room = " && ".join(f"room{number}[{axis}] != 0" for axis in range(axes))
-        return [
-            f"int64_t room{number}[{axes}];",
-            f"memcpy(room{number}, state + {layout.extents_at + 8 * axes}, sizeof room{number});",
-            f"if (!oi_table_bytes(&table{number}, room{number}, &own[{heap}]) || own[{heap}] > rest) {foreign}",
-            f"if (!({has_room})) own[{heap}] = 0;",
-            f"rest -= own[{heap}];",
-        ]
+        return f"{self._public('save_state', save)}\n{self._public('load_state', load)}"

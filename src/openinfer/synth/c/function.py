@@ -54,6 +54,8 @@ class FunctionPrinter:
         self.failures: dict[Failure, int] = {}
         self.undo: Undo | None = None
         """What a step keeps in order to be taken back."""
+        self.is_interruptible = False
+        """Whether a step asks, where blocks and turns of loops begin, if it is to end."""
         self.size_fields = {size: field_name("s_", size, place) for place, size in enumerate(program.sizes)}
         self.size_fields |= {size: f"s_{size}" for size in program.sizes if not size.isidentifier()}
         self.input_fields = {key: field_name("v_", key, place) for place, key in enumerate(program.inputs)}

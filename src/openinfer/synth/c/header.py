@@ -18,6 +18,9 @@ STATUS = {
     "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
     "ERROR_NAME": "there is no output or persistent variable of that name",
     "ERROR_THREADS": "threads cannot be started, or have been already",
+    "ERROR_BUSY": "another call with the same context is running; nothing has happened, and last_error is that call's",
+    "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
+    "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
 }
 """What functions return, and what it means."""
 FieldKind = Literal["pointer", "pointers", "int32", "int64"]
@@ -82,6 +85,8 @@ class HeaderFacts:
     outputs: list[Field]
     context: list[Field]
     has_heap: bool
+    is_hosted: bool
+    is_interruptible: bool
     threads: int
     embeds_weights: bool
 
@@ -148,7 +153,7 @@ typedef struct {{
 typedef void {name}_trace_function(void *user, const {name}_event *event);
 #endif
 
-/* One instance. Everything in here is private; several instances can run at the same time. */
+{_interrupt_type(facts)}{_instance(facts)}
 {struct(f"{name}_context", [*facts.context, *trace_fields(name)])}
 {_functions(facts)}
 #ifdef {upper}_TRACE
@@ -161,6 +166,42 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 #endif
 
 #endif
+"""
+
+
+def _interrupt_type(facts: HeaderFacts) -> str:
+    if not facts.is_interruptible:
+        return ""
+    return f"""/* Whether a running step is to end: anything but 0 ends it. */
+typedef int {facts.name}_interrupt_function(void *user);
+
+"""
+
+
+def _instance(facts: HeaderFacts) -> str:
+    """What is said about contexts and threads."""
+    if facts.is_hosted:
+        return f"""/* One instance. Everything in here is private. A context takes one call at a time: a second one,
+   from another thread or from a callback, returns {facts.name.upper()}_ERROR_BUSY. Several instances can run at the
+   same time. */"""
+    return """/* One instance. Everything in here is private. A context takes one call at a time: it is up to the caller
+   that threads and interrupts make no second one. Several instances can run at the same time. */"""
+
+
+def _limits(facts: HeaderFacts) -> str:
+    """What is said about steps that end before their time."""
+    if not facts.is_interruptible:
+        return ""
+    name, upper = facts.name, facts.name.upper()
+    return f"""
+/* A function that a step asks now and then whether to end, or NULL, as in the beginning. The thread that runs the step
+   calls it when a block or a turn of a loop of the graph begins, ten times a second at most; a single kernel is not
+   interrupted. The step then returns {upper}_ERROR_INTERRUPTED, and counts as one that failed. */
+void {name}_set_interrupt({name}_context *c, {name}_interrupt_function *function, void *user);
+
+/* The nodes that a step may execute before it ends with {upper}_ERROR_BUDGET, or -1 for any number, as in the
+   beginning. They are counted as the simulator counts them, a block or a turn of a loop at a time. */
+void {name}_set_budget({name}_context *c, int64_t nodes);
 """
 
 
@@ -202,7 +243,9 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells);
     if facts.threads > 1:
         threads = f"""
 /* Starts {upper}_THREADS - 1 threads that help the one that calls {name}_step. Without them it does all the work
-   alone, with the same results. They must be stopped before the context is initialised again or thrown away. */
+   alone, with the same results. They must be stopped before the context is initialised again or thrown away. In a
+   child that is forked, the first step starts threads of its own; a child that was forked while another thread was in
+   a call finds the context busy. */
 int {name}_start_threads({name}_context *c);
 void {name}_stop_threads({name}_context *c);
 """
@@ -226,10 +269,10 @@ int {name}_reset({name}_context *c);
 
 {_failed_step(facts)}
 int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out);
-
+{_limits(facts)}
 /* Persistent variables as bytes, for programs with the same {upper}_STATE_ID on machines with the same byte order. Such
    programs can also be given the same memory for their state, and make their steps one after the other, unless tables
-   grow without bounds. */
+   grow without bounds. A state that load_state refuses has changed nothing; it may come from anywhere. */
 size_t {name}_saved_bytes(const {name}_context *c);
 int {name}_save_state({name}_context *c, void *to, size_t bytes);
 int {name}_load_state({name}_context *c, const void *from, size_t bytes);

@@ -13,16 +13,17 @@ from openinfer.check.saved_state import signature
 from openinfer.loops.dim import sizes_in
 from openinfer.synth.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
-from openinfer.synth.c.entry import SAVED_HEAD, EntryPrinter
+from openinfer.synth.c.entry import EntryPrinter
 from openinfer.synth.c.example import example
 from openinfer.synth.c.header import Field, HeaderFacts, header, size_field, tensor_field
 from openinfer.synth.c.names import comment, field, project_name
 from openinfer.synth.c.readme import readme
 from openinfer.synth.c.selftest import Golden, selftest
 from openinfer.synth.c.source import StepPrinter
+from openinfer.synth.c.states import SAVED_HEAD
 from openinfer.synth.c.support import support_code
 from openinfer.synth.place import MemoryPlan, plan_memory
-from openinfer.synth.program import PartStep, Program, Store, Weight, steps_in
+from openinfer.synth.program import LoopStep, PartStep, Program, Store, Weight, steps_in
 from openinfer.synth.undo import undo_of
 from openinfer.synth.weights import WeightLayout
 
@@ -64,7 +65,8 @@ class Project:
         for weight in self._other_weights():
             self.weights.include(weight)
         self.printer = StepPrinter(self.program, self.memory, self.weights, self.name, heap=self.options.heap)
-        needed = undo_of(self.program, self.memory)
+        self.printer.is_interruptible = self.is_interruptible
+        needed = undo_of(self.program, self.memory, is_interruptible=self.is_interruptible)
         self.printer.undo = needed if self.options.undo else None
         self.can_tear = needed is not None and (self.printer.undo is None or not needed.is_complete)
         """Whether a step that fails can leave persistent memory changed."""
@@ -162,12 +164,25 @@ class Project:
             Field("is_broken", "int32_t is_broken, has_outputs;", "int32"),
             Field("has_outputs", "", "int32"),
         ]
+        if self.options.hosted:
+            found.append(Field("is_busy", "int32_t is_busy; /* a call is running */", "int32"))
+        if self.is_interruptible:
+            found += [
+                Field("interrupt", f"{self.name}_interrupt_function *interrupt;", "pointer"),
+                Field("interrupt_user", "void *interrupt_user;", "pointer"),
+                Field("budget", "int64_t budget, nodes; /* what the running step may execute, and has */", "int64"),
+                Field("nodes", "", "int64"),
+                Field("turns", "int64_t turns, looked, asked; /* when to look at the clock again */", "int64"),
+                Field("looked", "", "int64"),
+                Field("asked", "", "int64"),
+            ]
         return [*found, *self._size_fields(list(self.program.sizes))]
 
     @property
     def is_interruptible(self) -> bool:
         """Whether a step can be told to end, and counts its nodes: where it can be long, and there is a clock."""
-        return False
+        blocks = self.program.blocks.values()
+        return self.options.hosted and any(isinstance(step, LoopStep) for block in blocks for step in steps_in(block))
 
     @property
     def build_options(self) -> ProjectOptions:
@@ -268,6 +283,8 @@ class Project:
                 outputs=self.outputs,
                 context=[one for one in self.context if one.text],
                 has_heap=self.printer.heaps > 0,
+                is_hosted=self.options.hosted,
+                is_interruptible=self.is_interruptible,
                 threads=self.printer.threads,
                 embeds_weights=self.options.weights != "file",
             )
@@ -285,6 +302,7 @@ class Project:
             self.output_sizes,
             self._state_hash,
             self.can_tear,
+            self.options.hosted,
         )
         functions = entry.functions()
         includes = [f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
@@ -326,7 +344,8 @@ class Project:
         """The functions that blocks call: tables, index arithmetic."""
         axes = max([1, *(layout.axes for layout in self.printer.tables.values()), *self._part_ranks()])
         more = "#include <stdlib.h>\n" * (self.printer.heaps > 0 or self.printer.threads > 1)
-        more += "#include <pthread.h>\n#include <stdatomic.h>\n" * (self.printer.threads > 1)
+        more += "#include <time.h>\n" * self.is_interruptible
+        more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.printer.threads > 1)
         return self._guarded("RUNTIME", more, f"#define OI_AXES {axes}\n\n{support_code(self.printer.needs)}")
 
     def _guarded(self, what: str, more: str, body: str) -> str:

@@ -3,16 +3,16 @@
 Each function first names the memory it works on; then come its steps, each under the node it comes from.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from openinfer.ir import Loop
+from openinfer.ir import Loop, Node
 from openinfer.ir.text import node_head
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
-from openinfer.synth.c.function import PAD, Function
+from openinfer.synth.c.function import PAD, Failure, Function
 from openinfer.synth.c.integers import Integer, can_fail
 from openinfer.synth.c.kernels import Printed, printed
 from openinfer.synth.c.marks import MarkPrinter
@@ -98,17 +98,29 @@ class StepPrinter(MarkPrinter):
         """A block as a C function."""
         self._now = Function(known=set(self.input_sizes))
         self._begin(name)
+        nodes = self._program.bound.graph.blocks[name].nodes
+        self._watch(_executed(nodes), nodes[0].index if nodes else -1, 1)
         self._body(self._program.blocks[name], 1)
         now = self._now
         head = [f"static int {self.block_name(name)}({self._name}_context *c)", "{"]
         tops = list(now.pointers.values())
         if now.has_bad:
             tops.append("bool bad = false; /* an index expression has gone wrong */")
-        if not tops and not any(isinstance(step, _ON_CONTEXT) for step in steps_in(self._program.blocks[name])):
+        steps = steps_in(self._program.blocks[name])
+        if not tops and not self.is_interruptible and not any(isinstance(step, _ON_CONTEXT) for step in steps):
             tops.append("(void)c;")
         gap = [""] if now.pointers else []
         text = [*head, *(PAD + line for line in _in_columns(tops)), *gap, *now.lines, f"{PAD}return 0;", "}"]
         return "\n".join(text) + "\n"
+
+    def _watch(self, nodes: int, node: int, depth: int) -> None:
+        """So many nodes are about to be executed, if the step goes on."""
+        if not self.is_interruptible:
+            return
+        self._fail(node, "ERROR_INTERRUPTED", "the step was interrupted")
+        self._fail(node, "ERROR_BUDGET", "the step has run its budget of nodes")
+        place = self.failures[Failure(node, "ERROR_INTERRUPTED", "the step was interrupted")]
+        self._line(depth, f"if (is_over(c, {nodes}, {place})) return 1;")
 
     def _body(self, steps: list[Step], depth: int) -> None:
         last: tuple[int, ...] = ()
@@ -274,6 +286,7 @@ class StepPrinter(MarkPrinter):
             head = f"for (int64_t {index} = {start.text}, {last} = {end.text}; {index} < {last}; ++{index}) {{"
         self._line(depth, head)
         self._now.loops.append((step.index, Integer(index, start.least, max(end.most - 1, start.least))))
+        self._watch(max(_executed(self._nodes[step.node].body), 1), step.node, depth + 1)
         known = set(self._now.known)
         self._follow(step)
         self._body(step.body, depth + 1)
@@ -391,3 +404,14 @@ def _in_columns(lines: list[str]) -> list[str]:
         f"{line[:end]:<{column}}{line[end:]}" if 0 < end <= column else line
         for line, end in zip(lines, ends, strict=True)
     ]
+
+
+def _executed(nodes: Sequence[Node]) -> int:
+    """How many nodes are executed when these are, not counting the turns of loops among them."""
+    todo, count = list(nodes), 0
+    while todo:
+        node = todo.pop()
+        count += 1
+        if not isinstance(node.kind, Loop):
+            todo += node.body
+    return count

@@ -49,6 +49,7 @@ struct oi_team {
     _Atomic(oi_work *) work; /* NULL: go home */
     _Atomic(const void *) call;
     unsigned calls, done, size;
+    pid_t process; /* whose threads these are: a child that was forked has none of them */
     pthread_t thread[];
 };
 
@@ -79,6 +80,10 @@ static void *oi_team_member(void *argument)
 static void oi_team_stop(oi_team *team)
 {
     if (team == NULL) return;
+    if (team->process != getpid()) { /* nobody to wait for, and locks as they happened to be */
+        free(team);
+        return;
+    }
     atomic_store(&team->work, NULL);
     oi_gate_open(&team->begun);
     for (unsigned i = 0; i < team->size; ++i) pthread_join(team->thread[i], NULL);
@@ -96,6 +101,7 @@ static oi_team *oi_team_start(unsigned threads)
     oi_team *const team = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (team == NULL) return NULL;
     memset(team, 0, bytes);
+    team->process = getpid();
     pthread_mutex_init(&team->begun.lock, NULL);
     pthread_mutex_init(&team->ended.lock, NULL);
     pthread_cond_init(&team->begun.grown, NULL);
@@ -107,6 +113,15 @@ static oi_team *oi_team_start(unsigned threads)
         }
     }
     return team;
+}
+
+/* The team of this process: that of the parent, in a child that was forked, makes way for one of its own, or for none
+   where it cannot be had. */
+static oi_team *oi_team_here(oi_team *team, unsigned threads)
+{
+    if (team == NULL || team->process == getpid()) return team;
+    oi_team_stop(team);
+    return oi_team_start(threads);
 }
 
 /* All parts of a call; without a team, one after the other. */
