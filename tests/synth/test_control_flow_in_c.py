@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import agree
 
+from openinfer.synth.program import BindSize, steps_in
+
 QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
 
 COUNTED = "dynamic { x: f32[2]; m: i32; } "
@@ -103,3 +105,39 @@ CONSUMERS = {
 def test_consumers_get_what_was_yielded_and_give_back_what_they_yield(name: str) -> None:
     declared = "dynamic { x: f32[2]; } persistent { p: f32[2]; q: f32[2]; } volatile { y: f32[2]; z: f32[2]; }"
     agree(declared + CONSUMERS[name], None, lambda step: {"x": turns(step)["x"]}, flags=QUICK)
+
+
+# --- dynamic sizes below their bounds ---------------------------------------------------------------------------------
+
+INFERRED = {
+    "loop": ("h = op relu(x); loop r (l in 0..2) { op mean_axis(h, axes=[0]) >> y; op add(h, h) >> h; }", ""),
+    "branch": ("h = op relu(x); branch b; op mean_axis(h, axes=[0]) >> y;", "block b { op add(h, h) >> h; return; }"),
+    "yield": (
+        "h = op relu(x); yield h; await h; op mean_axis(h, axes=[0]) >> y;",
+        "block c { await h; loop l (i in 0..2) { op add(h, x) >> h; } yield h; }",
+    ),
+    "zero-trip loop": (
+        "loop r (l in 0..m) { h = op relu(x); } g = op add(h, x); op sum_axis(g, axes=[0]) >> y;",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INFERRED)
+def test_an_inferred_temporary_is_as_large_as_the_sizes_make_it(name: str) -> None:
+    body, blocks = INFERRED[name]
+    declared = "sizes { T <= 8; } dynamic { x: f32[T, 3]; m: i32; } volatile { y: f32[3]; }"
+    text = f"{declared} block entry {{ {body} return y; }} {blocks}"
+    agree(text, None, lambda step: {"x": np.ones((2 + step, 3), np.float32), "m": np.int32(step)}, flags=QUICK)
+
+
+@pytest.mark.parametrize(("one", "other"), [("2*T", "T*2"), ("T+1", "1+T"), ("2*(T+1)", "T*2+2"), ("4*T/2", "T+T")])
+def test_extents_that_are_equal_are_so_however_they_are_written(one: str, other: str) -> None:
+    """No check of one extent against itself, which compilers refuse; and no needless one."""
+    text = f"""
+    sizes {{ T <= 6; }} dynamic {{ x: f32[{one}]; }} volatile {{ y: f32[{other}]; z: f32[{one}]; }}
+    block entry {{ op relu(x) >> y; h = op add(x, y); loop r (i in 0..2) {{ op add(h, y) >> h; }} op neg(h) >> z;
+    return z; }}"""
+    module = agree(text, None, lambda step: {"x": np.ones(2 * step + 2, np.float32)}, flags=QUICK)
+    steps = module._program.blocks["entry"]
+    assert not any(isinstance(step, BindSize) for step in steps_in(steps))

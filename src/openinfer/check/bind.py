@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from openinfer.check.bound import BoundGraph
+from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.concurrency import concurrency_problems
 from openinfer.check.effects import EffectsOf
 from openinfer.check.links import Links
@@ -14,7 +14,8 @@ from openinfer.check.typing import Typing
 from openinfer.collection import collection_paused
 from openinfer.errors import Code, Diagnostic, GraphError, Span
 from openinfer.ir import Assign, Graph, validate
-from openinfer.ir.expr import Expr
+from openinfer.ir.expr import Expr, Ref
+from openinfer.loops.dim import Dim, is_symbolic
 from openinfer.oinf.model import ModelLoader
 
 
@@ -87,12 +88,13 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     everything = tuple(sorted([*found, *problems.found], key=_position))
     if problems.has_errors:
         return Binding(None, everything)
+    variables = {**typing.vars, **_inferred(graph, named, effects, typing.vars)}
     bound = BoundGraph(
         graph=graph,
         model=model,
         sizes=dict(sizes.fixed),
         bounds=dict(sizes.bounds),
-        vars=typing.vars,
+        vars=variables,
         ops=typing.ops,
         effects=effects.nodes,
         constants=typing.constants,
@@ -116,6 +118,20 @@ def _elsewhere(graph: Graph, named: Named, effects: EffectsOf) -> Iterator[Diagn
     chosen = ", ".join(f"{name}={value}" for name, value in values.items())
     for problem in problems.found:
         yield replace(problem, notes=(*problem.notes, f"dynamic sizes can be smaller than their bounds, here {chosen}"))
+
+
+def _inferred(graph: Graph, named: Named, effects: EffectsOf, variables: Mapping[str, BoundVar]) -> dict[str, BoundVar]:
+    """The temporaries whose types ops give, with shapes that say what they are below the bounds of dynamic sizes."""
+    untyped = [variable for variable in variables.values() if variable.dims is None]
+    if not untyped or not named.sizes.bounds:
+        return {}
+    sizes = {name: Dim(bound, Ref(name)) for name, bound in named.sizes.bounds.items()}
+    found = Typing(graph, named.elsewhere(sizes), effects.nodes, Problems()).run().vars
+    return {
+        one.name: replace(one, shape=found[one.name].shape, is_dynamic=any(map(is_symbolic, found[one.name].shape)))
+        for one in untyped
+        if one.name in found
+    }
 
 
 def _dimensions(graph: Graph) -> Iterator[Expr]:

@@ -48,7 +48,8 @@ class BoundVar:
     """A variable, declared or temporary, with its type and where its value comes from.
 
     ``shape`` is that of the variable, or of one entry where it is a table, with dynamic sizes at their bounds. ``dims``
-    is None for a classic ``t = op``, whose dimensions nobody spelled. ``fixed`` bounds the indices of a table.
+    is None for ``t = op``, whose dimensions nobody spelled: its ``shape`` remembers how dynamic sizes give it, as
+    ``loops.dim`` says. ``fixed`` bounds the indices of a table.
     """
 
     name: str

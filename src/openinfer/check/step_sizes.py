@@ -6,8 +6,9 @@ from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.equations import solved, solved_together
 from openinfer.check.sizes import SizeError, dimension, evaluate_evenly
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.ir.expr import Binary, Expr, Num, Ref, interval, names
+from openinfer.ir.expr import Binary, Expr, Num, Ref, evaluate, interval, names
 from openinfer.ir.expr import Neg as Negative
+from openinfer.loops.dim import expr_of
 from openinfer.ops import OpError, Shape, TensorType
 
 
@@ -47,9 +48,11 @@ class StepSizes:
 
     def shape(self, variable: BoundVar) -> Shape:
         """The shape of a variable now."""
-        if not variable.is_dynamic or variable.dims is None:
+        if not variable.is_dynamic:
             return variable.shape
         try:
+            if variable.dims is None:
+                return tuple(evaluate(expr_of(extent), self.lookup) for extent in variable.shape)
             return tuple(dimension(dim, self.dynamic, self.lookup) for dim in variable.dims)
         except SizeError as error:
             raise OpError(error.code, f"{variable.name!r} has no shape yet: {error.message}") from error
@@ -57,6 +60,7 @@ class StepSizes:
     def agree(self, variable: BoundVar, shape: Shape, what: str) -> None:
         """A value of this shape becomes the variable's: bind sizes that it is the first to have, compare the rest."""
         if variable.dims is None:
+            self._agree_with_inferred(variable, shape, what)
             return
         if not variable.is_dynamic:
             if shape != variable.shape:
@@ -153,6 +157,11 @@ class StepSizes:
         advice = f"an input with a dimension that is {unknown[0]} itself would decide it"
         return _located(known[0][0], OpError(Code.SIZE_CONFLICT, message, advice=advice))
 
+    def _agree_with_inferred(self, variable: BoundVar, shape: Shape, what: str) -> None:
+        """A temporary that ops give its type has one shape in all of a step."""
+        if shape != self.shape(variable):
+            raise _disagreement(variable, shape, what, self.dynamic)
+
     def _settle(self, variable: BoundVar, dim: Expr, extent: int) -> bool:
         """Bind the only size of a dimension that is not known yet, if that is so."""
         unknown = {name for name in names(dim) if name in self._bounds and name not in self.dynamic}
@@ -196,7 +205,7 @@ def _span(dim: Expr, least: Mapping[str, int], most: Mapping[str, int]) -> tuple
 
 def _disagreement(variable: BoundVar, shape: Shape, what: str, dynamic: Mapping[str, int] | None = None) -> OpError:
     found = TensorType(variable.dtype, shape)
-    declared = ", ".join(map(str, variable.dims or ()))
+    declared = ", ".join(map(str, variable.shape if variable.dims is None else variable.dims))
     known = f" with {', '.join(f'{name}={value}' for name, value in dynamic.items())}" if dynamic else ""
     wanted = f"{variable.dtype.name}[{declared}]{known}" if dynamic else str(variable.type)
     code = Code.SIZE_CONFLICT if dynamic else Code.SHAPE_MISMATCH

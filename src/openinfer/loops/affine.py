@@ -3,13 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from openinfer.loops.dim import expr_of
+from openinfer.loops.dim import is_same
 from openinfer.loops.ir import INDEX, Binary, Buffer, Const, Scalar, Var, visit
-
-
-def is_same(one: int, other: int) -> bool:
-    """Whether two extents are equal whatever the dynamic sizes are."""
-    return expr_of(one) == expr_of(other)
 
 
 @dataclass(frozen=True)

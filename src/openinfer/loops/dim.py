@@ -4,10 +4,11 @@ A ``Dim`` is an integer, its value at the bounds of the sizes, that remembers ho
 lowerings written for integers work on it unchanged; what they compute from it is a ``Dim`` again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, evaluate, interval, names
+from openinfer.ir.polynomial import Form, constant_of, form_of
 
 
 class Dim(int):
@@ -22,13 +23,22 @@ class Dim(int):
     expr: Expr
     span: tuple[int, int]
     """The least and the most it can be, whatever the sizes are: 4/T is largest where T is smallest."""
+    _form: Form | None
 
     def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None) -> "Dim":
         """The value at the bounds, and the expression; a size itself can be anything from zero to its bound."""
         made = super().__new__(cls, value)
         made.expr = expr
         made.span = span or (0, value)
+        made._form = None
         return made
+
+    @property
+    def form(self) -> Form:
+        """The expression in canonical form."""
+        if self._form is None:
+            self._form = form_of(self.expr)
+        return self._form
 
     def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
         if not isinstance(other, int) or isinstance(other, bool):
@@ -74,6 +84,30 @@ class Dim(int):
         return f"{self.expr}"
 
 
+def form(value: int) -> Form | int:
+    """What extents are compared by: equal where they are equal whatever the dynamic sizes are.
+
+    >>> from openinfer.ir.expr import Ref
+    >>> length = Dim(8, Ref("T"))
+    >>> form(length * 2) == form(length + length), form(length) == form(8)
+    (True, False)
+    """
+    if not isinstance(value, Dim):
+        return value
+    number = constant_of(value.form)
+    return value.form if number is None else number
+
+
+def is_same(one: int, other: int) -> bool:
+    """Whether two extents are equal whatever the dynamic sizes are."""
+    return form(one) == form(other)
+
+
+def is_same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two shapes are equal whatever the dynamic sizes are."""
+    return len(one) == len(other) and all(map(is_same, one, other))
+
+
 def expr_of(value: int) -> Expr:
     """The expression of an extent; a plain integer is its own."""
     return value.expr if isinstance(value, Dim) else Num(value)
@@ -89,7 +123,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
             return kept
     if not isinstance(right, Dim) and ((op == "-" and right == 0) or (op == "/" and right == 1)):
         return left
-    if op == "/" and expr_of(left) == expr_of(right):
+    if op == "/" and is_same(left, right):
         return 1  # as many heads as heads: where there are none, it does not matter
     return Dim(value, Binary(op, expr_of(left), expr_of(right)), interval(op, span(left), span(right)))
 

@@ -7,8 +7,9 @@ same place in every buffer that is read or written in place.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.affine import Affine, is_same, position, variables
+from openinfer.loops.affine import Affine, position, variables
 from openinfer.loops.build import cast
+from openinfer.loops.dim import is_same
 from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Tile, Var, children
 from openinfer.loops.rewrite import changed, changed_statements
 

@@ -141,7 +141,7 @@ class Const(Scalar):
 
     @property
     def _identity(self) -> tuple[object, ...]:
-        distinct = repr(self.value) if isinstance(self.value, Dim) else copysign(1, self.value)
+        distinct = self.value.form if isinstance(self.value, Dim) else copysign(1, self.value)
         return self.value, distinct, self.type
 
     @property

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from openinfer.dtypes import DType
-from openinfer.loops.affine import Affine, is_same, position
+from openinfer.loops.affine import Affine, position
 from openinfer.loops.build import flat
 from openinfer.loops.bytes import FLIP, GROUP, flipped, groups
+from openinfer.loops.dim import is_same
 from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Space, Tile
 from openinfer.loops.product import Axis, Product
 from openinfer.synth.packing import Packing

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from openinfer.loops.build import rounded
+from openinfer.loops.dim import is_same, is_same_shape
 from openinfer.loops.ir import (
     INDEX,
     Buffer,
@@ -290,7 +291,7 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
     loads = [
         one for value in _values(consumer) for one in visit(value) if isinstance(one, Load) and one.buffer == target
     ]
-    if repr(target.shape) != repr(consumer.outputs[0].shape):
+    if not is_same_shape(target.shape, consumer.outputs[0].shape):
         return None
     if not loads or not all(_is_here(one, form.indices) for one in loads):
         return None
@@ -328,7 +329,7 @@ def _sunk(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel | None:
 def _is_here(element: Load, indices: tuple[Var, ...]) -> bool:
     """Whether an element is the one at the loops' indices; along an axis of extent 1 it may be said to be the first."""
     return all(
-        one == index or (one == Const(0, INDEX) and repr(extent) == "1")
+        one == index or (one == Const(0, INDEX) and is_same(extent, 1))
         for one, index, extent in zip(element.index, indices, element.buffer.shape, strict=True)
     )
 

@@ -12,7 +12,7 @@ from openinfer.ir import Access, Node, Op, Operand
 from openinfer.ir.expr import Ref
 from openinfer.ir.text import node_head
 from openinfer.loops.build import Builder, load
-from openinfer.loops.dim import Dim, at, sizes_in
+from openinfer.loops.dim import Dim, at, is_same, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
@@ -55,14 +55,19 @@ class Nodes(Operands):
         """The value an op gives. A variable's extents are those it declares, which may have no value until now."""
         variable = self.bound.vars[output.base]
         shape = found.shape
-        if variable.dims is not None and not variable.is_table and not (output.bracketed and output.indices):
+        if not variable.is_table and not (output.bracketed and output.indices):
             shape = self._shape(variable)
-            for declared, own in sorted(
-                zip(shape, found.shape, strict=True), key=lambda pair: len(sizes_in(pair[0])) > 1
-            ):
-                if repr(declared) != repr(own):
-                    self._emit(BindSize(declared, own, node.index))
+            self._bind_sizes(shape, found.shape, node)
         return self._value(output.base, found.dtype, shape)
+
+    def _bind_sizes(self, declared: Sequence[int], found: Sequence[int], node: Node) -> None:
+        """The extents of a variable are those of its new value; equal ones need no step.
+
+        Those with one size come first: what a sum or product needs to know, they may decide.
+        """
+        for extent, own in sorted(zip(declared, found, strict=True), key=lambda pair: len(sizes_in(pair[0])) > 1):
+            if not is_same(extent, own) or sizes_in(extent) - sizes_in(own):
+                self._emit(BindSize(extent, own, node.index))
 
     def _inferred(self, node: Node, record: OpRecord, call: Call) -> Call:
         """The call with its results. Lengths that only a run knows must fit whatever they are, not by accident."""
@@ -170,7 +175,7 @@ class Nodes(Operands):
     def _copy(self, node: Node, source: Operand, dst: Access) -> Current:
         """What is copied; a whole variable simply has that value from now on."""
         target = self.bound.vars[dst.base]
-        shape = None if target.is_table or dst.bracketed or target.dims is None else self._shape(target)
+        shape = None if target.is_table or dst.bracketed else self._shape(target)
         if isinstance(source, Access) and self.bound.vars[source.base].is_table:
             value: Current = self._table_read(source, node, shape)
         elif isinstance(source, Access) and self._is_part(source):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openinfer.loops.affine import is_same
+from openinfer.loops.dim import is_same, is_same_shape
 from openinfer.loops.ir import Buffer, For, Kernel, Load, Statement, Store, Var, scalars, visit, walk
 from openinfer.synth.liveness import Lives, lives_of
 from openinfer.synth.planner import Request, placed
@@ -124,7 +124,7 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
             for one in visit(value)
             if isinstance(one, Load) and one.buffer == buffer
         ]
-        is_like = buffer.dtype is out.dtype and repr(buffer.shape) == repr(out.shape)
+        is_like = buffer.dtype is out.dtype and is_same_shape(buffer.shape, out.shape)
         if loads and is_like and all(one.index == where for one in loads):
             found.append(number)
     return found

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from openinfer.loops.affine import is_same, position
+from openinfer.loops.affine import position
 from openinfer.loops.build import flat
 from openinfer.loops.bytes import are_bytes
-from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.dim import Dim, is_same, is_symbolic
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
     INDEX,

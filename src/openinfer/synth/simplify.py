@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from openinfer.loops.dim import form
 from openinfer.loops.text import kernel_text
 from openinfer.ops import Array, Kernel, OpError
 from openinfer.synth.dead_steps import without_dead_steps
@@ -218,5 +219,5 @@ class _Sharing:
 
 def _key(step: KernelStep) -> object:
     """What a call computes: equal keys, equal results. Values are themselves; weights are what they name."""
-    shapes = [repr(value.shape) for value in step.outputs]
-    return kernel_text(step.kernel), tuple(step.inputs), tuple(step.scalars), tuple(shapes)
+    shapes = tuple(tuple(map(form, value.shape)) for value in step.outputs)
+    return kernel_text(step.kernel), tuple(step.inputs), tuple(step.scalars), shapes

@@ -6,9 +6,9 @@ Neighbours in a row must be neighbours there too; a contraction keeps its factor
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from openinfer.loops.affine import affine, is_same
+from openinfer.loops.affine import affine
 from openinfer.loops.build import index
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import (
     Binary,
     Buffer,

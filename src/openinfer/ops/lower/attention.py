@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 from openinfer.dtypes import DType
-from openinfer.loops.affine import is_same
 from openinfer.loops.build import (
     Builder,
     Position,
@@ -24,7 +23,7 @@ from openinfer.loops.build import (
     select,
     unary,
 )
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, BOOL, Buffer, LoopKind, Scalar, Var
 from openinfer.ops.lower.linear import add_products, indices
 from openinfer.ops.lower.operand import Operand, lowers

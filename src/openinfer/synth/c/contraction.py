@@ -8,10 +8,10 @@ scratch memory first: a panel of columns, or a block of rows. What falls outside
 from collections.abc import Sequence
 from typing import Literal
 
-from openinfer.loops.affine import is_same, position, variables
+from openinfer.loops.affine import position, variables
 from openinfer.loops.build import cast, flat
 from openinfer.loops.common import named
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,

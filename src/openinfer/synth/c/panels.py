@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 
-from openinfer.loops.affine import Affine, affine, is_same, position, variables
+from openinfer.loops.affine import Affine, affine, position, variables
 from openinfer.loops.build import flat
-from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.dim import Dim, is_same, is_symbolic
 from openinfer.loops.ir import (
     INDEX,
     Buffer,

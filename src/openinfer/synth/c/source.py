@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from openinfer.ir import Loop, Node
 from openinfer.ir.text import node_head
-from openinfer.loops.dim import sizes_in
+from openinfer.loops.dim import form, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
@@ -203,7 +203,7 @@ class StepPrinter(MarkPrinter):
 
         A variable that nobody could write yet, or that nobody can write in this step, needs no initial value.
         """
-        extents = {repr(one): one for value in values for one in value.shape}
+        extents = {form(one): one for value in values for one in value.shape}
         unknown = sorted({size for one in extents.values() for size in sizes_in(one)} - self._now.known)
         conditions = [f"c->{self.size_fields[size]} >= 0" for size in unknown]
         found = [self.extent(one) for one in extents.values()]

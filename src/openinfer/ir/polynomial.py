@@ -1,0 +1,88 @@
+"""Integer expressions in one canonical form, so that equal ones are recognised however they are written.
+
+A form is a polynomial over names with integer coefficients. Divisions and remainders, which round, are names of their
+own unless they are exact. Equal forms have equal values wherever both have one; the converse does not hold.
+"""
+
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref
+
+Form = tuple[tuple[tuple[str, ...], int], ...]
+"""The terms in order: the names that are multiplied, with repetition, and the coefficient."""
+_MOST_TERMS = 256
+
+
+def form_of(expr: Expr) -> Form:
+    """The canonical form of an expression.
+
+    >>> from openinfer.ir.operand_text import parse_expr
+    >>> form_of(parse_expr("2*(T+1)")) == form_of(parse_expr("2+T*2"))
+    True
+    >>> form_of(parse_expr("T/2*2")) == form_of(parse_expr("T")), form_of(parse_expr("(4*T+6)/2"))
+    (False, (((), 3), (('T',), 2)))
+    """
+    match expr:
+        case Num(value):
+            return _ordered({(): value})
+        case Ref(name):
+            return _ordered({(name,): 1})
+        case Neg(operand):
+            return _product(_ordered({(): -1}), form_of(operand))
+        case Binary(op, left, right):
+            return _combined(op, form_of(left), form_of(right))
+
+
+def constant_of(form: Form) -> int | None:
+    """The value of a form without names.
+
+    >>> constant_of(form_of(Binary("-", Ref("T"), Ref("T")))), constant_of(form_of(Ref("T")))
+    (0, None)
+    """
+    if not form:
+        return 0
+    return form[0][1] if len(form) == 1 and form[0][0] == () else None
+
+
+def _ordered(terms: dict[tuple[str, ...], int]) -> Form:
+    return tuple(sorted((names, factor) for names, factor in terms.items() if factor))
+
+
+def _combined(op: Operator, one: Form, other: Form) -> Form:
+    match op:
+        case "+":
+            return _sum(one, other)
+        case "-":
+            return _sum(one, _product(_ordered({(): -1}), other))
+        case "*":
+            return _product(one, other)
+        case _:
+            return _rounded(op, one, other)
+
+
+def _sum(one: Form, other: Form) -> Form:
+    terms = dict(one)
+    for names, factor in other:
+        terms[names] = terms.get(names, 0) + factor
+    return _ordered(terms)
+
+
+def _product(one: Form, other: Form) -> Form:
+    if len(one) * len(other) > _MOST_TERMS:
+        # Products of many sums have too many terms: such a product is a name of its own.
+        first, second = sorted((one, other))
+        return _ordered({(f"{first}*{second}",): 1})
+    terms: dict[tuple[str, ...], int] = {}
+    for left, factor in one:
+        for right, other_factor in other:
+            names = tuple(sorted((*left, *right)))
+            terms[names] = terms.get(names, 0) + factor * other_factor
+    return _ordered(terms)
+
+
+def _rounded(op: Operator, one: Form, other: Form) -> Form:
+    divisor = constant_of(other)
+    if divisor and all(factor % divisor == 0 for _, factor in one):
+        return _ordered({names: factor // divisor for names, factor in one}) if op == "/" else ()
+    value = constant_of(one)
+    if divisor and value is not None:
+        return _ordered({(): value // divisor if op == "/" else value % divisor})
+    return _ordered({(f"{one}{op}{other}",): 1})
