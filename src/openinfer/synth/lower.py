@@ -8,6 +8,7 @@ from openinfer.ir import (
     Assign,
     Await,
     Barrier,
+    Block,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -22,11 +23,12 @@ from openinfer.ir import (
     Transfer,
     Yield,
 )
-from openinfer.ir.expr import names
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
+from openinfer.synth.current import CurrentValues
 from openinfer.synth.liveness import definitions
 from openinfer.synth.lower_nodes import Nodes
 from openinfer.synth.lower_values import fill_step
+from openinfer.synth.positions import called_by
 from openinfer.synth.program import (
     BranchStep,
     CallStep,
@@ -37,7 +39,6 @@ from openinfer.synth.program import (
     Step,
     Store,
     Value,
-    Weight,
     steps_in,
 )
 
@@ -56,6 +57,12 @@ class _Lowering(Nodes):
         self._away: set[str] = set()
         """What entry has yielded and not awaited."""
         self._copies: dict[str, dict[str, Value]] = {}
+        self._at_home: dict[str, Value] = {}
+        """The homes that blocks other than entry find their variables in."""
+        self._awaiting: dict[str, list[tuple[int, Block]]] = {}
+        for place, block in enumerate(self.graph.blocks.values()):
+            for name in awaited(block) if is_consumer(block) else ():
+                self._awaiting.setdefault(name, []).append((place, block))
         self._clobbered: dict[str, set[Value]] = {}
         """For each consumer, the homes of what it awaits in which it works on its copies."""
 
@@ -63,7 +70,7 @@ class _Lowering(Nodes):
         outside = set[str]()
         for name in self.graph.blocks:
             if name != "entry":
-                outside |= self._block_effects(name).touches
+                outside |= self._block_effects[name].touches
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.DYNAMIC:
                 self.inputs[name] = self._value(name, variable.dtype, self._shape(variable), Store.INPUT)
@@ -71,6 +78,7 @@ class _Lowering(Nodes):
                 variable.kind is MemoryKind.PERSISTENT or (name in outside and self._is_written(name))
             ):
                 self._home(name)
+        self._at_home = dict(self.homes)
         blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
         entry = self._entry()
         outputs = {name: self._as_value(name) for name in output_names(self.bound) if name in self.plain}
@@ -82,7 +90,7 @@ class _Lowering(Nodes):
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _entry(self) -> list[Step]:
-        self.current = {}
+        self.current = CurrentValues(self.homes)
         self._body(self.graph.blocks["entry"].nodes)
         self._take_all_back()
         for name, variable in self.bound.vars.items():
@@ -93,7 +101,6 @@ class _Lowering(Nodes):
     def _block(self, name: str) -> list[Step]:
         """A block that runs on homes, and leaves everything there."""
         block = self.graph.blocks[name]
-        self.current = {}
         copies: dict[str, Value] = {}
         if is_consumer(block):
             for variable in awaited(block):
@@ -101,13 +108,11 @@ class _Lowering(Nodes):
                 home.is_home = True
                 copies[variable] = home
             self._copies[name] = copies
-        homes = {**self.homes, **copies}
-        touched = sorted(self._block_effects(name).touches)
-        self.current = {variable: homes[variable] for variable in touched if variable in homes}
+        self.current = CurrentValues(self.homes, self._at_home, copies)
         self._body(block.nodes)
-        for variable in sorted(self._block_effects(name).writes):
-            if variable in homes:
-                self._settle(variable, homes[variable], block.nodes[-1].index)
+        for variable in self.current.touched(self._block_effects[name].writes):
+            if (place := self.current.beginning(variable)) is not None:
+                self._settle(variable, place, block.nodes[-1].index)
         steps = self._take_steps()
         if copies:
             written = {value for step in steps_in(steps) for value in definitions(step)}
@@ -139,7 +144,7 @@ class _Lowering(Nodes):
         kind = node.kind
         match kind:
             case Assign(name):
-                self.current.pop(name, None)
+                self.current.forget(name)
             case CacheReset(access):
                 self._reset(node, access)
             case Barrier():
@@ -161,42 +166,36 @@ class _Lowering(Nodes):
         if self._turns((kind,)) == []:
             return
         effects = self.effects[node.index]
-        written = sorted(effects.writes & self.plain)
+        written = effects.writes & self.plain
         # What the body needs at home is brought there before it, since it may run any number of times, or not at all.
         needed = (effects.indexing & self.plain - self.bound.constants.keys()) | (effects.called & self.homes.keys())
-        for name in sorted(needed.union(written)):
+        for name in self.current.astray(needed | written):
             self._bring_home(name, node.index)
-        self._spare(self._homes_of(written))
+        self._spare(self.current.guests(written))
         scalars = self._scalars(kind.start, kind.end)
         self._settle_weights(kind.index)
         outer, self.steps = self.steps, []
         loops, self.loops = self.loops, (*self.loops, kind)
-        before = dict(self.current)
+        before = self.current.checkpoint()
         self._body(kind.body)
-        for name in written:
+        for name in self.current.astray(written):
             self._bring_home(name, node.index)
         body, self.steps, self.loops = self.steps, outer, loops
         # What the body computed for itself is gone after it; what it only read is where it was.
-        self.current = {**before, **{name: self.current[name] for name in written}}
+        self.current.restore(before, written)
         self._emit(LoopStep(kind.index, kind.start, kind.end, body, node.index, kind.name, scalars))
 
     def _settle_weights(self, index: str) -> None:
         """A loop takes the name of another one's index: what that index chose is copied while it still has a value."""
-        for name, value in list(self.current.items()):
-            if isinstance(value, Weight) and any(index in names(expr) for expr in value.index):
-                copy = self._value(name, value.dtype, value.shape)
-                self._move(value, copy, -1)
-                self.current[name] = copy
+        self._spare(self.current.chosen_by(index))
 
     def _branch(self, node: Node, kind: Branch) -> None:
-        touched: set[str] = set()
-        for block in branch_targets(node):
-            touched |= self._block_effects(block).touches
-        for name in sorted(touched):
-            if name in self.homes:
-                self._bring_home(name, node.index)
-        for block in branch_targets(node):
-            self._spare(self._homes_of(self._block_effects(block).writes))
+        called = [self._block_effects[block] for block in branch_targets(node)]
+        touched = frozenset[str]().union(*(effects.touches for effects in called))
+        for name in self.current.astray(touched & self.homes.keys()):
+            self._bring_home(name, node.index)
+        for effects in called:
+            self._spare(self.current.guests(effects.writes))
         cond = None if kind.cond is None else self._as_value(kind.cond)
         self._emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
 
@@ -209,27 +208,26 @@ class _Lowering(Nodes):
         self._away |= set(variables)
         for name in variables:
             self._read(name, node.index)
-        for block in self.graph.blocks.values():
+        for block in self._takers(variables):
             own = set(awaited(block))
-            if not is_consumer(block) or block.name in self._started or not own <= self._yielded:
+            if block.name in self._started or not own <= self._yielded:
                 continue
             self._started.add(block.name)
             for name, copy in self._copies[block.name].items():
                 self._move(self._read(name), copy, node.index)
-            effects = self._block_effects(block.name)
-            for name in sorted(effects.touches - own):
-                if name in self.homes:
-                    self._bring_home(name, node.index)
-            self._spare(self._homes_of(effects.writes - own))
+            effects = self._block_effects[block.name]
+            for name in self.current.astray((effects.touches - own) & self.homes.keys()):
+                self._bring_home(name, node.index)
+            self._spare(self.current.guests(effects.writes - own))
             # It may work on a copy in the home of the variable itself: whatever lies there moves away, also that one.
-            self._spare(dict.fromkeys(self._clobbered[block.name], ""))
+            self._spare(self.current.residents(self._clobbered[block.name]))
             self._emit(CallStep(block.name, node.index))
 
     def _take_back(self, variables: Iterable[str]) -> None:
         self._away -= set(variables)
         for name in variables:
-            for block in self.graph.blocks.values():
-                if is_consumer(block) and name in awaited(block) and name in self._writes_of(block.name):
+            for block in self._takers([name]):
+                if name in self._block_effects[block.name].writes:
                     self.current[name] = self._copies[block.name][name]
 
     def _take_all_back(self) -> None:
@@ -239,8 +237,10 @@ class _Lowering(Nodes):
             if name in self._started and isinstance(last, Yield):
                 self._take_back(sorted(self._away & set(last.vars)))
 
-    def _writes_of(self, block: str) -> frozenset[str]:
-        return self._block_effects(block).writes
+    def _takers(self, variables: Iterable[str]) -> list[Block]:
+        """The consumers that await some of the variables, in the order of the text."""
+        found = {place: block for name in variables for place, block in self._awaiting.get(name, ())}
+        return [block for _, block in sorted(found.items())]
 
 
 def _reached(blocks: dict[str, list[Step]]) -> dict[str, list[Step]]:
@@ -249,9 +249,7 @@ def _reached(blocks: dict[str, list[Step]]) -> dict[str, list[Step]]:
     todo = ["entry"]
     while todo:
         for step in steps_in(blocks[todo.pop()]):
-            targets = {step.then_block, step.else_block} if isinstance(step, BranchStep) else set()
-            targets |= {step.block} if isinstance(step, CallStep) else set()
-            new = [name for name in blocks if name in targets - found]
-            found |= set(new)
+            new = set(called_by(step)) - found
+            found |= new
             todo += new
     return {name: steps for name, steps in blocks.items() if name in found}

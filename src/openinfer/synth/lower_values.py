@@ -1,6 +1,7 @@
 """Variables while a graph is lowered: the value each has now, its home, and the steps emitted so far."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 
 from openinfer.check.bound import BoundGraph, BoundVar, Effects, FromCaller, FromInit, FromModel, FromPattern
 from openinfer.check.indices import Around
@@ -12,6 +13,7 @@ from openinfer.ir.expr import Expr, Ref, names
 from openinfer.loops.build import Builder
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
+from openinfer.synth.current import CurrentValues
 from openinfer.synth.program import KernelStep, Move, Step, Store, Table, Value, Weight
 
 Current = Value | Weight
@@ -34,16 +36,17 @@ class Values:
         self.tables = {name: table_of(variable) for name, variable in bound.vars.items() if variable.is_table}
         self.inputs: dict[str, Value] = {}
         self.homes: dict[str, Value] = {}
-        self.current: dict[str, Current] = {}
+        self.current = CurrentValues(self.homes)
         self.steps: list[Step] = []
         self.count = 0
         self.loops: Around = ()
+        self._block_effects = {name: self._total(block.nodes) for name, block in self.graph.blocks.items()}
+        self._written = frozenset[str]().union(*(one.writes for one in self._block_effects.values()))
 
-    def _block_effects(self, name: str) -> Effects:
-        total = Effects()
-        for node in self.graph.blocks[name].nodes:
-            total |= self.effects[node.index]
-        return total
+    def _total(self, nodes: Iterable[Node]) -> Effects:
+        """What some nodes do together; many of them may be the same, such as branches to one block."""
+        found = {id(effects): effects for effects in (self.effects[node.index] for node in nodes)}.values()
+        return Effects(*(frozenset[str]().union(*sets) for sets in zip(*map(astuple, found), strict=True)))
 
     def _value(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
         self.count += 1
@@ -64,7 +67,7 @@ class Values:
         return tuple(self._dimension(dim) for dim in variable.dims)
 
     def _is_written(self, name: str) -> bool:
-        return any(name in self._block_effects(block).writes for block in self.graph.blocks)
+        return name in self._written
 
     def _home(self, name: str) -> Value:
         """Where a variable's value is wherever control flow joins."""
@@ -86,7 +89,7 @@ class Values:
     def _read(self, name: str, node: int = -1) -> Current:
         """The value a variable has now; one that nothing has written yet begins here."""
         if name not in self.current:
-            self.current[name] = self._initial(name, node)
+            self.current[name] = self.current.beginning(name) or self._initial(name, node)
         return self.current[name]
 
     def _initial(self, name: str, node: int) -> Current:
@@ -129,17 +132,17 @@ class Values:
         """Make a home hold the value of its variable."""
         value = self._read(name, node)
         if value is not home:
-            self._spare({home: name})
+            self._spare(one for one in self.current.residents({home}) if one != name)
             self._move(value, home, node)
             self.current[name] = home
 
-    def _spare(self, homes: Mapping[Value, str]) -> None:
-        """Homes are about to be written: other variables whose value lies there get copies of their own."""
-        for name, value in list(self.current.items()):
-            if isinstance(value, Value) and homes.get(value, name) != name:
-                copy = self._value(name, value.dtype, value.shape)
-                self._emit(Move(value, copy, -1))
-                self.current[name] = copy
+    def _spare(self, variables: Iterable[str]) -> None:
+        """The homes that variables lie in are about to be written: they get copies of their own."""
+        for name in variables:
+            value = self.current[name]
+            copy = self._value(name, value.dtype, value.shape)
+            self._emit(Move(value, copy, -1))
+            self.current[name] = copy
 
     def _chosen_now(self, weight: Weight, node: Node) -> Current:
         """A weight whose index reads variables that may change before it is used is copied at once."""
@@ -149,9 +152,6 @@ class Values:
         copy = self._value(weight.names[0], weight.dtype, weight.shape)
         self._emit(Move(weight, copy, node.index, scalars))
         return copy
-
-    def _homes_of(self, names: Iterable[str]) -> dict[Value, str]:
-        return {self.homes[name]: name for name in names if name in self.homes}
 
     def _static(self, name: str) -> int | None:
         if any(loop.index == name for loop in self.loops):
