@@ -10,16 +10,31 @@ _LONGEST = 48
 _WIDEST = 200
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADERS = """
-aio alloca assert byteswap complex cpio ctype dirent dlfcn elf endian err errno execinfo fcntl features fenv
-float fmtmsg fnmatch ftw getopt glob grp iconv ifaddrs inttypes iso646 kernels langinfo libgen libintl limits
-link locale malloc math memory monetary mqueue mtx ndbm netdb nl_types obstack paths poll pthread pty pwd
-regex resolv sched search selftest sem semaphore setjmp sgtty shadow signal spawn stab stdalign stdarg
-stdatomic stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string strings stropts support syslog tar
-termio termios tgmath threads time ttyent uchar ucontext ulimit unistd utime utmp utmpx values wait wchar
-wctype weights wordexp main
+aio aliases alloca ar argp argz arm_acle arm_neon assert builtins byteswap cet complex conio corecrt cpio cpuid crt
+crtdefs crypt ctype devctl direct dirent dispatch dlfcn elf endian envlock envz err errno error execinfo fastmath fcntl
+features fenv float fmtmsg fnmatch fpu_control fstab ftw fts gconv gcov getopt glob grp gshadow iconv ieee754 ieeefp
+ifaddrs intrin inttypes io iso646 langinfo lastlog libgen libintl libio limits link locale malloc math mcheck memory
+mm3dnow mm_malloc mntent monetary mqueue ndbm netdb newlib nl_types nss obstack omp openacc paths poll process pthread
+pty pwd quadmath re_comp reent regdef regex regexp resolv sal sched search semaphore setjmp sgtty shadow share signal
+signum spawn stab stdalign stdarg stdatomic stdbit stdbool stdckdint stddef stdfix stdint stdio stdio_ext stdlib
+stdnoreturn string strings stropts syscall sysexits syslimits syslog tar termio termios tgmath threads thread_db time
+ttyent typeinfo uchar ucontext ulimit unctrl unistd unwind utime utmp utmpx vadefs values varargs vcruntime wait wchar
+wctype windows wordexp
 """
-_TAKEN = frozenset(_HEADERS.split())
-"""Headers and functions of C libraries, and our own files, that a project must not hide."""
+_LIBRARIES = "c clone dl fanotify gcc inotify m main ns_o pkey res rt si trap util xdr"
+"""What linkers know, and what headers have before ``_init``, ``_free``, ``_status``, ``_TRACE`` or ``_FILES``."""
+_STATUSES = "f r w x"
+"""``X_OK`` and its like are in ``unistd.h``."""
+_TARGETS = """
+all all_build clean codegen continuous depend edit_cache example experimental help install list_install_components
+nightly package package_source preinstall rebuild_cache run_tests selftest test zero_check
+"""
+"""What there is to be made in every project, by make or CMake."""
+_OWN = "block end i kernels runtime s support timed v weights"
+"""Our files, and the beginnings of names that those of the graph get."""
+_TAKEN = frozenset(" ".join([_HEADERS, _LIBRARIES, _STATUSES, _TARGETS, _OWN]).split())
+_FAMILIES = re.compile("(aio|atomic|cnd|epoll|inet6|mtx|posix|pthread|sem|thrd|tss)(_.*)?|[a-z0-9]*intrin|arm_.*")
+"""Names in which libraries have functions, types and macros that ours could meet."""
 
 
 def comment(text: str) -> str:
@@ -73,8 +88,11 @@ def project_name(text: str) -> str:
 
     >>> project_name("my-model.v2"), project_name("stdint"), project_name("3d*/"), project_name("int")
     ('my_model_v2', 'stdint_net', 'n3d', 'int')
+    >>> project_name("test"), project_name("x"), project_name("pthread_mutex")
+    ('test_net', 'x_net', 'n_pthread_mutex')
     """
     plain = re.sub(r"[^a-z0-9]+", "_", text[: 4 * _LONGEST].lower())[:_LONGEST].strip("_")
     plain = f"n{plain}" if not plain or plain[0].isdigit() else plain
     plain = f"n_{plain}" if plain.startswith("oi_") or plain == "oi" else plain
+    plain = f"n_{plain}" if _FAMILIES.fullmatch(plain) else plain
     return f"{plain}_net" if plain in _TAKEN else plain
