@@ -140,9 +140,9 @@ def test_numpy_numbers_are_numbers() -> None:
     build = GraphBuilder()
     build.variable("volatile", "y", "f32", [np.int64(3)], init=np.float32(1.5))
     with build.block("entry"):
-        build.op("f", "y", out="y", params={"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True)})
+        build.op("relu", "y", out="y", params={"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True)})
         build.return_()
-    text = "volatile { y: f32[3] @init(1.5); } block entry { op f(y, a=3, b=0.5, c=true) >> y; return; }"
+    text = "volatile { y: f32[3] @init(1.5); } block entry { op relu(y, a=3, b=0.5, c=true) >> y; return; }"
     assert build.build() == graph(text)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tests.lang.sketches import sketch
 
 from openinfer import BoundGraph, Graph, ModelLoader, bind, graph
 from openinfer.check import check
@@ -22,7 +23,7 @@ def bound(text: str, model: ModelLoader | None = None, sizes: Sizes | None = Non
 
 def problems(text: str, model: ModelLoader | None = None, sizes: Sizes | None = None) -> tuple[Diagnostic, ...]:
     """Everything that binding a graph finds; the text by itself is fine."""
-    built = graph(text)
+    built = sketch(text)
     return check(built, model, mentioned(built, sizes)).problems
 
 

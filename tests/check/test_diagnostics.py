@@ -75,7 +75,7 @@ def test_a_mistake_is_reported_in_these_words(name: str, model: ModelLoader) -> 
 
 @every_case
 def test_a_mistake_has_the_code_its_case_is_named_for(name: str, model: ModelLoader) -> None:
-    built = graph(cases()[name][0])
+    built = parse(cases()[name][0]).graph
     found = check(built, model, mentioned(built, SIZES)).problems
     assert str(found[0].code) == name.split(maxsplit=1)[0]
 
@@ -83,7 +83,7 @@ def test_a_mistake_has_the_code_its_case_is_named_for(name: str, model: ModelLoa
 @every_case
 def test_bind_raises_all_errors(name: str, model: ModelLoader) -> None:
     source, shown = cases()[name]
-    built = graph(source, "g.oig")
+    built = parse(source, "g.oig").graph
     with pytest.raises(GraphError) as caught:
         bind(built, model, mentioned(built, SIZES))
     assert str(caught.value) == shown
@@ -119,7 +119,7 @@ def test_what_the_caller_gives_has_no_place_in_the_text() -> None:
 
 def test_advice_that_takes_a_search_is_for_the_first_problems_only() -> None:
     nodes = "op matmull(x, x) >> x; " * 100
-    found = check(graph(f"dynamic {{ x: f32; }} block entry {{ {nodes} return; }}")).problems
+    found = check(parse(f"dynamic {{ x: f32; }} block entry {{ {nodes} return; }}").graph).problems
     assert [problem.help for problem in found[:20]] == ["did you mean 'matmul' or 'mul'?"] * 20
     assert {problem.help for problem in found[20:]} == {"'openinfer ops' lists them"}
     assert len(found) == 100

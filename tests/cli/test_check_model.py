@@ -80,10 +80,15 @@ def test_a_size_that_the_graph_does_not_mention_is_an_error(graph: Path, model: 
         assert "did you mean 'Tokens'?" in done.err
 
 
-def test_without_a_model_a_graph_that_needs_one_is_checked_for_structure_only(graph: Path) -> None:
-    graph.write_text(MLP.replace("matmul(x, w)", "matmull(x, w)"))
+def test_without_a_model_a_graph_that_needs_one_is_checked_for_structure_and_ops(graph: Path) -> None:
+    graph.write_text(MLP.replace("matmul(x, w)", "matmul(x)"))
     done = openinfer("check", str(graph))
     assert (done.status, done.out, done.err) == (0, f"{graph}: no problems\n", "")
+    graph.write_text(MLP.replace("matmul(x, w)", "matmull(x, w)"))
+    done = openinfer("check", str(graph))
+    assert (done.status, done.err.count("error[")) == (1, 1)
+    assert "there is no op 'matmull'" in done.err
+    assert "did you mean 'matmul'" in done.err
     assert "error[E208]" in openinfer("check", str(graph), "--size", "T=3").err
 
 

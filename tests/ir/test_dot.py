@@ -15,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.lang.sketches import sketch, sketch_of
 
 from openinfer.dtypes import dtype_of
 from openinfer.errors import printable
@@ -49,7 +50,6 @@ from openinfer.ir import (
 from openinfer.ir.dot import graph_dot
 from openinfer.ir.expr import Num, Ref
 from openinfer.ir.values import StrValue, VarValue
-from openinfer.lang import graph, load_graph
 
 FOLDER = Path(__file__).parent / "golden"
 SOURCES = sorted(FOLDER.glob("*.oig"))
@@ -182,7 +182,7 @@ def check_body(nodes: tuple[Node, ...], box: str, inside: dict[str, str], labels
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_every_node_stands_in_the_box_of_its_block_loop_or_scope(path: Path) -> None:
-    drawn = load_graph(path)
+    drawn = sketch_of(path)
     inside, labels = boxes(graph_dot(drawn))
     for number, block in enumerate(drawn.blocks.values()):
         assert labels[f"cluster_b{number}"].startswith(f"block {block.name}")
@@ -192,7 +192,7 @@ def test_every_node_stands_in_the_box_of_its_block_loop_or_scope(path: Path) -> 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_every_variable_is_drawn_with_its_type(path: Path) -> None:
-    drawn = load_graph(path)
+    drawn = sketch_of(path)
     _, labels = boxes(graph_dot(drawn))
     shapes = [label for name, label in labels.items() if re.fullmatch(r"v\d+", name)]
     for variable in drawn.vars.values():
@@ -207,7 +207,7 @@ def test_every_variable_is_drawn_with_its_type(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_nodes_that_follow_each_other_are_connected(path: Path) -> None:
     """By an edge, or by a value that the first writes and the second reads."""
-    drawn = load_graph(path)
+    drawn = sketch_of(path)
     text = graph_dot(drawn)
     inside, _ = boxes(text)
     heads: dict[str, set[str]] = {}
@@ -227,7 +227,7 @@ def drawing(body: str, blocks: str = "") -> str:
         dynamic { x: f32[D]; c: bool; } volatile { y: f32[D]; W(l): f32[D, D] @pattern("W.{l}"); }
         constant { eps: f32; } persistent { step: i32; K(l, t): f32[D] @table @fixed(l=4); }
     """
-    return graph_dot(graph(f"{declared} block entry {{ {body} }} {blocks}"))
+    return graph_dot(sketch(f"{declared} block entry {{ {body} }} {blocks}"))
 
 
 def look_of(text: str, tail: str, head: str) -> str:
@@ -284,7 +284,7 @@ def test_branches_are_dashed_and_carry_the_condition() -> None:
 
 
 def test_dotted_edges_join_yields_and_awaits() -> None:
-    text = graph_dot(load_graph(FOLDER / "consumers.oig"))
+    text = graph_dot(sketch_of(FOLDER / "consumers.oig"))
     inside, labels = boxes(text)
     found = sorted((labels[inside[a]], labels[inside[b]]) for a, b, look in edges(text) if "dotted" in look)
     consumers = ("block in_place", "block on_left", "block on_right")
@@ -307,7 +307,7 @@ def test_a_dep_without_partners_is_a_node() -> None:
 
 
 def test_constraints_are_shown_on_nodes_and_blocks() -> None:
-    text = graph_dot(load_graph(FOLDER / "ordering.oig"))
+    text = graph_dot(sketch_of(FOLDER / "ordering.oig"))
     _, labels = boxes(text)
     assert labels["cluster_b0"] == 'block entry with placement = "gpu", stream = 2'
     assert 'matmul with fuse = true, group = "first", no_reorder = true' in labels.values()
@@ -418,7 +418,7 @@ def test_very_long_names_are_cropped() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_graphviz_draws_every_graph(path: Path) -> None:
-    drawn = load_graph(path)
+    drawn = sketch_of(path)
     shown = svg_words(graph_dot(drawn))
     assert {f"block {name}" for name in drawn.blocks} <= shown
 
@@ -430,8 +430,8 @@ def test_graphviz_draws_deep_and_long_graphs() -> None:
 
 def test_the_text_does_not_depend_on_the_hash_seed() -> None:
     script = (
-        "import sys; from openinfer.lang import load_graph; from openinfer.ir.dot import graph_dot\n"
-        "for path in sys.argv[1:]: sys.stdout.write(graph_dot(load_graph(path)))"
+        "import sys; from openinfer.lang import parse; from openinfer.ir.dot import graph_dot\n"
+        "for path in sys.argv[1:]: sys.stdout.write(graph_dot(parse(open(path).read()).graph))"
     )
     digests = set()
     for seed in ("0", "1", "4242"):
@@ -444,13 +444,13 @@ def test_the_text_does_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_pictures(name: str) -> None:
     """Run ``python -m tests.ir.test_dot`` when the picture has changed on purpose."""
-    assert graph_dot(load_graph(FOLDER / f"{name}.oig")) == (FOLDER / f"{name}.dot").read_text(encoding="ascii")
+    assert graph_dot(sketch_of(FOLDER / f"{name}.oig")) == (FOLDER / f"{name}.dot").read_text(encoding="ascii")
 
 
 def update_golden() -> None:
     """Write the golden files anew."""
     for name in GOLDEN:
-        (FOLDER / f"{name}.dot").write_text(graph_dot(load_graph(FOLDER / f"{name}.oig")), encoding="ascii")
+        (FOLDER / f"{name}.dot").write_text(graph_dot(sketch_of(FOLDER / f"{name}.oig")), encoding="ascii")
 
 
 if __name__ == "__main__":

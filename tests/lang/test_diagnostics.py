@@ -6,6 +6,7 @@
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,19 @@ def test_a_mistake_is_reported_in_these_words(name: str) -> None:
 def test_a_mistake_has_the_code_its_case_is_named_for(name: str) -> None:
     codes = [str(problem.code) for problem in parse(cases()[name][0]).problems]
     assert codes[0] == name.split(maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("name", cases())
+def test_every_problem_has_a_place(name: str) -> None:
+    assert all(problem.span is not None for problem in parse(cases()[name][0]).problems)
+
+
+def test_a_graph_without_entry_has_a_place_in_text_and_in_documents() -> None:
+    assert [problem.span for problem in parse("").problems] != [None]
+    document: dict[str, Any] = {"vars": {}, "blocks": {}}
+    with pytest.raises(GraphError) as caught:
+        Graph.from_json(document, name="g.json")
+    assert "--> g.json: /" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", cases())

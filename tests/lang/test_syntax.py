@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.lang.sketches import sketch as graph
 
 from openinfer.ir import Graph
-from openinfer.lang import graph, parse
+from openinfer.lang import parse
 
 DECLARED = """
 dynamic { x: f32[B, D]; flag: bool; }

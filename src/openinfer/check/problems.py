@@ -27,10 +27,12 @@ class Problems:
 
     def nearest(self, name: str, *candidates: Iterable[str]) -> str | None:
         """Advice that names the nearest candidates; none after the first few times."""
-        if self._advised >= _MOST_ADVISED:
-            return None
+        return nearest(name, [one for group in candidates for one in group]) if self.may_search() else None
+
+    def may_search(self) -> bool:
+        """Whether this problem is among the first few, whose advice may take a search."""
         self._advised += 1
-        return nearest(name, [candidate for group in candidates for candidate in group])
+        return self._advised <= _MOST_ADVISED
 
     @property
     def has_errors(self) -> bool:

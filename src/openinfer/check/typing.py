@@ -39,6 +39,7 @@ from openinfer.ir import (
     Transfer,
 )
 from openinfer.ir.expr import Expr, Ref, names
+from openinfer.ir.op_names import op_called
 from openinfer.ir.rules import branch_targets
 from openinfer.ir.values import AttrValue, ExprList, ExprValue, InitValue, VarValue
 from openinfer.ops import OPS, Call, OpError, OpRecord, TensorType, complete, infer, slots, with_dtypes
@@ -242,7 +243,7 @@ class Typing:
     def _op(self, node: Node, kind: Op, loops: Around) -> None:
         record = OPS.get(kind.op)
         if record is None:
-            advice = self._problems.nearest(kind.op, OPS) or "'openinfer ops' lists them"
+            advice = op_called(kind.op) if self._problems.may_search() else "'openinfer ops' lists them"
             self._report(Code.UNKNOWN_OP, f"there is no op {kind.op!r}", node.span, advice)
             raise ReportedError
         inputs, attrs = self._arguments(record, kind)

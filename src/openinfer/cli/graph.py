@@ -15,7 +15,7 @@ from openinfer.cli.options import ModelPath, SizeOptions, StrictOption, parsed_s
 from openinfer.errors import Code, Diagnostic, GraphError, OpenInferError
 from openinfer.ir import Graph, validate
 from openinfer.ir.schema import graph_schema
-from openinfer.lang import load_graph, parse
+from openinfer.lang import parse
 from openinfer.lang.format import format_source
 from openinfer.lang.source import decode_source, is_json, read_source
 from openinfer.oinf import ModelLoader
@@ -80,7 +80,7 @@ def _checked(path: str, model_path: str | None, sizes: Mapping[str, int], *, str
         return _Report(list(error.diagnostics))
     more = [problem for problem in binding.problems if problem not in problems]
     if model is None and not sizes and any(problem.code in _OF_THE_MODEL for problem in more):
-        return _Report(problems)
+        return _Report([*problems, *(problem for problem in more if problem.code is Code.UNKNOWN_OP)])
     is_asked_for = model is not None or bool(sizes)
     return _Report([*problems, *more], _summary(binding.bound) if binding.bound and is_asked_for else [])
 
@@ -200,9 +200,10 @@ def schema(output: Output = None) -> None:
 
 
 def loaded_graph(path: str) -> Graph:
-    """The graph of a file, or of standard input where the path is ``-``; its errors are raised together."""
-    if path != "-":
-        return load_graph(path)
+    """The graph of a file, or of standard input where the path is ``-``; its errors are raised together.
+
+    Ops that there are not can be drawn and written as JSON; what runs them refuses them.
+    """
     text = _text(path)
     if _holds_json(path, text):
         return Graph.from_json(text, name=_name(path))

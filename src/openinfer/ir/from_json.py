@@ -59,7 +59,7 @@ def read_graph(document: "dict[str, Any] | str | bytes", name: str, *, strict: b
     with collection_paused():
         root = load_document(document, name) if isinstance(document, str | bytes) else Cursor(document, name=name)
         graph = _graph(root)
-    errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
+    errors = [problem for problem in validate(graph, strict=strict, end=root.place) if not problem.code.is_warning]
     if errors:
         raise GraphError(*errors)
     return graph

@@ -278,6 +278,8 @@ class Block:
     nodes: tuple[Node, ...]
     constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
     span: GraphPlace | None = field(default=None, compare=False, repr=False)
+    end: GraphPlace | None = field(default=None, compare=False, repr=False)
+    """Where it ends in its source."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Single rules of graphs, each a function of what it judges; ``validate`` applies them all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from openinfer.ir.expr import Binary, Expr, Neg, constant
+from openinfer.ir.expr import Binary, Expr, Neg, constant, names
 from openinfer.ir.graph import (
     Await,
     Block,
@@ -14,6 +14,7 @@ from openinfer.ir.graph import (
     CacheWrite,
     Node,
     Op,
+    SizeDecl,
     Transfer,
     VarDecl,
 )
@@ -114,3 +115,23 @@ def indexing_problem(access: Access, variable: VarDecl | None, rank: int | None,
         return None
     given = "1 is" if count == 1 else f"{count} are"
     return f"{name!r} has {wanted} ind{'ex' if wanted == 1 else 'ices'}, but {given} given"
+
+
+def sizes_on_cycles(sizes: Mapping[str, SizeDecl]) -> set[str]:
+    """The sizes of the cycles that a walk along what they depend on runs into. No recursion: chains can be long."""
+    found: set[str] = set()
+    done: set[str] = set()
+    for first in sizes:
+        path: dict[str, Iterator[str]] = {} if first in done else {first: names(sizes[first].value)}
+        while path:
+            current = next(reversed(path))
+            following = next(path[current], None)
+            if following is None:
+                done.add(current)
+                del path[current]
+            elif following in path:
+                if not found >= {current, following}:
+                    found |= set([*path][[*path].index(following) :])
+            elif following in sizes and following not in done:
+                path[following] = names(sizes[following].value)
+    return found

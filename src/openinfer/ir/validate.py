@@ -5,9 +5,10 @@ checked when the graph is bound.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
+from openinfer.ir.advice import how_to_declare
 from openinfer.ir.expr import Expr, constant, names
 from openinfer.ir.graph import (
     Assign,
@@ -27,29 +28,41 @@ from openinfer.ir.graph import (
     Op,
     Return,
     Scope,
-    SizeDecl,
     Transfer,
     VarDecl,
     Yield,
     walk,
 )
 from openinfer.ir.operand import Access, Literal, ModelRef, Operand, Single
-from openinfer.ir.rules import awaited, branch_targets, dimension_problem, indexing_problem, is_consumer, node_name
+from openinfer.ir.rules import (
+    awaited,
+    branch_targets,
+    dimension_problem,
+    indexing_problem,
+    is_consumer,
+    node_name,
+    sizes_on_cycles,
+)
 
 _MOST_ADVISED = 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
-def validate(graph: Graph, *, strict: bool = False) -> list[Diagnostic]:
-    """All structural problems of a graph; in strict mode, attributes we do not know are problems too."""
-    return _Validation(graph, strict=strict).run()
+def validate(graph: Graph, *, strict: bool = False, end: GraphPlace | None = None) -> list[Diagnostic]:
+    """All structural problems of a graph; in strict mode, attributes we do not know are problems too.
+
+    ``end`` is where its text or document ends: what is missing from the whole of it is missing there.
+    """
+    return _Validation(graph, strict=strict, end=end).run()
 
 
 class _Validation:
-    def __init__(self, graph: Graph, *, strict: bool) -> None:
+    def __init__(self, graph: Graph, *, strict: bool, end: GraphPlace | None) -> None:
         self.graph = graph
+        self.end = end
         self.strict = strict
         self.found: list[Diagnostic] = []
+        self.undeclared: set[str] = set()
         self.temporaries = {node.kind.name: node for node in graph.walk() if isinstance(node.kind, Assign)}
 
     def run(self) -> list[Diagnostic]:
@@ -57,8 +70,10 @@ class _Validation:
         for variable in self.graph.vars.values():
             self._declaration(variable)
         if "entry" not in self.graph.blocks:
+            first = next(iter(self.graph.blocks.values()), None)
             advice = nearest("entry", self.graph.blocks) or "execution starts at 'block entry { ... }'"
-            self._report(Code.NO_ENTRY, "there is no block 'entry'", None, advice)
+            place = self.end if first is None else first.span
+            self._report(Code.NO_ENTRY, "there is no block 'entry'", place, advice)
         assigned: set[str] = set()
         for block in self.graph.blocks.values():
             self._block(block)
@@ -77,7 +92,7 @@ class _Validation:
     # --- declarations ---------------------------------------------------------------------------------------------
 
     def _sizes(self) -> None:
-        cyclic = _on_cycles(self.graph.sizes)
+        cyclic = sizes_on_cycles(self.graph.sizes)
         for size in self.graph.sizes.values():
             self._dimension(size.value, size.span)
             if size.name in cyclic:
@@ -170,7 +185,7 @@ class _Validation:
         last = block.nodes[-1] if block.nodes else None
         if not any(isinstance(node.kind, terminators) for node in block.nodes):
             words = "'return;' or 'yield ...;'" if consumer else "'return;'"
-            span = last.span if last is not None else block.span
+            span = block.end or (last.span if last is not None else block.span)
             self._report(Code.NO_TERMINATOR, f"the block {block.name!r} does not end with {words}", span)
         for node in block.nodes[:-1]:
             if isinstance(node.kind, terminators):
@@ -355,12 +370,18 @@ class _Validation:
                 for bound in (start, end):
                     self._index_expr(bound, node.span, indices)
 
-    def _variable(self, name: str, span: GraphPlace | None) -> VarDecl | None:
-        """The declaration of a variable; None for a temporary, and for an unknown name, which is reported."""
+    def _variable(self, name: str, span: GraphPlace | None, writer: Node | None = None) -> VarDecl | None:
+        """The declaration of a variable; None for a temporary, and for an unknown name, which is reported.
+
+        A result that is declared nowhere is reported where it is written, not where it is read afterwards.
+        """
         if name in self.graph.vars:
             return self.graph.vars[name]
-        if name not in self.temporaries:
+        if name not in self.temporaries and name not in self.undeclared:
             advice = self._nearest(name, [*self.graph.vars, *self.temporaries])
+            if writer is not None:
+                self.undeclared.add(name)
+                advice = f"{advice} or " * (advice is not None) + how_to_declare(name, writer, self.graph)
             self._report(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", span, advice)
         return None
 
@@ -381,7 +402,7 @@ class _Validation:
 
     def _write(self, access: Access, node: Node, indices: tuple[str, ...]) -> None:
         span = access.span or node.span
-        variable = self._variable(access.base, span)
+        variable = self._variable(access.base, span, node)
         if variable is not None and variable.kind is MemoryKind.CONSTANT:
             self._report(Code.CONSTANT_WRITTEN, f"{access.base!r} is constant and cannot be written", span)
         self._indexing(access, variable, span, indices)
@@ -454,26 +475,6 @@ class _Validation:
         if not isinstance(temporary, Assign) or temporary.dtype is None:
             return True
         return not temporary.dims and temporary.dtype.kind in ("int", "uint")
-
-
-def _on_cycles(sizes: Mapping[str, SizeDecl]) -> set[str]:
-    """The sizes of the cycles that a walk along what they depend on runs into. No recursion: chains can be long."""
-    found: set[str] = set()
-    done: set[str] = set()
-    for first in sizes:
-        path: dict[str, Iterator[str]] = {} if first in done else {first: names(sizes[first].value)}
-        while path:
-            current = next(reversed(path))
-            following = next(path[current], None)
-            if following is None:
-                done.add(current)
-                del path[current]
-            elif following in path:
-                if not found >= {current, following}:
-                    found |= set([*path][[*path].index(following) :])
-            elif following in sizes and following not in done:
-                path[following] = names(sizes[following].value)
-    return found
 
 
 def _occurrences(block: Block) -> tuple[dict[str, int], dict[str, int]]:

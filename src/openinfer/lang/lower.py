@@ -1,6 +1,6 @@
 """From the syntax tree to the graph; the classic dialect becomes the current one on the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -86,15 +86,16 @@ class _Lowering(Declarations):
         return Graph.of(self.sizes.values(), self.vars.values(), blocks.values())
 
     def _block(self, tree: STree) -> Block:
-        head, name, *rest = tree.children
+        head, name, *inner, end = tree.children
         assert isinstance(name, SourceToken)
+        rest = [child for child in inner if isinstance(child, Tree)]
         constraints = NO_CONSTRAINTS
-        if rest and isinstance(rest[0], Tree) and rest[0].data == "constraints":
-            constraints = self._constraints([rest[0]])
-            rest = rest[1:]
-        return Block(name.value, tuple(self._nodes(rest)), constraints, self.span(head, name))
+        if rest and rest[0].data == "constraints":
+            constraints = self._constraints([rest.pop(0)])
+        nodes = tuple(self._nodes(rest))
+        return Block(name.value, nodes, constraints, self.span(head, name), self.span(end))
 
-    def _nodes(self, statements: list[Syntax]) -> Iterator[Node]:
+    def _nodes(self, statements: Sequence[Syntax]) -> Iterator[Node]:
         for statement in statements:
             assert isinstance(statement, Tree)
             yield from _STATEMENTS[statement.data](self, statement)

@@ -4,6 +4,7 @@ The grammar is in ``grammar.lark``. After an error the parser goes on: with a mi
 otherwise behind the statement that went wrong.
 """
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -13,13 +14,17 @@ from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
 
 from openinfer.errors import Code, Diagnostic, Source, Span, nearest
-from openinfer.lang.tokens import CONTEXTUAL, SYMBOLS, WORDS, SourceToken, tokens
+from openinfer.lang.habits import Hint, Place, hint
+from openinfer.lang.tokens import CONTEXTUAL, STATEMENT_WORDS, SYMBOLS, WORDS, SourceToken, tokens
 
 MAX_DEPTH = 200
 MAX_ERRORS = 20
 _MISSING = ("_SEMICOLON", "_RPAR", "_RSQB", "_COLON", "_COMMA", "_INTO", "_EQUALS", "_LBRACE")
 _OPENING = {"_LBRACE": "_RBRACE", "_LPAR": "_RPAR", "_LSQB": "_RSQB"}
+_SECTION = ("BLOCK", "MEMORY", "SIZES", "STATE")
 _STATEMENT = {"OP", "ASSIGN", "RETURN"}
+_CONTINUED = {"else", "elif", "case", "except", "finally"}
+_LONGEST_STATEMENT = 400
 _VALUE = {"INT", "IDENT", "MINUS"}
 
 _ALL_WORDS = WORDS | CONTEXTUAL
@@ -74,6 +79,9 @@ class _Parse:
         self.previous: SourceToken | None = None
         self.skipping = False
         self.skipped_braces = 0
+        self.in_header = False
+        self.start = 0
+        self.inside: list[str] = []
 
     def run(self) -> tuple[Tree[SourceToken] | None, list[Diagnostic]]:
         for token in tokens(self.source.text, self._accepted):
@@ -83,6 +91,7 @@ class _Parse:
                 self._resume(token)
             else:
                 self._feed(token)
+            self._track_statement(token)
             self.previous = token
             if len(self.problems) >= MAX_ERRORS:
                 return None, self.problems
@@ -106,11 +115,27 @@ class _Parse:
             self.open.pop()
         return True
 
+    def _track_statement(self, token: SourceToken) -> None:
+        """Keep where the statement begins, and what kinds of braces are open around it."""
+        if token.type == "_LBRACE":
+            first = re.match(r"\w+", self._statement(token.start_pos))
+            word = first.group() if first else ""
+            self.inside.append(CONTEXTUAL.get(word, word.upper()).lstrip("_"))
+        elif token.type == "_RBRACE" and self.inside:
+            self.inside.pop()
+        if token.type in ("_LBRACE", "_RBRACE", "_SEMICOLON"):
+            self.start = token.end_pos
+
+    def _statement(self, end: int) -> str:
+        """The statement up to a place, without what precedes its first word."""
+        text = self.source.text[self.start : end]
+        return re.sub(r"\A(?:\s+|//[^\n]*|/\*.*?\*/)+", "", text, count=1, flags=re.DOTALL)
+
     def _feed(self, token: SourceToken) -> None:
         try:
             self.state.feed_token(token)
         except UnexpectedToken:
-            missing = self._missing(token)
+            missing = None if self._is_habit(token) else self._missing(token)
             if missing is None:
                 self._unexpected(token)
                 self.skipping = True
@@ -123,6 +148,14 @@ class _Parse:
                 self._unexpected(token)
             self.state.feed_token(SourceToken(missing, "", token.start_pos, token.start_pos))
             self.state.feed_token(token)
+
+    def _is_habit(self, token: SourceToken) -> bool:
+        """Whether more is wrong than a token left out: ``axes=(0, 1)``, ``return op ...``, ``f32 init(0)``."""
+        if self.previous is None:
+            return False
+        pair = (self.previous.type, token.value)
+        is_attribute = self.previous.type in ("DTYPE", "_RSQB") and token.value in ("init", "ref", "table", "fixed")
+        return token.type == "_COMMA" or pair == ("RETURN", "op") or (is_attribute and self.inside[-1:] == ["MEMORY"])
 
     def _finish(self) -> Tree[SourceToken] | None:
         end = SourceToken("$END", "", len(self.source.text), len(self.source.text))
@@ -160,16 +193,24 @@ class _Parse:
             self.skipped_braces -= token.type == "_RBRACE"
             if not self.skipped_braces:
                 self.skipping = not self._unwind("_RBRACE")
+        elif self.in_header:
+            self.in_header = token.type != "_RPAR"
         elif token.type == "_SEMICOLON":
             self.skipping = not self._unwind("_RBRACE")
-        elif token.type in ("_RBRACE", "BLOCK", "MEMORY", "SIZES") and self._unwind(token.type):
+        elif token.type in ("_RBRACE", *_SECTION) and self._unwind(token.type):
             self.skipping = False
             self.state.feed_token(token)
 
     def _unwind(self, name: str) -> bool:
         """Drop what has been read of the broken statement, back to where ``name`` may follow."""
         states = self.state.parse_conf.states
+        closed = 0  # a body that has ended is not what is being read, even if it is not reduced yet
         for depth in range(len(self.state.state_stack) - 1, -1, -1):
+            if depth < len(self.state.value_stack):
+                kind = getattr(self.state.value_stack[depth], "type", None)
+                closed += (kind == "_RBRACE") - (kind == "_LBRACE" and closed > 0)
+            if closed:
+                continue
             accepted = states[self.state.state_stack[depth]]
             if name in accepted and (name != "_RBRACE" or _is_body(accepted)):
                 del self.state.state_stack[depth + 1 :]
@@ -185,16 +226,49 @@ class _Parse:
         if token.type in ("BAD_STRING", "BAD_COMMENT"):
             what = "string" if token.type == "BAD_STRING" else "comment"
             return self._report(Code.UNTERMINATED, f"this {what} is never closed", token)
-        if "IDENT" in expected and token.value in WORDS and not _STATEMENT & expected:
-            message = f"'{token.value}' is a reserved word and cannot be a name"
-            return self._report(Code.RESERVED_WORD, message, token)
+        before = self._statement(token.start_pos)
+        if self.problems and re.match(rf"(?:{'|'.join(_CONTINUED)})\b", before + token.value):
+            return None  # goes with the statement before, which has been reported
+        found = self._hint(token, before)
+        if self._is_meant_as_name(token, expected) and (found is None or token.type == "DTYPE"):
+            return self._reserved(token, before)
+        self.in_header = re.match(r"for\s*\(", before + token.value) is not None
+        if found is not None and found.message is not None:
+            start = token.start_pos - len(before)
+            end = start + len((before + token.value).split(maxsplit=1)[0].partition("(")[0])
+            return self._report(Code.SYNTAX, found.message, SourceToken("", "", start, end), found.advice)
+        advice = found.advice if found is not None else self._advice(token, expected)
         message = f"expected {_describe(expected)}, found {_found(token)}"
-        return self._report(Code.SYNTAX, message, token, self._advice(token, expected), self._unclosed(token))
+        return self._report(Code.SYNTAX, message, token, advice, self._unclosed(token))
+
+    def _hint(self, token: SourceToken, before: str) -> Hint | None:
+        if token.type == "$END":
+            return None
+        after = self.source.text[token.end_pos : token.end_pos + _LONGEST_STATEMENT]
+        inside = self.inside[-1] if self.inside else ""
+        return hint(Place(inside, before[-_LONGEST_STATEMENT:], token.value, after))
+
+    def _is_meant_as_name(self, token: SourceToken, expected: set[str]) -> bool:
+        """Whether a reserved word stands where a name belongs; where a statement may begin, only in front of ``=``."""
+        if "IDENT" not in expected or token.value not in WORDS:
+            return False
+        return not _STATEMENT & expected or re.match(r"\s*=", self.source.text[token.end_pos :]) is not None
+
+    def _reserved(self, token: SourceToken, before: str) -> None:
+        """Report a reserved word in the place of a name."""
+        kind = "a dtype" if token.type == "DTYPE" else "a reserved word"
+        advice = f"choose another name, such as '{token.value}_'"
+        following = re.match(r"\s+([A-Za-z_]\w*)", self.source.text[token.end_pos :])
+        if token.type == "DTYPE" and following and not before:
+            advice = f"the name comes first: {following.group(1)}: {token.value}"
+        self._report(Code.RESERVED_WORD, f"'{token.value}' is {kind} and cannot be a name", token, advice)
 
     def _advice(self, token: SourceToken, expected: set[str]) -> str | None:
         words = [word for word, name in _ALL_WORDS.items() if word not in ("in", "fmt") and name != "DTYPE"]
-        if self.previous is not None and self.previous.type == "IDENT" and expected == {"_EQUALS"}:
-            return nearest(self.previous.value, words)
+        if self.previous is not None and self.previous.type == "IDENT" and "_EQUALS" in expected:
+            if self._statement(token.start_pos).strip() != self.previous.value:
+                return None
+            return nearest(self.previous.value, STATEMENT_WORDS)
         if token.type != "IDENT" or "IDENT" in expected:
             return None
         if "DTYPE" in expected:

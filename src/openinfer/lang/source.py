@@ -1,15 +1,18 @@
 """``graph(text)`` and ``load_graph(path)``: source text into checked graphs."""
 
 import os
+from collections.abc import Iterator
 
 from openinfer.collection import collection_paused
-from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, Source
-from openinfer.ir.graph import Graph
+from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, Source, Span
+from openinfer.ir.graph import Graph, Op
+from openinfer.ir.op_names import OP_NAMES, op_called
 from openinfer.ir.validate import validate
 from openinfer.lang.lower import Parsed, lower
 from openinfer.lang.parser import parse_tree
 
 MAX_SOURCE_BYTES = 1 << 28
+_MOST_ADVISED = 20
 
 
 def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
@@ -24,11 +27,26 @@ def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
         parsed = lower(source, tree)
     if any(not problem.code.is_warning for problem in parsed.problems):
         return parsed
-    return Parsed(parsed.graph, [*parsed.problems, *validate(parsed.graph, strict=strict)])
+    end = len(text.rstrip())
+    structure = validate(parsed.graph, strict=strict, end=Span(source, end, end))
+    return Parsed(parsed.graph, [*parsed.problems, *structure])
+
+
+def unknown_ops(graph: Graph) -> Iterator[Diagnostic]:
+    """Ops that there are not.
+
+    They are no matter of the language: documents of other tools may name ops of theirs, and can be printed and drawn.
+    """
+    unknown = (node for node in graph.walk() if isinstance(node.kind, Op) and node.kind.op not in OP_NAMES)
+    for position, node in enumerate(unknown):
+        assert isinstance(node.kind, Op)
+        name = node.kind.op
+        advice = op_called(name) if position < _MOST_ADVISED else "'openinfer ops' lists them"
+        yield Diagnostic(Code.UNKNOWN_OP, f"there is no op {name!r}", node.span, advice)
 
 
 def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
-    """The graph of a text; all its syntax or structure errors are raised together.
+    """The graph of a text; all its syntax or structure errors are raised together, and ops that there are not.
 
     >>> g = graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return; }")
     >>> g.node_count
@@ -36,6 +54,7 @@ def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
     """
     parsed = parse(text, name, strict=strict)
     errors = [problem for problem in parsed.problems if not problem.code.is_warning]
+    errors = errors or list(unknown_ops(parsed.graph))
     if errors:
         raise GraphError(*errors)
     return parsed.graph

@@ -14,6 +14,11 @@ _TYPES = {"in": "_IN", "with": "_WITH", "true": "BOOL", "false": "BOOL", "inf": 
 WORDS = {word: _TYPES.get(word, "DTYPE" if word in DTYPES or word in ALIASES else word.upper()) for word in RESERVED}
 """The reserved words and their token types."""
 
+STATEMENT_WORDS = (
+    *("op", "assign", "transfer", "loop", "scope", "branch", "return", "barrier", "dep", "yield", "await", "effect"),
+)
+"""What a statement can begin with, besides a name and ``cache.``."""
+
 CONTEXTUAL = {
     "sizes": "SIZES",
     "state": "STATE",

@@ -1,0 +1,314 @@
+"""What people who come from other languages and frameworks write, and how it is written here.
+
+Asked only where the text is wrong anyway: a rule may guess, since all it changes is the words of an error.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_NAME = r"[A-Za-z_]\w*"
+_DOTTED = rf"{_NAME}(?:\s*\.\s*{_NAME})*"
+_PACKAGES = {
+    "torch",
+    "F",
+    "nn",
+    "np",
+    "numpy",
+    "jnp",
+    "jax",
+    "tf",
+    "keras",
+    "onnx",
+    "ops",
+    "self",
+    "math",
+    "functional",
+}
+_OPERATORS = dict(
+    pair.split()
+    for pair in (
+        *("+ add", "- sub", "* mul", "/ div", "% mod", "@ matmul", "** pow"),
+        *("< lt", "<= le", "> gt", ">= ge", "== eq", "!= ne", "& and", "| or", "^ xor"),
+    )
+)
+_DTYPE_NAMES = dict(
+    pair.split()
+    for pair in (
+        *("float f32", "single f32", "double f64", "half f16", "bfloat16 bf16", "boolean bool", "bool_ bool"),
+        *("int i32", "uint u32", "long i64", "short i16", "byte u8", "char i8", "size_t u64"),
+        *(f"float{bits} f{bits}" for bits in (8, 16, 32, 64)),
+        *(f"{kind}{bits} {kind[0]}{bits}" for kind in ("int", "uint") for bits in (1, 2, 4, 8, 16, 32, 64)),
+    )
+)
+_TYPES = {"tensor", "array", "ndarray", "list", "vector", "matrix", "scalar"}
+_SECTIONS = {
+    **dict.fromkeys(("input", "in", "args", "arguments", "placeholder", "placeholders"), "dynamic"),
+    **dict.fromkeys(("weight", "weights", "param", "params", "parameter", "parameters", "const", "consts"), "constant"),
+    **dict.fromkeys(("initializer", "initializers"), "constant"),
+    **dict.fromkeys(
+        ("output", "out", "result", "results", "temp", "temps", "local", "locals", "var", "vars"), "volatile"
+    ),
+    **dict.fromkeys(("cache", "caches", "memory", "buffers", "static"), "persistent"),
+}
+_LOOP = "loop name (i in 0..n) { ... }"
+_BRANCH = "put each side in a block of its own, and choose: branch condition then_block else_block;"
+_RESULT = "y = op name(x);  or, for a variable that is declared,  op name(x) >> y;"
+_VARYING = "a size that varies has a name and a bound: sizes { N <= 64; }, then f32[N]"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the text went wrong: ``inside`` what, the statement up to there, what was found, and what follows."""
+
+    inside: str
+    before: str
+    found: str
+    after: str
+
+    @property
+    def statement(self) -> str:
+        """The statement, up to its ``;`` or the end of its line."""
+        return re.split(r"[;{\n]", self.before + self.found + self.after, maxsplit=1)[0].strip()
+
+    @property
+    def word(self) -> str:
+        """The first word of the statement."""
+        match = re.match(_NAME, self.before + self.found)
+        return match.group() if match else ""
+
+
+@dataclass(frozen=True)
+class Hint:
+    """How it is written here; with a ``message``, that is said of the statement's first word instead."""
+
+    advice: str
+    message: str | None = None
+
+
+def hint(place: Place) -> Hint | None:
+    """What to say about a place, if it looks like a habit from elsewhere."""
+    for rule in (_characters, _RULES.get(place.inside, _in_block)):
+        found = rule(place)
+        if found is not None:
+            return found
+    return None
+
+
+def _characters(place: Place) -> Hint | None:
+    """What is wrong wherever it stands."""
+    found, following = place.found, place.after[:1]
+    if found == "#":
+        return Hint("comments begin with //")
+    if found in ("'", "`", "\u201c", "\u201d", "\u2018", "\u2019"):
+        return Hint('strings stand in double quotes: "text"')
+    if not found.isascii() and found.isspace():
+        return Hint("this is a space of another kind; replace it by a plain one")
+    if found == "." and re.search(r"(?<![\w.])\d+$", place.before):
+        return Hint("a number has digits on both sides of its point: 1.0")
+    if found == "." and following.isdigit():
+        return Hint("a number has digits on both sides of its point: 0.5")
+    if found == ";" and not place.before.strip():
+        return Hint("leave out this ';'")
+    return None
+
+
+# --- outside of blocks ------------------------------------------------------------------------------------------------
+
+
+def _at_top(place: Place) -> Hint | None:
+    word = place.word
+    if word in ("def", "fn", "func", "function", "class", "void", "main", "forward", "module"):
+        return Hint("what runs stands in  block entry { ... }", f"there is no '{word}' here")
+    if word in ("import", "from", "include", "use", "package"):
+        return Hint("a graph is complete by itself: sections, and  block entry { ... }", f"there is no '{word}' here")
+    if word in _SECTIONS and re.match(r"\s*\{", place.after):
+        return Hint(f"write  {_SECTIONS[word]} {{ ... }}")
+    if place.found == "{" and not place.before.strip():
+        return Hint("a graph in JSON is read by Graph.from_json(text), or from a file whose name ends in .json")
+    if word in ("op", "assign", "loop", "return", "transfer", "branch") or re.match(rf"{_NAME}\s*=", place.statement):
+        return Hint("statements stand in a block: block entry { ... }")
+    return None
+
+
+def _in_sizes(place: Place) -> Hint | None:
+    name = place.word
+    if name and re.match(r"\s*(=|:|<|==)", place.statement[len(name) :]):
+        return Hint(f"write  {name} := 5;  where it is fixed, or  {name} <= 5;  where it can be less")
+    return None
+
+
+def _in_memory(place: Place) -> Hint | None:
+    before, found = place.before.strip(), place.found
+    is_type_next = before.endswith(":")
+    if is_type_next and found.lower() in _DTYPE_NAMES:
+        return Hint(f"it is called {_DTYPE_NAMES[found.lower()]}")
+    if is_type_next and (found.lower() in _TYPES or found in ("[", "(")):
+        return Hint("write the dtype of its elements, then its shape: f32[2, 3]")
+    if "[" in before.rpartition("]")[2] and found in ("?", ":", "*", ".", ".."):
+        return Hint(_VARYING)
+    name = place.word
+    if found == "(" and re.search(r":\s*\w+$", before):
+        return Hint("a shape stands in square brackets: f32[2, 3]")
+    if found == "," and "[" not in before.rpartition("]")[2]:
+        return Hint("each declaration ends with ';'")
+    if found == "=":
+        value = re.match(r"\s*([^;\s]+)", place.after)
+        return Hint(f"an initial value is written @init({value.group(1) if value else '...'})")
+    if found in ("init", "ref", "table", "fixed", "auto_dim"):
+        return Hint(f"attributes begin with @: @{found}")
+    if found == ";" and before == name:
+        return Hint(f"give it a type: {name}: f32[...];")
+    if found in ("op", "assign", "loop", "return", "transfer", "branch") and not re.match(r"\s*[:(]", place.after):
+        return Hint("statements stand in a block: block entry { ... }")
+    return None
+
+
+# --- in blocks --------------------------------------------------------------------------------------------------------
+
+
+def _in_block(place: Place) -> Hint | None:
+    rules = (_control_flow, _assignment, _call_alone, _op_call, _other_statements, _operands)
+    return next((found for rule in rules if (found := rule(place)) is not None), None)
+
+
+def _control_flow(place: Place) -> Hint | None:
+    word = place.word
+    if word in ("if", "else", "elif", "switch", "match", "case"):
+        return Hint(_BRANCH, f"there is no '{word}' statement")
+    if word in ("while", "do", "for", "repeat"):
+        return Hint(f"a loop has a number of iterations: {_LOOP}", f"there is no '{word}' statement")
+    if word == "loop":
+        return Hint(f"write  {_LOOP}")
+    if word in ("break", "continue", "goto", "try", "raise", "throw", "pass", "del", "delete", "import", "def", "fn"):
+        return Hint("a block consists of ops, loops and branches", f"there is no '{word}' statement")
+    if word in ("print", "printf", "assert"):
+        return Hint("look at values with 'openinfer step', or return and fetch them", f"there is no '{word}' statement")
+    return None
+
+
+def _assignment(place: Place) -> Hint | None:
+    text = place.statement
+    declared = re.match(rf"(let|var|val|const|auto|mut|{'|'.join(_DTYPE_NAMES)}|[Tt]ensor)\s+({_NAME})", text)
+    if declared:
+        name = declared.group(2)
+        return Hint(f"write  {name} = op name(...);  or  assign {name}: f32[...];", f"there is no '{declared[1]}' here")
+    if match := re.match(rf"assign\s+({_NAME})\s*=\s*(.*)", text):
+        return Hint(f"write  {_as_op(match[1], match[2]) or f'{match[1]} = op name(...);'}")
+    if match := re.match(rf"assign\s+({_NAME})\s*:[^=]*=\s*(.*)", text):
+        return Hint(f"'assign' only declares; then  {_as_op(None, match[2]) or 'op name(...)'} >> {match[1]};")
+    if match := re.match(rf"({_NAME})\s*(\+\+|--)|(\+\+|--)\s*({_NAME})", text):
+        name, sign = (match[1], match[2]) if match[1] else (match[4], match[3])
+        return Hint(f"write  cache.{'increment' if sign == '++' else 'decrement'} {name};")
+    if match := re.match(rf"({_NAME}(?:\[[^\]]*\])?)\s*([-+*/%@&|^])=\s*(.*)", text):
+        return Hint(_updated(match[1], match[2], match[3]))
+    if match := re.match(rf"({_NAME}\[[^\]]*\])\s*=\s*(.*)", text):
+        call = _as_op(None, match[2])
+        return Hint(f"write  {call or 'op name(...)'} >> {match[1]};")
+    if match := re.match(rf"({_NAME})\s*=(?!\s*op\b)\s*(.*)", text):
+        return Hint(f"write  {_as_op(match[1], match[2]) or _RESULT}")
+    if match := re.match(rf"({_NAME}(?:\[[^\]]*\])?)\s*>>\s*({_NAME}(?:\[[^\]]*\])?)", text):
+        return Hint(f"write  transfer {match[1]} >> {match[2]};")
+    return None
+
+
+def _updated(target: str, sign: str, value: str) -> str:
+    if re.fullmatch(r"\d+", value) and sign in "+-":
+        return f"write  cache.{'increment' if sign == '+' else 'decrement'} {value} {target};"
+    return f"write  op {_OPERATORS[sign]}({target}, {value or 'x'}) >> {target};"
+
+
+def _as_op(target: str | None, value: str) -> str | None:
+    """An expression of other languages as a statement, or as a call where there is no target; None if it is unclear."""
+    value = value.strip()
+    if match := re.fullmatch(r"-\s*([\w\[\], .]+)", value):
+        found = f"neg({match[1]})"
+    elif match := re.fullmatch(rf"(?:op\s+)?({_DOTTED})\s*\((.*)\)", value):
+        found = _called(match[1], match[2])
+    elif match := re.fullmatch(r"([\w\[\].]+)\s*(\*\*|[<>=!]=|[-+*/%@<>&|^])\s*([\w\[\].]+)", value):
+        found = f"{_OPERATORS[match[2]]}({match[1]}, {match[3]})"
+    elif re.fullmatch(r"[-+\d.e]+", value):
+        return f"op fill({target}, value={value}) >> {target};" if target else None
+    elif re.fullmatch(rf"{_NAME}(\[[^\]]*\])?", value):
+        return f"transfer {value} >> {target};" if target else None
+    else:
+        return None
+    return f"op {found}" if target is None else f"{target} = op {found};"
+
+
+def _called(name: str, arguments: str) -> str:
+    """A call with the package in front of it left out, or the object whose method it is put first."""
+    *path, last = re.split(r"\s*\.\s*", name)
+    if path and path[0] not in _PACKAGES:
+        arguments = ", ".join(filter(None, (".".join(path), arguments)))
+    return f"{last}({arguments})"
+
+
+def _call_alone(place: Place) -> Hint | None:
+    """``relu(x);`` and ``relu(x) >> y;``."""
+    match = re.match(
+        rf"(?!op\b|cache\b|return\b|yield\b|await\b)({_DOTTED})\s*(\(.*\))\s*(?:(?:>>|->|=>)\s*(.*))?$", place.statement
+    )
+    if match is None:
+        return None
+    call = _called(match[1], match[2][1:-1])
+    return Hint(f"write  op {call} >> {match[3]};" if match[3] else f"write  y = op {call};  with the result's name")
+
+
+def _op_call(place: Place) -> Hint | None:
+    text, before, found = place.statement, place.before, place.found
+    if not re.match(rf"(?:{_NAME}(?:\s*,\s*{_NAME})*\s*=\s*)?op\b", text):
+        return None
+    if match := re.match(rf"(.*?\bop\s+)({_NAME}(?:\s*\.\s*{_NAME})+)\s*\(", text):
+        return Hint(f"the name of an op has no dots: op {re.split(r'[.]', match[2])[-1].strip()}(...)")
+    if found in ("-", "=") and place.after.startswith(">"):
+        return Hint("a result is written with >>")
+    if found == ";" and before.rstrip().endswith(")"):
+        return Hint(f"name the result: {before.strip()} >> y;  or  y = {before.strip()};")
+    if found == ">>" and before.count("(") > before.count(")"):
+        return Hint("close the '(' first")
+    if re.search(r">>\s*$", before):
+        if found == "(":
+            return Hint("results are listed without parentheses: >> a, b;")
+        if found == "assign":
+            return Hint("declare it in a statement before, or let the op do it: h = op name(...);")
+    if found == "op" or (found == "(" and re.search(rf"[(,=]\s*{_DOTTED}$", before)):
+        return Hint("an op takes variables: give the inner result a name first, t = op name(...);")
+    if found == "," and re.search(r"=\s*\([^()]*$", before):
+        return Hint("a list stands in square brackets: [0, 1]")
+    return None
+
+
+def _other_statements(place: Place) -> Hint | None:
+    text = place.statement
+    if re.match(r"return\b", text):
+        return Hint("return names variables: y = op name(...); return y;")
+    if match := re.match(rf"cache\s*\.\s*(increment|decrement)\s+({_NAME})\s+(\S+)", text):
+        return Hint(f"the amount comes first: cache.{match[1]} {match[3]} {match[2]};")
+    if re.match(r"cache\s*\.", text):
+        return Hint("there are cache.read, cache.write, cache.increment, cache.decrement and cache.reset")
+    return None
+
+
+def _operands(place: Place) -> Hint | None:
+    before, found = place.before, place.found
+    if "[" in before.rpartition("]")[2] and (found == ":" or (found == "." and before.endswith(".."))):
+        return Hint("a slice is written a..b, and a whole axis is left empty: x[, 0]")
+    if found == "." and re.search(rf"{_NAME}$", before):
+        if re.match(r"T\b|mT\b", place.after):
+            return Hint("write  t = op transpose(x, perm=[1, 0]);")
+        return Hint("names have no dots, and variables no methods: y = op name(x);")
+    if found == "*" and before.rstrip().endswith("*"):
+        return Hint("write  y = op pow(a, b);")
+    if found in ("<", ">", "=", "!", "&", "|") and re.search(r"[\w\])]\s*$", before):
+        return Hint("values are compared by ops: c = op gt(a, b);")
+    return None
+
+
+_RULES: dict[str, Callable[[Place], Hint | None]] = {
+    "": _at_top,
+    "GRAPH": _at_top,
+    "SIZES": _in_sizes,
+    "MEMORY": _in_memory,
+    "STATE": _in_memory,
+}
