@@ -1,7 +1,7 @@
 """An oracle for yield and await: small graphs run in every order there is, and values remember how they came about.
 
 It follows the rules of the language, not the code: a consumer starts when all it awaits has been yielded, works on
-copies of that, and entry gets what it wrote when it awaits it.
+copies of that, and entry gets what it wrote when it awaits it. When all has been yielded again, it starts again.
 """
 
 from dataclasses import dataclass
@@ -56,8 +56,11 @@ def random_program(random: Random) -> Program:
     entry: list[Node] = [_op(random) for _ in range(random.choice((0, 1)))]
     for name in handed:
         entry += [Node("yield", (name,)), *(_op(random) for _ in range(random.choice((0, 1))))]
-    for name in random.sample(handed, random.choice((0, len(handed), len(handed)))):
-        entry += [Node("await", (name,)), *(_op(random) for _ in range(random.choice((0, 1))))]
+    for again in range(random.choice((1, 1, 2))):
+        for name in handed if again else ():
+            entry += [Node("yield", (name,)), *(_op(random) for _ in range(random.choice((0, 1))))]
+        for name in random.sample(handed, random.choice((0, len(handed), len(handed)))):
+            entry += [Node("await", (name,)), *(_op(random) for _ in range(random.choice((0, 1))))]
     return Program(tuple(entry), tuple(consumers))
 
 
@@ -93,25 +96,29 @@ class _State:
         self.strands: dict[int, tuple[int, dict[str, str]]] = {}
         self.yielded: dict[str, str] = {}
         self.returned: dict[str, str] = {}
+        self.given: dict[int, frozenset[str]] = {}
 
     def __repr__(self) -> str:
-        return repr((self.values, self.entry, sorted(self.strands.items()), self.yielded, self.returned))
+        strands = sorted(self.strands.items())
+        given = sorted((number, sorted(names)) for number, names in self.given.items())
+        return repr((self.values, self.entry, strands, self.yielded, self.returned, given))
 
     def copy(self) -> "_State":
         other = _State(self.program)
         other.values, other.entry = dict(self.values), self.entry
         other.strands = {number: (at, dict(own)) for number, (at, own) in self.strands.items()}
-        other.yielded, other.returned = dict(self.yielded), dict(self.returned)
+        other.yielded, other.returned, other.given = dict(self.yielded), dict(self.returned), dict(self.given)
         return other
 
     def is_done(self, number: int) -> bool:
-        return number in self.strands and self.strands[number][0] == len(self.program.consumers[number])
+        at = self.strands.get(number, (0, {}))[0]
+        return at == len(self.program.consumers[number]) and not self.given.get(number)
 
     def following(self) -> "list[_State]":
         found = []
         if self.entry < len(self.program.entry) and self._can_go_on(self.program.entry[self.entry]):
             found.append(self._after_entry())
-        running = [number for number in self.strands if not self.is_done(number)]
+        running = [number for number, (at, _) in self.strands.items() if at < len(self.program.consumers[number])]
         return found + [self._after_consumer(number) for number in running]
 
     def _can_go_on(self, node: Node) -> bool:
@@ -132,7 +139,10 @@ class _State:
         else:
             after.yielded |= {name: self.values[name] for name in node.names}
             for number, nodes in enumerate(self.program.consumers):
-                if number not in after.strands and set(nodes[0].names) <= after.yielded.keys():
+                given = after.given.get(number, frozenset()) | (set(nodes[0].names) & set(node.names))
+                after.given[number] = frozenset(given)
+                if given == {*nodes[0].names}:
+                    after.given[number] = frozenset()
                     after.strands[number] = (1, {name: after.yielded[name] for name in nodes[0].names})
         return after
 

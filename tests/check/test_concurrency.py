@@ -169,9 +169,26 @@ def test_an_await_that_comes_before_its_consumer_has_everything_is_refused() -> 
     assert problem.message == "the block 'both' also awaits 'y', which is yielded only after this"
 
 
-def test_a_variable_is_yielded_once_in_a_step() -> None:
-    (problem,) = problems(step("yield x; await x; yield x; await x;", ON_X))
-    assert (str(problem.code), problem.message) == ("E604", "'x' is yielded twice in a step, but a consumer runs once")
+BOTH = "block both { await x, y; op add(x, y) >> x; yield x, y; }"
+
+
+def test_a_consumer_runs_again_when_all_it_awaits_has_been_yielded_again() -> None:
+    assert codes(step("yield x; await x; yield x; await x; yield x;", ON_X)) == []
+    assert codes(step("yield x, y; await x, y; op neg(y) >> y; yield y; yield x; await x;", BOTH)) == []
+    (problem,) = problems(step("yield x, y; await x, y; yield x; await x; yield y;", BOTH))
+    assert (str(problem.code), marked(problem)) == ("E604", "await x")
+    assert problem.message == "the block 'both' also awaits 'y', which is yielded only after this"
+
+
+def test_what_both_sides_touch_is_judged_for_every_run() -> None:
+    """Between two runs entry may do what it may not while either of them goes on."""
+    free = "yield x; await x; op neg(z) >> z; yield x; await x; op neg(z) >> z;"
+    reads = "block work { await x; op add(x, z) >> x; yield x; }"
+    assert codes(step(free, reads)) == []
+    assert codes(step("yield x; await x; yield x; op neg(z) >> z; await x;", reads)) == ["E603"]
+    assert codes(step("yield x; await x; yield x; op neg(x) >> z; await x;", ON_X)) == ["E601"]
+    other = "block other { await x; op neg(x) >> x; yield x; }"
+    assert codes(step("yield x; await x; yield x; await x;", ON_X, other)) == ["E602"]
 
 
 # --- other rules ----------------------------------------------------------------------------------------------------

@@ -50,7 +50,12 @@ def random_graph(seed: int) -> str:
     middle = _ops(rng, [*constants, *entry_own], entry_own, int(rng.integers(1, 6)))
     awaits = [f"await {', '.join(handed)};"]
     last = _ops(rng, [*handed, *constants, *entry_own, *results], [*handed, *entry_own, *results], 4)
-    body = [*first, *yields, *middle, *awaits, *last, "cache.increment step;"]
+    again: list[str] = []
+    if rng.random() < 0.4:  # a second round, in which every consumer runs again
+        again = [f"yield {name};" for name in rng.permutation(handed)]
+        if rng.random() < 0.7 or any("cache.write" in text for text in consumers):
+            again += [*_ops(rng, [*constants, *entry_own], entry_own, 2), *awaits]
+    body = [*first, *yields, *middle, *awaits, *last, *again, "cache.increment step;"]
     variables = [*handed, *entry_own, *results]
     declared = " ".join(f"{name}: f64[{SIZE}] @init({rng.integers(1, 4)}.5);" for name in variables)
     tables = " ".join(f"K{number}(t): f64[{SIZE}] @table;" for number in range(count))
@@ -68,7 +73,7 @@ def made_illegal(text: str, seed: int) -> str:
     entry, rest = entry_and_rest.split("\n}\n", 1)
     lines = entry.split("\n")
     at_await = next(n for n, line in enumerate(lines) if line.strip().startswith("await"))
-    last_yield = max(n for n, line in enumerate(lines) if line.strip().startswith("yield"))
+    last_yield = max(n for n, line in enumerate(lines[:at_await]) if line.strip().startswith("yield"))
     choice = rng.integers(4)
     if choice == 0:
         lines.insert(at_await, "    op add(h0, c0) >> h0;")
@@ -76,8 +81,7 @@ def made_illegal(text: str, seed: int) -> str:
         lines.insert(last_yield + 1, "    op add(c0, c0) >> r0;")
         rest = rest.replace("yield", "op add(r0, c0) >> r0; yield", 1)
     elif choice == 2:
-        lines.insert(at_await + 1, "    yield h0;")
-        lines.insert(at_await + 2, "    await h0;")
+        lines.insert(at_await, "    yield h0;")
     else:
         rest += "block rival { await h0; op add(h0, c0) >> h0; yield h0; }\n"
         rest += "block rival2 { await h0; op sub(h0, c0) >> h0; yield h0; }\n"

@@ -1,10 +1,11 @@
 """What runs at the same time must not touch the same variables, unless nobody writes them.
 
 A consumer runs from the yield that completes what it awaits to entry's first await of something it yields back, or to
-the end of the step. What it awaits it has as a copy of its own.
+the end of the step; when all has been yielded again, it runs again. What it awaits it has as a copy of its own.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from openinfer.check.bound import Effects
@@ -16,6 +17,8 @@ from openinfer.ir.rules import awaited, is_consumer
 
 @dataclass(frozen=True)
 class _Consumer:
+    """One run of a consumer."""
+
     block: Block
     start: int
     end: int
@@ -35,16 +38,18 @@ def concurrency_problems(graph: Graph, effects: EffectsOf, temporaries: Set[str]
     """Everything that could give two schedules different results."""
     entry = graph.blocks["entry"]
     consumers = [block for block in graph.blocks.values() if is_consumer(block)]
-    problems = [*_tables(graph, entry), *_unsatisfied(entry, consumers)]
+    hand_overs = _hand_overs(entry, consumers)
+    problems = [*_tables(graph, entry), *hand_overs.late]
     if problems or not consumers:
         return problems
-    running = _running(entry, consumers, effects)
-    return [
+    running = _running(entry, consumers, hand_overs.starts, effects)
+    found = [
         *_away(entry, effects),
         *_unassigned(entry, running, temporaries),
         *_races(entry, running, effects),
         *_rivals(running),
     ]
+    return list(dict.fromkeys(found))  # what is wrong with every run of a consumer is said once
 
 
 def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
@@ -59,60 +64,62 @@ def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
     return found
 
 
-def _unsatisfied(entry: Block, consumers: list[Block]) -> list[Diagnostic]:
-    """Variables yielded a second time, and awaits that come before a consumer can have started."""
-    found: list[Diagnostic] = []
+@dataclass
+class _HandOvers:
+    """What entry's yields start and its awaits wait for in vain, in the order of its nodes."""
+
+    starts: dict[str, list[int]]
+    """Where each consumer starts: where all it awaits has been yielded, and where all has been yielded again."""
+    late: list[Diagnostic]
+    """Awaits that come before a consumer can have started."""
+
+
+def _hand_overs(entry: Block, consumers: list[Block]) -> _HandOvers:
     takers: dict[str, list[Block]] = {}
     for block in consumers:
-        for name in awaited(block):
+        for name in dict.fromkeys(awaited(block)):
             takers.setdefault(name, []).append(block)
-    yielded: set[str] = set()
-    back: set[str] = set()
-    for node in entry.nodes:
-        if isinstance(node.kind, Yield):
-            for name in node.kind.vars:
-                if name in yielded:
-                    message = f"{name!r} is yielded twice in a step, but a consumer runs once"
-                    found.append(Diagnostic(Code.NEVER_SATISFIED, message, node.span))
-            yielded |= set(node.kind.vars)
-        elif isinstance(node.kind, Await):
-            waited = {
-                block.name: block for name in node.kind.vars if name not in back for block in takers.get(name, [])
-            }
-            found += _too_late(node, waited.values(), yielded)
-            back |= set(node.kind.vars)
+    missing = {block.name: {*awaited(block)} for block in consumers}
+    found = _HandOvers({block.name: [] for block in consumers}, [])
+    for position, node in enumerate(entry.nodes):
+        if not isinstance(node.kind, Yield | Await):
+            continue
+        touched = {block.name: block for name in node.kind.vars for block in takers.get(name, [])}
+        for block in touched.values():
+            rest, own = missing[block.name], {*awaited(block)}
+            if isinstance(node.kind, Yield):
+                rest -= set(node.kind.vars)
+                if not rest:
+                    found.starts[block.name].append(position)
+                    missing[block.name] = own
+            elif rest != own and set(node.kind.vars) & (own - rest):
+                late = min(rest)
+                message = f"the block {block.name!r} also awaits {late!r}, which is yielded only after this"
+                advice = f"yield {late} before this await"
+                found.late.append(Diagnostic(Code.NEVER_SATISFIED, message, node.span, advice))
     return found
 
 
-def _too_late(node: Node, blocks: Iterable[Block], yielded: Set[str]) -> Iterator[Diagnostic]:
-    for block in blocks:
-        late = sorted(set(awaited(block)) - yielded)
-        if late:
-            message = f"the block {block.name!r} also awaits {late[0]!r}, which is yielded only after this"
-            advice = f"yield {late[0]} before this await"
-            yield Diagnostic(Code.NEVER_SATISFIED, message, node.span, advice)
-
-
-def _running(entry: Block, consumers: list[Block], effects: EffectsOf) -> list[_Consumer]:
-    """When consumers run, and what they do meanwhile. By now entry yields each variable once."""
-    yielded: dict[str, int] = {}
+def _running(
+    entry: Block, consumers: list[Block], starts: Mapping[str, list[int]], effects: EffectsOf
+) -> list[_Consumer]:
+    """Every run of a consumer: when it is, and what it does meanwhile."""
     waited: dict[str, list[int]] = {}
     for position, node in enumerate(entry.nodes):
-        if isinstance(node.kind, Yield):
-            yielded |= dict.fromkeys(node.kind.vars, position)
         for name in node.kind.vars if isinstance(node.kind, Await) else ():
             waited.setdefault(name, []).append(position)
     found = []
     for block in consumers:
-        start = max(yielded[name] for name in awaited(block))
         last = block.nodes[-1].kind
         returned = last.vars if isinstance(last, Yield) else ()
-        ends = (position for name in returned for position in waited.get(name, ()) if position > start)
         own = [effects.nodes[node.index] for node in block.nodes[1:] if not isinstance(node.kind, Yield)]
         writes = frozenset[str]().union(*(one.writes for one in own))
         reads = frozenset[str]().union(*(one.reads for one in own))
-        end = min(ends, default=len(entry.nodes))
-        found.append(_Consumer(block, start, end, reads | writes, writes, frozenset(awaited(block))))
+        ends = sorted(position for name in returned for position in waited.get(name, ()))
+        for start in starts[block.name]:
+            place = bisect(ends, start)
+            end = ends[place] if place < len(ends) else len(entry.nodes)
+            found.append(_Consumer(block, start, end, reads | writes, writes, frozenset(awaited(block))))
     return found
 
 
@@ -192,7 +199,8 @@ def _rivals(running: list[_Consumer]) -> Iterator[Diagnostic]:
 
 
 def _two_writers(name: str, consumers: list[_Consumer]) -> Iterator[Diagnostic]:
-    writers = [consumer for consumer in consumers if name in consumer.writes & consumer.copies]
+    found = {consumer.block.name: consumer for consumer in consumers if name in consumer.writes & consumer.copies}
+    writers = list(found.values())
     for other in writers[1:]:
         message = f"the blocks {writers[0].block.name!r} and {other.block.name!r} both write {name!r}"
         advice = "give one of them a variable of its own to write"

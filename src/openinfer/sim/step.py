@@ -56,6 +56,9 @@ class Step:
         self.entry = Strand(self, "entry", self.values)
         self._consumers = [block for block in bound.graph.blocks.values() if is_consumer(block)]
         self._started: dict[str, Strand] = {}
+        """The last run of every consumer."""
+        self._given: dict[str, set[str]] = {block.name: set() for block in self._consumers}
+        """For each consumer, what it awaits and has been yielded since it last started."""
         self._yielded: dict[str, Array] = {}
         self._returned: dict[str, Array] = {}
         self.on_start: Callable[[Strand], None] | None = None
@@ -142,6 +145,7 @@ class Step:
     def run_threaded(self) -> None:
         """Run to the end with a thread for every consumer. No thread outlives the call."""
         threads: list[threading.Thread] = []
+        latest: dict[str, threading.Thread] = {}
         failures: list[BaseException] = []
 
         def body(strand: Strand) -> None:
@@ -155,6 +159,7 @@ class Step:
         def start(strand: Strand) -> None:
             thread = threading.Thread(target=body, args=(strand,), name=f"openinfer {strand.block}", daemon=True)
             threads.append(thread)
+            latest[strand.block] = thread
             thread.start()
 
         self.on_start = start
@@ -162,8 +167,8 @@ class Step:
             while not self.entry.is_done:
                 self.entry.run()
                 if self.entry.waiting:
-                    for strand, thread in zip(self._started.values(), threads, strict=True):
-                        if set(awaited(self.bound.graph.blocks[strand.block])) & set(self.entry.waiting):
+                    for block, thread in latest.items():
+                        if set(awaited(self.bound.graph.blocks[block])) & set(self.entry.waiting):
                             thread.join()
                     if failures:
                         break
@@ -199,12 +204,19 @@ class Step:
     # --- hand-overs -----------------------------------------------------------------------------------------------
 
     def hand_over(self, variables: tuple[str, ...]) -> None:
-        """Entry yields: consumers that now have all they await are started, each with copies of its own."""
+        """Entry yields: consumers that now have all they await are started, each with copies of its own.
+
+        One that has run before runs again once all has been yielded again. By then it is done: what it awaits has been
+        awaited by entry in between.
+        """
         for name in variables:
             self._yielded[name] = self.values[name]
         for block in self._consumers:
             needed = awaited(block)
-            if block.name not in self._started and all(name in self._yielded for name in needed):
+            given = self._given[block.name]
+            given.update(name for name in variables if name in needed)
+            if given and given == {*needed}:
+                given.clear()
                 copies = {name: self._yielded[name] for name in needed}
                 strand = Strand(self, block.name, Overlay(self.values, copies))
                 self._started[block.name] = strand
@@ -221,7 +233,7 @@ class Step:
     def is_ready(self, variables: tuple[str, ...]) -> bool:
         """Whether every consumer of these variables is done."""
         return all(
-            block.name in self._started and self._started[block.name].is_done
+            block.name in self._started and self._started[block.name].is_done and not self._given[block.name]
             for block in self._consumers
             if set(awaited(block)) & set(variables)
         )

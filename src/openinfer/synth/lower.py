@@ -53,7 +53,8 @@ class _Lowering(Nodes):
         super().__init__(bound)
         self._of_entry = {node.index for node in self.graph.blocks["entry"].nodes}
         self._started: set[str] = set()
-        self._yielded: set[str] = set()
+        self._given: dict[str, set[str]] = {name: set() for name in self.graph.blocks}
+        """For each consumer, what it awaits and has been yielded since it last started."""
         self._away: set[str] = set()
         """What entry has yielded and not awaited."""
         self._copies: dict[str, dict[str, Value]] = {}
@@ -204,15 +205,18 @@ class _Lowering(Nodes):
 
         Nothing that a consumer does reaches the values of entry, which the next consumer's copies are made of.
         """
-        self._yielded |= set(variables)
         self._away |= set(variables)
         for name in variables:
             self._read(name, node.index)
         for block in self._takers(variables):
             own = set(awaited(block))
-            if block.name in self._started or not own <= self._yielded:
+            self._given[block.name] |= own & set(variables)
+            if self._given[block.name] != own:
                 continue
+            self._given[block.name] = set()
             self._started.add(block.name)
+            # Where it has run before, what it left may still be the value of a variable.
+            self._spare(self.current.residents({*self._copies[block.name].values()}))
             for name, copy in self._copies[block.name].items():
                 self._move(self._read(name), copy, node.index)
             effects = self._block_effects[block.name]

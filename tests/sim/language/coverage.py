@@ -150,6 +150,7 @@ SENTENCES = {
     "yield.never": "A consumer awaiting what is never yielded is an error.",
     "await.unsatisfied": "An await that can never be satisfied is an error.",
     "yield.twice": "Yielding twice before awaiting is an error.",
+    "yield.again": "A consumer runs again when all it awaits has been yielded again.",
     "yield.unconsumed": "A yield that nobody consumes is a warning.",
     "yield.gives-back": "A consumer yields all that entry awaits from it.",
     "yield.schedules": "Every schedule gives the same result, and no thread is left behind.",

@@ -284,6 +284,18 @@ def test_yielding_a_variable_twice_before_awaiting_it_is_an_error() -> None:
     assert text_codes(text) == [Code.BAD_YIELD]
 
 
+@sentence("yield.again")
+@pytest.mark.parametrize("scheduler", ["sequential", "threaded"])
+def test_a_consumer_runs_again_when_all_it_awaits_has_been_yielded_again(scheduler: str) -> None:
+    text = f"""{PAIR} block entry {{
+            yield x; yield z; await x, z; op add(x, z) >> x; yield z; yield x; await x; await z; return x, z;
+        }}
+        block c {{ await x, z; op add(x, x) >> x; op sub(z, x) >> z; yield x, z; }}"""
+    ready = step(executor(text, scheduler=scheduler), x=1, z=2)
+    # x, z: 1, 2; then 2, 0; entry makes it 2, 0; then 4, -4
+    assert (ready.fetch("x"), ready.fetch("z")) == (4, -4)
+
+
 @sentence("yield.unconsumed")
 def test_a_yield_that_nobody_consumes_is_a_warning() -> None:
     text = f"{PAIR} block entry {{ yield z; await z; op neg(z) >> y; return y; }}"
