@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.forged_states import forged_state
 
 from openinfer import ExecutionError, Executor, OpenInferError, SimSession, Simulator, bind, format_truncated, graph
 from openinfer.errors import Code
-from openinfer.oinf import save_file
-from openinfer.oinf.model import ModelLoader
 from openinfer.ops import apply
 from openinfer.sim import Breakpoint, on_change, on_nan, on_write
 
@@ -125,13 +124,11 @@ def test_breakpoints_on_variables_that_do_not_exist_are_refused_instead_of_never
 def forged(tmp_path: Path) -> Callable[[dict[str, Any]], Executor]:
     """An executor that has loaded a state made by hand, which says of itself that it fits."""
     executor = Simulator().make_executor(KEEPING)
-    executor.save_state(tmp_path / "honest.oinf")
-    with ModelLoader.open(tmp_path / "honest.oinf") as honest:
-        metadata = dict(honest.metadata)
+    honest = executor.save_state()
+    assert honest is not None
 
     def load(tensors: dict[str, Any]) -> Executor:
-        save_file(tmp_path / "forged.oinf", tensors, metadata=metadata)
-        executor.load_state(tmp_path / "forged.oinf")
+        executor.load_state(forged_state(honest, tensors, tmp_path))
         return executor
 
     return load

@@ -1,6 +1,7 @@
 """Persistent memory as a model file: plain variables under their names, tables under ``NAME.table[.INDEX...]``.
 
-The simulator and compiled code write and read the same files, so that one can go on where the other has stopped.
+The simulator and compiled code write and read the same files, so that one can go on where the other has stopped. A file
+has the SHA-256 of all its other bytes, so that no changed bit goes unnoticed.
 """
 
 import io
@@ -8,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
+from math import prod
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -24,7 +26,13 @@ from openinfer.ops import Array
 from openinfer.tensor import Tensor
 
 _SIGNATURE = "openinfer.state"
+_CHECKSUM = "openinfer.state.sha256"
+_NO_CHECKSUM = "0" * 64
+"""What stands in the place of the checksum while it is computed."""
 _TABLE = ".table"
+_ROOM = 1 << 28
+_ROOM_FOR_EACH_BYTE = 64
+"""A state of many matrices can claim so many bytes, and so many for each that it brings."""
 Key = tuple[int, ...]
 """The indices that choose a matrix of a table; none where it is one grid."""
 Plain = Mapping[str, Array]
@@ -57,8 +65,12 @@ def _package(bound: BoundGraph, plain: Plain, tables: Tables) -> Package:
         else:
             stored = Tensor.from_numpy(np.array(plain[variable.name], order="C"), variable.dtype)
             entries.append(tensor_entry(variable.name, stored))
-    metadata = {_SIGNATURE: named_metadata(_SIGNATURE, signature(bound))}
-    return Package.of({}, metadata, entries, 2)
+    marks = {_SIGNATURE: signature(bound), _CHECKSUM: _NO_CHECKSUM}
+    unsigned = Package.of({}, {key: named_metadata(key, text) for key, text in marks.items()}, entries, 2)
+    digest = sha256()
+    unsigned.write(digest.update, None)
+    marks[_CHECKSUM] = digest.hexdigest()
+    return Package.of({}, {key: named_metadata(key, text) for key, text in marks.items()}, entries, 2)
 
 
 def saved_bytes(bound: BoundGraph, plain: Plain, tables: Tables) -> bytes:
@@ -115,6 +127,7 @@ def _contents(
 ) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
     if model.metadata.get(_SIGNATURE) != signature(bound):
         raise _misfit(name, "it was saved by a graph with other persistent variables, or is no state at all")
+    _require_checksum(model, name)
     wanted = {variable.name: variable for variable in _persistent(bound)}
     plain: dict[str, Array] = {}
     tables: dict[str, dict[Key, Array]] = {variable.name: {} for variable in wanted.values() if variable.is_table}
@@ -134,7 +147,35 @@ def _contents(
             raise _misfit(name, f"its entry {info.name!r} does not fit the table {base!r}")
         tables[base][key] = array
     _require_complete(wanted, plain, tables, name)
+    for base, parts in tables.items():
+        _require_backed(wanted[base], parts, model.file_size, name)
     return plain, tables
+
+
+def _require_checksum(model: ModelLoader, name: str) -> None:
+    """Refuse a file with another bit than was written."""
+    stored = model.metadata.get(_CHECKSUM)
+    if not isinstance(stored, str):
+        raise _misfit(name, "it has no checksum: it is damaged, or was saved by an earlier version")
+    data = bytes(model.payload(0, model.file_size).data)
+    before, found, after = data.partition(stored.encode())
+    digest = sha256(before)
+    digest.update(_NO_CHECKSUM.encode())
+    digest.update(after)
+    if len(found) != len(_NO_CHECKSUM) or digest.hexdigest() != stored:
+        raise _misfit(name, "it is damaged: its checksum is another")
+
+
+def _require_backed(variable: BoundVar, parts: Mapping[Key, Array], file_size: int, name: str) -> None:
+    """Refuse keys so large that a few bytes would claim much memory: matrices have room for all keys below theirs."""
+    if not parts:
+        return
+    keys = [max(column) + 1 for column in zip(*parts, strict=True)]
+    extents = [max(column) for column in zip(*(array.shape for array in parts.values()), strict=True)]
+    claimed = prod(keys) * (prod(extents) * max(variable.dtype.bits // 8, 1) + 8 * len(extents))
+    if claimed > _ROOM + _ROOM_FOR_EACH_BYTE * file_size:
+        reason = f"its table {variable.name!r} would need {claimed} bytes, and the file has {file_size}"
+        raise _misfit(name, reason)
 
 
 def _require_complete(wanted: Mapping[str, BoundVar], plain: Mapping[str, Array], tables: Tables, name: str) -> None:

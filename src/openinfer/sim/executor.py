@@ -359,8 +359,12 @@ class Executor:
         """Put back what ``save_state`` saved, from its bytes or its path; a state that does not fit changes nothing."""
         with self._calls.claim():
             self._require_between_steps("loaded")
-            load_state(self.bound, self._memory, state)
-            self._values = self._fresh_values()
+            before = self._memory.tables
+            try:
+                load_state(self.bound, self._memory, state)
+            finally:
+                if self._memory.tables is not before:
+                    self._values = self._fresh_values()
 
     def _require_between_steps(self, verb: str) -> None:
         if self._step is not None:
