@@ -137,7 +137,7 @@ class Code(StrEnum):
     BAD_DEVICE = "E802"
     UNKNOWN_STAGE = "E803"
     BAD_TUNED = "E804"
-    UNSAFE_CACHE = "E805"
+    UNSAFE_CACHE = "E807"
 
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"
