@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import agree
 
+from openinfer.errors import Code, ExecutionError
 from openinfer.synth.program import BindSize, steps_in
 
 QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
@@ -141,3 +142,40 @@ def test_extents_that_are_equal_are_so_however_they_are_written(one: str, other:
     module = agree(text, None, lambda step: {"x": np.ones(2 * step + 2, np.float32)}, flags=QUICK)
     steps = module._program.blocks["entry"]
     assert not any(isinstance(step, BindSize) for step in steps_in(steps))
+
+
+SIZED = """
+sizes { T <= 8; } dynamic { x: f32[2]; n: i32; }
+persistent { A(i): f32 @table @fixed(i=8) @init(3.0); B(i): f32[2] @table @fixed(i=9); }
+volatile { v: f32[T]; w: f32[T]; y: f32[2]; z: f32[T] @init(2.0); s: f32; }
+"""
+UNBOUND = {
+    "operand": "block entry { op sum_axis(v, axes=[0]) >> s; return s; }",
+    "operand of what nothing reads": "block entry { op sum_axis(v, axes=[0]) >> s; return y; }",
+    "copy": "block entry { transfer v >> w; return y; }",
+    "bound": "block entry { loop l (i in 0..T) { op add(y, x) >> y; } return y; }",
+    "index": "block entry { cache.write x >> B[T]; return y; }",
+    "slice": "block entry { cache.read A[0..T] >> w; return y; }",
+    "yield": "block entry { yield v; await v; return y; } block c { await v; op add(y, x) >> y; yield v; }",
+    "loop around what binds it": """
+    block entry { loop l (i in 0..n) { cache.read A[0..n] >> v; } op sum_axis(z, axes=[0]) >> s; return s; }""",
+}
+LATER = {
+    "loop": "block entry { loop l (i in 0..2) { cache.read A[0..n] >> v; op add(z, v) >> z; } return z; }",
+    "branch": """block entry { branch b; op add(z, z) >> z; return z; }
+    block b { cache.read A[0..n] >> v; op add(z, v) >> z; return; }""",
+}
+
+
+@pytest.mark.parametrize("name", UNBOUND)
+def test_a_dynamic_size_without_a_value_fails_the_step(name: str) -> None:
+    module = agree(SIZED + UNBOUND[name], None, lambda step: {"x": turns(step)["x"], "n": np.int32(step)}, flags=QUICK)
+    module.insert(x=turns(0)["x"], n=np.int32(0))
+    with pytest.raises(ExecutionError) as caught:
+        module.run_step()
+    assert caught.value.code is Code.SIZE_CONFLICT
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_variable_has_its_initial_value_when_its_size_is_bound_later(name: str) -> None:
+    agree(SIZED + LATER[name], None, lambda step: {"x": turns(step)["x"], "n": np.int32(step)}, flags=QUICK)

@@ -24,6 +24,7 @@ from openinfer.ir import (
     Yield,
 )
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
+from openinfer.loops.dim import sizes_in
 from openinfer.synth.current import CurrentValues
 from openinfer.synth.liveness import definitions
 from openinfer.synth.lower_nodes import Nodes
@@ -91,7 +92,7 @@ class _Lowering(Nodes):
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _entry(self) -> list[Step]:
-        self.current = CurrentValues(self.homes)
+        self.current, self.known = CurrentValues(self.homes), self._input_sizes()
         self._body(self.graph.blocks["entry"].nodes)
         self._take_all_back()
         for name, variable in self.bound.vars.items():
@@ -102,6 +103,7 @@ class _Lowering(Nodes):
     def _block(self, name: str) -> list[Step]:
         """A block that runs on homes, and leaves everything there."""
         block = self.graph.blocks[name]
+        self.known = self._input_sizes()
         copies: dict[str, Value] = {}
         if is_consumer(block):
             for variable in awaited(block):
@@ -120,13 +122,17 @@ class _Lowering(Nodes):
             self._clobbered[name] = {self.homes[one] for one in copies if one in self.homes} & written
         return steps
 
+    def _input_sizes(self) -> set[str]:
+        """The dynamic sizes that have values before anything runs."""
+        return {name for value in self.inputs.values() for extent in value.shape for name in sizes_in(extent)}
+
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             self._node(node)
 
     def _node(self, node: Node) -> None:
         """A node, and a mark: behind what it computes, but before the nodes that it runs."""
-        kind = node.kind
+        kind, self.node = node.kind, node.index
         match kind:
             case Op():
                 self._emit(Mark(node.index, self._op(node, kind)))
@@ -177,11 +183,11 @@ class _Lowering(Nodes):
         self._settle_weights(kind.index)
         outer, self.steps = self.steps, []
         loops, self.loops = self.loops, (*self.loops, kind)
-        before = self.current.checkpoint()
+        before, known = self.current.checkpoint(), set(self.known)
         self._body(kind.body)
         for name in self.current.astray(written):
             self._bring_home(name, node.index)
-        body, self.steps, self.loops = self.steps, outer, loops
+        body, self.steps, self.loops, self.known = self.steps, outer, loops, known
         # What the body computed for itself is gone after it; what it only read is where it was.
         self.current.restore(before, written)
         self._emit(LoopStep(kind.index, kind.start, kind.end, body, node.index, kind.name, scalars))
@@ -207,7 +213,7 @@ class _Lowering(Nodes):
         """
         self._away |= set(variables)
         for name in variables:
-            self._read(name, node.index)
+            self._require_known(self._read(name, node.index).shape)
         for block in self._takers(variables):
             own = set(awaited(block))
             self._given[block.name] |= own & set(variables)

@@ -1,6 +1,6 @@
 """Ops, copies and counters: nodes that compute become kernels, nodes that move become moves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ class Nodes(Operands):
             None if operand is None else self._operand(operand, node, dtype)
             for operand, dtype in zip(own.operands, own.stored, strict=True)
         ]
+        self._require_known(extent for value in operands if value is not None for extent in value.shape)
         types = tuple(
             None if value is None else TensorType(value.dtype, value.shape, self._quant(value)) for value in operands
         )
@@ -77,6 +78,7 @@ class Nodes(Operands):
             raise refused(node, error.message, error.advice) from error
         types = [kind for kind in call.inputs if kind is not None]
         used = sorted({name for kind in types for extent in kind.shape for name in sizes_in(extent)})
+        self._require_known(_extents_in(tuple(call.params.values())))
         self._require_sizes(node, record, call, found, used)
         unnamed = [name for name in used if not name.isidentifier()]
         if not unnamed:
@@ -175,15 +177,18 @@ class Nodes(Operands):
     def _copy(self, node: Node, source: Operand, dst: Access) -> Current:
         """What is copied; a whole variable simply has that value from now on."""
         target = self.bound.vars[dst.base]
-        shape = None if target.is_table or dst.bracketed else self._shape(target)
+        shape = None if target.is_table or (dst.bracketed and dst.indices) else self._shape(target)
         if isinstance(source, Access) and self.bound.vars[source.base].is_table:
             value: Current = self._table_read(source, node, shape)
         elif isinstance(source, Access) and self._is_part(source):
             value = self._part_read(source, node, shape)
         else:
             value = self._operand(source, node, target.dtype)
+            self._require_known(value.shape)
             if isinstance(value, Weight) and value.index:
                 value = self._chosen_now(value, node)
+            if shape is not None:
+                self._bind_sizes(shape, value.shape, node)
         variable = self.bound.vars[dst.base]
         if variable.is_table or (dst.bracketed and dst.indices) or isinstance(variable.origin, FromPattern):
             if isinstance(value, Weight):
@@ -232,6 +237,15 @@ def _wrapped(number: int, dtype: DType) -> int:
     """An integer as the dtype has it: counters wrap, and so may what they count by."""
     least = int(dtype.minimum)
     return (number - least) % (1 << dtype.bits) + least
+
+
+def _extents_in(value: Any) -> Iterator[int]:
+    """The symbolic numbers in a parameter."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _extents_in(part)
+    elif isinstance(value, Dim):
+        yield value
 
 
 def _holds_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, int]) -> bool:

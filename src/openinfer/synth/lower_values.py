@@ -11,10 +11,22 @@ from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir import Index, MemoryKind, Node, Single
 from openinfer.ir.expr import Expr, Ref, names
 from openinfer.loops.build import Builder
-from openinfer.loops.dim import Dim
+from openinfer.loops.dim import Dim, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
 from openinfer.synth.current import CurrentValues
-from openinfer.synth.program import KernelStep, Move, Step, Store, Table, Value, Weight
+from openinfer.synth.program import (
+    BindSize,
+    KernelStep,
+    Move,
+    PartStep,
+    RequireSize,
+    Step,
+    Store,
+    Table,
+    TableStep,
+    Value,
+    Weight,
+)
 
 Current = Value | Weight
 
@@ -42,6 +54,10 @@ class Values:
         self.loops: Around = ()
         self._block_effects = {name: self._total(block.nodes) for name, block in self.graph.blocks.items()}
         self._written = frozenset[str]().union(*(one.writes for one in self._block_effects.values()))
+        self.node = -1
+        """The node that is being lowered."""
+        self.known: set[str] = set()
+        """The dynamic sizes that have values wherever the next step runs."""
 
     def _total(self, nodes: Iterable[Node]) -> Effects:
         """What some nodes do together; many of them may be the same, such as branches to one block."""
@@ -81,6 +97,12 @@ class Values:
 
     def _emit(self, step: Step) -> None:
         self.steps.append(step)
+        self.known |= _settled_by(step)
+
+    def _require_known(self, extents: Iterable[int]) -> None:
+        """The node reads dynamic sizes: it fails in a step where none of the values before it has had them."""
+        for size in sorted({name for extent in extents for name in sizes_in(extent)} - self.known):
+            self._emit(RequireSize(Dim(self.sizes[size], Ref(size)), 0, self.node))
 
     def _take_steps(self) -> list[Step]:
         steps, self.steps = self.steps, []
@@ -167,9 +189,13 @@ class Values:
         found: list[Value] = []
         for expr in exprs:
             for name in () if expr is None else names(expr):
-                if name not in indices and name in self.bound.vars and name not in self.bound.constants:
+                if name in indices or name in self.bound.constants:
+                    continue
+                if name in self.bound.vars:
                     self._bring_home(name)
                     found.append(self._home(name))
+                elif name in self.sizes:
+                    self._require_known([self._size(name)])
         return found
 
     def _index_scalars(self, indices: Sequence[Index]) -> list[Value]:
@@ -177,6 +203,22 @@ class Values:
         for index in indices:
             exprs += [index.value] if isinstance(index, Single) else [index.start, index.end]
         return self._scalars(*exprs)
+
+
+def _settled_by(step: Step) -> set[str]:
+    """The dynamic sizes that have values when a step has run: it gets them from there, or fails without them."""
+    match step:
+        case KernelStep() if step.inputs:
+            shapes: list[tuple[int, ...]] = [one.shape for one in (*step.inputs, *step.outputs)]
+        case TableStep(value=Value() as value) | PartStep(value=Value() as value):
+            shapes = [value.shape]
+        case BindSize():
+            shapes = [(step.declared, step.found)]
+        case RequireSize():
+            shapes = [(step.size,)]
+        case _:
+            return set()
+    return {name for shape in shapes for extent in shape for name in sizes_in(extent)}
 
 
 def fill_step(value: Value, number: float, node: int) -> KernelStep:

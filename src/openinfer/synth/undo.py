@@ -27,6 +27,7 @@ from openinfer.synth.program import (
     Operand,
     PartStep,
     Program,
+    RequireSize,
     Step,
     Store,
     TableStep,
@@ -140,7 +141,7 @@ def _can_fail(step: Step) -> bool:
         case TableStep():
             return bool(step.indices) or step.action != "reset"
         case _:
-            return isinstance(step, PartStep | EntryStep | BindSize)
+            return isinstance(step, PartStep | EntryStep | BindSize | RequireSize)
 
 
 def _has_checks(operands: list[Operand]) -> bool:

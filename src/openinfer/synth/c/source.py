@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from openinfer.ir import Loop, Node
 from openinfer.ir.text import node_head
-from openinfer.loops.dim import form, sizes_in
+from openinfer.loops.dim import form, most_elements, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
@@ -170,12 +170,16 @@ class StepPrinter(MarkPrinter):
         match step:
             case KernelStep():
                 if not step.inputs and step.kernel.name == "fill":
-                    self._if_known(step.outputs, depth, lambda inner: self._guarded_call(step, inner))
+                    call, whole = self._guarded_call, self._fill_whole
+                    self._if_known(
+                        step.outputs, depth, lambda inner: call(step, inner), lambda inner: whole(step, inner)
+                    )
                 else:
                     self._guarded_call(step, depth)
             case Move(src=src, dst=dst):
                 if not (isinstance(src, Value) and self._plan.is_same(src, dst)):
-                    self._if_known([dst], depth, lambda inner: self._move(step, inner))
+                    move, whole = self._move, self._move_whole
+                    self._if_known([dst], depth, lambda inner: move(step, inner), lambda inner: whole(step, inner))
             case LoopStep():
                 self._loop(step, depth)
             case BranchStep():
@@ -198,10 +202,12 @@ class StepPrinter(MarkPrinter):
             case _:
                 raise TypeError(step)
 
-    def _if_known(self, values: list[Value], depth: int, then: Callable[[int], None]) -> None:
-        """What is done only if the sizes have values, and ones that make shapes of the values.
+    def _if_known(
+        self, values: list[Value], depth: int, then: Callable[[int], None], otherwise: Callable[[int], None]
+    ) -> None:
+        """What is done if the sizes have values, and ones that make shapes of the values; and if they have none yet.
 
-        A variable that nobody could write yet, or that nobody can write in this step, needs no initial value.
+        A variable that nobody can write in this step, since it has no shape, needs no initial value.
         """
         extents = {form(one): one for value in values for one in value.shape}
         unknown = sorted({size for one in extents.values() for size in sizes_in(one)} - self._now.known)
@@ -217,9 +223,25 @@ class StepPrinter(MarkPrinter):
         self._now.known |= set(unknown)
         then(depth + 1)
         self._now.known = known
+        if unknown:
+            is_unknown = " || ".join(f"c->{self.size_fields[size]} < 0" for size in unknown)
+            self._line(depth, "} else {" if len(conditions) == len(unknown) else f"}} else if ({is_unknown}) {{")
+            otherwise(depth + 1)
         self._line(depth, "}")
         if can_fail(found):
             self._line(depth, "bad = false;")
+
+    def _fill_whole(self, step: KernelStep, depth: int) -> None:
+        """An initial value for a variable whose size is bound later: all the memory it can need has it."""
+        (value,) = step.outputs
+        element = element_bits(value.dtype, self._program.bound.vars[str(value.variable)].origin)
+        self.needs.add("oi_element")
+        memory, count = f"(unsigned char *){self._pointer(value)}", most_elements(value.shape)
+        self._line(depth, f"oi_fill({memory}, {value.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));")
+
+    def _move_whole(self, step: Move, depth: int) -> None:
+        source = self._operand(step.src, step.node, depth)
+        self._call_line(depth, f"memcpy({self._pointer(step.dst)}, {source}, {step.dst.nbytes});")
 
     def _guarded_call(self, step: KernelStep, depth: int) -> None:
         self._guard([*step.outputs, *step.scratch], step.node, depth)
