@@ -5,6 +5,7 @@ Each function first names the memory it works on; then come its steps, each unde
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from openinfer.ir import Loop, Node
 from openinfer.ir.text import node_head
@@ -170,16 +171,14 @@ class StepPrinter(MarkPrinter):
         match step:
             case KernelStep():
                 if not step.inputs and step.kernel.name == "fill":
-                    call, whole = self._guarded_call, self._fill_whole
                     self._if_known(
-                        step.outputs, depth, lambda inner: call(step, inner), lambda inner: whole(step, inner)
+                        step.outputs, depth, partial(self._guarded_call, step), partial(self._fill_whole, step)
                     )
                 else:
                     self._guarded_call(step, depth)
             case Move(src=src, dst=dst):
                 if not (isinstance(src, Value) and self._plan.is_same(src, dst)):
-                    move, whole = self._move, self._move_whole
-                    self._if_known([dst], depth, lambda inner: move(step, inner), lambda inner: whole(step, inner))
+                    self._if_known([dst], depth, partial(self._move, step), partial(self._move_whole, step))
             case LoopStep():
                 self._loop(step, depth)
             case BranchStep():
