@@ -290,6 +290,9 @@ class Maker:
     def readable(self, loops: tuple[str, ...]) -> Operand:
         if self.chance(0.15):
             return Literal(self.scalar())
+        indices = [name for name in loops if name not in self.taken]
+        if indices and self.chance(0.2):
+            return Access(self.rng.choice(indices))
         if self.chance(0.15):
             if not self.chance(0.5):
                 return ModelRef(self.string())
@@ -332,7 +335,9 @@ class Maker:
     def is_parameter(self, operand: Operand) -> bool:
         if isinstance(operand, Literal):
             return True
-        return isinstance(operand, Access) and not operand.bracketed and operand.base in self.parameter_names()
+        if not isinstance(operand, Access) or operand.bracketed:
+            return False
+        return operand.base in self.parameter_names() or operand.base not in self.taken
 
     def simple(self, loops: tuple[str, ...], targets: Sequence[str]) -> NodeKind:
         """A node without a body."""
@@ -343,8 +348,8 @@ class Maker:
             lambda: CacheRead(self.access(self.persistent(), loops), self.writable(loops)),
             lambda: CacheWrite(self.readable(loops), self.access(self.persistent(), loops)),
             lambda: CacheReset(self.prefix(self.persistent(), loops)),
-            lambda: CacheIncrement(self.rng.choice(counters), self.rng.choice((0, 1, 1, 5, 2**64 - 1))),
-            lambda: CacheDecrement(self.rng.choice(counters), self.rng.choice((0, 1, 1, 5))),
+            lambda: CacheIncrement(self.rng.choice(counters), self.amount(loops)),
+            lambda: CacheDecrement(self.rng.choice(counters), self.amount(loops)),
         ]
         if targets:
             makers += [
@@ -352,6 +357,11 @@ class Maker:
                 lambda: Branch(self.rng.choice(self.names()), self.rng.choice(targets), self.rng.choice(targets)),
             ]
         return self.rng.choice(makers)()
+
+    def amount(self, loops: tuple[str, ...]) -> Expr:
+        if self.chance(0.5):
+            return Num(self.rng.choice((0, 1, 1, 5, -3, 2**64 - 1)))
+        return self.expr(self.index_names(loops))
 
     def node(self, kind: NodeKind) -> Node:
         return Node(kind, self.constraints(0.2) if isinstance(kind, Op) else {})

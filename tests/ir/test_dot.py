@@ -366,7 +366,7 @@ def graph_named(name: str) -> Graph:
         Node(CacheRead(k, x)),
         Node(CacheWrite(x, k)),
         Node(CacheReset(k)),
-        Node(CacheIncrement("s" + name, 2)),
+        Node(CacheIncrement("s" + name, Num(2))),
     )
     entry = (
         Node(Assign("t" + name, f32, (Ref(name),))),

@@ -101,7 +101,7 @@ def test_a_value_reads_as(text: str) -> None:
 # --- statements -----------------------------------------------------------------------------------------------------
 
 
-def op(inputs: list[str], output: Any = "y", **attrs: Any) -> dict[str, Any]:
+def op(inputs: list[Any], output: Any = "y", **attrs: Any) -> dict[str, Any]:
     items = [{"name": name, "value": value} for name, value in attrs.items()]
     return {"Op": {"op": "f", "inputs": inputs, "attrs": {"items": items}, "output": output}}
 
@@ -136,6 +136,10 @@ STATEMENTS: dict[str, Any] = {
     "op f(x, acc=f32, b=y) >> A[i, j];": op(["x", "b=y"], "A[i, j]", acc={"DType": "F32"}),
     'op f(model["a.b"], q=model[fmt("k")]) >> y;': op(['model["a.b"]', 'q=model[fmt("k")]']),
     "y = op f(a=x);": op(["a=x"]),
+    "op f(x, 1, -2.5, true) >> y;": op(["x", {"Int": 1}, {"Float": -2.5}, {"Bool": True}]),
+    "op f(-inf, x, b=1.0) >> y[0, i..];": op([{"Float": "-inf"}, "x"], "y[0, i..]", b={"Float": 1.0}),
+    "transfer -0x10 >> y[1, 0];": {"Transfer": {"src": {"Int": -16}, "dst": "y[1, 0]"}},
+    "cache.write nan >> K[3];": {"CacheWrite": {"src": {"Float": "nan"}, "dst": single("K", at(3))}},
     "transfer x >> h;": {"Transfer": {"src": "x", "dst": "h"}},
     'transfer model["s"] >> K[3];': {"Transfer": {"src": 'model["s"]', "dst": "K[3]"}},
     "branch ok;": {"Branch": {"cond": None, "then_block": "ok", "else_block": None}},
@@ -147,6 +151,9 @@ STATEMENTS: dict[str, Any] = {
     "cache.increment step;": {"CacheIncrement": {"target": "step", "amount": 1}},
     "cache.increment 5 step;": {"CacheIncrement": {"target": "step", "amount": 5}},
     "cache.decrement 0x10 step;": {"CacheDecrement": {"target": "step", "amount": 16}},
+    "cache.increment -2 step;": {"CacheIncrement": {"target": "step", "amount": -2}},
+    "cache.increment step step;": {"CacheIncrement": {"target": "step", "amount": {"Expr": "step"}}},
+    "cache.increment 2*(step + B) step;": {"CacheIncrement": {"target": "step", "amount": {"Expr": "2*(step+B)"}}},
     "cache.decrement step;": {"CacheDecrement": {"target": "step", "amount": 1}},
     "cache.reset step;": {"CacheReset": {"target": {"base": "step", "indices": [], "bracketed": False}}},
     "cache.reset A;": {"CacheReset": {"target": {"base": "A", "indices": [], "bracketed": False}}},

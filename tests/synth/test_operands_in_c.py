@@ -1,4 +1,4 @@
-"""What stands in the place of operands in generated C, next to the simulator: literals and parts of tensors."""
+"""Literals, parts of tensors and loop indices as operands in generated C, next to the simulator."""
 
 from pathlib import Path
 
@@ -7,8 +7,9 @@ import pytest
 from tests.synth.both_ways import agree
 
 from openinfer import ModelLoader
+from openinfer.errors import ExecutionError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
-from openinfer.synth.synthesizer import Passes
+from openinfer.synth.synthesizer import NODE_BY_NODE, Passes
 
 LITERALS = """
 dynamic { x: f32[4]; i: i32[4]; c: bool[4]; u: u2[4]; h: f16[4]; t: t1[4]; }
@@ -40,7 +41,7 @@ block entry {
 """
 
 
-@pytest.mark.parametrize("passes", [Passes(), Passes(fuse=None)], ids=["fused", "apart"])
+@pytest.mark.parametrize("passes", [Passes(), NODE_BY_NODE], ids=["fused", "apart"])
 def test_literals_of_every_kind_agree(passes: Passes) -> None:
     def inputs(step: int) -> dict[str, object]:
         return {
@@ -117,3 +118,56 @@ def test_a_part_of_a_quantized_tensor_stands_for_its_real_numbers(tmp_path: Path
         return y, z, u, r;
     }"""
     agree(text, ModelLoader.open(path), lambda step: {"x": [[1, 2, 3], [4, 5, 6]], "i": step}, steps=3)
+
+
+INTEGERS = """
+sizes { T <= 8; N := 3; }
+dynamic { x: i64[4]; z: f32[T]; k: i8; }
+persistent { n: i32; m: u4 @init(3); a: i64 @init(2); t: t2 @init(-1); }
+volatile { y: i64[4]; s: f32; w: f32[4]; v: i64; u: i64[4]; q: i64; }
+block entry {
+    loop a (l in 1..4) {
+        op add(x, l) >> x;
+        op cast(l, to=f32) >> s;
+        transfer s >> w[l];
+        transfer l >> u[l];
+        loop b (j in l..N) {
+            op mul(l, j) >> v;
+            op add(v, q) >> q;
+            cache.increment l*j-2 n;
+            cache.decrement T+j m;
+            op add(a=x, b=j) >> x;
+        }
+        cache.increment k n;
+    }
+    cache.increment a a;
+    cache.decrement -1 n;
+    cache.increment N*2 m;
+    cache.increment a/3-1 t;
+    op add(x, x) >> y;
+    return y, w, v, u, q, x;
+}
+"""
+
+
+@pytest.mark.parametrize("passes", [Passes(), NODE_BY_NODE], ids=["fused", "apart"])
+def test_loop_indices_are_operands_and_counters_move_by_expressions(passes: Passes) -> None:
+    """The counter t ends outside its dtype in one of the steps, which then has not happened."""
+
+    def inputs(step: int) -> dict[str, object]:
+        return {"x": np.arange(4) * step, "z": np.zeros((0, 3, 8)[step % 3], np.float32), "k": -step}
+
+    agree(INTEGERS, inputs=inputs, steps=5, passes=passes)
+
+
+def test_a_counter_that_its_dtype_cannot_hold_fails_the_step() -> None:
+    """A ternary dtype does not wrap into itself."""
+    agree("persistent { n: t2; } block entry { cache.increment n; return; }", steps=4)
+
+
+def test_a_counter_does_not_move_by_a_size_without_a_value() -> None:
+    text = """sizes { T <= 4; } volatile { y: f32[T]; } persistent { n: i32 @init(1); K(t): f32 @table @fixed(t=4); }
+    block entry { cache.increment T n; cache.read K[0..n] >> y; return y; }"""
+    module = agree(text, steps=1)
+    with pytest.raises(ExecutionError):
+        module.run_step()

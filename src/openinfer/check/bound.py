@@ -6,7 +6,7 @@ from typing import Any
 
 from openinfer.dtypes import DType
 from openinfer.errors import Diagnostic
-from openinfer.ir import Graph, MemoryKind, Operand, VarDecl
+from openinfer.ir import Access, Graph, MemoryKind, Operand, VarDecl
 from openinfer.ir.expr import Expr
 from openinfer.ir.values import InitValue
 from openinfer.oinf.model import ModelLoader
@@ -135,3 +135,7 @@ class BoundGraph:
     constants: Mapping[str, Any]
     """The values of scalar constants that parameters, indices and loop bounds use."""
     warnings: tuple[Diagnostic, ...] = ()
+
+    def is_index(self, operand: Operand | None) -> bool:
+        """Whether an operand is the index of a loop: a name that no variable has."""
+        return isinstance(operand, Access) and operand.base not in self.vars

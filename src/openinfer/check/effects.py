@@ -76,8 +76,8 @@ class EffectsOf:
                 return self._read(source, indices) | self._write(dst, indices)
             case CacheReset(target):
                 return self._write(target, indices)
-            case CacheIncrement(name) | CacheDecrement(name):
-                return Effects(frozenset((name,)), frozenset((name,)))
+            case CacheIncrement(name, amount) | CacheDecrement(name, amount):
+                return Effects(frozenset((name,)), frozenset((name,))) | self._names((amount,), indices)
             case Return(variables) | Yield(variables) | Await(variables):
                 return Effects(reads=frozenset(variables))
             case Scope(_, body):
@@ -119,7 +119,7 @@ class EffectsOf:
     def _read(self, operand: Operand, indices: Names) -> Effects:
         if not isinstance(operand, Access):
             return _NONE
-        return Effects(frozenset((operand.base,))) | self._chosen(operand, indices)
+        return Effects(frozenset((operand.base,)) & self._variables) | self._chosen(operand, indices)
 
     def _write(self, access: Access, indices: Names) -> Effects:
         return Effects(writes=frozenset((access.base,))) | self._chosen(access, indices)

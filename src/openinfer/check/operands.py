@@ -15,6 +15,7 @@ from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single
 from openinfer.ir.expr import Expr, names
 from openinfer.ir.rules import part_problem
 from openinfer.ops import TensorType
+from openinfer.ops.types import I64
 
 _MOST_MISSING = 3
 
@@ -40,6 +41,8 @@ class Operands:
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, operand.span or node.span, loops)
         span = operand.span or node.span
+        if self.is_index(operand.base, loops):
+            return AccessType(I64, ())
         if not operand.bracketed and operand.base in self._whole:
             return self._whole[operand.base]
         variable = self.variable(operand.base, span)
@@ -51,6 +54,10 @@ class Operands:
         if not operand.bracketed:
             self._whole[operand.base] = found
         return found
+
+    def is_index(self, name: str, loops: Around) -> bool:
+        """Whether an operand is the index of a loop around it; a variable of that name comes first."""
+        return not self._named.is_variable(name) and any(loop.index == name for loop in loops)
 
     def variable(self, name: str, span: GraphPlace | None) -> BoundVar:
         """A variable that has a type by now."""

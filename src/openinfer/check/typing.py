@@ -23,6 +23,8 @@ from openinfer.ir import (
     Access,
     Assign,
     Branch,
+    CacheDecrement,
+    CacheIncrement,
     CacheRead,
     CacheReset,
     CacheWrite,
@@ -110,6 +112,8 @@ class Typing:
                 self._copy(node, src, dst, loops)
             case CacheReset(target):
                 self._reset(target, node, loops)
+            case CacheIncrement(_, amount) | CacheDecrement(_, amount):
+                self._operands.require_integers(amount, node.span, loops)
             case Branch(str(cond)):
                 self._condition(node, cond)
             case Scope(_, body):
@@ -246,7 +250,7 @@ class Typing:
             advice = op_called(kind.op) if self._problems.may_search() else "'openinfer ops' lists them"
             self._report(Code.UNKNOWN_OP, f"there is no op {kind.op!r}", node.span, advice)
             raise ReportedError
-        inputs, attrs = self._arguments(record, kind)
+        inputs, attrs = self._arguments(record, kind, loops)
         types = [
             None if isinstance(given.operand, Literal) else self._operands.type(given.operand, node, loops)
             for given in inputs
@@ -278,7 +282,10 @@ class Typing:
             is_dynamic=not is_complete or self._varies(kind, loops),
         )
 
-    def _arguments(self, record: OpRecord, kind: Op) -> tuple[list[Input], dict[str, AttrValue]]:
+    def _is_operand(self, name: str, loops: Around) -> bool:
+        return self._named.is_variable(name) or self._operands.is_index(name, loops)
+
+    def _arguments(self, record: OpRecord, kind: Op, loops: Around) -> tuple[list[Input], dict[str, AttrValue]]:
         """Inputs and parameters; a scalar constant or a number is an input where the record has one of its name."""
         inputs, attrs = list(kind.inputs), dict(kind.attrs)
         self._given = inputs
@@ -287,7 +294,7 @@ class Typing:
             value = attrs.get(name)
             if record.param(name) is not None:
                 continue
-            if isinstance(value, VarValue) and self._named.is_variable(value.name):
+            if isinstance(value, VarValue) and self._is_operand(value.name, loops):
                 inputs.append(Input(Access(value.name), name))
                 del attrs[name]
             elif isinstance(value, InitValue):
@@ -303,7 +310,8 @@ class Typing:
         """Refuse parts of tensors that are quantized per channel, where not all channels are in the part."""
         for position, given in enumerate(inputs):
             operand = given.operand
-            if isinstance(operand, Access) and cuts_channels(operand, self.vars[operand.base].quant):
+            quantized = self.vars.get(operand.base) if isinstance(operand, Access) else None
+            if isinstance(operand, Access) and quantized is not None and cuts_channels(operand, quantized.quant):
                 message = f"{operand.base!r} is quantized per channel, and {operand} leaves out channels"
                 advice = f"slice what it stands for: t = op dequantize({operand.base});"
                 raise OpError(Code.BAD_INDEXING, message, position, advice)

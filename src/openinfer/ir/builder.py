@@ -263,13 +263,13 @@ class GraphBuilder:
         """Write persistent memory."""
         self._add(CacheWrite(_operand(src), _access(dst)))
 
-    def cache_increment(self, target: str, amount: int = 1) -> None:
+    def cache_increment(self, target: str, amount: Size = 1) -> None:
         """Add to a persistent integer."""
-        self._add(CacheIncrement(target, amount))
+        self._add(CacheIncrement(target, _expr(amount)))
 
-    def cache_decrement(self, target: str, amount: int = 1) -> None:
+    def cache_decrement(self, target: str, amount: Size = 1) -> None:
         """Subtract from a persistent integer."""
-        self._add(CacheDecrement(target, amount))
+        self._add(CacheDecrement(target, _expr(amount)))
 
     def cache_reset(self, target: Target) -> None:
         """Put persistent memory back to its initial value."""

@@ -120,7 +120,9 @@ def _parameters(node: Node) -> list[str]:
 
 
 def _index_exprs(node: Node) -> Iterator[Expr]:
-    """The expressions in a node's brackets."""
+    """The expressions in a node's brackets, and those that counters move by."""
+    if isinstance(node.kind, CacheIncrement | CacheDecrement):
+        yield node.kind.amount
     for use in (*_reads(node), *_writes(node)):
         for index in use.operand.indices if isinstance(use.operand, Access) else ():
             parts = (index.value,) if isinstance(index, Single) else (index.start, index.end)
@@ -361,13 +363,16 @@ class _BlockDrawing:
         self.places[shape] = cluster
         return shape
 
+    def _is_variable(self, name: str) -> bool:
+        return name in self.drawing.graph.vars or name in self.drawing.temporaries
+
     def _value(self, operand: Operand, cluster: Cluster) -> str:
         """The shape that holds what an operand names; drawn where there is none yet."""
         name = str(operand) if not isinstance(operand, Access) else operand.base
         shape = self.current.get(name) or self.read_only.get((name, cluster.id))
         if shape is not None:
             return shape
-        if not isinstance(operand, Access):
+        if not isinstance(operand, Access) or not self._is_variable(name):
             shape = self.drawing.shape(model_tensor_look(name), cluster)
             self.places[shape] = cluster
         else:
@@ -384,8 +389,7 @@ class _BlockDrawing:
     def _scalars(self, exprs: Iterable[Expr], indices: tuple[str, ...]) -> list[str]:
         """The variables in expressions, each once; the other names are loop indices and sizes."""
         used = dict.fromkeys(name for expr in exprs for name in names(expr))
-        variables, temporaries = self.drawing.graph.vars, self.drawing.temporaries
-        return [name for name in used if name not in indices and (name in variables or name in temporaries)]
+        return [name for name in used if name not in indices and self._is_variable(name)]
 
     def _renew(self, variables: set[str], source: str) -> None:
         """Somebody else has written variables: what was drawn of them is old."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from openinfer.errors import printable
+from openinfer.ir.expr import ONE
 from openinfer.ir.graph import (
     Assign,
     Await,
@@ -243,7 +244,7 @@ def node_look(node: Node) -> Look:
         case Op(_, _, attrs):
             small = [f"{name}={value}" for name, value in attrs]
         case CacheIncrement(_, amount) | CacheDecrement(_, amount):
-            small = [] if amount == 1 else [str(amount)]
+            small = [] if amount == ONE else [str(amount)]
         case Branch(cond):
             small, look = (
                 [] if cond is None else [cond],

@@ -76,6 +76,9 @@ class Binary:
 Expr = Num | Ref | Neg | Binary
 
 
+ONE = Num(1)
+
+
 def _deeper(depth: int) -> int:
     if depth >= MAX_DEPTH:
         message = f"the expression is nested more than {MAX_DEPTH} deep"

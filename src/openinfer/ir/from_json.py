@@ -274,11 +274,15 @@ def _cache_write(cursor: Cursor) -> CacheWrite:
     return CacheWrite(_operand(keys["src"]), _access(keys["dst"]))
 
 
-def _amount(cursor: Cursor) -> tuple[str, int]:
+def _amount(cursor: Cursor) -> tuple[str, Expr]:
     keys = cursor.object(("target", "amount"))
-    if keys["amount"].integer() < 0:
-        keys["amount"].fail("an amount is not negative; use the opposite node")
-    return keys["target"].name(), keys["amount"].integer()
+    amount = keys["amount"]
+    if not isinstance(amount.value, dict):
+        return keys["target"].name(), Num(amount.integer())
+    tag, value = amount.tagged()
+    if tag != "Expr":
+        amount.fail(f"an amount is an integer or an Expr, not {tag!r:.40}")
+    return keys["target"].name(), value.parsed(parse_expr)
 
 
 _READERS: dict[str, Callable[[Cursor], NodeKind]] = {

@@ -15,7 +15,7 @@ from uuid import UUID, uuid5
 
 from openinfer.dtypes import DType
 from openinfer.errors import GraphPlace
-from openinfer.ir.expr import Expr
+from openinfer.ir.expr import ONE, Expr
 from openinfer.ir.operand import Access, Operand
 from openinfer.ir.values import AttrValue, InitValue
 
@@ -187,7 +187,7 @@ class CacheIncrement:
     """Adds to a persistent integer."""
 
     target: str
-    amount: int = 1
+    amount: Expr = ONE
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class CacheDecrement:
     """Subtracts from a persistent integer."""
 
     target: str
-    amount: int = 1
+    amount: Expr = ONE
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def _values() -> dict[str, Schema]:
 def _kinds(named_value: Schema) -> dict[str, Schema]:
     access = {"$ref": "#/$defs/access"}
     variables = _object({"vars": _NAMES})
-    amount = _object({"target": _NAME, "amount": _INTEGER})
+    amount = _object({"target": _NAME, "amount": {"anyOf": [_INTEGER, *_tagged({"Expr": _TEXT})]}})
     operand: Schema = {"anyOf": [_TEXT, *_tagged(_scalars())]}
     output: Schema = {"anyOf": [_TEXT, _TEXTS | {"minItems": 1}]}
     return {

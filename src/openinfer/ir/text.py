@@ -7,7 +7,7 @@ comments and blank lines of a source file back where they belong.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from openinfer.ir.expr import Expr
+from openinfer.ir.expr import ONE, Expr
 from openinfer.ir.graph import (
     Assign,
     Attribute,
@@ -227,9 +227,9 @@ def node_head(node: Node) -> str:
         case CacheWrite(source, dst):
             head = f"cache.write {source} >> {dst}"
         case CacheIncrement(target, amount):
-            head = f"cache.increment {target}" if amount == 1 else f"cache.increment {amount} {target}"
+            head = f"cache.increment {target}" if amount == ONE else f"cache.increment {amount} {target}"
         case CacheDecrement(target, amount):
-            head = f"cache.decrement {target}" if amount == 1 else f"cache.decrement {amount} {target}"
+            head = f"cache.decrement {target}" if amount == ONE else f"cache.decrement {amount} {target}"
         case CacheReset(access):
             head = f"cache.reset {access}"
         case Yield(variables):

@@ -197,15 +197,19 @@ def _kind(node: Node, scope: str | None, *, spans: bool) -> Json | str:
         case CacheWrite(src, access):
             return {"CacheWrite": {"src": _operand(src), "dst": _access(access)}}
         case CacheIncrement(target, amount):
-            return {"CacheIncrement": {"target": target, "amount": amount}}
+            return {"CacheIncrement": {"target": target, "amount": _amount(amount)}}
         case CacheDecrement(target, amount):
-            return {"CacheDecrement": {"target": target, "amount": amount}}
+            return {"CacheDecrement": {"target": target, "amount": _amount(amount)}}
         case CacheReset(access):
             return {"CacheReset": {"target": _access(access)}}
         case Yield(variables):
             return {"Yield": {"vars": list(variables)}}
         case Await(variables):
             return {"Await": {"vars": list(variables)}}
+
+
+def _amount(expr: Expr) -> Json | int:
+    return expr.value if isinstance(expr, Num) else {"Expr": str(expr)}
 
 
 def _operand(operand: Operand) -> Json | str:

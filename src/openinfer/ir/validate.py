@@ -4,11 +4,11 @@ Every check adds to one list, so that all problems are reported together. Types 
 checked when the graph is bound.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
 from openinfer.ir.advice import how_to_declare
+from openinfer.ir.declaration_rules import PLACEHOLDER, declaration_problems, dimension_problems
 from openinfer.ir.expr import Expr, constant, names
 from openinfer.ir.graph import (
     Assign,
@@ -34,18 +34,9 @@ from openinfer.ir.graph import (
     walk,
 )
 from openinfer.ir.operand import Access, Literal, ModelRef, Operand, Single
-from openinfer.ir.rules import (
-    awaited,
-    branch_targets,
-    dimension_problem,
-    indexing_problem,
-    is_consumer,
-    node_name,
-    sizes_on_cycles,
-)
+from openinfer.ir.rules import awaited, branch_targets, indexing_problem, is_consumer, node_name
 
 _MOST_ADVISED = 20
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def validate(graph: Graph, *, strict: bool = False, end: GraphPlace | None = None) -> list[Diagnostic]:
@@ -66,9 +57,7 @@ class _Validation:
         self.temporaries = {node.kind.name: node for node in graph.walk() if isinstance(node.kind, Assign)}
 
     def run(self) -> list[Diagnostic]:
-        self._sizes()
-        for variable in self.graph.vars.values():
-            self._declaration(variable)
+        self.found += declaration_problems(self.graph, strict=self.strict)
         if "entry" not in self.graph.blocks:
             first = next(iter(self.graph.blocks.values()), None)
             advice = nearest("entry", self.graph.blocks) or "execution starts at 'block entry { ... }'"
@@ -88,94 +77,6 @@ class _Validation:
     def _nearest(self, name: str, candidates: Iterable[str]) -> str | None:
         """Advice for the first errors; comparing thousands of names with thousands takes minutes."""
         return nearest(name, candidates) if len(self.found) < _MOST_ADVISED else None
-
-    # --- declarations ---------------------------------------------------------------------------------------------
-
-    def _sizes(self) -> None:
-        cyclic = sizes_on_cycles(self.graph.sizes)
-        for size in self.graph.sizes.values():
-            self._dimension(size.value, size.span)
-            if size.name in cyclic:
-                self._report(Code.BAD_SHAPE, f"the size {size.name!r} depends on itself", size.span)
-
-    def _dimension(self, expr: Expr, span: GraphPlace | None) -> None:
-        problem = dimension_problem(expr)
-        if problem is not None:
-            self._report(Code.BAD_SHAPE, f"'{expr}' cannot be a size: {problem}", span)
-
-    def _declaration(self, variable: VarDecl) -> None:
-        name, kind = variable.name, variable.kind
-        for dim in variable.dims:
-            self._dimension(dim, variable.span)
-        if self.strict:
-            for attribute in variable.attrs:
-                known = ("init", "ref", "pattern", "table", "auto_dim", "fixed")
-                advice = nearest(attribute.name, known)
-                message = f"the attribute '@{attribute.name}' of {name!r} is unknown"
-                self._report(Code.UNKNOWN_ATTRIBUTE, message, variable.span, advice)
-        for used, attribute_name, allowed in (
-            (variable.table, "@table", (MemoryKind.PERSISTENT,)),
-            (variable.auto_dim, "@auto_dim", (MemoryKind.PERSISTENT,)),
-            (variable.pattern is not None, "@pattern", (MemoryKind.VOLATILE, MemoryKind.CONSTANT)),
-            (variable.init is not None, "@init", tuple(MemoryKind)[1:]),
-            (variable.ref_name is not None, "@ref", tuple(MemoryKind)[1:]),
-        ):
-            if used and kind not in allowed:
-                message = f"{attribute_name} belongs to {' and '.join(allowed)} memory, and {name!r} is {kind}"
-                self._report(Code.WRONG_SECTION, message, variable.span)
-        self._table_shape(variable)
-
-    def _table_shape(self, variable: VarDecl) -> None:
-        name, indices = variable.name, variable.table_indices
-        marks = variable.table or bool(variable.auto_dim) or variable.pattern is not None
-        if indices and not marks:
-            message = f"{name!r} has indices, but nothing says what they choose"
-            advice = "add @table or @auto_dim(...) in persistent memory, @pattern(...) in volatile or constant"
-            self._report(Code.WRONG_SECTION, message, variable.span, advice)
-        if (marks or variable.fixed) and not indices:
-            message = f"{name!r} is declared as a table, but without indices"
-            self._report(Code.WRONG_SECTION, message, variable.span, f"write {name}(i): ...")
-        elif variable.fixed and not (variable.table or variable.auto_dim):
-            message = "@fixed bounds the indices of @table and @auto_dim"
-            self._report(Code.WRONG_SECTION, message, variable.span)
-        named = [("@auto_dim", index) for index in variable.auto_dim] + [
-            ("@fixed", index) for index, _ in variable.fixed
-        ]
-        for index, bound in variable.fixed:
-            if (constant(bound) or 0) < 0:
-                message = f"@fixed gives the index {index!r} of {name!r} a negative bound"
-                self._report(Code.BAD_ATTRIBUTE, message, variable.span)
-        if variable.pattern is not None:
-            used = _PLACEHOLDER.findall(variable.pattern)
-            if re.search(r"[{}]", _PLACEHOLDER.sub("", variable.pattern)):
-                message = f"the pattern of {name!r} has a brace that belongs to no index"
-                self._report(Code.UNKNOWN_INDEX, message, variable.span)
-            named += [("@pattern", index) for index in used]
-            for index in indices:
-                if index not in used:
-                    message = f"the pattern of {name!r} does not use the index {index!r}"
-                    self._report(Code.UNKNOWN_INDEX, message, variable.span, f"put {{{index}}} into it")
-        for attribute, index in named:
-            if indices and index not in indices:
-                message = f"{attribute} names {index!r}, which is no index of {name!r}"
-                self._report(Code.UNKNOWN_INDEX, message, variable.span, nearest(index, indices))
-        if variable.auto_dim:
-            self._auto_dim_shape(variable)
-
-    def _auto_dim_shape(self, variable: VarDecl) -> None:
-        if len(set(variable.auto_dim)) < len(variable.auto_dim):
-            self._report(Code.REPEATED, f"@auto_dim of {variable.name!r} names an index twice", variable.span)
-        if len(variable.auto_dim) > len(variable.dims):
-            message = (
-                f"{variable.name!r} has {len(variable.dims)} dimensions, too few for {len(variable.auto_dim)} indices"
-            )
-            self._report(Code.WRONG_SECTION, message, variable.span)
-        rest = [index for index in variable.table_indices if index not in variable.auto_dim]
-        if rest and not variable.table:
-            message = (
-                f"the index {rest[0]!r} of {variable.name!r} is no dimension, so the variable must be a @table too"
-            )
-            self._report(Code.WRONG_SECTION, message, variable.span)
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +142,7 @@ class _Validation:
 
     def _assign(self, block: Block, node: Node, kind: Assign, assigned: set[str]) -> None:
         for dim in kind.dims or ():
-            self._dimension(dim, node.span)
+            self.found += dimension_problems(dim, node.span)
         if block.name != "entry":
             message = f"'assign' belongs to entry, not to {block.name!r}"
             self._report(Code.ASSIGN_OUTSIDE_ENTRY, message, node.span, "declare the variable in entry: all are global")
@@ -361,8 +262,9 @@ class _Validation:
                 self._cache(dst, node, indices)
             case CacheReset(target):
                 self._cache(target, node, indices, whole=True)
-            case CacheIncrement(name) | CacheDecrement(name):
+            case CacheIncrement(name, amount) | CacheDecrement(name, amount):
                 self._counter(name, node)
+                self._index_expr(amount, node.span, indices)
             case Yield(variables) | Await(variables) | Return(variables):
                 for name in variables:
                     self._variable(name, node.span)
@@ -392,16 +294,29 @@ class _Validation:
             self._model_ref(operand, node, indices)
             return
         span = operand.span or node.span
+        if self._is_loop_index(operand.base, indices):
+            if operand.bracketed:
+                message = f"{operand.base!r} is the index of a loop, a scalar, and has nothing to choose from"
+                self._report(Code.BAD_INDEXING, message, span)
+            return
         self._indexing(operand, self._variable(operand.base, span), span, indices)
 
     def _model_ref(self, operand: ModelRef, node: Node, indices: tuple[str, ...]) -> None:
-        for index in _PLACEHOLDER.findall(operand.name) if operand.formatted else ():
+        for index in PLACEHOLDER.findall(operand.name) if operand.formatted else ():
             if index not in indices:
                 message = f"{index!r} is not the index of a loop around this node"
                 self._report(Code.UNKNOWN_INDEX, message, operand.span or node.span, nearest(index, indices))
 
+    def _is_loop_index(self, name: str, indices: tuple[str, ...]) -> bool:
+        """Whether an operand is the index of a loop around it; a variable of that name comes first."""
+        return name in indices and name not in self.graph.vars and name not in self.temporaries
+
     def _write(self, access: Access, node: Node, indices: tuple[str, ...]) -> None:
         span = access.span or node.span
+        if self._is_loop_index(access.base, indices):
+            message = f"{access.base!r} is the index of a loop and cannot be written"
+            self._report(Code.CONSTANT_WRITTEN, message, span)
+            return
         variable = self._variable(access.base, span, node)
         if variable is not None and variable.kind is MemoryKind.CONSTANT:
             self._report(Code.CONSTANT_WRITTEN, f"{access.base!r} is constant and cannot be written", span)

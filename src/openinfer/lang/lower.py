@@ -8,7 +8,7 @@ from lark import Tree
 
 from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, Diagnostic, Source
-from openinfer.ir.expr import Expr
+from openinfer.ir.expr import ONE, Expr
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
     Assign,
@@ -247,9 +247,8 @@ class _Lowering(Declarations):
     def cache_decrement(self, tree: STree) -> Iterator[Node]:
         yield self._node(CacheDecrement(_token(tree.children[-1]), self._amount(tree)), tree)
 
-    def _amount(self, tree: STree) -> int:
-        amount = tree.children[1]
-        return self.integer(amount) if isinstance(amount, SourceToken) and amount.type == "INT" else 1
+    def _amount(self, tree: STree) -> Expr:
+        return self.expr(tree.children[1]) if len(tree.children) == 3 else ONE
 
     def cache_reset(self, tree: STree) -> Iterator[Node]:
         yield self._node(CacheReset(self.access(tree.children[1])), tree)

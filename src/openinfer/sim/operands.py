@@ -91,8 +91,10 @@ class Operands:
             return lambda _strand: constant
         if isinstance(operand, ModelRef):
             return self._model_reader(operand)
-        variable = self._bound.vars[operand.base]
         name = operand.base
+        if self._bound.is_index(operand):
+            return lambda strand: index_array(strand.indices[name])
+        variable = self._bound.vars[name]
         if variable.is_table:
             chosen = self._all_chosen(operand)
             return lambda strand: strand.tables[name].read(chosen(strand))
@@ -132,7 +134,7 @@ class Operands:
     def quant(self, operand: Operand | None) -> Quant:
         """How the model tensor behind an operand is quantized, which entries of a table can do differently."""
         model = self._bound.model
-        if operand is None or model is None or isinstance(operand, Literal):
+        if operand is None or model is None or isinstance(operand, Literal) or self._bound.is_index(operand):
             return lambda _strand: None
         tensors = model.tensors
         if isinstance(operand, ModelRef):
@@ -239,12 +241,12 @@ class Operands:
 
         return assign
 
-    def counter(self, name: str, amount: int) -> Action:
-        """Adds to a persistent integer, wrapping at its width."""
-        dtype = self._bound.vars[name].dtype
+    def counter(self, name: str, amount: Expr, sign: int) -> Action:
+        """Adds to a persistent integer, or subtracts from it, wrapping at its width."""
+        dtype, by = self._bound.vars[name].dtype, self.integer(amount)
 
         def count(strand: "Strand") -> None:
-            total = int(strand.values[name]) + amount
+            total = int(strand.values[name]) + sign * by(strand)
             half = 1 << (dtype.bits - 1) if dtype.kind == "int" else 0
             value = (total + half) % (1 << dtype.bits) - half
             if dtype.values and value not in dtype.values:
@@ -270,6 +272,13 @@ class Operands:
             strand.values[name] = fresh
 
         return reset
+
+
+def index_array(value: int) -> Array:
+    """The index of a loop as an operand."""
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index {value} of a loop is no i64")
+    return np.asarray(value, np.int64)
 
 
 def _region(name: str, array: Array, chosen: list[Chosen]) -> tuple[int | slice, ...]:

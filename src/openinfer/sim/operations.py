@@ -41,7 +41,11 @@ def op_action(bound: BoundGraph, operands: Operands, node: Node) -> Action:
 def _varies(bound: BoundGraph, own: BoundOp) -> bool:
     """Whether operands can be quantized differently from one call to the next."""
     return any(
-        (isinstance(operand, Access) and isinstance(bound.vars[operand.base].origin, FromPattern))
+        (
+            isinstance(operand, Access)
+            and not bound.is_index(operand)
+            and isinstance(bound.vars[operand.base].origin, FromPattern)
+        )
         or (isinstance(operand, ModelRef) and operand.formatted)
         for operand in own.operands
         if operand is not None
@@ -67,7 +71,7 @@ def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: Kernel) -> 
 
 
 def _is_plain(bound: BoundGraph, operand: Operand) -> bool:
-    if not isinstance(operand, Access) or operand.bracketed:
+    if not isinstance(operand, Access) or operand.bracketed or bound.is_index(operand):
         return False
     return not bound.vars[operand.base].is_table
 

@@ -156,9 +156,9 @@ class _Assembler:
             case CacheReset(target):
                 return operands.reset(target)
             case CacheIncrement(target, amount):
-                return operands.counter(target, amount)
+                return operands.counter(target, amount, 1)
             case CacheDecrement(target, amount):
-                return operands.counter(target, -amount)
+                return operands.counter(target, amount, -1)
             case Branch(cond, then_block, else_block):
                 return _branch(cond, then_block, else_block)
             case Return():

@@ -16,6 +16,7 @@ from openinfer.ir.expr import Expr, evaluate
 from openinfer.ir.operand_text import parse_access
 from openinfer.ops import Array, OpError
 from openinfer.sim.memory import Key, Overlay, Values
+from openinfer.sim.operands import index_array
 from openinfer.sim.strand import Frame, Strand
 from openinfer.sim.tables import Chosen, Table, selected
 
@@ -37,6 +38,8 @@ class Variables:
 
     def read(self, access: Access) -> Array:
         """A variable or a part of it; indices that are left out choose everything. Not to be changed."""
+        if access == Access(access.base) and access.base in self.indices and access.base not in self.bound.vars:
+            return index_array(self.indices[access.base])
         variable = self.variable(access.base)
         if variable.is_table:
             return self.tables[access.base].read(self.chosen(access, variable))

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from openinfer.ir.expr import Ref
 from openinfer.loops.ir import Fail, Kernel, walk
 from openinfer.synth.liveness import Liveness, Touch, uses
 from openinfer.synth.program import (
     EntryStep,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Move,
@@ -31,6 +33,8 @@ def _is_pure(step: Step) -> bool:
     """Whether a step does nothing but give its results: a kernel can fail, and so can an index of a weight."""
     if isinstance(step, KernelStep):
         return not can_fail(step.kernel) and not _is_chosen(step.inputs, step.scalars)
+    if isinstance(step, IntegerStep):
+        return isinstance(step.expr, Ref) and not step.scalars  # the index of a loop is there in any case
     return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)
 
 
@@ -38,7 +42,7 @@ def _is_chosen(operands: Iterable[Operand], scalars: list[Value]) -> bool:
     return bool(scalars) and any(isinstance(one, Weight) and one.index for one in operands)
 
 
-def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep)) -> Program:
+def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep, IntegerStep)) -> Program:
     """The program without moves and kernels whose results nobody reads, and without what only these read.
 
     Of reads with indices that can be wrong, the check of these stays.

@@ -40,6 +40,7 @@ from openinfer.synth.pointwise import expanded_size, expression, pointwise_form,
 from openinfer.synth.program import (
     EntryStep,
     Fence,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Mark,
@@ -171,7 +172,7 @@ class _Body:
             if isinstance(step, Fence):
                 return "a barrier lies between them"
             is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
-            if not is_read and not isinstance(step, KernelStep | Move | Mark):
+            if not is_read and not isinstance(step, KernelStep | Move | IntegerStep | Mark):
                 return "something that must stay in place lies between them"
             if any(value in inputs for value in definitions(step)):
                 return "an operand changes between them"

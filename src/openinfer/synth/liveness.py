@@ -13,6 +13,7 @@ from openinfer.synth.positions import Positions, called_by
 from openinfer.synth.program import (
     BranchStep,
     EntryStep,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Mark,
@@ -41,7 +42,7 @@ def uses(step: Step) -> list[Value]:
             return [] if cond is None else [cond]
         case TableStep(action="write", value=Value() as value):
             return [value, *step.scalars]
-        case TableStep() | LoopStep():
+        case TableStep() | LoopStep() | IntegerStep():
             return step.scalars
         case EntryStep(action="check"):
             return step.scalars
@@ -66,7 +67,7 @@ def definitions(step: Step) -> list[Value]:
             return [dst]
         case TableStep(action="read", value=Value() as value) | PartStep(action="read", value=Value() as value):
             return [value]
-        case EntryStep(action="read", value=value):
+        case EntryStep(action="read", value=value) | IntegerStep(value=value):
             return [value]
         case _:
             return []

@@ -139,9 +139,9 @@ class _Lowering(Nodes):
             case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
                 self._emit(Mark(node.index, (self._copy(node, source, dst),)))
             case CacheIncrement(target, amount):
-                self._emit(Mark(node.index, (self._count(node, target, amount),)))
+                self._emit(Mark(node.index, (self._count(node, target, amount, 1),)))
             case CacheDecrement(target, amount):
-                self._emit(Mark(node.index, (self._count(node, target, -amount),)))
+                self._emit(Mark(node.index, (self._count(node, target, amount, -1),)))
             case _:
                 self._emit(Mark(node.index))
                 self._other(node)

@@ -7,11 +7,11 @@ from typing import Any
 from openinfer.check.access import access_rank, part_quant
 from openinfer.check.bound import FromInit, FromModel, FromPattern
 from openinfer.check.params import parameter
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.ir import Access, Node, Op, Operand
-from openinfer.ir.expr import Ref
+from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.text import node_head
-from openinfer.loops.build import Builder, load
+from openinfer.loops.build import Builder, cast, load, pair
 from openinfer.loops.dim import Dim, at, is_same, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
@@ -178,8 +178,11 @@ class Nodes(Operands):
         """What is copied; a whole variable simply has that value from now on."""
         target = self.bound.vars[dst.base]
         shape = None if target.is_table or (dst.bracketed and dst.indices) else self._shape(target)
-        if isinstance(source, Access) and self.bound.vars[source.base].is_table:
-            value: Current = self._table_read(source, node, shape)
+        value: Current
+        if self.bound.is_index(source):
+            value = self._operand(source, node)
+        elif isinstance(source, Access) and self.bound.vars[source.base].is_table:
+            value = self._table_read(source, node, shape)
         elif isinstance(source, Access) and self._is_part(source):
             value = self._part_read(source, node, shape)
         else:
@@ -200,15 +203,14 @@ class Nodes(Operands):
             self.current[dst.base] = value
         return value
 
-    def _count(self, node: Node, name: str, amount: int) -> Value:
+    def _count(self, node: Node, name: str, amount: Expr, sign: int) -> Value:
+        """A counter moves by a number, or by an integer that only a run knows."""
+        by = None if isinstance(amount, Num) else self._integer(amount, node)
         value = self._read(name, node.index)
         assert isinstance(value, Value)
-        result = self._value(name, value.dtype, ())
-        x, y = Buffer("x", value.dtype, ()), Buffer("y", value.dtype, ())
-        builder = Builder()
-        builder.store(y, (), load(x) + Const(_wrapped(amount, value.dtype), value.dtype.compute))
-        kernel = Kernel("count", (x,), (y,), builder.body, (), (f"`y = x + {amount}`",))
-        self._emit(KernelStep(kernel, [value], [result], node.index))
+        result, inputs = self._value(name, value.dtype, ()), [value] if by is None else [value, by]
+        kernel = count_kernel(value.dtype, sign * amount.value if isinstance(amount, Num) else None, sign)
+        self._emit(KernelStep(kernel, list(inputs), [result], node.index))
         self.current[name] = result
         return result
 
@@ -231,6 +233,25 @@ class Nodes(Operands):
             self._part_change("reset", access, node, None, number)
             return
         self.current[access.base] = self._filled(variable, number, node.index)
+
+
+def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:
+    """Adds to a counter, which wraps at its width; without an amount, this is a second operand."""
+    x, by, y = Buffer("x", dtype, ()), Buffer("amount", DTYPES["i64"], ()), Buffer("y", dtype, ())
+    builder = Builder()
+    if amount is not None:
+        total = load(x) + Const(_wrapped(amount, dtype), dtype.compute)
+    else:
+        moved = cast(load(by), dtype.compute)
+        total = load(x) + moved if sign > 0 else load(x) - moved
+    if dtype.values:
+        half = Const(1 << (dtype.bits - 1), dtype.compute)
+        total = builder.let(pair("and", total + half, (1 << dtype.bits) - 1) - half)
+        (missing,) = {*range(-int(half.value), int(half.value))} - {*dtype.values}
+        builder.fail(total.eq(missing), f"a counter would be what {dtype.name} does not have")
+    builder.store(y, (), total)
+    said = f"`y = x + {amount}`" if amount is not None else f"`y = x {'+' if sign > 0 else '-'} amount`"
+    return Kernel("count", (x,) if amount is not None else (x, by), (y,), builder.body, (), (said,))
 
 
 def _wrapped(number: int, dtype: DType) -> int:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from openinfer.check.access import access_type
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.check.literals import literal_value
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single, Slice
-from openinfer.ir.expr import Ref
+from openinfer.ir.expr import Expr, Ref
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower_families import Families
 from openinfer.synth.lower_values import Current, fill_step, refused
-from openinfer.synth.program import Move, PartStep, Table, TableStep, Value, Weight
+from openinfer.synth.program import IntegerStep, Move, PartStep, Table, TableStep, Value, Weight
 
 
 class Operands(Families):
@@ -30,6 +30,8 @@ class Operands(Families):
             return self._literal(operand, node, dtype)
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, node)
+        if self.bound.is_index(operand):
+            return self._integer(Ref(operand.base), node)
         variable = self.bound.vars[operand.base]
         if variable.is_table:
             return self._table_read(operand, node, None)
@@ -39,6 +41,13 @@ class Operands(Families):
         if operand.bracketed and operand.indices:
             return self._part_read(operand, node, None)
         return self._read(operand.base, node.index)
+
+    def _integer(self, expr: Expr, node: Node) -> Value:
+        """An index expression as a value."""
+        scalars = self._scalars(expr)
+        value = self._value(str(expr), DTYPES["i64"], ())
+        self._emit(IntegerStep(expr, value, node.index, scalars))
+        return value
 
     def _literal(self, literal: Literal, node: Node, dtype: DType) -> Value:
         number = literal_value(literal, dtype)

@@ -225,6 +225,17 @@ class EntryStep:
 
 
 @dataclass
+class IntegerStep:
+    """Stores an integer that only a run knows: the index of a loop, or an expression as in indices."""
+
+    expr: Expr
+    value: Value
+    """An i64."""
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
 class Mark:
     """A node has been executed, and these are the values it has written: what a trace says. It computes nothing."""
 
@@ -243,6 +254,7 @@ Step: TypeAlias = (
     | TableStep
     | PartStep
     | EntryStep
+    | IntegerStep
     | Fence
     | Mark
 )

@@ -21,6 +21,7 @@ from openinfer.synth.program import (
     CallStep,
     EntryStep,
     Fence,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Mark,
@@ -60,7 +61,7 @@ class Simplify:
             for name, steps in program.blocks.items():
                 program.blocks[name] = _Sharing(program, Limits(program)).shared(steps)
         program.keeps_marked = not self.drop
-        return without_dead_steps(program, (Move, KernelStep) if self.drop else (Move,))
+        return without_dead_steps(program, (Move, KernelStep, IntegerStep) if self.drop else (Move,))
 
 
 # --- what the model alone decides -------------------------------------------------------------------------------------

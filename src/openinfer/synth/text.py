@@ -17,6 +17,7 @@ from openinfer.synth.program import (
     CallStep,
     EntryStep,
     Fence,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Mark,
@@ -120,6 +121,8 @@ class _Printer:
                 if action == "check":
                     return f"check {part}"
                 return f"{_value(value)} = {part}" if action == "read" else f"{part} = {value.name}"
+            case IntegerStep(expr, value):
+                return f"{_value(value)} = {expr}"
             case Fence():
                 return "fence"
             case _:

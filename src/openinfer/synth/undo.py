@@ -21,6 +21,7 @@ from openinfer.synth.program import (
     BranchStep,
     CallStep,
     EntryStep,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Move,
@@ -141,7 +142,7 @@ def _can_fail(step: Step) -> bool:
         case TableStep():
             return bool(step.indices) or step.action != "reset"
         case _:
-            return isinstance(step, PartStep | EntryStep | BindSize | RequireSize)
+            return isinstance(step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize)
 
 
 def _has_checks(operands: list[Operand]) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.sim.language.conftest import MakeModel
 from tests.sim.language.coverage import sentence
@@ -128,6 +129,42 @@ def test_a_counter_moves_the_index_that_uses_it() -> None:
     text = """dynamic { x: i32; } persistent { step: u8; K(t): i32 @table; }
         block entry { cache.write x >> K[step]; cache.increment 2 step; cache.write x >> K[step]; return; }"""
     assert after_step(text, x=7).fetch("K").tolist() == [7, 0, 7]
+
+
+COUNTED = """
+sizes { T <= 8; } dynamic { x: f32[T]; by: i8; }
+persistent { n: u8 @init(10); m: i32 @init(3); } block entry { NODES return n; }"""
+
+
+@sentence("cache.count-by")
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ("cache.increment m n;", 13),
+        ("cache.increment 2*m+1 n;", 17),
+        ("cache.decrement m n;", 7),
+        ("cache.increment by n;", 8),
+        ("cache.decrement by*by n;", 6),
+        ("cache.increment T n;", 15),
+        ("cache.increment T/2-m%2 n;", 11),
+        ("cache.increment n n;", 20),
+        ("cache.increment 100*m n;", 54),
+        ("cache.decrement 100*m n;", 222),
+        ("cache.increment -3 n;", 7),
+        ("loop a (i in 0..4) { loop b (j in i..4) { cache.increment i*j n; } }", 35),
+    ],
+)
+def test_counters_move_by_expressions(nodes: str, expected: int) -> None:
+    done = after_step(COUNTED.replace("NODES", nodes), x=np.zeros(5, np.float32), by=-2)
+    assert int(done.fetch("n")) == expected
+
+
+@sentence("cache.count-by")
+@pytest.mark.parametrize("name", ["x", "i"])
+def test_what_counters_move_by_is_an_integer(name: str) -> None:
+    text = COUNTED.replace("NODES", f"cache.increment {name}+1 n;")
+    codes = text_codes(text) if name == "x" else binding_codes(text)
+    assert codes == [Code.BAD_INDEXING if name == "x" else Code.UNKNOWN_SIZE]
 
 
 # --- reset ------------------------------------------------------------------------------------------------------------

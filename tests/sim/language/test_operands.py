@@ -1,11 +1,11 @@
-"""Literals as operands: their dtypes, and what these can hold."""
+"""Literals and loop indices as operands: their dtypes, and what these can hold."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.sim.language.coverage import sentence
-from tests.sim.language.running import after_step, binding_codes, executor, floats, step
+from tests.sim.language.running import after_step, binding_codes, executor, floats, step, text_codes
 
 from openinfer import GraphError, bind, graph
 from openinfer.errors import Code, Span
@@ -129,3 +129,61 @@ def test_literals_are_given_to_scalars() -> None:
 )
 def test_a_literal_fits_the_scalar_that_gets_it(node: str, code: Code) -> None:
     assert binding_codes(SET.replace("NODE", node)) == [code]
+
+
+# --- loop indices -----------------------------------------------------------------------------------------------------
+
+LOOPS = """
+dynamic { x: i64[2]; f: f32; l: i64; } volatile { y: i64[2]; s: f32; }
+block entry { loop a (i in 1..4) { NODES } return y, s; }"""
+
+
+@sentence("loop.operand")
+@pytest.mark.parametrize(
+    ("nodes", "y", "s"),
+    [
+        ("op add(x, i) >> y;", [8, 9], 0),
+        ("op add(a=y, b=i) >> y;", [6, 6], 0),
+        ("op cast(i, to=f32) >> f; op add(f, s) >> s;", [0, 0], 6),
+        ("transfer i >> y[i%2];", [2, 3], 0),
+        ("loop b (j in i..4) { op mul(i, j) >> y[0]; op add(y[1], j) >> y[1]; }", [9, 14], 0),
+        ("op where(true, i, 7) >> y[0];", [3, 0], 0),
+        ("loop b (l in 0..1) { op add(y, l) >> y; }", [300, 300], 0),
+    ],
+)
+def test_the_index_of_a_loop_is_an_operand(nodes: str, y: list[int], s: float) -> None:
+    done = after_step(LOOPS.replace("NODES", nodes), x=[5, 6], f=0, l=100)
+    assert (done.fetch("y").tolist(), done.fetch("s")) == (y, s)
+
+
+@sentence("loop.operand")
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ("transfer 1 >> i;", Code.CONSTANT_WRITTEN),
+        ("op add(x, i) >> i;", Code.CONSTANT_WRITTEN),
+        ("op add(x, i[0]) >> y;", Code.BAD_INDEXING),
+        ("op add(x, k) >> y;", Code.UNKNOWN_VARIABLE),
+    ],
+)
+def test_the_index_of_a_loop_is_a_scalar_that_cannot_be_written(nodes: str, code: Code) -> None:
+    assert text_codes(LOOPS.replace("NODES", nodes)) == [code]
+
+
+@sentence("loop.operand")
+def test_the_index_of_a_loop_is_an_i64() -> None:
+    assert binding_codes(LOOPS.replace("NODES", "op add(f, i) >> f;")) == [Code.WRONG_DTYPE]
+
+
+@sentence("loop.operand")
+def test_an_index_is_no_operand_in_blocks_that_the_loop_runs() -> None:
+    text = LOOPS.replace("NODES", "branch other;") + " block other { op add(y, i) >> y; return; }"
+    assert text_codes(text) == [Code.UNKNOWN_VARIABLE]
+
+
+@sentence("loop.operand")
+def test_an_index_is_shown_where_a_step_stands() -> None:
+    ready = executor(LOOPS.replace("NODES", "op add(x, i) >> y;"))
+    ready.insert({"x": [5, 6], "f": 0, "l": 0})
+    places = (ready.place for _ in ready.iterate())
+    assert [int(place.read("i")) for place in places if place.indices] == [1, 2, 3]

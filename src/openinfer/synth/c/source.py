@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from openinfer.ir import Loop, Node
+from openinfer.ir.expr import names
 from openinfer.ir.text import node_head
 from openinfer.loops.dim import form, most_elements, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
@@ -28,6 +29,7 @@ from openinfer.synth.program import (
     CallStep,
     EntryStep,
     Fence,
+    IntegerStep,
     KernelStep,
     LoopStep,
     Mark,
@@ -198,6 +200,8 @@ class StepPrinter(MarkPrinter):
                 self._part(step, depth)
             case EntryStep():
                 self._entry(step, depth)
+            case IntegerStep():
+                self._integer(step, depth)
             case _:
                 raise TypeError(step)
 
@@ -326,6 +330,15 @@ class StepPrinter(MarkPrinter):
             self._line(depth, "} else {")
             self._line(depth + 1, f"if ({self.block_name(step.else_block)}(c)) return 1;")
         self._line(depth, "}")
+
+    def _integer(self, step: IntegerStep, depth: int) -> None:
+        hidden = {*self._program.bound.vars, *(index for index, _ in self._now.loops)}
+        self._require_known((set(names(step.expr)) & self._program.sizes.keys()) - hidden, step.node, depth)
+        found = self._integers.integer(step.expr)
+        self._now.has_bad = self._now.has_bad or found.can_fail
+        self._line(depth, f"*{self._pointer(step.value)} = {found.text};")
+        if found.can_fail:
+            self._line(depth, f"if (bad) {self._fail(step.node, 'ERROR_INDEX', _BAD_INDEX)}")
 
     # --- tables and parts -----------------------------------------------------------------------------------------
 
