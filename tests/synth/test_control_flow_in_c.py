@@ -1,12 +1,15 @@
 """Where control flow meets tables, indices and consumers: generated C does what the simulator does."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree
 
+from openinfer import ModelLoader
 from openinfer.errors import Code, ExecutionError
+from openinfer.oinf import save_file
 from openinfer.synth.program import BindSize, steps_in
 
 QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
@@ -179,3 +182,40 @@ def test_a_dynamic_size_without_a_value_fails_the_step(name: str) -> None:
 @pytest.mark.parametrize("name", LATER)
 def test_a_variable_has_its_initial_value_when_its_size_is_bound_later(name: str) -> None:
     agree(SIZED + LATER[name], None, lambda step: {"x": turns(step)["x"], "n": np.int32(step)}, flags=QUICK)
+
+
+@pytest.mark.parametrize(("extents", "sizes"), [("T, 4", (0, 0)), ("U, 4", (1, 3)), ("U, 4", (1, 0))])
+def test_a_size_that_is_at_most_one_is_stretched_only_where_it_is_one(extents: str, sizes: tuple[int, int]) -> None:
+    text = f"""
+    sizes {{ T <= 1; U <= 5; }} dynamic {{ x: f32[T, 4]; u: f32[{extents}]; }}
+    constant {{ k: f32[4] @init(3.0); }} volatile {{ y: f32[{extents}]; }}
+    block entry {{ t = op add(x, k); loop r (i in 0..2) {{ op neg(t) >> t; }} op add(t, u) >> y; return y, t; }}"""
+    shape = {"T": sizes[0], "U": sizes[1]}[extents[0]], 4
+    agree(
+        text,
+        None,
+        lambda _step: {"x": np.ones((sizes[0], 4), np.float32), "u": np.ones(shape, np.float32)},
+        steps=1,
+        flags=QUICK,
+    )
+
+
+def test_a_slice_may_have_another_bound_than_the_variable_that_takes_it() -> None:
+    text = """sizes { T <= 5; } dynamic { n: i32; x: f32; } persistent { A(i): f32 @table @fixed(i=9); p: u8[4]; }
+    volatile { v: f32[T]; }
+    block entry {
+        assign t: u8[1];
+        op neg(A[0..n]) >> v;
+        loop l (j in 1..n) { op neg(p[(j - j) % 4..((j - j) % 4) + 1]) >> t; }
+        cache.write x >> A[n];
+        return v, t;
+    }"""
+    agree(text, None, lambda step: {"n": np.int32(2 * step), "x": np.float32(step)}, steps=4, flags=QUICK)
+
+
+@pytest.mark.parametrize("dtype", ["u4", "u8", "u32", "i2"])
+def test_an_unsigned_index_is_not_asked_whether_it_is_negative(dtype: str, tmp_path: Path) -> None:
+    save_file(tmp_path / "w.oinf", {f"W.{number}": np.full(2, number, np.int16) for number in range(3)})
+    text = f"""volatile {{ y: i16[2]; }} constant {{ W(l): i16[2] @pattern("W.{{l}}"); }} persistent {{ n: {dtype}; }}
+    block entry {{ op add(y, W[n]) >> y; op add(y, W[n % 3]) >> y; cache.increment n; return y; }}"""
+    agree(text, ModelLoader.open(tmp_path / "w.oinf"), steps=5, flags=QUICK)

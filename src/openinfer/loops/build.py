@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from openinfer.dtypes import DType
+from openinfer.loops.dim import span
 from openinfer.loops.ir import (
     INDEX,
     Assign,
@@ -204,8 +205,9 @@ def unflat(position: Position, shape: Sequence[int]) -> tuple[Scalar, ...]:
 
 
 def broadcast_index(where: Sequence[Position], shape: Sequence[int]) -> tuple[Position, ...]:
-    """The position in an operand of this shape that broadcasts to a position in the result."""
+    """The position in an operand of this shape that broadcasts to a position in the result.
+
+    A dynamic size that is at most 1 is stretched as well where it is 1, and where it is 0 there is no position.
+    """
     own = list(where)[len(where) - len(shape) :]
-    return tuple(
-        0 if extent == 1 and not hasattr(extent, "expr") else one for one, extent in zip(own, shape, strict=True)
-    )
+    return tuple(0 if extent == 1 and span(extent)[1] == 1 else one for one, extent in zip(own, shape, strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 from ml_dtypes import finfo
 
 from openinfer.dtypes import DType
+from openinfer.loops.dim import is_same, span
 from openinfer.ops.record import Call, Cost, CostRule
 from openinfer.ops.types import Shape, parameter_error, shape_error
 
@@ -42,8 +43,19 @@ def broadcast_pair(one: Shape, other: Shape) -> Shape | None:
     for left, right in pairs:
         if left != right and 1 not in (left, right):
             return None
-        shape.append(right if left == 1 else left)
+        shape.append(_broadcast_extent(left, right))
     return tuple(shape)
+
+
+def _broadcast_extent(one: int, other: int) -> int:
+    """The extent of two that broadcast; a dynamic size is no 1, even if its bound is, since it can be 0."""
+    if is_same(one, other) or is_same(other, 1):
+        return one
+    if is_same(one, 1):
+        return other
+    if span(one)[1] == 1 or span(other)[1] == 1:
+        return one * other  # one of them is 0 or 1
+    return one
 
 
 def to_first(call: Call) -> tuple[Shape, ...]:

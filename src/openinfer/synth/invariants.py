@@ -6,6 +6,7 @@ Problems are sentences for the people who write passes; a program that has some 
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.verify import verify
 from openinfer.synth.liveness import definitions, uses
@@ -107,10 +108,17 @@ def _fits(kernel: Kernel, role: str, buffers: Sequence[Buffer], operands: Sequen
         yield f"kernel {kernel.name} has {len(buffers)} {role}s and gets {len(operands)}"
         return
     for buffer, operand in zip(buffers, operands, strict=True):
-        if buffer.dtype is not operand.dtype or tuple(map(int, buffer.shape)) != tuple(map(int, operand.shape)):
+        if buffer.dtype is not operand.dtype or not _can_be_same(buffer.shape, operand.shape):
             given = operand.names[0] if isinstance(operand, Weight) else operand.name
             want = f"{buffer.dtype.name}{list(buffer.shape)}"
             yield f"kernel {kernel.name} wants {want} as {role} {buffer.name}, not {given}"
+
+
+def _can_be_same(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two shapes are equal, or a run has made sure of it: lengths of slices have bounds of their own."""
+    return len(one) == len(other) and all(
+        left == right or is_symbolic(left) or is_symbolic(right) for left, right in zip(one, other, strict=True)
+    )
 
 
 def _read_before_written(program: Program, steps: Sequence[Step], where: str) -> Iterator[str]:

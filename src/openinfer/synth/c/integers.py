@@ -20,10 +20,6 @@ class Integer:
     most: int
     can_fail: bool = False
 
-    def is_within(self, least: int, most: int) -> bool:
-        """Whether it is always in a range."""
-        return least <= self.least and self.most <= most
-
 
 def number(value: int) -> Integer:
     """A constant; one that no int64_t holds cannot be computed."""

@@ -96,8 +96,9 @@ class OperandPrinter(SizePrinter):
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
             found = self._integers.integer(expr)
             is_bad = is_bad or found.can_fail
-            if not found.is_within(first, first + extent - 1):
-                checks.append(f"{found.text} < {first} || {found.text} > {first + extent - 1}")
+            # Compilers object to asking whether an unsigned number is negative.
+            checks += [f"{found.text} < {first}"] * (found.least < first)
+            checks += [f"{found.text} > {first + extent - 1}"] * (found.most > first + extent - 1)
             parts.append(found.text if first == 0 else f"({found.text} - {first})")
         self._now.has_bad = self._now.has_bad or is_bad
         checks += ["bad"] * is_bad
@@ -151,11 +152,9 @@ class OperandPrinter(SizePrinter):
         dtype, pointer = home.dtype, self._pointer(home)
         if dtype.is_packed:
             self.needs.add(f"oi_load_{dtype.name}")
-            values = dtype.values or (-(1 << (dtype.bits - 1)), (1 << dtype.bits) - 1)
-            return Integer(f"(int64_t)oi_load_{dtype.name}({pointer}, 0)", min(values), max(values))
+            least, most = int(dtype.minimum), int(dtype.maximum)
+            return Integer(f"(int64_t)oi_load_{dtype.name}({pointer}, 0)", least, most)
         if dtype.name == "u64":
             self.needs.add("oi_index_u64")
             return Integer(f"oi_index_u64(*{pointer}, &bad)", 0, (1 << 63) - 1, can_fail=True)
-        least, most = (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.kind == "int" else (0, 0)
-        most = most if dtype.kind == "int" else (1 << dtype.bits) - 1
-        return Integer(f"(int64_t)*{pointer}", least, most)
+        return Integer(f"(int64_t)*{pointer}", int(dtype.minimum), int(dtype.maximum))
