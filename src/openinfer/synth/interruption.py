@@ -26,10 +26,6 @@ class Watch:
         next(answers)
         self.callback = _Asked(answers.send)
 
-    def begin(self) -> None:
-        """A step begins."""
-        self.is_wanted, self.raised = False, None
-
 
 def _answers(watch: Watch) -> Generator[int, object, None]:
     """1 to end the step, 0 to go on.

@@ -79,6 +79,7 @@ class Instance:
             return
         name = list(STATUS)[status]
         text = self.function("last_error")(ctypes.byref(self.context)).decode()
+        text = STATUS[name] if name == "ERROR_BUSY" else text  # the last error is that of another call
         raise ExecutionError(Diagnostic(_CODES.get(name, Code.BAD_VALUE), text, None, _ADVICE.get(name)))
 
     def heap(self, table: int) -> int:

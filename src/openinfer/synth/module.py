@@ -159,17 +159,23 @@ class CompiledModule:
         inputs, kept = self._arguments()
         results = self._output_type()
         before = self._persistent.contents() if self._project.can_tear else None
-        self._watch.begin()
+        self._watch.is_wanted = False
         self._results = None
         self._context.has_outputs = 0
         try:
             status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
-            if self._watch.raised is not None:
-                raise self._watch.raised
-            self._instance.require(int(status))
+            if status:
+                self._fail(status)
         finally:
             del kept  # the code has read them
             self._settle(results, before)
+
+    def _fail(self, status: int) -> None:
+        """Raise what a signal's handler has raised meanwhile, or what the status says."""
+        raised, self._watch.raised = self._watch.raised, None
+        if raised is not None:
+            raise raised
+        self._instance.require(status)
 
     def _arguments(self) -> tuple[Any, list[Array]]:
         """The inputs as the code wants them, and the arrays that these point into."""

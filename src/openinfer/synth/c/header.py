@@ -18,7 +18,7 @@ STATUS = {
     "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
     "ERROR_NAME": "there is no output or persistent variable of that name",
     "ERROR_THREADS": "threads cannot be started, or have been already",
-    "ERROR_BUSY": "another call with the same context is running; nothing has happened, and last_error is that call's",
+    "ERROR_BUSY": "another call with this context is running: nothing has happened",
     "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
     "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
 }
@@ -181,9 +181,9 @@ typedef int {facts.name}_interrupt_function(void *user);
 def _instance(facts: HeaderFacts) -> str:
     """What is said about contexts and threads."""
     if facts.is_hosted:
+        busy = f"{facts.name.upper()}_ERROR_BUSY"
         return f"""/* One instance. Everything in here is private. A context takes one call at a time: a second one,
-   from another thread or from a callback, returns {facts.name.upper()}_ERROR_BUSY. Several instances can run at the
-   same time. */"""
+   from another thread or a callback, returns {busy}. Several instances can run at the same time. */"""
     return """/* One instance. Everything in here is private. A context takes one call at a time: it is up to the caller
    that threads and interrupts make no second one. Several instances can run at the same time. */"""
 
@@ -280,6 +280,7 @@ int {name}_load_state({name}_context *c, const void *from, size_t bytes);
 /* An output of the last step, or a persistent variable; of a table, all that it holds. Valid until the next step. */
 int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor);
 
-/* What went wrong last, and where in the graph; never NULL. */
+/* What went wrong last, and where in the graph; never NULL. A call that is refused because another is running leaves
+   this to the other. */
 const char *{name}_last_error(const {name}_context *c);
 """
