@@ -397,10 +397,13 @@ class Maker:
 
     def classic(self, loops: tuple[str, ...]) -> list[Node]:
         """``t = op ...``, whose type only a model can tell."""
-        name = self.fresh("untyped")
-        op = self.op(loops, (Access(name),))
-        self.temporaries.append(name)
-        return [Node(Assign(name, None, None)), self.node(op)]
+        names = [self.fresh("untyped") for _ in range(self.rng.choice((1, 1, 2, 3)))]
+        known = [name for name in self.temporaries if name in self.shapes and name not in self.unassigned]
+        outputs = [*names, *known[: self.rng.randrange(2)]]
+        op = self.op(loops, tuple(map(Access, self.rng.sample(outputs, len(outputs)))))
+        self.temporaries += names
+        untyped = [output.base for output in op.outputs if output.base in names]
+        return [*(Node(Assign(name, None, None)) for name in untyped), self.node(op)]
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 

@@ -277,6 +277,14 @@ UNPRINTABLE: dict[str, dict[str, Any]] = {
             "Return",
         ]
     },
+    "types that an op tells in another order than its results have": {
+        "nodes": [
+            {"Assign": {"name": "t", "dtype": None, "dims": None}},
+            {"Assign": {"name": "u", "dtype": None, "dims": None}},
+            {"Op": {"op": "topk", "inputs": ["x"], "attrs": {"items": []}, "output": ["u", "t"]}},
+            "Return",
+        ]
+    },
     "a dep on a transfer": {
         "nodes": [
             {"Transfer": {"src": "x", "dst": "a"}},

@@ -31,7 +31,7 @@ WRITTEN = (
         "dynamic { x: f32[4]; y: f32[2, 4]; i: i32; }\npersistent { n: i32; }\nblock entry {\n"
         "    op add(x, -1.5) >> y[1, ];\n    op max(0, x[i..i+2]) >> y[, ..2];\n    op where(true, y[0, ], inf) >> x;\n"
         "    transfer 0x10 >> i;\n    cache.write -3 >> n;\n    cache.increment 2*n-i n;\n    cache.decrement i n;\n"
-        "    loop a (l in 0..3) { t = op cast(l, to=f32); op mul(x, t) >> x; cache.increment l n; }\n    return x;\n}\n"
+        "    loop a (l in 0..3) { t, u = op f(l, to=f32); op mul(x, t) >> x; cache.increment l n; }\n    return x;\n}\n"
     ),
     (
         "dynamic { c: bool; x: i8[2]; }\nblock entry { branch c ok bad; branch ok; barrier; return x; }\n"

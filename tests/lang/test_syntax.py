@@ -138,6 +138,7 @@ STATEMENTS: dict[str, Any] = {
     "y = op f(a=x);": op(["a=x"]),
     "op f(x, 1, -2.5, true) >> y;": op(["x", {"Int": 1}, {"Float": -2.5}, {"Bool": True}]),
     "op f(-inf, x, b=1.0) >> y[0, i..];": op([{"Float": "-inf"}, "x"], "y[0, i..]", b={"Float": 1.0}),
+    "y, h = op f(x);": op(["x"], ["y", "h"]),
     "transfer -0x10 >> y[1, 0];": {"Transfer": {"src": {"Int": -16}, "dst": "y[1, 0]"}},
     "cache.write nan >> K[3];": {"CacheWrite": {"src": {"Float": "nan"}, "dst": single("K", at(3))}},
     "transfer x >> h;": {"Transfer": {"src": "x", "dst": "h"}},

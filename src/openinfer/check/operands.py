@@ -101,7 +101,7 @@ class Operands:
                 raise ReportedError from error
 
     def _require_integer(self, name: str, span: GraphPlace | None) -> None:
-        """What a classic ``t = op`` gave is known only now; declared variables have been judged."""
+        """What ``t = op`` gave is known only now; declared variables have been judged."""
         found = self.variable(name, span)
         if found.shape or found.dtype.kind not in ("int", "uint"):
             message = f"{name!r} is used in an index, but it is {found.type}, not an integer scalar"

@@ -154,7 +154,7 @@ class Typing:
     def _assign(self, kind: Assign) -> None:
         self._assigned.add(kind.name)
         if kind.dtype is None or kind.dims is None:
-            return  # a classic ``t = op``: the op gives the type
+            return  # ``t = op``: the op gives the type
         require_rank(kind.name, len(kind.dims))
         shape = tuple(self._named.dimension(dim) for dim in kind.dims)
         is_dynamic = any(self._named.sizes.is_dynamic(dim) for dim in kind.dims)
@@ -238,9 +238,9 @@ class Typing:
         self._operands.require_indices(target, self._operands.variable(target.base, span), span, loops)
 
     def _is_untyped(self, access: Access) -> bool:
-        """Whether this is a classic temporary that has no type yet."""
-        is_classic = access.base in self._named.temporaries and access.base not in self.vars
-        return is_classic and not access.bracketed
+        """Whether this is a temporary of ``t = op`` that has no type yet."""
+        is_inferred = access.base in self._named.temporaries and access.base not in self.vars
+        return is_inferred and not access.bracketed
 
     # --- ops ------------------------------------------------------------------------------------------------------
 

@@ -206,7 +206,7 @@ class Cluster:
 
 
 def variable_look(name: str, declared: VarDecl | None, temporary: Assign | None) -> Look:
-    """How a variable is drawn; a classic temporary has no type yet."""
+    """How a variable is drawn; that of ``t = op`` has no type yet."""
     if declared is not None:
         indices = f"({', '.join(declared.table_indices)})" if declared.table_indices else ""
         shown = cropped(type_text(declared.dtype.name, declared.dims))

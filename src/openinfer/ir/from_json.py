@@ -136,11 +136,23 @@ def _inside(cursor: Cursor) -> list[Cursor]:
 
 
 def _check_untyped(cursors: list[Cursor], nodes: list[Node]) -> None:
+    """Refuse Assigns without types, unless they stand right before the Op that gives them, in its outputs' order."""
+    untyped: list[str] = []
     for position, node in enumerate(nodes):
         if isinstance(node.kind, Assign) and node.kind.dtype is None:
-            following = nodes[position + 1].kind if position + 1 < len(nodes) else None
-            if not isinstance(following, Op) or following.outputs != (Access(node.kind.name),):
+            untyped.append(node.kind.name)
+            if not _is_inferred(untyped, nodes[position + 1].kind if position + 1 < len(nodes) else None):
                 cursors[position].fail("an Assign without a type comes right before the Op that gives it one")
+        else:
+            untyped = []
+
+
+def _is_inferred(untyped: list[str], following: NodeKind | None) -> bool:
+    if isinstance(following, Assign) and following.dtype is None:
+        return True  # judged there
+    if not isinstance(following, Op) or any(output.bracketed for output in following.outputs):
+        return False
+    return [output.base for output in following.outputs if output.base in untyped] == untyped
 
 
 def _node(cursor: Cursor) -> Node:

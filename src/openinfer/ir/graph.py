@@ -82,7 +82,7 @@ class VarDecl:
 
 @dataclass(frozen=True)
 class Assign:
-    """Declares a temporary. A classic ``t = op`` has no type until a model is bound: dtype and dims are None."""
+    """Declares a temporary. That of ``t = op`` has no type until a model is bound: dtype and dims are None."""
 
     name: str
     dtype: DType | None

@@ -178,9 +178,9 @@ def _body(nodes: Sequence[Node], indent: str, comments: Comments) -> Iterator[st
     untyped: Node | None = None
     for node in nodes:
         if isinstance(node.kind, Assign) and node.kind.dtype is None:
-            untyped = node
+            untyped = untyped or node
             continue
-        # A classic `t = op` is two nodes on one line; its comments belong to the first.
+        # `q, k = op` is several nodes on one line; its comments belong to the first.
         key: Key = ("node", (untyped or node).index)
         yield from comments.around(key, _node_lines(node, untyped, indent, comments), indent)
         untyped = None
@@ -188,7 +188,7 @@ def _body(nodes: Sequence[Node], indent: str, comments: Comments) -> Iterator[st
 
 def _node_lines(node: Node, untyped: Node | None, indent: str, comments: Comments) -> Iterator[str]:
     if not isinstance(node.kind, Loop | Scope):
-        yield f"{indent}{_classic(node) if untyped is not None else node_head(node)};"
+        yield f"{indent}{_inferred(node) if untyped is not None else node_head(node)};"
         return
     yield f"{indent}{node_head(node)} {{"
     yield from _body(node.body, indent + INDENT, comments)
@@ -196,9 +196,9 @@ def _node_lines(node: Node, untyped: Node | None, indent: str, comments: Comment
     yield comments.closing(("node", node.index), f"{indent}}}")
 
 
-def _classic(node: Node) -> str:
+def _inferred(node: Node) -> str:
     assert isinstance(node.kind, Op)
-    return f"{node.kind.outputs[0]} = {_call(node.kind)}{_with(node.constraints)}"
+    return f"{', '.join(map(str, node.kind.outputs))} = {_call(node.kind)}{_with(node.constraints)}"
 
 
 def node_head(node: Node) -> str:

@@ -382,7 +382,7 @@ class _Validation:
                 self._report(Code.BAD_INDEXING, message, span)
 
     def _may_be_index(self, name: str) -> bool:
-        """Whether a name can be an integer scalar; that of a classic ``t = op`` is not known yet, a size always is."""
+        """Whether a name can be an integer scalar; that of ``t = op`` is not known yet, a size always is."""
         if name in self.graph.vars:
             variable = self.graph.vars[name]
             return not variable.dims and not variable.is_indexed and variable.dtype.kind in ("int", "uint")

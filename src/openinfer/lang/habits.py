@@ -205,7 +205,7 @@ def _assignment(place: Place) -> Hint | None:
     if match := re.match(rf"({_NAME}\[[^\]]*\])\s*=\s*(.*)", text):
         call = _as_op(None, match[2])
         return Hint(f"write  {call or 'op name(...)'} >> {match[1]};")
-    if match := re.match(rf"({_NAME})\s*=(?!\s*op\b)\s*(.*)", text):
+    if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*=(?!\s*op\b)\s*(.*)", text):
         return Hint(f"write  {_as_op(match[1], match[2]) or _RESULT}")
     if match := re.match(rf"({_NAME}(?:\[[^\]]*\])?)\s*>>\s*({_NAME}(?:\[[^\]]*\])?)", text):
         return Hint(f"write  transfer {match[1]} >> {match[2]};")

@@ -115,16 +115,18 @@ class _Lowering(Declarations):
         constraints = self._constraints(parts.get("constraints", []))
         yield self._node(Op(name, inputs, attrs, outputs), tree, parts["accesses"][0], constraints)
 
-    def classic_op(self, tree: STree) -> Iterator[Node]:
-        target, _, op = (child for child in tree.children[:3] if isinstance(child, SourceToken))
+    def inferred_op(self, tree: STree) -> Iterator[Node]:
+        targets, _, op = tree.children[:3]
+        assert isinstance(targets, Tree)
         parts = _parts(tree)
         inputs, attrs = self._call(parts.get("arguments", []))
-        if self._is_new(target.value):
-            self.declared.add(target.value)
-            yield self._node(Assign(target.value, None, None), tree)
-        output = Access(target.value, span=self.span(target))
+        for name in map(_token, targets.children):
+            if self._is_new(name):
+                self.declared.add(name)
+                yield self._node(Assign(name, None, None), tree)
+        outputs = tuple(self.access(target) for target in targets.children)
         constraints = self._constraints(parts.get("constraints", []))
-        yield self._node(Op(op.value, inputs, attrs, (output,)), tree, None, constraints)
+        yield self._node(Op(_token(op), inputs, attrs, outputs), tree, None, constraints)
 
     def _is_new(self, name: str) -> bool:
         return name not in self.vars and name not in self.types and name not in self.declared
@@ -280,7 +282,12 @@ class _Lowering(Declarations):
         if call is None:
             return
         buffer, arguments = call
-        name = _token(tree.children[0])
+        names = tree.children[0]
+        assert isinstance(names, Tree)
+        name = _token(names.children[0])
+        if len(names.children) > 1:
+            self.report(Code.SYNTAX, "'effect read' gives one value", names)
+            return
         target = self._slice(tree, buffer, arguments, self._dims_of(name))
         if target is None:
             return
@@ -349,7 +356,7 @@ _STATEMENTS: dict[str, Callable[[_Lowering, STree], Iterator[Node]]] = {
     for name in (
         *(
             "op",
-            "classic_op",
+            "inferred_op",
             "effect_read",
             "effect_write",
             "assign",
@@ -372,8 +379,8 @@ def _temporaries(tree: STree) -> Iterator[str]:
             continue
         if statement.data == "assign":
             yield _token(statement.children[1])
-        elif statement.data in ("classic_op", "effect_read"):
-            yield _token(statement.children[0])
+        elif statement.data in ("inferred_op", "effect_read"):
+            yield from _names(statement)
         elif statement.data in ("loop", "loop_body", "scope"):
             yield from _temporaries(statement)
 
@@ -396,7 +403,8 @@ def _parts(tree: STree) -> dict[str, list[STree]]:
 
 
 def _names(tree: STree) -> tuple[str, ...]:
-    return tuple(_token(token) for child in tree.children if isinstance(child, Tree) for token in child.children)
+    trees = [child for child in tree.children if isinstance(child, Tree) and child.data == "names"]
+    return tuple(_token(token) for child in trees for token in child.children)
 
 
 def _is_operand(syntax: Syntax) -> bool:

@@ -171,7 +171,9 @@ class _Parse:
 
     def _missing(self, token: SourceToken) -> str | None:
         """A token that, put in here, makes sense of what follows."""
-        return next((name for name in _MISSING if self._takes(name, token.type)), None)
+        # A name at the beginning of a statement is rather a word that is spelt wrong than the first of several.
+        tried = [name for name in _MISSING if name != "_COMMA" or "_EQUALS" not in self._accepted()]
+        return next((name for name in tried if self._takes(name, token.type)), None)
 
     def _takes(self, *names: str) -> bool:
         """Whether the parser would take these tokens next."""

@@ -30,6 +30,39 @@ def test_a_classic_op_declares_its_result_with_the_inferred_type() -> None:
     assert ready.fetch("y").tolist() == [True, False]
 
 
+@sentence("inferred.several")
+def test_several_results_have_the_types_that_the_op_infers() -> None:
+    text = """sizes { T <= 8; } dynamic { x: f32[6, T]; } volatile { known: f32[2, T]; }
+    block entry {
+        q, known, v = op split(x, axis=0, sizes=[1, 2, 3]);
+        best, places = op topk(v, k=1, axis=0);
+        loop again (i in 0..2) { low, high = op split(q, axis=0, sizes=[1, 0]); q = op add(low, 1.0); }
+        return q, known, v, best, places;
+    }"""
+    ready = executor(text)
+    for extent in (3, 1, 8):
+        x = np.arange(6 * extent, dtype=np.float32).reshape(6, extent)
+        step(ready, x=x)
+        assert ready.fetch("q").tolist() == (x[:1] + 2).tolist()
+        assert ready.fetch("known").tolist() == x[1:3].tolist()
+        assert ready.fetch("best").tolist() == x[5:].tolist()
+        assert ready.fetch("places").tolist() == [[2] * extent]
+
+
+@sentence("inferred.several")
+@pytest.mark.parametrize(
+    ("node", "code"),
+    [
+        ("q, k = op relu(x);", Code.WRONG_OPERANDS),
+        ("a, b, c = op topk(x, k=1);", Code.WRONG_OPERANDS),
+        ("y, k = op split(x, axis=0);", Code.RESULT_TYPE),
+    ],
+)
+def test_names_fit_the_results_of_the_op(node: str, code: Code) -> None:
+    text = f"dynamic {{ x: f32[4]; }} volatile {{ y: f32; }} block entry {{ {node} return; }}"
+    assert binding_codes(text) == [code]
+
+
 @sentence("classic.assigns")
 def test_a_classic_op_assigns_a_variable_that_exists() -> None:
     text = "inputs { x: f32[2]; } block entry { x = op neg(x); t = op add(x, x); t = op neg(t); return t; }"
