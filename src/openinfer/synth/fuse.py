@@ -8,6 +8,7 @@ of a result is done before it is stored (``sink``); what is only put into anothe
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 from openinfer.loops.build import rounded
 from openinfer.loops.dim import is_same, is_same_shape
@@ -34,24 +35,10 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import changed, changed_statements, renamed, with_buffers, without_unused
+from openinfer.synth.body import Body, values_read
 from openinfer.synth.limits import Limits
-from openinfer.synth.liveness import definitions, uses
 from openinfer.synth.pointwise import expanded_size, expression, pointwise_form, with_names
-from openinfer.synth.program import (
-    EntryStep,
-    Fence,
-    IntegerStep,
-    KernelStep,
-    LoopStep,
-    Mark,
-    Move,
-    Operand,
-    PartStep,
-    Program,
-    Step,
-    TableStep,
-    Value,
-)
+from openinfer.synth.program import KernelStep, LoopStep, Operand, Program, Step, TableStep, Value
 from openinfer.synth.program import Store as Memory
 from openinfer.synth.through import has_long_rows, read_through, stored_through, with_stores
 
@@ -81,104 +68,91 @@ class Fuse:
     def run(self, program: Program) -> tuple[Program, list[Entry]]:
         """The program with fused kernels, and the ledger."""
         ledger: list[Entry] = []
+        refused: set[Entry] = set()
         limits = Limits(program)
         needed = set(program.outputs.values())
         for name, steps in program.blocks.items():
-            program.blocks[name] = _Body(self, program, limits, ledger, needed).fused(steps)
+            program.blocks[name] = _Fusion(self, limits, ledger, refused, needed).fused(steps)
         return program, ledger
 
 
 @dataclass
-class _Body:
+class _Fusion:
+    """The kernels of one block."""
+
     options: Fuse
-    program: Program
     limits: Limits
     ledger: list[Entry]
+    refused: set[Entry]
+    """Those of the ledger that say why not, each of them once."""
     needed: set[Value]
-    counts: dict[Value, int] = field(default_factory=dict)
     parts: set[Operand | None] = field(default_factory=set)
     """What has been read from tables."""
+    inside: dict[int, set[Value]] = field(default_factory=dict)
+    """By the identity of a loop, what its body reads."""
 
     def fused(self, steps: list[Step]) -> list[Step]:
-        """The steps of one body, with loops' bodies done first."""
+        """The steps of one body, with loops' bodies done first.
+
+        Kernels are tried in their order; when two are joined, those that make what the new one reads are tried again.
+        """
         for step in steps:
             if isinstance(step, LoopStep):
                 step.body = self.fused(step.body)
+                self.inside[id(step)] = values_read(step.body, self.inside)
             if isinstance(step, TableStep):
                 self.parts.add(step.value)
-        again = True
-        while again:
-            again = False
-            for position, step in enumerate(steps):
-                if isinstance(step, KernelStep) and len(step.outputs) == 1:
-                    joined = self._try(steps, position, step)
-                    if joined is not None:
-                        steps = joined
-                        again = True
-                        break
-        return steps
+        body = Body(steps, self.inside, self.limits)
+        todo = body.kernels()
+        waiting = set(todo)
+        while todo:
+            place = heappop(todo)
+            waiting.discard(place)
+            producer = body.kernel(place)
+            if producer is None or len(producer.outputs) != 1:
+                continue
+            for other in self._try(body, place, producer):
+                if other not in waiting:
+                    heappush(todo, other)
+                    waiting.add(other)
+        return body.steps
 
-    def _try(self, steps: list[Step], position: int, producer: KernelStep) -> list[Step] | None:
+    def _try(self, body: Body, place: int, producer: KernelStep) -> list[int]:
+        """Join a kernel with the one that reads its result, if that may be; the places to look at again."""
         value = producer.outputs[0]
-        readers = self._readers(steps, value)
-        if readers is None or value.is_home or value in self.needed or value.store is not Memory.ARENA:
-            return None
-        if len(readers) != 1 or readers[0] <= position:
-            return None
-        consumer = steps[readers[0]]
-        assert isinstance(consumer, KernelStep)
-        reason = self._refusal(steps, position, readers[0], producer, consumer)
+        if value.is_home or value in self.needed or value.store is not Memory.ARENA:
+            return []
+        reader = body.only_reader(value, place)
+        if reader is None:
+            return []
+        consumer = body.kernel(reader)
+        assert consumer is not None
+        reason = self._refusal(body, place, reader, producer, consumer)
         if reason is None:
             made = self._joined(producer, consumer, value)
             if made is not None:
                 saved = 2 * value.nbytes
-                self.ledger.append(
-                    Entry(producer.node, consumer.node, is_fused=True, reason="one kernel", bytes_saved=saved)
-                )
-                return [*steps[:position], *steps[position + 1 : readers[0]], made, *steps[readers[0] + 1 :]]
+                entry = Entry(producer.node, consumer.node, is_fused=True, reason="one kernel", bytes_saved=saved)
+                self.ledger.append(entry)
+                return body.join(place, reader, made)
             reason = "neither computes its elements one by one"
         entry = Entry(producer.node, consumer.node, is_fused=False, reason=reason)
-        if entry not in self.ledger:
+        if entry not in self.refused:
+            self.refused.add(entry)
             self.ledger.append(entry)
-        return None
+        return []
 
-    def _readers(self, steps: list[Step], value: Value) -> list[int] | None:
-        """The positions of the kernels that read a value; None where something else does."""
-        found: list[int] = []
-        for position, step in enumerate(steps):
-            if value not in uses(step) and not (isinstance(step, LoopStep) and _is_read(step.body, value)):
-                continue
-            if not isinstance(step, KernelStep) or value in step.scalars:
-                return None
-            found.append(position)
-        return found
-
-    def _refusal(
-        self, steps: list[Step], first: int, last: int, producer: KernelStep, consumer: KernelStep
-    ) -> str | None:
-        for one in producer.nodes or (producer.node,):
-            for other in consumer.nodes or (consumer.node,):
-                found = self.limits.refusal(one, other)
-                if found is not None:
-                    return found
+    def _refusal(self, body: Body, first: int, last: int, producer: KernelStep, consumer: KernelStep) -> str | None:
+        nodes, others = producer.nodes or (producer.node,), consumer.nodes or (consumer.node,)
         inputs = {operand for operand in producer.inputs if isinstance(operand, Value)} | set(producer.scalars)
-        between = steps[first + 1 : last]
-        # Marks stand for every node, also for those that compute nothing.
-        passed = [step.node for step in between if isinstance(step, Mark)]
-        moved = self.limits.moved_refusal(producer.nodes or (producer.node,), passed)
-        if moved is not None:
-            return moved
-        for step in between:
-            if isinstance(step, Fence):
-                return "a barrier lies between them"
-            is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
-            if not is_read and not isinstance(step, KernelStep | Move | IntegerStep | Mark):
-                return "something that must stay in place lies between them"
-            if any(value in inputs for value in definitions(step)):
-                return "an operand changes between them"
-        if len(producer.nodes or (0,)) + len(consumer.nodes or (0,)) > self.options.max_kernel_ops:
+        refusal = (
+            self.limits.joined_refusal(nodes, others)
+            or body.passed_refusal(nodes, first, last)
+            or body.obstacle(inputs, first, last)
+        )
+        if refusal is None and len(nodes) + len(others) > self.options.max_kernel_ops:
             return f"a kernel would have more than {self.options.max_kernel_ops} ops"
-        return None
+        return refusal
 
     def _joined(self, producer: KernelStep, consumer: KernelStep, value: Value) -> KernelStep | None:
         one, other = _apart(producer.kernel, consumer.kernel)
@@ -228,10 +202,6 @@ class _Body:
 def _joined_name(one: str, other: str) -> str:
     name = f"{one}_{other}"
     return name if len(name) <= 40 else f"{name[:36]}_etc"
-
-
-def _is_read(steps: list[Step], value: Value) -> bool:
-    return any(value in uses(step) or (isinstance(step, LoopStep) and _is_read(step.body, value)) for step in steps)
 
 
 def _apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:

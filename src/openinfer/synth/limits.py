@@ -1,6 +1,6 @@
 """What a graph itself says about which nodes passes may join, move or leave out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from openinfer.ir import Block, Dep
 from openinfer.ir.graph import walk
@@ -9,6 +9,7 @@ from openinfer.ir.values import AttrValue, BoolValue
 from openinfer.synth.program import Program
 
 _NO, _YES = BoolValue(value=False), BoolValue(value=True)
+_NOTHING: Mapping[str, AttrValue] = {}
 
 
 class Limits:
@@ -19,9 +20,13 @@ class Limits:
         self._deps: set[tuple[int, int]] = set()
         for block in program.bound.graph.blocks.values():
             for node in walk(block.nodes):
-                self._said[node.index] = {**block.constraints, **node.constraints}
+                is_free = not block.constraints and not node.constraints
+                self._said[node.index] = _NOTHING if is_free else {**block.constraints, **node.constraints}
             self._deps |= set(_deps(block))
         self._ordered = {node for pair in self._deps for node in pair}
+        self._after: dict[int, list[int]] = {}
+        for one, other in self._deps:
+            self._after.setdefault(one, []).append(other)
 
     def refusal(self, one: int, other: int) -> str | None:
         """Why two nodes may not become one kernel, if the graph says so."""
@@ -40,17 +45,16 @@ class Limits:
             return "a dep keeps them apart"
         return None
 
-    def moved_refusal(self, nodes: Iterable[int], past: Iterable[int]) -> str | None:
-        """Why nodes may not be computed only after others that they stand before, if the graph says so."""
-        others = list(past)
-        for other in others:
-            if self.must_stay(other):
-                return f"node {other}, which lies between them, says no_reorder = true"
-        for one in nodes:
-            for other in others:
-                if (one, other) in self._deps:
-                    return f"a dep keeps node {one} before node {other}"
-        return None
+    def joined_refusal(self, nodes: Sequence[int], others: Sequence[int]) -> str | None:
+        """Why kernels of some nodes may not become one, if the graph says so."""
+        if not any(self._said.get(node) or node in self._ordered for node in (*nodes, *others)):
+            return None
+        refusals = (self.refusal(one, other) for one in nodes for other in others)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def after(self, node: int) -> Sequence[int]:
+        """The nodes that a dep keeps behind one."""
+        return self._after.get(node, ())
 
     def must_stay(self, node: int) -> bool:
         """Whether nothing may be moved past a node."""
@@ -63,10 +67,12 @@ class Limits:
 
 def _deps(block: Block) -> Iterable[tuple[int, int]]:
     """For each dep the two nodes it orders: the nearest before it with the one name, after it with the other."""
-    nodes = list(walk(block.nodes))
-    for position, node in enumerate(nodes):
-        if isinstance(node.kind, Dep):
-            earlier = [one.index for one in nodes[:position] if node_name(one) == node.kind.after]
-            later = [one.index for one in nodes[position:] if node_name(one) == node.kind.before]
-            if earlier and later:
-                yield earlier[-1], later[0]
+    latest: dict[str, int] = {}
+    asked: dict[str, list[int]] = {}
+    for node in walk(block.nodes):
+        name = node_name(node)
+        if name is not None:
+            yield from ((earlier, node.index) for earlier in asked.pop(name, ()))
+            latest[name] = node.index
+        if isinstance(node.kind, Dep) and node.kind.after in latest:
+            asked.setdefault(node.kind.before, []).append(latest[node.kind.after])

@@ -1,9 +1,10 @@
 """Tensors of the model as operands: one, or one of a family that indices choose; families that the graph writes."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product, takewhile
 from math import prod
 from typing import Any
 
@@ -30,6 +31,9 @@ class Families(Values):
         super().__init__(bound)
         self.families: dict[str, Family] = {}
         self._read_entries: dict[Value, Weight] = {}
+        self._names = [] if bound.model is None else sorted(bound.model.tensors)
+        self._tables: dict[str, Weight] = {}
+        """Each prefix table with all its entries, without an index."""
 
     def _model_ref(self, operand: ModelRef, node: Node) -> Weight:
         model = self.bound.model
@@ -45,7 +49,7 @@ class Families(Values):
         names = [spelled(operand.name, one) for one in values]
         if not names:  # the loops' bounds are known only while running: every tensor that can be meant
             indices = tuple(loop.index for loop in used)
-            found = _entries_of(operand.name, indices, list(model.tensors))
+            found = _entries_of(operand.name, indices, self._names_like(operand.name))
             values = [dict(zip(indices, key, strict=True)) for key in found]
             names = list(found.values())
         if not names:
@@ -55,26 +59,38 @@ class Families(Values):
 
     def _family(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
         """A prefix table: every entry that the indices can name, chosen while running."""
+        if variable.name not in self._tables:
+            self._tables[variable.name] = self._table(access, variable, pattern, node)
+        exprs = tuple(index.value for index in access.indices if isinstance(index, Single))
+        return replace(self._tables[variable.name], index=exprs)
+
+    def _names_like(self, pattern: str) -> list[str]:
+        """The names in the model that begin as a pattern does."""
+        begin = pattern.partition("{")[0]
+        first = bisect_left(self._names, begin)
+        return list(takewhile(lambda name: name.startswith(begin), islice(self._names, first, None)))
+
+    def _table(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
         model = self.bound.model
         assert model is not None
         assert variable.decl is not None
-        exprs = [index.value for index in access.indices if isinstance(index, Single)]
         fitting = [
-            info.name
-            for info in model.tensors.values()
-            if info.has_data and info.dtype is variable.dtype and info.shape == variable.shape
+            name
+            for name in self._names_like(pattern)
+            if (info := model.tensors[name]).has_data and info.dtype is variable.dtype and info.shape == variable.shape
         ]
         entries = _entries_of(pattern, variable.decl.table_indices, fitting)
         if not entries:
             raise refused(node, f"the model has no tensor for {access}")
-        firsts = [min(key[axis] for key in entries) for axis in range(len(exprs))]
-        lasts = [max(key[axis] for key in entries) for axis in range(len(exprs))]
+        axes = range(len(variable.decl.table_indices))
+        firsts = [min(key[axis] for key in entries) for axis in axes]
+        lasts = [max(key[axis] for key in entries) for axis in axes]
         extents = [last - first + 1 for first, last in zip(firsts, lasts, strict=True)]
         if prod(extents) > _MOST_ENTRIES:
             raise refused(node, f"{access} can be {prod(extents)} tensors, most of which the model does not have")
         keys = product(*(range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)))
         names = [entries.get(key, "") for key in keys]
-        return Weight(tuple(names), variable.dtype, variable.shape, tuple(exprs), tuple(extents), tuple(firsts))
+        return Weight(tuple(names), variable.dtype, variable.shape, (), tuple(extents), tuple(firsts))
 
     # --- families that the graph writes ---------------------------------------------------------------------------
 

@@ -72,6 +72,10 @@ class Weight:
     packing: Packing | None = None
     """The order of the elements, where it is not that of the tensors; ``shape`` then is the packed one."""
 
+    def __hash__(self) -> int:
+        # Not all names: there can be thousands, and operands are looked up all the time.
+        return hash((self.names[0], len(self.names), self.shape, self.index, self.part, self.packing))
+
 
 @dataclass(eq=False)
 class Table:
