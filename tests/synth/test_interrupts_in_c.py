@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.sim.test_interruptions import Interruption
 
 from openinfer import Code, ExecutionError, Simulator, Synthesizer, graph
 from openinfer.errors import OpenInferError
@@ -222,3 +224,34 @@ def test_a_c_program_interrupts_bounds_and_is_told_when_a_context_is_busy(tmp_pa
     subprocess.run(command, check=True, cwd=tmp_path)
     ended = subprocess.run(["./watched"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr[-3000:]
+
+
+def test_an_interruption_of_the_caller_leaves_all_of_a_step_or_nothing_of_it() -> None:
+    """Before any instruction of Python's around the code: a step that has happened has also used up its inputs."""
+    module = plan().build()
+    before = module.save_state()
+    feed(module, 2)
+    module.run_step()
+    after = module.save_state()
+
+    def interrupted(at: int) -> int:
+        module.reset()
+        feed(module, 2)
+        interruption, tracing = Interruption(at), sys.gettrace()
+        sys.settrace(interruption.enter)
+        try:
+            module.run_step()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracing)
+        return interruption.count
+
+    for at in range(1, interrupted(0) + 1):
+        interrupted(at)
+        if module.save_state() == before:
+            module.run_step()  # the inputs are still there
+        assert module.save_state() == after
+        with pytest.raises(ExecutionError) as caught:
+            module.run_step()
+        assert caught.value.code is Code.NOT_INSERTED

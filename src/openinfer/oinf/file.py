@@ -124,9 +124,9 @@ class CopiedFile:
 
     def close(self) -> None:
         """Give back the descriptor."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1  # first: an interruption must not let it be closed twice
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         CopiedFile.close(self)

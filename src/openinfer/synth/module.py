@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -32,6 +32,14 @@ def built(
 ) -> "CompiledModule":
     """A project as a module of this process."""
     return CompiledModule(project, compiled(project, cc, flags), node_budget)
+
+
+class _Running(NamedTuple):
+    """A step that has begun: what it was given, where its results are, and what persistent memory held before."""
+
+    inputs: dict[str, Array]
+    results: Any
+    before: Contents | None
 
 
 class CompiledModule:
@@ -65,8 +73,11 @@ class CompiledModule:
         self._input_type = structure("Inputs", project.inputs)
         self._output_type = structure("Outputs", project.outputs)
         self._step = self._instance.function("step")
+        variables = self.bound.vars.items()
+        self._required = tuple(name for name, variable in variables if variable.kind is MemoryKind.DYNAMIC)
         self._inserted: dict[str, Array] = {}
         self._used: dict[str, Array] = {}
+        self._running: _Running | None = None
         self._results: Any = None
         self._sizes: dict[str, int] = {}
         self._instance.call(
@@ -101,6 +112,7 @@ class CompiledModule:
         """
         accepted = self._accepted(values, named)
         with self._calls.claim():
+            self._settle()
             self._inserted |= accepted
 
     def _accepted(self, values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Array]:
@@ -111,6 +123,7 @@ class CompiledModule:
         """Insert, run one step and fetch what the graph returns, as an executor does: ``y = module(x=array)``."""
         accepted = self._accepted(values, named)
         with self._calls.claim():
+            self._settle()
             self._inserted |= accepted
             self._run()
             return given_back((name, self._array(name).copy()) for name in output_names(self.bound))
@@ -130,11 +143,12 @@ class CompiledModule:
                 raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, None, "insert() makes a copy"))
             require_shape(self.bound, variable, array.shape)
         with self._calls.claim():
+            self._settle()
             self._inserted |= accepted
 
     def _missing(self) -> None:
-        for name, variable in self.bound.vars.items():
-            if variable.kind is MemoryKind.DYNAMIC and name not in self._inserted:
+        for name in self._required:
+            if name not in self._inserted:
                 raise ExecutionError(Diagnostic(Code.NOT_INSERTED, f"the input {name!r} has not been inserted"))
 
     def _bound_sizes(self) -> StepSizes:
@@ -152,6 +166,7 @@ class CompiledModule:
         loops: the step has then not happened.
         """
         with self._calls.claim():
+            self._settle()
             self._run()
 
     def _run(self) -> None:
@@ -162,13 +177,14 @@ class CompiledModule:
         self._watch.is_wanted = False
         self._results = None
         self._context.has_outputs = 0
+        self._running = _Running(self._inserted, results, before)
         try:
             status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
             if status:
                 self._fail(status)
         finally:
             del kept  # the code has read them
-            self._settle(results, before)
+            self._settle()
 
     def _fail(self, status: int) -> None:
         """Raise what a signal's handler has raised meanwhile, or what the status says."""
@@ -193,15 +209,22 @@ class CompiledModule:
             setattr(inputs, fields.size_fields[size], sizes.lookup(size))
         return inputs, kept
 
-    def _settle(self, results: Any, before: Contents | None) -> None:
-        """A step has happened if the code says so, whatever has interrupted its caller; any other is taken back."""
+    def _settle(self) -> None:
+        """A step has happened if the code says so, whatever has interrupted its caller; any other is taken back.
+
+        Interrupted itself, it is done again before anything else.
+        """
+        running = self._running
+        if running is None:
+            return
         if self._context.has_outputs:
             fields = self._project.printer.size_fields
-            self._results = results
+            self._results = running.results
             self._sizes = {size: getattr(self._context, fields[size]) for size in self._program.sizes}
-            self._used, self._inserted = self._inserted, {}
-        elif before is not None and self._context.is_broken:
-            self._put(before)
+            self._used, self._inserted = running.inputs, {}
+        elif running.before is not None and self._context.is_broken:
+            self._put(running.before)
+        self._running = None
 
     def step(self) -> None:
         """The same as ``run_step``."""
@@ -238,6 +261,7 @@ class CompiledModule:
         variables and inputs; other variables must be returned from the entry block to be seen.
         """
         with self._calls.claim():
+            self._settle()
             if len(names) == 2 and names[1] in DTYPES:
                 found = self._variable(names[0]).dtype.name
                 if found != names[1]:
@@ -253,6 +277,7 @@ class CompiledModule:
         bytes, are copied.
         """
         with self._calls.claim():
+            self._settle()
             view = self._array(name).view()
         view.flags.writeable = False
         return view
@@ -260,6 +285,7 @@ class CompiledModule:
     def fetch_tensor(self, name: str) -> Tensor:
         """A variable as a ``Tensor``, packed where its dtype is."""
         with self._calls.claim():
+            self._settle()
             return Tensor.from_numpy(self._array(name).copy(), self._variable(name).dtype)
 
     def _variable(self, name: str) -> BoundVar:
@@ -317,6 +343,7 @@ class CompiledModule:
     def reset(self) -> None:
         """Put persistent memory back to its initial values and forget inserted inputs."""
         with self._calls.claim():
+            self._settle()
             self._inserted.clear()
             self._used.clear()
             self._results = None
@@ -325,6 +352,7 @@ class CompiledModule:
     def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
         """Persistent memory as a model file, the same as the simulator's: its bytes, or written to a path."""
         with self._calls.claim():
+            self._settle()
             if self._context.is_broken:
                 message = "the last step failed, and there is no state to save"
                 raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() or load_state(...) first"))
@@ -339,6 +367,7 @@ class CompiledModule:
         tables = self._persistent.tables
         found = Contents(*loaded(self.bound, state, lambda name, key, shape: tables[name].fits(key, shape)))
         with self._calls.claim():
+            self._settle()
             self._put(found)
             self._results = None
 
