@@ -164,7 +164,7 @@ IMPOSSIBLE: dict[str, Any] = {
     "a list of booleans": lambda build: build.op("f", "y", out="y", params={"p": [True, 2]}),
     "a value that is nothing": lambda build: build.op("f", "y", out="y", params={"p": None}),
     "half a surrogate pair": lambda build: build.op("f", "y", out="y", params={"p": "\ud800"}),
-    "an operand that is a number": lambda build: build.op("f", 3, out="y"),
+    "an operand that is a list": lambda build: build.transfer(["y"], "y"),
     "a scope that is a number": lambda _: None,
     "a size twice": lambda build: [build.size("T", 1), build.size("T", 2)],
     "a strange relation": lambda build: build.size("T", 1, "=="),
@@ -222,3 +222,81 @@ def test_mistakes_are_coded_errors(mistake: Any, code: Code) -> None:
     with pytest.raises(OpenInferError) as caught:
         mistake(GraphBuilder())
     assert caught.value.code == code
+
+
+# --- inference and keywords -------------------------------------------------------------------------------------------
+
+INFERRED = """
+sizes { T <= 8; }
+dynamic { x: f32[T, 12]; }
+constant { eps: f32 @init(0.5); }
+persistent { n: i32; }
+block entry {
+    split_1, split_2, split_3 = op split(x, axis=1, sizes=[4, 4, T]);
+    scores = op matmul(split_1, split_2, transpose_b=true);
+    softmax_4 = op softmax(scores, axis=-1) with { fuse = false };
+    loop again (l in 0..3) {
+        cast_5 = op cast(l, to=f32);
+        op fma(softmax_4, cast_5, eps) >> softmax_4;
+        cache.increment 2*l n;
+    }
+    low, high = op split(x, axis=0);
+    add_6 = op add(a=softmax_4, b=0.5);
+    relu_7 = op relu(add_6[0, ], negative_slope=eps, approximate="tanh");
+    transfer true >> add_6[0, 0];
+    return add_6, relu_7;
+}
+"""
+
+
+def test_ops_without_a_place_for_their_results_infer_them() -> None:
+    build = GraphBuilder()
+    build.size("T", 8, "<=")
+    x = build.variable("dynamic", "x", "f32", ["T", 12])
+    eps = build.variable("constant", "eps", "f32", init=0.5)
+    n = build.variable("persistent", "n", "i32")
+    with build.block("entry"):
+        q, k, _v = build.op("split", x, axis=1, sizes=[4, 4, "T"], results=3)
+        scores = build.op("matmul", q, k, transpose_b=True, results="scores")
+        s = build.op("softmax", scores, axis=-1, constraints={"fuse": False})
+        with build.loop("again", "l", 0, 3) as index:
+            factor = build.op("cast", index, to="f32")
+            build.op("fma", s, factor, eps, out=s)
+            build.cache_increment(n, "2*l")
+        assert build.op("split", x, axis=0, results=["low", "high"]) == ("low", "high")
+        y = build.op("add", a=s, b=0.5)
+        z = build.op("relu", f"{y}[0, ]", negative_slope=eps, approximate="tanh")
+        build.transfer(True, f"{y}[0, 0]")
+        build.return_(y, z)
+    assert build.build() == graph(INFERRED)
+
+
+def test_names_of_inferred_results_leave_out_those_of_variables() -> None:
+    build = GraphBuilder()
+    build.variable("dynamic", "relu_1", "f32")
+    with build.block("entry"):
+        assert build.op("relu", "relu_1") == "relu_2"
+        build.return_()
+    build.build()
+
+
+@pytest.mark.parametrize("results", [0, "y", ["t", "t"]])
+def test_results_are_new_names_and_at_least_one(results: Any) -> None:
+    build = GraphBuilder()
+    y = build.variable("volatile", "y", "f32")
+
+    def attempt() -> None:
+        with build.block("entry"):
+            build.op("split", y, results=results)
+            build.return_()
+        build.build()
+
+    with pytest.raises(GraphError):
+        attempt()
+
+
+def test_results_go_to_one_place() -> None:
+    build = GraphBuilder()
+    y = build.variable("volatile", "y", "f32")
+    with build.block("entry"), pytest.raises(GraphError):
+        build.op("relu", y, out=y, results="t")  # type: ignore[call-overload]

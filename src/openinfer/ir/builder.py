@@ -1,18 +1,18 @@
 """``GraphBuilder``: graphs made by programs. What it builds equals what the same text would give.
 
 Operands, dimensions and indices are written as in the language (``"W[l]"``, ``"3*D"``, numbers in decimal) or given as
-IR values.
+IR values. Declarations and inferred results are given back as ``Variable``, a name that can stand for either.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from openinfer.dtypes import DType, dtype_of
+from openinfer.dtypes import ALIASES, DTYPES, DType, dtype_of
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir.arguments import as_written
 from openinfer.ir.expr import Expr, Num
@@ -45,6 +45,7 @@ from openinfer.ir.graph import (
     Yield,
 )
 from openinfer.ir.operand import Access, Operand
+from openinfer.ir.operand import Literal as LiteralOperand
 from openinfer.ir.operand_text import parse_access, parse_expr, parse_operand
 from openinfer.ir.validate import validate
 from openinfer.ir.values import (
@@ -63,11 +64,17 @@ from openinfer.ir.values import (
 )
 
 Size = int | np.integer[Any] | str | Expr
-Place = str | Operand
-Target = str | Access
 Number = bool | int | float | np.generic
+Place = str | Operand | Number
+Target = str | Access
 Param = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
 T = TypeVar("T")
+
+
+class Variable(str):
+    """The name of a variable, or of a loop's index, in the graph that is being built."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ class GraphBuilder:
     >>> with build.block("entry"):
     ...     build.op("add", "x", "x", out="y")
     ...     with build.loop("layers", "l", 0, 3):
-    ...         build.op("relu", "y", out="y", params={"negative_slope": 0.1})
+    ...         h = build.op("relu", "y", negative_slope=0.1)
+    ...         build.op("add", h, 1.0, out="y")
     ...     build.return_()
     >>> print(build.build().to_text())
     dynamic {
@@ -100,7 +108,8 @@ class GraphBuilder:
     block entry {
         op add(x, x) >> y;
         loop layers (l in 0..3) {
-            op relu(y, negative_slope=0.1) >> y;
+            relu_1 = op relu(y, negative_slope=0.1);
+            op add(relu_1, 1.0) >> y;
         }
         return;
     }
@@ -112,6 +121,7 @@ class GraphBuilder:
         self._vars: dict[str, VarDecl] = {}
         self._blocks: list[tuple[str, list[Node], Constraints]] = []
         self._bodies: list[list[Node]] = []
+        self._inferred = 0
 
     def build(self, *, strict: bool = False) -> Graph:
         """The finished graph; all its structural problems are raised together."""
@@ -148,7 +158,7 @@ class GraphBuilder:
         table: bool = False,
         auto_dim: Sequence[str] = (),
         fixed: Mapping[str, Size] | None = None,
-    ) -> str:
+    ) -> Variable:
         """Declare a variable and return its name."""
         if name in self._vars:
             raise _refusal(Code.DUPLICATE_DECLARATION, f"the variable {name!r} is declared twice")
@@ -173,7 +183,7 @@ class GraphBuilder:
             tuple(auto_dim),
             tuple((index, _expr(bound)) for index, bound in (fixed or {}).items()),
         )
-        return name
+        return Variable(name)
 
     # --- regions --------------------------------------------------------------------------------------------------
 
@@ -187,10 +197,11 @@ class GraphBuilder:
         yield from self._inside(nodes)
 
     @contextmanager
-    def loop(self, name: str, index: str, start: Size, end: Size) -> Iterator[None]:
-        """The nodes added inside the ``with`` are repeated."""
+    def loop(self, name: str, index: str, start: Size, end: Size) -> Iterator[Variable]:
+        """The nodes added inside the ``with`` are repeated; it gives the index, which can be an operand there."""
         nodes: list[Node] = []
-        yield from self._inside(nodes)
+        for _ in self._inside(nodes):
+            yield Variable(index)
         self._add(Loop(name, index, _expr(start), _expr(end), tuple(nodes)))
 
     @contextmanager
@@ -214,26 +225,100 @@ class GraphBuilder:
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
-    def assign(self, name: str, dtype: str | DType, dims: Sequence[Size] = ()) -> str:
+    def assign(self, name: str, dtype: str | DType, dims: Sequence[Size] = ()) -> Variable:
         """Declare a temporary and return its name."""
         self._add(Assign(name, dtype_of(dtype), tuple(map(_expr, dims))))
-        return name
+        return Variable(name)
+
+    @overload
+    def op(
+        self,
+        name: str,
+        /,
+        *inputs: Place,
+        out: Target | Sequence[Target],
+        results: None = None,
+        named: Mapping[str, Place] | None = None,
+        params: Mapping[str, "Param | Var"] | None = None,
+        constraints: Mapping[str, Param] | None = None,
+        **keywords: "Param | Var | Operand",
+    ) -> None: ...
+
+    @overload
+    def op(
+        self,
+        name: str,
+        /,
+        *inputs: Place,
+        out: None = None,
+        results: str | None = None,
+        named: Mapping[str, Place] | None = None,
+        params: Mapping[str, "Param | Var"] | None = None,
+        constraints: Mapping[str, Param] | None = None,
+        **keywords: "Param | Var | Operand",
+    ) -> Variable: ...
+
+    @overload
+    def op(
+        self,
+        name: str,
+        /,
+        *inputs: Place,
+        out: None = None,
+        results: int | list[str] | tuple[str, ...],
+        named: Mapping[str, Place] | None = None,
+        params: Mapping[str, "Param | Var"] | None = None,
+        constraints: Mapping[str, Param] | None = None,
+        **keywords: "Param | Var | Operand",
+    ) -> tuple[Variable, ...]: ...
 
     def op(
         self,
         name: str,
+        /,
         *inputs: Place,
-        out: Target | Sequence[Target],
+        out: Target | Sequence[Target] | None = None,
+        results: int | str | list[str] | tuple[str, ...] | None = None,
         named: Mapping[str, Place] | None = None,
         params: Mapping[str, "Param | Var"] | None = None,
         constraints: Mapping[str, Param] | None = None,
-    ) -> None:
-        """Add a computation; ``named`` holds inputs by the op's own names for them."""
-        outputs = [out] if isinstance(out, str | Access) else out
+        **keywords: "Param | Var | Operand",
+    ) -> Variable | tuple[Variable, ...] | None:
+        """Add a computation: into ``out``, or into new temporaries with the types that the op infers, which it returns.
+
+        ``results`` is what these are called, or how many there are where it is not one. Inputs that are numbers are
+        literals. Keywords are parameters of the op, and inputs by the op's own names for them where they are variables;
+        a string that is the name of a dtype is that dtype. ``named`` and ``params`` say the same as mappings.
+        """
+        if out is not None and results is not None:
+            raise _refusal(Code.REPEATED, "results go into what 'out' names, or into new ones that 'results' names")
+        names = () if out is not None else self._new_names(name, results)
+        outputs = [Access(one) for one in names] if out is None else list(map(_access, _targets(out)))
         given = [Input(_operand(place)) for place in inputs]
-        given += [Input(_operand(place), label) for label, place in (named or {}).items()]
-        attrs = tuple((label, _value(value)) for label, value in (params or {}).items())
-        self._add(Op(name, tuple(given), attrs, tuple(map(_access, outputs))), constraints)
+        labelled = {label: value for label, value in keywords.items() if isinstance(value, Operand)}
+        given += [Input(_operand(place), label) for label, place in (*(named or {}).items(), *labelled.items())]
+        attrs = [(label, _value(value)) for label, value in (params or {}).items()]
+        attrs += [(label, _keyword(value)) for label, value in keywords.items() if label not in labelled]
+        for one in names:
+            self._add(Assign(one, None, None))
+        self._add(Op(name, tuple(given), tuple(attrs), tuple(outputs)), constraints)
+        if out is not None:
+            return None
+        return names[0] if results is None or isinstance(results, str) else names
+
+    def _new_names(self, op: str, results: int | str | list[str] | tuple[str, ...] | None) -> tuple[Variable, ...]:
+        """Names for inferred results: those that are given, or the op's with a number."""
+        if isinstance(results, str):
+            return (Variable(results),)
+        if isinstance(results, list | tuple):
+            return tuple(map(Variable, results))
+        found: list[Variable] = []
+        while len(found) < (1 if results is None else results):
+            self._inferred += 1
+            name = Variable(f"{op}_{self._inferred}")
+            if name not in self._vars:
+                found.append(name)
+        return tuple(found)
 
     def transfer(self, src: Place, dst: Target) -> None:
         """Copy a value."""
@@ -312,7 +397,14 @@ def _expr(value: Size) -> Expr:
 
 
 def _operand(place: Place) -> Operand:
+    if isinstance(place, bool | int | float | np.generic):
+        return LiteralOperand(_number(place))
     return place if isinstance(place, Operand) else _parsed(parse_operand, _text(place))
+
+
+def _targets(out: Target | Sequence[Target] | None) -> Sequence[Target]:
+    assert out is not None
+    return [out] if isinstance(out, str | Access) else out
 
 
 def _access(target: Target) -> Access:
@@ -346,6 +438,16 @@ def _value(value: "Param | Var") -> AttrValue:
             return value
         case _:
             raise _refusal(Code.SYNTAX, f"{value!r:.80} cannot be the value of a parameter")
+
+
+def _keyword(value: "Param | Var | Operand") -> AttrValue:
+    """A keyword of an op. Which names are inputs is settled when the graph is built, and by the op when it is bound."""
+    assert not isinstance(value, Operand)
+    if isinstance(value, Variable):
+        return VarValue(str(value))
+    if isinstance(value, str) and (value in DTYPES or value in ALIASES):
+        return DTypeValue(dtype_of(value))
+    return _value(value)
 
 
 def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
