@@ -167,8 +167,12 @@ def _require_checksum(model: ModelLoader, name: str) -> None:
 
 
 def _require_backed(variable: BoundVar, parts: Mapping[Key, Array], file_size: int, name: str) -> None:
-    """Refuse keys so large that a few bytes would claim much memory: matrices have room for all keys below theirs."""
-    if not parts:
+    """Refuse keys so large that a few bytes would claim much memory: matrices have room for all keys below theirs.
+
+    Where all indices have bounds, the graph itself says how much memory that is.
+    """
+    assert variable.decl is not None
+    if not parts or set(variable.decl.table_indices) <= set(variable.fixed):
         return
     keys = [max(column) + 1 for column in zip(*parts, strict=True)]
     extents = [max(column) for column in zip(*(array.shape for array in parts.values()), strict=True)]
