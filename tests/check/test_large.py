@@ -3,6 +3,8 @@
 from time import process_time
 
 import pytest
+from tests.check.binding import mentioned
+from tests.lang.sketches import sketch
 
 from openinfer.check import check
 from openinfer.ir import Graph
@@ -16,7 +18,7 @@ SECONDS = 30
 def bound_in_time(source: Graph, problems: int = 0) -> bool:
     """Whether binding finds so many problems within the time."""
     started = process_time()
-    found = check(source, None, {"B": 4}).problems
+    found = check(source, None, mentioned(source, {"B": 4})).problems
     elapsed = process_time() - started
     assert len(found) == problems
     return elapsed < SECONDS
@@ -35,12 +37,12 @@ def test_a_hundred_thousand_nodes_with_a_temporary_for_every_second_one_are_boun
 
 def test_twenty_thousand_unknown_ops_are_reported() -> None:
     nodes = "op nag(x) >> x; " * 20_000
-    assert bound_in_time(graph(f"dynamic {{ x: f32[B]; }} block entry {{ {nodes} return; }}"), 20_000)
+    assert bound_in_time(sketch(f"dynamic {{ x: f32[B]; }} block entry {{ {nodes} return; }}"), 20_000)
 
 
-def test_ten_thousand_unknown_sizes_are_reported() -> None:
+def test_ten_thousand_unknown_sizes_are_reported_as_one_missing_model() -> None:
     declared = "".join(f"v{at}: f32[size_{at}]; " for at in range(10_000))
-    assert bound_in_time(graph(f"volatile {{ {declared} }} block entry {{ return; }}"), 10_000)
+    assert bound_in_time(graph(f"volatile {{ {declared} }} block entry {{ return; }}"), 1)
 
 
 def test_thousands_of_branches_to_a_block_with_thousands_of_variables_are_bound() -> None:

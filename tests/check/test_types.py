@@ -53,7 +53,8 @@ def test_an_op_unlike_all_others_gets_a_way_to_find_one() -> None:
 @pytest.mark.parametrize(
     ("node", "code", "message", "place"),
     [
-        ("op softmax(x, axes=1) >> y;", "E207", "'softmax' has no parameter 'axes'", "op softmax(x, axes=1) >> y"),
+        ("op softmax(x, axes=1) >> y;", "E207", "'softmax' has no parameter 'axes'", "axes"),
+        ("op softmax(x, dim=1) >> y;", "E207", "'softmax' has no parameter 'dim'", "dim"),
         ("op add(x, c=y) >> y;", "E207", "'add' has no input 'c'", "y"),
         ("op add(a=x, bb=v) >> y;", "E207", "'add' has no input 'bb'", "v"),
         ("op add(x) >> y;", "E306", "'add' needs the input 'b'", "op add(x) >> y"),
@@ -304,6 +305,22 @@ def test_the_condition_of_a_classic_op_is_judged_by_the_type_it_got() -> None:
     assert codes(body("k = op gt(x, eps); branch k a a;") + blocks, sizes=SIZES) == ["E307"]
 
 
+def test_all_wrong_parameters_of_a_call_are_reported_together_each_with_its_name_here() -> None:
+    text = "dynamic { x: f32[1, 1, 4, 4]; w: f32[1, 1, 3, 3]; } volatile { y: f32[1, 1, 4, 4]; } "
+    call = "op conv2d(x, w, padding=[1], stride=1, groups=true, dilation=D) >> y;"
+    found_ = problems(f"{text} block entry {{ {call} return; }}")
+    assert [str(one.code) for one in found_] == ["E207"] * 3
+    assert [one.help for one in found_] == [f"it is called '{name}' here" for name in ("pads", "strides", "dilations")]
+    assert [marked(one) for one in found_] == ["padding", "stride", "dilation"]
+    found_ = problems(f"{text} block entry {{ op conv2d(x, w, pads=1.5, groups=true) >> y; return; }}")
+    assert [str(one.code) for one in found_] == ["E310"] * 2
+
+
+def test_values_of_python_are_explained() -> None:
+    text = "dynamic { x: f32[4]; } volatile { y: f32; } block entry { op sum_axis(x, axes=None, keepdims=False) >> y; "
+    assert [one.help for one in problems(text + "return; }")] == ["leave the parameter out", "write false"]
+
+
 # --- all at once ----------------------------------------------------------------------------------------------------
 
 
@@ -316,7 +333,7 @@ def test_all_problems_are_reported_together_in_the_order_of_the_text() -> None:
         volatile { y: f32[5]; }
         block taker { await x; op neg(x) >> y; return; }"""
     found_ = problems(text, sizes={"D": 16})
-    assert [str(one.code) for one in found_] == ["E303", "E208", "E206", "E306", "E208", "E309", "E601", "E209", "E309"]
+    assert [str(one.code) for one in found_] == ["E303", "E209", "E206", "E306", "E309", "E601", "E309"]
     lines = [int(str(one.span.facts()["line"])) for one in found_ if one.span is not None]
     assert lines == sorted(lines)
     assert len(lines) == len(found_)

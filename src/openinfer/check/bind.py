@@ -11,6 +11,7 @@ from openinfer.check.named import Named
 from openinfer.check.problems import Problems
 from openinfer.check.sizes import Sizes
 from openinfer.check.typing import Typing
+from openinfer.check.without_model import told_once
 from openinfer.collection import collection_paused
 from openinfer.errors import Code, Diagnostic, GraphError, Span
 from openinfer.ir import Assign, Graph, validate
@@ -85,7 +86,8 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     problems.found += concurrency_problems(graph, effects, temporaries)
     if not problems.has_errors:
         problems.found += _elsewhere(graph, named, effects)
-    everything = tuple(sorted([*found, *problems.found], key=_position))
+    ordered = sorted([*found, *problems.found], key=_position)
+    everything = tuple(told_once(ordered, sizes, links) if model is None else ordered)
     if problems.has_errors:
         return Binding(None, everything)
     variables = {**typing.vars, **_inferred(graph, named, effects, typing.vars)}

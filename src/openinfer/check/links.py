@@ -19,6 +19,8 @@ from openinfer.oinf.parse import TensorInfo
 from openinfer.ops import Shape, TensorType
 from openinfer.tensor import MAX_DIMS
 
+GIVE_A_MODEL = "--model FILE, or ModelLoader.open(path) in Python"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -75,6 +77,8 @@ class Links:
         self._problems = problems
         self.declared = declared.keys()
         self.vars: dict[str, BoundVar] = {}
+        self.missing: list[str] = []
+        """Variables whose values would come from a model, where there is none."""
         self.unlinked: set[str] = set()
         """Variables that a problem keeps from having a value; those that have a type can be checked all the same."""
         for decl in declared.values():
@@ -175,7 +179,9 @@ class Links:
     def _missing(self, decl: VarDecl, name: str) -> None:
         advice: str | None = None
         if self._model is None:
-            message, advice = f"the value of {decl.name!r} comes from a model, and none is given", "give a model"
+            message = f"the value of {decl.name!r} comes from a model, and none was given"
+            advice = GIVE_A_MODEL if decl.ref_name else f"{GIVE_A_MODEL}; a value of its own is written @init(...)"
+            self.missing.append(decl.name)
         elif name in self._model.tensors:
             message = f"the tensor {name!r} of the model has no data for {decl.name!r}"
             advice = "give it @init(...), or write its data into the model" if decl.ref_name is None else None

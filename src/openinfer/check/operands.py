@@ -6,7 +6,7 @@ from dataclasses import replace
 from openinfer.check.access import AccessType, StaticValue, access_type
 from openinfer.check.bound import BoundVar, FromPattern
 from openinfer.check.indices import Around, Ranges, pattern_name, spelled, spelling
-from openinfer.check.links import Entry, model_entry
+from openinfer.check.links import GIVE_A_MODEL, Entry, model_entry
 from openinfer.check.named import Named
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
@@ -201,7 +201,7 @@ class Operands:
         self._reported.add(key)
         message, advice = f"{operand} is the model tensor {name!r}, which does not exist", None
         if model is None:
-            message, advice = f"{operand} is a tensor of the model, and none is given", "give a model"
+            message, advice = f"{operand} is a tensor of the model, and none was given", GIVE_A_MODEL
         elif entry is not None:
             message = f"{operand} is the model tensor {name!r}, which has no data"
         else:

@@ -21,6 +21,10 @@ Named = Callable[[str], Any]
 """The value of a name that stands for a parameter, or None."""
 
 
+_PYTHON = {"True": "write true", "False": "write false", "None": "leave the parameter out"}
+"""What values of Python are here."""
+
+
 def parameter(name: str, value: AttrValue, named: Named, size: Lookup) -> Any:
     """The Python value of a parameter; ``named`` knows constants, ``size`` the sizes of the moment."""
     match value:
@@ -28,7 +32,7 @@ def parameter(name: str, value: AttrValue, named: Named, size: Lookup) -> Any:
             found = named(variable)
             if found is None:
                 message = f"the parameter {name!r} is {variable!r}, which is neither a scalar constant nor a size"
-                raise OpError(Code.BAD_PARAMETER, message, name)
+                raise OpError(Code.BAD_PARAMETER, message, name, _PYTHON.get(variable))
             return found
         case DTypeValue(dtype):
             return dtype

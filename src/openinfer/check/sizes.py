@@ -9,6 +9,7 @@ from typing import Any
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.errors import Code, Diagnostic, Span, nearest
 from openinfer.ir import Graph, Loop, Scope
+from openinfer.ir.advice import VARYING
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
 from openinfer.ir.values import VarValue
 from openinfer.oinf.model import ModelLoader
@@ -19,6 +20,7 @@ LARGEST = 1 << 47
 _LARGEST_BETWEEN = 1 << 4096
 """Nor is any number on the way to a size larger than this."""
 _MOST_SAMPLES = 64
+_VARYING = dict.fromkeys(("None", "dynamic", "any"), VARYING)
 
 
 class SizeError(Exception):
@@ -40,6 +42,8 @@ class Sizes:
         self._given = given
         self._problems = problems
         self._broken: set[str] = set()
+        self.missing: dict[str, None] = {}
+        """Sizes that were asked for and have no value, in the order of asking."""
         self.fixed: dict[str, int] = {}
         self.bounds: dict[str, int] = {}
         self._resolve_given()
@@ -129,8 +133,11 @@ class Sizes:
                 Code.UNKNOWN_SIZE, f"the entry {name!r} of the model's metadata is {kind}, which is no size"
             )
         if found is None:
+            self.missing[name] = None
             known = self._problems.nearest(name, self.known())
-            advice = known or "sizes come from --size or sizes={...}, a 'sizes' section or the model"
+            advice = known or _VARYING.get(
+                name, "sizes come from --size or sizes={...}, a 'sizes' section or the model"
+            )
             raise SizeError(Code.UNKNOWN_SIZE, f"there is no size {name!r}", advice)
         return found
 

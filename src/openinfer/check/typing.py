@@ -4,6 +4,7 @@ The walk follows program order. A variable whose own declaration is wrong has be
 it are passed over.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from openinfer.check.operands import Operands, index_expressions
 from openinfer.check.params import parameter
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
-from openinfer.errors import Code, GraphPlace
+from openinfer.errors import Code, GraphPlace, Span
 from openinfer.ir import (
     Access,
     Assign,
@@ -45,6 +46,8 @@ from openinfer.ir.op_names import op_called
 from openinfer.ir.rules import branch_targets
 from openinfer.ir.values import AttrValue, ExprList, ExprValue, InitValue, VarValue
 from openinfer.ops import OPS, Call, OpError, OpRecord, TensorType, complete, infer, slots, with_dtypes
+from openinfer.ops.arguments import unknown_parameters
+from openinfer.ops.types import together
 
 
 class Typing:
@@ -86,7 +89,8 @@ class Typing:
             except ReportedError:
                 self._give_up(node)
             except OpError as error:
-                self._report(error.code, error.message, self._place(node, error), error.advice)
+                for one in (error, *error.others):
+                    self._report(one.code, one.message, self._place(node, one), one.advice)
                 self._give_up(node)
             except SizeError as error:
                 self._report(error.code, error.message, node.span, error.advice)
@@ -125,7 +129,7 @@ class Typing:
         """The operand an error is about, where it has a place of its own."""
         if isinstance(node.kind, Op) and isinstance(error.at, int) and error.at < len(self._given):
             return self._given[error.at].operand.span or node.span
-        return node.span
+        return _argument(node.span, error.at) if isinstance(error.at, str) else node.span
 
     # --- temporaries ----------------------------------------------------------------------------------------------
 
@@ -251,6 +255,7 @@ class Typing:
             self._report(Code.UNKNOWN_OP, f"there is no op {kind.op!r}", node.span, advice)
             raise ReportedError
         inputs, attrs = self._arguments(record, kind, loops)
+        values = self._values(record, attrs)
         types = [
             None if isinstance(given.operand, Literal) else self._operands.type(given.operand, node, loops)
             for given in inputs
@@ -263,9 +268,6 @@ class Typing:
         self._require_outputs(record, kind)
         ordered = [None if place is None else types[place] for place in places]
         literals = _literals(inputs, places)
-        values = {
-            name: parameter(name, value, self._named.parameter, self._named.size) for name, value in attrs.items()
-        }
         try:
             params = complete(record, values)
             if literals:
@@ -305,6 +307,19 @@ class Typing:
                 message = f"the parameter {given.name!r} of '{record.name}' takes a number or a scalar constant"
                 raise OpError(Code.BAD_PARAMETER, f"{message}, not the variable {given.operand}", position)
         return inputs, attrs
+
+    def _values(self, record: OpRecord, attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
+        """The values of parameters; those that have none, or are no parameters, are refused together."""
+        values: dict[str, Any] = {}
+        errors = unknown_parameters(record, attrs)
+        for name, value in attrs.items():
+            try:
+                values[name] = parameter(name, value, self._named.parameter, self._named.size)
+            except OpError as error:
+                errors += [error] if record.param(name) is not None else []
+        if errors:
+            raise together(errors)
+        return values
 
     def _require_channels(self, inputs: Iterable[Input]) -> None:
         """Refuse parts of tensors that are quantized per channel, where not all channels are in the part."""
@@ -396,6 +411,14 @@ class Typing:
             for end in index_expressions(index)
             for name in names(end)
         )
+
+
+def _argument(span: GraphPlace | None, name: str) -> GraphPlace | None:
+    """Where a node names an argument, as far as its text shows."""
+    if not isinstance(span, Span):
+        return span
+    match = re.compile(rf"\b{re.escape(name)}(?=\s*=)").search(span.source.text, span.start, span.end)
+    return span if match is None else Span(span.source, *match.span())
 
 
 def _named_outputs(kind: Op) -> str:

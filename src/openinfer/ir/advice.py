@@ -3,6 +3,8 @@
 from openinfer.ir.graph import Graph, Node, Op
 from openinfer.ir.operand import Access, Operand
 
+VARYING = "a size that varies has a name and a bound: sizes { N <= 64; }, then f32[N]"
+
 
 def how_to_declare(name: str, node: Node, graph: Graph) -> str:
     """How the result of a node is declared: with a type, or by the op that computes it."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
+from openinfer.ir.advice import VARYING
 from openinfer.ir.expr import Expr, constant
 from openinfer.ir.graph import Graph, MemoryKind, VarDecl
 from openinfer.ir.rules import dimension_problem, sizes_on_cycles
@@ -20,7 +21,8 @@ def dimension_problems(expr: Expr, span: GraphPlace | None) -> Iterator[Diagnost
     """What can be said against a dimension."""
     problem = dimension_problem(expr)
     if problem is not None:
-        yield Diagnostic(Code.BAD_SHAPE, f"'{expr}' cannot be a size: {problem}", span)
+        advice = VARYING if constant(expr) == -1 else None
+        yield Diagnostic(Code.BAD_SHAPE, f"'{expr}' cannot be a size: {problem}", span, advice)
 
 
 class _Declarations:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from openinfer.ir.advice import VARYING
+
 _NAME = r"[A-Za-z_]\w*"
 _DOTTED = rf"{_NAME}(?:\s*\.\s*{_NAME})*"
 _PACKAGES = {
@@ -54,7 +56,6 @@ _SECTIONS = {
 _LOOP = "loop name (i in 0..n) { ... }"
 _BRANCH = "put each side in a block of its own, and choose: branch condition then_block else_block;"
 _RESULT = "y = op name(x);  or, for a variable that is declared,  op name(x) >> y;"
-_VARYING = "a size that varies has a name and a bound: sizes { N <= 64; }, then f32[N]"
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _in_memory(place: Place) -> Hint | None:
     if is_type_next and (found.lower() in _TYPES or found in ("[", "(")):
         return Hint("write the dtype of its elements, then its shape: f32[2, 3]")
     if "[" in before.rpartition("]")[2] and found in ("?", ":", "*", ".", ".."):
-        return Hint(_VARYING)
+        return Hint(VARYING)
     name = place.word
     if found == "(" and re.search(r":\s*\w+$", before):
         return Hint("a shape stands in square brackets: f32[2, 3]")

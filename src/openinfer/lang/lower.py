@@ -165,8 +165,17 @@ class _Lowering(Declarations):
         if isinstance(literal, InitValue):
             yield Input(Literal(literal, self.span(value)))
             return
+        if isinstance(value, SourceToken) and value.type == "DTYPE":
+            message = f"'{value.value}' is a dtype and cannot be a variable"
+            return self.report(Code.RESERVED_WORD, message, value, "a parameter is given by name: to=f32")
+        if isinstance(value, Tree) and value.data == "operation":
+            message, advice = (
+                "an input is a variable or a number, not an expression",
+                "compute it first: t = op add(a, b);",
+            )
+            return self.report(Code.SYNTAX, message, value, advice)
         message = "an input is a variable or a number; a parameter is given by name"
-        self.report(Code.SYNTAX, message, value, "write name=value")
+        return self.report(Code.SYNTAX, message, value, "write name=value")
 
     def _is_input(self, value: Syntax) -> bool:
         """Whether a named argument can only be an operand: parameters take constants, and scalars at that."""

@@ -1,13 +1,14 @@
 """The operands and parameters of a call, put where the record wants them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isinf
 from typing import Any
 
 from openinfer.dtypes import DType
 from openinfer.errors import Code, nearest
+from openinfer.ops.other_names import called_here
 from openinfer.ops.record import InputSpec, OpRecord, Param
-from openinfer.ops.types import OpError, parameter_error
+from openinfer.ops.types import OpError, parameter_error, together
 
 
 def slots(record: OpRecord, names: Sequence[str | None]) -> tuple[int | None, ...]:
@@ -38,7 +39,7 @@ def _slot(record: OpRecord, name: str, position: int) -> int:
     known = [spec.name for spec in record.signature.inputs]
     if name not in known:
         message = f"'{record.name}' has no input {name!r}"
-        advice = nearest(name, known) or f"its inputs are {', '.join(known)}"
+        advice = called_here(name, known) or f"its inputs are {', '.join(known)}"
         raise OpError(Code.UNKNOWN_PARAMETER, message, position, advice)
     return known.index(name)
 
@@ -87,25 +88,44 @@ def value_text(value: object) -> str:
 
 
 def complete(record: OpRecord, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a call by their own names, checked, with defaults where nothing is given."""
+    """The parameters of a call by their own names, checked, with defaults where nothing is given.
+
+    All that is wrong with them is raised together.
+    """
     values: dict[str, Any] = {}
+    errors = unknown_parameters(record, given)
     for name, value in given.items():
         param = record.param(name)
         if param is None:
-            known = [param.name for param in record.params]
-            advice = nearest(name, known) or (f"it has {', '.join(known)}" if known else "it has none")
-            raise OpError(Code.UNKNOWN_PARAMETER, f"'{record.name}' has no parameter {name!r}", name, advice)
-        if param.name in values:
-            raise parameter_error(name, f"the parameter {param.name!r} is given twice")
-        values[param.name] = _checked(record, param, value)
-    for param in record.params:
-        if param.name in values:
             continue
-        if param.is_required:
+        if param.name in values:
+            errors.append(parameter_error(name, f"the parameter {param.name!r} is given twice"))
+            continue
+        try:
+            values[param.name] = _checked(record, param, value)
+        except OpError as error:
+            values[param.name] = None
+            errors.append(error)
+    for param in record.params:
+        if param.name not in values and param.is_required and not unknown_parameters(record, given):
             message = f"'{record.name}' needs the parameter {param.name!r}"
-            raise OpError(Code.WRONG_OPERANDS, message, None, usage(record))
-        values[param.name] = param.default
-    return values
+            errors.append(OpError(Code.WRONG_OPERANDS, message, None, usage(record)))
+    if errors:
+        raise together(errors)
+    return {param.name: values.get(param.name, param.default) for param in record.params}
+
+
+def unknown_parameters(record: OpRecord, names: Iterable[str]) -> list[OpError]:
+    """An error for every name that is no parameter."""
+    known = [param.name for param in record.params]
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    return [
+        OpError(
+            Code.UNKNOWN_PARAMETER, f"'{record.name}' has no parameter {name!r}", name, called_here(name, known) or has
+        )
+        for name in names
+        if record.param(name) is None
+    ]
 
 
 _WORDS = {

@@ -66,8 +66,8 @@ def _divided(call: Call, a: Array, b: Array, divide: Callable[[Array, Array], Ar
         return divide(a, b)
     mask = call.params["div_by_zero_mask"]
     if mask is None:
-        where = np.argwhere(np.atleast_1d(zero))[0].tolist()
-        message = f"the divisor is zero at {where[: b.ndim]}"
+        where = np.argwhere(np.atleast_1d(zero))[0].tolist()[: b.ndim]
+        message = "the divisor is zero" + (f" at {where}" if where else "")
         raise value_error(message, 1, "div_by_zero_mask=v gives v there instead of an error")
     quotient = divide(a, np.where(zero, b.dtype.type(1), b))
     return np.where(zero, quotient.dtype.type(mask), quotient)

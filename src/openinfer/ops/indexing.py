@@ -38,7 +38,8 @@ def _counted(ids: Array, extent: int, slot: int = 1) -> Array:
     if np.any(outside):
         place = np.argwhere(np.atleast_1d(outside))[0].tolist()[: ids.ndim]
         found = ids[tuple(place)]
-        raise value_error(f"the index {found} at {place} is outside an axis of extent {extent}", slot)
+        where = f" at {place}" if place else ""
+        raise value_error(f"the index {found}{where} is outside an axis of extent {extent}", slot)
     positions = ids.astype(np.int64)
     return np.where(positions < 0, positions + extent, positions)
 

@@ -1,5 +1,6 @@
 """What an op's operands are: a dtype and a shape; and how an op says that they do not fit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import prod
@@ -61,6 +62,15 @@ class OpError(Exception):
         self.message = message
         self.at = at
         self.advice = advice
+        self.others: tuple[OpError, ...] = ()
+        """More that is wrong with the same call."""
+
+
+def together(errors: Sequence[OpError]) -> OpError:
+    """The first of several errors of one call, with the others beside it."""
+    first = errors[0]
+    first.others = tuple(errors[1:])
+    return first
 
 
 def shape_error(message: str, at: int | str | None = None, advice: str | None = None) -> OpError:
