@@ -434,7 +434,7 @@ def test_names_of_every_dtype_of_numpy_and_ml_dtypes_are_types(make_model: MakeM
 def test_a_missing_model_is_said_once() -> None:
     text = """
         dynamic { x: f32[T, D]; z: f32[D]; }
-        constant { w: f32[D, H]; b: f32[H]; c: f32 @ref("scale"); }
+        constant { w: f32[H, D]; b: f32[H]; c: f32 @ref("scale"); }
         volatile { y: f32[T, H]; }
         block entry { op linear(x, w, b) >> y; op mul(y, model["s"]) >> y; return y; }"""
     (found,) = problems(text, sizes={"T": 2})
