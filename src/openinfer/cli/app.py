@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import typer
@@ -26,7 +26,7 @@ from openinfer.cli.step import step
 from openinfer.cli.synth import synth
 from openinfer.cli.traces import trace, trace_diff
 from openinfer.errors import Diagnostic, OpenInferError
-from openinfer.oinf.terminal import close_quietly
+from openinfer.oinf.terminal import close_quietly, open_closed_streams, output_failure
 
 app = typer.Typer(
     name="openinfer",
@@ -60,15 +60,22 @@ def _options(
 
 def main() -> int:
     """Run the command line and return its exit status."""
+    open_closed_streams()
     try:
-        with _cleaning_up_when_terminated():
-            app()
+        try:
+            with _cleaning_up_when_terminated():
+                app()
+        finally:
+            sys.stdout.flush()
     except OpenInferError as error:
         print_diagnostics(error.diagnostics)
         return 1
     except BrokenPipeError:
         close_quietly()
         return 0
+    except OSError as error:
+        print_diagnostics([output_failure(error)])
+        return 1
     return 0
 
 
@@ -92,10 +99,11 @@ def _cleaning_up_when_terminated() -> Iterator[None]:
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
-    """Show diagnostics on standard error, coloured where that is a terminal."""
+    """Show diagnostics on standard error, coloured where that is a terminal; where it is full, nobody can be told."""
     for diagnostic in diagnostics:
         first, _, rest = diagnostic.render().partition("\n")
         kind, _, message = first.partition(": ")
         color = typer.colors.YELLOW if diagnostic.code.is_warning else typer.colors.RED
-        typer.secho(kind, fg=color, bold=True, nl=False, err=True)
-        typer.echo(f": {message}" + (f"\n{rest}" if rest else ""), err=True)
+        with suppress(OSError):
+            typer.secho(kind, fg=color, bold=True, nl=False, err=True)
+            typer.echo(f": {message}" + (f"\n{rest}" if rest else ""), err=True)

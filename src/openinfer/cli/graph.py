@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from openinfer.ir import Graph, validate
 from openinfer.ir.schema import graph_schema
 from openinfer.lang import parse
 from openinfer.lang.format import format_source
-from openinfer.lang.source import decode_source, is_json, read_source
+from openinfer.lang.source import is_json, read_source, read_standard_input
 from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
 
@@ -116,7 +115,7 @@ def _summary(bound: "BoundGraph") -> list[str]:
 
 
 def _text(path: str) -> str:
-    return decode_source(sys.stdin.buffer.read(), "<stdin>") if path == "-" else read_source(path)
+    return read_standard_input() if path == "-" else read_source(path)
 
 
 def _holds_json(path: str, text: str) -> bool:

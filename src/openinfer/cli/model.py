@@ -9,6 +9,7 @@ import typer
 
 from openinfer.errors import OpenInferError
 from openinfer.oinf import ModelLoader, SizeVar, TensorSpec, save_file
+from openinfer.oinf.atomic import write_failed
 from openinfer.oinf.diff import diff
 from openinfer.oinf.report import describe, summary, summary_facts
 from openinfer.oinf.terminal import progress_bar
@@ -85,7 +86,10 @@ def demo(
 ) -> None:
     """Author a small model, check it and show what it holds."""
     path = folder / "mlp.oinf"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise write_failed(str(folder), error) from error
     rng = np.random.default_rng(1)
     sizes = {"B": 4, "D": 16, "H": 32, "O": 8}
     shapes = {"w1": ("D", "H"), "b1": ("H",), "w2": ("H", "O"), "b2": ("O",)}

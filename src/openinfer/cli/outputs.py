@@ -20,6 +20,7 @@ from openinfer.check.events import statistics
 from openinfer.check.results import output_names
 from openinfer.cli.arrays import is_archive, require_writable, split_place, write_archive, write_array
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
+from openinfer.oinf.atomic import write_failed
 from openinfer.sim import Executor, format_truncated
 
 Array = npt.NDArray[Any]
@@ -59,11 +60,18 @@ def parsed_outputs(texts: Iterable[str] | None, state_path: str | None = None) -
 
 def _require_apart(wanted: Iterable[Wanted], state_path: str | None) -> None:
     """Refuse to write two things to one place, whichever way it is spelled."""
-    state = [] if state_path is None else [(os.path.realpath(state_path), "")]
-    places = [(os.path.realpath(one.path), one.key) for one in wanted if one.path is not None] + state
+    state = [] if state_path is None else [(_real(state_path), "")]
+    places = [(_real(one.path), one.key) for one in wanted if one.path is not None] + state
     for place, count in Counter(places).items():
         if count > 1 or (place[1] and (place[0], "") in places):
             raise _bad_option(f"two things are to be written to {place[0]!r}")
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise write_failed(path, error) from error
 
 
 def _bad_option(message: str) -> typer.BadParameter:

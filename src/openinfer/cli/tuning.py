@@ -1,5 +1,6 @@
 """``--tune`` and its kin: tiles chosen by measuring, and files of what was measured."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ class Tuning:
         from openinfer.synth.tuned import Tuned
 
         path = self._path()
-        known = Tuned.load(path) if path.exists() else Tuned()
+        known = Tuned.load(path) if os.path.lexists(path) else Tuned()
         measured: list[Record] = []
         with progress_bar("measuring tiles") as update:
 

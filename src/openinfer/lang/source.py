@@ -1,6 +1,7 @@
 """``graph(text)`` and ``load_graph(path)``: source text into checked graphs."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 from openinfer.collection import collection_paused
@@ -10,6 +11,7 @@ from openinfer.ir.op_names import OP_NAMES, op_called
 from openinfer.ir.validate import validate
 from openinfer.lang.lower import Parsed, lower
 from openinfer.lang.parser import parse_tree
+from openinfer.oinf.file import read_plain, reason_of
 
 MAX_SOURCE_BYTES = 1 << 28
 _MOST_ADVISED = 20
@@ -75,11 +77,19 @@ def is_json(path: str) -> bool:
 def read_source(path: str) -> str:
     """The text of a source file."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_SOURCE_BYTES + 1)
+        data = read_plain(path, MAX_SOURCE_BYTES)
     except (OSError, ValueError) as error:
-        raise _unreadable(path, (error.strerror if isinstance(error, OSError) else None) or str(error)) from error
+        raise _unreadable(path, reason_of(error)) from error
     return decode_source(data, path)
+
+
+def read_standard_input() -> str:
+    """The text of a source that comes through standard input."""
+    try:
+        data = sys.stdin.buffer.read(MAX_SOURCE_BYTES + 1)
+    except OSError as error:  # it is a folder, or gone
+        raise _unreadable("<stdin>", reason_of(error)) from error
+    return decode_source(data, "<stdin>")
 
 
 def decode_source(data: bytes, name: str) -> str:

@@ -16,6 +16,13 @@ from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError
 
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Bytes = npt.NDArray[np.uint8]
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 _CONTEXT_ROW = 16
 _QUICK_REGION = 16 << 20
 
@@ -52,16 +59,39 @@ def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
 def open_regular(path: str) -> tuple[int, int]:
     """The descriptor and the size of a regular file; anything else is a typed error."""
     try:
-        # O_NONBLOCK: opening a pipe must not wait for a writer before we can refuse it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return open_plain(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise _not_a_model(path, f"cannot open {path!r}: {reason}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
+        raise _not_a_model(path, f"cannot open {path!r}: {reason_of(error)}") from error
+
+
+def open_plain(path: str) -> tuple[int, int]:
+    """The descriptor and the size of a regular file; ``OSError`` or ``ValueError`` for anything else.
+
+    A pipe could make us wait for ever, and a device has no end.
+    """
+    # O_NONBLOCK: opening a pipe must not wait for a writer before we can refuse it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            message = f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file"
+            raise OSError(0, message)
+    except BaseException:
         os.close(descriptor)
-        raise _not_a_model(path, f"{path!r} is not a regular file")
+        raise
     return descriptor, status.st_size
+
+
+def read_plain(path: str, most: int) -> bytes:
+    """The bytes of a regular file, but no more than so many and one."""
+    descriptor, _ = open_plain(path)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(most + 1)
+
+
+def reason_of(error: Exception) -> str:
+    """What an operating system's error says is wrong."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 class CopiedFile:

@@ -5,10 +5,32 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from openinfer.errors import Code, Diagnostic
+
 
 def close_quietly() -> None:
-    """After the reader of our output has gone away: let the interpreter's own flush find nothing to complain about."""
+    """When nothing more can be written: let the interpreter's own flush find nothing to complain about."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def output_failure(error: OSError) -> Diagnostic:
+    """What to say when standard output cannot be written: it is full, or gone. Other errors are raised again."""
+    if error.filename is not None:
+        raise error
+    close_quietly()
+    return Diagnostic(Code.WRITE_FAILED, f"cannot write to standard output: {error.strerror or error}")
+
+
+def open_closed_streams() -> None:
+    """Let standard streams that are closed lead nowhere: else the next file that is opened would take their place."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from openinfer.errors import Code, Diagnostic, FileSpan, OpenInferError
 from openinfer.oinf.file import AnyPath
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.report import Report, describe, summary, summary_facts
-from openinfer.oinf.terminal import close_quietly, progress_bar
+from openinfer.oinf.terminal import close_quietly, open_closed_streams, output_failure, progress_bar
 
 Check = Callable[[ModelLoader], Iterable[object] | None]
 """What a check returns or yields is a finding each: a ``Diagnostic``, or a message."""
@@ -99,11 +99,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tensor", action="append", metavar="NAME", help="describe only this tensor (repeatable)")
     parser.add_argument("--check", action="append", default=[], metavar="MODULE:FUNCTION", help="also run this check")
     options = parser.parse_args(arguments)
+    open_closed_streams()
     try:
-        return run(options.file, options.tensor, options.check, as_json=options.json, as_summary=options.summary)
+        status = run(options.file, options.tensor, options.check, as_json=options.json, as_summary=options.summary)
+        sys.stdout.flush()
     except BrokenPipeError:
         close_quietly()
         return 0
+    except OSError as error:
+        print(output_failure(error).render(), file=sys.stderr)
+        return 1
+    return status
 
 
 def run(path: str, names: Sequence[str] | None, checks: Sequence[str], *, as_json: bool, as_summary: bool) -> int:

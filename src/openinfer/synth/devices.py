@@ -194,7 +194,7 @@ class DeviceArch(_Section):
         try:
             found = cls.model_validate(value)
         except ValidationError as error:
-            raise DeviceError(*validation_problems(error, name, Code.BAD_DEVICE)) from error
+            raise DeviceError(*validation_problems(error, value, name, Code.BAD_DEVICE)) from error
         found._document = name
         return found
 

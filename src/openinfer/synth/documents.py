@@ -1,12 +1,14 @@
 """JSON documents that people write or commit: reading them, and what a validator finds wrong with them, located."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, FileSpan, GraphError
 from openinfer.ir.document import load_document, shown
+from openinfer.oinf.file import read_plain, reason_of
 
 _MOST_PROBLEMS = 20
 _EXPECTED = {
@@ -24,11 +26,9 @@ def document_bytes(path: str | os.PathLike[str], what: str, code: Code, most: in
     """The bytes of a file that is to be such a document, and no more than ``most``."""
     name = os.fspath(path)
     try:
-        with open(name, "rb") as file:
-            data = file.read(most + 1)
+        data = read_plain(name, most)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        message = f"the {what} {name!r} cannot be read: {reason}"
+        message = f"the {what} {name!r} cannot be read: {reason_of(error)}"
         raise DeviceError(Diagnostic(code, message, FileSpan(name))) from error
     if len(data) > most:
         message = f"{name!r} is no {what}: it has more than {most >> 20} MiB"
@@ -44,14 +44,13 @@ def parsed_document(document: str | bytes, name: str) -> Any:
         raise DeviceError(*error.diagnostics) from error
 
 
-def validation_problems(error: ValidationError, name: str, code: Code) -> list[Diagnostic]:
-    """What a validator found, as diagnostics: one for each place, and not too many."""
+def validation_problems(error: ValidationError, document: Any, name: str, code: Code) -> list[Diagnostic]:
+    """What a validator found in a document, as diagnostics: one for each place, and not too many."""
     found: dict[str, Diagnostic] = {}
     for one in error.errors(include_url=False, include_context=False):
-        # What validators call their alternatives is no part of the document.
-        keys = [str(key) for key in one["loc"] if "[" not in str(key) and key != "constrained-str"]
+        keys = _keys(one["loc"], document)
         if one["type"] == "missing":
-            last = keys.pop()
+            last = str(one["loc"][-1])
             message = "there are too few elements" if last.isdecimal() else f"the key {last!r} is missing"
         elif one["type"] == "extra_forbidden":
             message = f"the key {keys[-1]!r:.80} is unknown"
@@ -65,6 +64,18 @@ def validation_problems(error: ValidationError, name: str, code: Code) -> list[D
     if more <= 0:
         return problems
     return [*problems[:_MOST_PROBLEMS], Diagnostic(code, f"{more} more problems", DocumentSpan("", name))]
+
+
+def _keys(location: Sequence[int | str], document: Any) -> list[str]:
+    """The keys of a location, without what validators call their alternatives, which is no part of the document."""
+    found, value = [], document
+    for key in location:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            continue
+        found.append(str(key))
+    return found
 
 
 def _rule(sentence: str) -> str:

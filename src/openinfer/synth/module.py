@@ -392,7 +392,12 @@ def _require_budget(project: Project, nodes: int | None) -> None:
 
 def _aligned(nbytes: int) -> Array:
     """Memory that starts on a cache line."""
-    raw = np.zeros(nbytes + 64, np.uint8)
+    try:
+        raw = np.zeros(nbytes + 64, np.uint8)
+    except (MemoryError, ValueError) as error:
+        message = f"there is no memory of {nbytes:,} bytes to run the code in"
+        advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
+        raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice)) from error
     start = -raw.ctypes.data % 64
     return raw[start : start + nbytes]
 

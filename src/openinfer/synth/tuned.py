@@ -70,7 +70,7 @@ class Tuned(Facts):
         try:
             found = cls.model_validate(value)
         except ValidationError as error:
-            raise DeviceError(*validation_problems(error, name, Code.BAD_TUNED)) from error
+            raise DeviceError(*validation_problems(error, value, name, Code.BAD_TUNED)) from error
         problems = found._problems(name)
         if problems:
             raise DeviceError(*problems)

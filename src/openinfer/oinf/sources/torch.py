@@ -21,6 +21,7 @@ _BROKEN = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
     struct.error,
+    OSError,
     RuntimeError,
     ValueError,
     TypeError,

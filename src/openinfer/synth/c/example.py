@@ -28,6 +28,14 @@ _MAPPING = """
 """
 
 
+STATUS_OF_FILES = """
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#include <sys/stat.h>
+#endif
+"""
+
+
 def mapped_weights(project: "Project") -> str:
     """Functions that give the weights, and give them back; a file is mapped where the system can do that."""
     name, upper = project.name, project.name.upper()
@@ -41,7 +49,7 @@ static const void *weights_of(const char *path)
     struct stat about;
     void *data = MAP_FAILED;
     if ({upper}_WEIGHT_BYTES == 0) return none;
-    const int file = open(path, O_RDONLY);
+    const int file = open(path, O_RDONLY | O_NONBLOCK); /* a pipe would keep us waiting */
     if (file >= 0 && fstat(file, &about) == 0 && about.st_size == {upper}_WEIGHT_BYTES)
         data = mmap(NULL, {upper}_WEIGHT_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
     if (file >= 0) close(file);
@@ -79,7 +87,12 @@ def read_weights(project: "Project") -> str:
 {{
     static unsigned char none[1];
     if ({upper}_WEIGHT_BYTES == 0) return none;
+#ifdef S_ISREG
+    struct stat about; /* a pipe would keep us waiting */
+    FILE *const file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL;
+#else
     FILE *const file = fopen(path, "rb");
+#endif
     unsigned char *const data = aligned_alloc({upper}_ALIGNMENT, ({upper}_WEIGHT_BYTES + 63u) / 64u * 64u);
     const size_t got = file != NULL && data != NULL ? fread(data, 1, {upper}_WEIGHT_BYTES, file) : 0;
     if (file != NULL) fclose(file);

@@ -11,7 +11,7 @@ import numpy as np
 
 from openinfer.dtypes import DType, pack
 from openinfer.loops.ir import Buffer
-from openinfer.synth.c.example import freed, read_weights, started
+from openinfer.synth.c.example import STATUS_OF_FILES, freed, read_weights, started
 from openinfer.synth.c.names import string
 from openinfer.synth.c.scalars import ScalarPrinter
 from openinfer.synth.c.solve import sizes_of_shapes
@@ -52,7 +52,7 @@ def selftest(project: "Project", golden: Sequence[Golden]) -> str:
         steps += _step(project, one, number, arrays, needs)
     support = support_code(needs)
     body = "\n".join(f"    {line}" for line in steps)
-    return f"""
+    return f"""{STATUS_OF_FILES * (project.options.weights == "file")}
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
