@@ -149,7 +149,7 @@ def test_states_with_a_right_crc_and_wrong_contents_promise_nothing_that_is_not_
     plan = Synthesizer(name="forged", passes=Passes(divide=Divide(1))).synthesize(None, graph(TEXT))
     plan.emit(tmp_path)
     (tmp_path / "main.c").write_text(MAIN, encoding="ascii")
-    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DROUNDS=1500"]
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DROUNDS=1000"]
     flags = ["-std=c11", "-O1", "-g", *sanitizers, "-Iinclude", *plan.project.options.flags]
     sources = ["main.c", "src/forged.c", "src/kernels.c"]
     subprocess.run(["gcc", *flags, *sources, "-o", "forged"], check=True, cwd=tmp_path)

@@ -41,13 +41,13 @@ def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing() -> None:
     executor, module = pair()
     state = executor.save_state()
     assert module.save_state() == state
-    for runs, every in ((executor, 3), (module, 17)):
+    for runs, every in ((executor, 7), (module, 31)):
         for at in range(0, len(state), every):
             damaged = bytearray(state)
             damaged[at] ^= 1 << at % 8
             refusal(runs, damaged)
         assert runs.save_state() == state
-        for length in range(0, len(state), 97):
+        for length in range(0, len(state), 301):
             refusal(runs, state[:length])
         refusal(runs, state + b"\0")
         assert runs.save_state() == state
