@@ -70,10 +70,18 @@ class StepSizes:
             raise _disagreement(variable, shape, what)
         pairs = list(zip(variable.dims, shape, strict=True))
         # One dimension may bind what another one, such as T*U, needs to know first.
-        while len(self.dynamic) < len(self._bounds) and any(self._settle(variable, *pair) for pair in pairs):
-            pass
-        for dim, extent in pairs:
+        alone = [pair for pair in pairs if self._sizes_in(pair[0]) < 2]
+        sums = [pair for pair in pairs if self._sizes_in(pair[0]) > 1]
+        for dim, extent in alone:
+            self._settle(variable, dim, extent)
             self._agree(variable, dim, extent, shape, what)
+        while len(self.dynamic) < len(self._bounds) and any(self._settle(variable, *pair) for pair in sums):
+            pass
+        for dim, extent in sums:
+            self._agree(variable, dim, extent, shape, what)
+
+    def _sizes_in(self, dim: Expr) -> int:
+        return len({name for name in names(dim) if name in self._bounds})
 
     def agree_together(self, shapes: Mapping[str, Shape], *, complete: bool = True) -> None:
         """Values of these shapes are the inputs of a step: the sizes are those that all of them have together.
@@ -176,7 +184,7 @@ class StepSizes:
         except SizeError as error:
             raise OpError(error.code, f"{what} does not fit {variable.name!r}: {error.message}") from error
         if wanted != extent:
-            raise _disagreement(variable, shape, what, self.dynamic)
+            raise _disagreement(variable, shape, what, self.dynamic if self._sizes_in(dim) else None)
 
     def _bind(self, name: str, dim: Expr, extent: int, variable: BoundVar) -> None:
         """Solve ``dim == extent`` for the one size that is not known yet."""

@@ -145,6 +145,10 @@ def names(expr: Expr) -> Iterator[str]:
             yield from names(expr.right)
 
 
+LEAST_INDEX, MOST_INDEX = -(1 << 63), (1 << 63) - 1
+"""Indices, and all that is computed on the way to one, are integers of 64 bits."""
+
+
 def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
     """The value of an expression; ``lookup`` gives the values of names. Division by zero raises ZeroDivisionError.
 
@@ -173,6 +177,30 @@ def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
                     return left % right
 
 
+def evaluate_checked(expr: Expr, lookup: Callable[[str], int]) -> int:
+    """The value of an index expression in 64-bit arithmetic, as generated code has it.
+
+    OverflowError where a name, or a result on the way, needs more bits; ZeroDivisionError where something divides by 0.
+
+    >>> evaluate_checked(Binary("*", Num(3), Ref("n")), {"n": 4}.__getitem__)
+    12
+    """
+    match expr:
+        case Num():
+            found = expr.value
+        case Ref():
+            found = lookup(expr.name)
+        case Neg():
+            found = -evaluate_checked(expr.operand, lookup)
+        case Binary():
+            left, right = evaluate_checked(expr.left, lookup), evaluate_checked(expr.right, lookup)
+            found = evaluate(Binary(expr.op, Num(left), Num(right)), lookup)
+    if not LEAST_INDEX <= found <= MOST_INDEX:
+        message = f"'{expr}' is {found}"
+        raise OverflowError(message)
+    return found
+
+
 def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     """The least and the most that a result can be, given those of the operands; what divides by zero is none.
 
@@ -191,6 +219,23 @@ def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tup
     else:
         ends = [evaluate(Binary(op, Num(one), Num(other)), lambda _name: 0) for one in left for other in right]
     return min(ends), max(ends)
+
+
+def quotients(expr: Expr) -> Iterator[Binary]:
+    """The divisions in an expression.
+
+    >>> [str(one) for one in quotients(Binary("+", Binary("/", Ref("T"), Num(2)), Num(1)))]
+    ['T/2']
+    """
+    stack = [expr]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, Neg):
+            stack.append(one.operand)
+        elif isinstance(one, Binary):
+            stack += [one.left, one.right]
+            if one.op == "/":
+                yield one
 
 
 def constant(expr: Expr) -> int | None:

@@ -12,7 +12,7 @@ from openinfer.check.literals import literal_value
 from openinfer.dtypes import DType
 from openinfer.errors import Code, nearest
 from openinfer.ir import Access, Index, Literal, ModelRef, Operand, Single
-from openinfer.ir.expr import Expr, Num, Ref, evaluate, names
+from openinfer.ir.expr import LEAST_INDEX, MOST_INDEX, Expr, Num, Ref, evaluate_checked, names
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Array, OpError, TensorType
 from openinfer.sim.memory import initial_array
@@ -38,23 +38,28 @@ class Operands:
 
     def integer(self, expr: Expr) -> Integer:
         """The value of an index expression: loop indices, then scalar variables, then sizes."""
-        if isinstance(expr, Num):
+        if isinstance(expr, Num) and LEAST_INDEX <= expr.value <= MOST_INDEX:
             value = expr.value
             return lambda _strand: value
-        if isinstance(expr, Ref):
+        if isinstance(expr, Ref) and not self._can_be_long(expr.name):
             return self._name(expr.name)
         found = {name: self._name(name) for name in names(expr)}
 
         def computed(strand: "Strand") -> int:
             try:
-                value = evaluate(expr, lambda name: found[name](strand))
+                return evaluate_checked(expr, lambda name: found[name](strand))
             except ZeroDivisionError:
                 raise OpError(Code.BAD_VALUE, f"the index '{expr}' divides by zero") from None
-            if value.bit_length() > 64:
-                raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index '{expr}' has more than 64 bits")
-            return value
+            except OverflowError as error:
+                message = f"the index '{expr}' needs more than 64 bits: {error}"
+                raise OpError(Code.INDEX_OUT_OF_RANGE, message) from None
 
         return computed
+
+    def _can_be_long(self, name: str) -> bool:
+        """Whether a scalar can have a value that no index has: those of u64 beyond 63 bits."""
+        variable = self._bound.vars.get(name)
+        return variable is not None and variable.dtype.name == "u64"
 
     def _name(self, name: str) -> Integer:
         variable = self._bound.vars.get(name)
@@ -165,6 +170,19 @@ class Operands:
             return strand.values["", name]
 
         return read
+
+    def fitting(self, source: Operand, dst: Access) -> Action | None:
+        """What refuses a slice of a growing table by its length alone: it can be longer than there is memory for."""
+        variable = self._bound.vars.get(source.base) if isinstance(source, Access) else None
+        target = self._bound.vars[dst.base]
+        if variable is None or variable.decl is None or not variable.is_table or target.is_table or dst.bracketed:
+            return None
+        assert isinstance(source, Access)
+        pairs = zip(variable.decl.table_indices, source.indices, strict=False)
+        if all(name in variable.fixed or isinstance(index, Single) for name, index in pairs):
+            return None
+        name, chosen = source.base, self._all_chosen(source)
+        return lambda strand: strand.sizes.agree(target, strand.tables[name].shape_of(chosen(strand)), str(source))
 
     # --- writing --------------------------------------------------------------------------------------------------
 

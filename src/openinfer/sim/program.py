@@ -152,7 +152,15 @@ class _Assembler:
             case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
                 read = operands.reader(source, self._bound.vars[dst.base].dtype)
                 write = operands.writer(dst, str(source))
-                return lambda strand: write(strand, read(strand))
+                fits = operands.fitting(source, dst)
+                if fits is None:
+                    return lambda strand: write(strand, read(strand))
+
+                def read_if_fitting(strand: "Strand") -> None:
+                    fits(strand)
+                    write(strand, read(strand))
+
+                return read_if_fitting
             case CacheReset(target):
                 return operands.reset(target)
             case CacheIncrement(target, amount):

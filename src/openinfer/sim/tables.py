@@ -7,6 +7,7 @@ import numpy as np
 
 from openinfer.check.bound import BoundVar
 from openinfer.errors import Code
+from openinfer.ir.expr import MOST_INDEX
 from openinfer.ops import Array, OpError
 from openinfer.sim.grid import Grid, Selector, filled
 
@@ -250,6 +251,8 @@ def selected(chosen: Chosen, extent: int) -> Selector:
     if isinstance(chosen, int):
         if chosen < 0:
             raise OpError(Code.NEGATIVE_INDEX, f"the index {chosen} is negative")
+        if chosen == MOST_INDEX:
+            raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index {chosen} is the last of 64 bits, and no table has it")
         return chosen
     start, end = (0 if chosen[0] is None else chosen[0]), (extent if chosen[1] is None else chosen[1])
     start, end = (max(0, one + extent) if one < 0 else one for one in (start, end))

@@ -6,22 +6,11 @@ from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.synth.build import library_of
+from openinfer.synth.c.failures import OF_STATUS
 from openinfer.synth.c.header import STATUS, Field, trace_fields
 from openinfer.synth.c.project import Project
 
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-_CODES = {
-    "ERROR_MEMORY": Code.OUT_OF_MEMORY,
-    "ERROR_VALUE": Code.BAD_VALUE,
-    "ERROR_INDEX": Code.INDEX_OUT_OF_RANGE,
-    "ERROR_SIZE": Code.SIZE_CONFLICT,
-    "ERROR_STATE": Code.WRONG_MOMENT,
-    "ERROR_INPUT": Code.NOT_INSERTED,
-    "ERROR_THREADS": Code.OUT_OF_MEMORY,
-    "ERROR_BUSY": Code.BUSY,
-    "ERROR_INTERRUPTED": Code.INTERRUPTED,
-    "ERROR_BUDGET": Code.NODE_BUDGET,
-}
 _ADVICE = {
     "ERROR_STATE": "reset() or load_state(...) first",
     "ERROR_BUDGET": "give a larger node_budget, or None",
@@ -56,6 +45,8 @@ class Instance:
     def __init__(self, project: Project, library: ctypes.CDLL) -> None:
         self._library = library
         self._name = project.name
+        self._printer = project.printer
+        self._failures = list(project.printer.failures)
         self.context: Any = structure("Context", [*project.context, *trace_fields(project.name)])()
         self.function("last_error").restype = ctypes.c_char_p
 
@@ -77,10 +68,14 @@ class Instance:
         """Raise what a status says is wrong."""
         if not status:
             return
-        name = list(STATUS)[status]
-        text = self.function("last_error")(ctypes.byref(self.context)).decode()
-        text = STATUS[name] if name == "ERROR_BUSY" else text  # the last error is that of another call
-        raise ExecutionError(Diagnostic(_CODES.get(name, Code.BAD_VALUE), text, None, _ADVICE.get(name)))
+        name, text = list(STATUS)[status], self.function("last_error")(ctypes.byref(self.context)).decode()
+        code, span = OF_STATUS.get(name, Code.BAD_VALUE), None
+        if name == "ERROR_BUSY":
+            text = STATUS[name]  # the last error is that of another call
+        elif self.context.status == status:
+            failure = self._failures[self.context.failure]
+            code, span = failure.mistake.code, self._printer.span_of(failure.node)
+        raise ExecutionError(Diagnostic(code, text, span, _ADVICE.get(name)))
 
     def heap(self, table: int) -> int:
         """The address of the memory of a table that grows, or 0; the next call can move it."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from openinfer.check.access import access_rank, part_quant
 from openinfer.check.bound import FromInit, FromModel, FromPattern
 from openinfer.check.params import parameter
 from openinfer.dtypes import DTYPES, DType
+from openinfer.errors import Code
 from openinfer.ir import Access, Node, Op, Operand
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.text import node_head
@@ -36,6 +38,8 @@ class Nodes(Operands):
             for operand, dtype in zip(own.operands, own.stored, strict=True)
         ]
         self._require_known(extent for value in operands if value is not None for extent in value.shape)
+        for operand in own.operands:
+            self._require_operand(operand)
         types = tuple(
             None if value is None else TensorType(value.dtype, value.shape, self._quant(value)) for value in operands
         )
@@ -59,7 +63,12 @@ class Nodes(Operands):
         if not variable.is_table and not (output.bracketed and output.indices):
             shape = self._shape(variable)
             self._bind_sizes(shape, found.shape, node)
+            self._require_shape(variable)
         return self._value(output.base, found.dtype, shape)
+
+    def _require_operand(self, operand: Operand | None) -> None:
+        if isinstance(operand, Access) and not operand.bracketed and operand.base in self.bound.vars:
+            self._require_shape(self.bound.vars[operand.base])
 
     def _bind_sizes(self, declared: Sequence[int], found: Sequence[int], node: Node) -> None:
         """The extents of a variable are those of its new value; equal ones need no step.
@@ -84,7 +93,7 @@ class Nodes(Operands):
         if not unnamed:
             return found
         sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(used)}
-        if not _holds_at(record, call, found, sample):
+        if _refusal_at(record, call, found, sample) is not None:
             message = f"a length in {node_head(node)} is known only while running, and must fit others"
             raise refused(node, message, "read the part into a variable first, whose dimensions are sizes")
         return found
@@ -94,8 +103,9 @@ class Nodes(Operands):
         most = {name: self.sizes[name] for name in used}
         for name in used:
 
-            def refused_in(values: range, name: str = name) -> list[int]:
-                return [value for value in values if not _holds_at(record, call, found, {**most, name: value})]
+            def refused_in(values: range, name: str = name) -> dict[int, Code]:
+                every = ((value, _refusal_at(record, call, found, {**most, name: value})) for value in values)
+                return {value: code for value, code in every if code is not None}
 
             bad = refused_in(range(min(most[name], _SMALL_SIZES)))
             least = next((place for place, value in enumerate(bad) if place != value), len(bad))
@@ -103,10 +113,9 @@ class Nodes(Operands):
                 if most[name] > _MOST_SIZES:
                     message = f"which values {name!r} can have in {node_head(node)} is not a matter of a least one"
                     raise refused(node, message, f"let it be at most {_MOST_SIZES}")
-                bad += refused_in(range(_SMALL_SIZES, most[name]))
-            if bad:
-                size = Dim(most[name], Ref(name))
-                self._emit(RequireSize(size, least, node.index, tuple(bad[least:])))
+                bad |= refused_in(range(_SMALL_SIZES, most[name]))
+            for step in _requirements(Dim(most[name], Ref(name)), least, bad, node.index):
+                self._emit(step)
 
     def _quant(self, value: Current) -> Any:
         access = self._part_accesses.get(value) if isinstance(value, Value) else None
@@ -188,10 +197,13 @@ class Nodes(Operands):
         else:
             value = self._operand(source, node, target.dtype)
             self._require_known(value.shape)
+            self._require_operand(source)
             if isinstance(value, Weight) and value.index:
                 value = self._chosen_now(value, node)
             if shape is not None:
                 self._bind_sizes(shape, value.shape, node)
+        if shape is not None:
+            self._require_shape(target)
         variable = self.bound.vars[dst.base]
         if variable.is_table or (dst.bracketed and dst.indices) or isinstance(variable.origin, FromPattern):
             if isinstance(value, Weight):
@@ -269,14 +281,27 @@ def _extents_in(value: Any) -> Iterator[int]:
         yield value
 
 
-def _holds_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, int]) -> bool:
-    """Whether there is such a call at given sizes, with the results that are expected."""
+def _requirements(size: Dim, least: int, bad: Mapping[int, Code], node: int) -> Iterator[RequireSize]:
+    """What a size must be, given the values that an op refuses: all below a least one, and some others."""
+    start = 0
+    for code, values in groupby(range(least), bad.__getitem__):
+        start += len(list(values))
+        yield RequireSize(size, start, node, (), code)
+    others = [value for value in bad if value >= least]
+    for code in dict.fromkeys(bad[value] for value in others):
+        yield RequireSize(size, 0, node, tuple(value for value in others if bad[value] is code), code)
+
+
+def _refusal_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, int]) -> Code | None:
+    """The code with which an op refuses a call at given sizes; None if it has the results that are expected."""
     try:
         other = infer(record, _at_sizes(call, sizes))
-    except (OpError, ZeroDivisionError):
-        return False
-    wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in found.outputs]
-    return [kind.shape for kind in other.outputs] == wanted
+        wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in found.outputs]
+    except OpError as error:
+        return error.code
+    except ZeroDivisionError:
+        return Code.BAD_SHAPE
+    return None if [kind.shape for kind in other.outputs] == wanted else Code.SHAPE_MISMATCH
 
 
 def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:

@@ -9,7 +9,7 @@ from openinfer.check.sizes import evaluate_evenly
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir import Index, MemoryKind, Node, Single
-from openinfer.ir.expr import Expr, Ref, names
+from openinfer.ir.expr import Expr, Ref, names, quotients
 from openinfer.loops.build import Builder
 from openinfer.loops.dim import Dim, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
@@ -103,6 +103,17 @@ class Values:
         """The node reads dynamic sizes: it fails in a step where none of the values before it has had them."""
         for size in sorted({name for extent in extents for name in sizes_in(extent)} - self.known):
             self._emit(RequireSize(Dim(self.sizes[size], Ref(size)), 0, self.node))
+
+    def _require_shape(self, variable: BoundVar) -> None:
+        """The node reads or writes a variable: it fails in a step whose sizes give it no shape."""
+        if not variable.is_dynamic or variable.is_table or variable.kind is MemoryKind.DYNAMIC:
+            return
+        for extent in self._shape(variable):
+            key = f"{extent!r} is a dimension"
+            can_fail = isinstance(extent, Dim) and (extent.span[0] < 0 or any(True for _ in quotients(extent.expr)))
+            if can_fail and key not in self.known:
+                self._emit(RequireSize(extent, 0, self.node))
+                self.known.add(key)
 
     def _take_steps(self) -> list[Step]:
         steps, self.steps = self.steps, []

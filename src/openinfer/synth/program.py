@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.dtypes import DType
+from openinfer.errors import Code
 from openinfer.ir import Index
 from openinfer.ir.expr import Expr
 from openinfer.loops.dim import most_elements
@@ -185,6 +186,8 @@ class RequireSize:
     least: int
     node: int
     excluded: tuple[int, ...] = ()
+    code: Code = Code.SHAPE_MISMATCH
+    """What the op says about them."""
 
 
 @dataclass

@@ -7,8 +7,8 @@ marks the context as busy.
 from dataclasses import dataclass
 
 from openinfer.check.bound import FromInit, FromModel
+from openinfer.synth.c.failures import Failure, mistake
 from openinfer.synth.c.fetch import fetch_function
-from openinfer.synth.c.function import Failure
 from openinfer.synth.c.names import string
 from openinfer.synth.c.source import StepPrinter
 from openinfer.synth.c.states import StatePrinter
@@ -45,7 +45,7 @@ class EntryPrinter:
         return [layout for layout in self.printer.tables.values() if layout.heap is not None]
 
     def _fail(self, status: str, reason: str) -> str:
-        place = self.printer.failures.setdefault(Failure(-1, status, reason), len(self.printer.failures))
+        place = self.printer.failures.setdefault(Failure(-1, mistake(status, reason)), len(self.printer.failures))
         return f"return fail(c, {self.upper}_{status}, {place});"
 
     def functions(self) -> str:

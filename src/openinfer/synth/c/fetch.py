@@ -24,7 +24,7 @@ def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Call
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
     if can_fail(printer.extent(extent) for value in shown for extent in value.shape):
-        head = f"bool bad = false; /* the extents of a variable cannot be computed */\n    {head}"
+        head = f"int bad = 0; /* the extents of a variable cannot be computed */\n    {head}"
     body = "".join(f"    {line}\n" for line in lines)
     text = f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
 {{

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from openinfer.errors import Code, Diagnostic, GraphError, Span
+from openinfer.errors import Code, Diagnostic, GraphError, GraphPlace, Span
 from openinfer.ir.text import node_head
 from openinfer.loops.dim import sizes_in
+from openinfer.synth.c.failures import BY_ZERO, TOO_LONG, Failure, Mistake
 from openinfer.synth.c.integers import Integer
 from openinfer.synth.c.names import field as field_name
 from openinfer.synth.c.tables import TableLayout, table_layout
@@ -14,15 +15,6 @@ from openinfer.synth.undo import Undo
 from openinfer.synth.weights import WeightLayout
 
 PAD = "    "
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Something that can go wrong while running, and the node where it does."""
-
-    node: int
-    status: str
-    reason: str
 
 
 @dataclass
@@ -106,10 +98,28 @@ class FunctionPrinter:
         place = f"node {node}" if line is None else f"node {node}, line {line}"
         return f"{place}: {node_head(self._nodes[node])}"
 
-    def _fail(self, node: int, status: str, reason: str) -> str:
-        failure = Failure(node, status, reason)
-        place = self.failures.setdefault(failure, len(self.failures))
-        return f"return fail(c, {self._name.upper()}_{status}, {place});"
+    def _fail(self, node: int, what: Mistake) -> str:
+        return f"return fail(c, {self._name.upper()}_{what.status}, {self._failure(node, what)});"
+
+    def _fail_either(self, node: int, condition: str, what: Mistake, other: Mistake) -> str:
+        """Of two mistakes the one that a condition says."""
+        chosen = f"{condition} ? {self._failure(node, what)} : {self._failure(node, other)}"
+        return f"return fail(c, {self._name.upper()}_{what.status}, {chosen});"
+
+    def _failure(self, node: int, what: Mistake) -> int:
+        return self.failures.setdefault(Failure(node, what), len(self.failures))
+
+    def _fail_bad(self, node: int, otherwise: Mistake = TOO_LONG) -> str:
+        """What is wrong where an index expression could not be computed, or, if it could, what else is."""
+        if otherwise is TOO_LONG:
+            return self._fail_either(node, "bad == 2", BY_ZERO, TOO_LONG)
+        zero, long = (self._failure(node, what) for what in (BY_ZERO, TOO_LONG))
+        places = f"bad == 2 ? {zero} : bad ? {long} : {self._failure(node, otherwise)}"
+        return f"return fail(c, {self._name.upper()}_{otherwise.status}, {places});"
+
+    def span_of(self, node: int) -> GraphPlace | None:
+        """Where a node stands in the source."""
+        return self._nodes[node].span if node in self._nodes else None
 
 
 def _require_heap(table: Table, *, heap: bool) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from openinfer.dtypes import DTYPES
+from openinfer.ir.expr import LEAST_INDEX as LEAST
+from openinfer.ir.expr import MOST_INDEX as MOST
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, interval
 from openinfer.synth.c.types import literal
 
-LEAST, MOST = -(1 << 63), (1 << 63) - 1
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import prod
 
+from openinfer.synth.c.failures import NO_TENSOR
 from openinfer.synth.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.c.names import comment
 from openinfer.synth.c.sizes import SizePrinter
@@ -88,7 +89,7 @@ class OperandPrinter(SizePrinter):
         return place
 
     def _no_tensor(self, node: int) -> str:
-        return self._fail(node, "ERROR_INDEX", "the model has no tensor for these indices")
+        return self._fail(node, NO_TENSOR)
 
     def _weight_number(self, weight: Weight, node: int, depth: int) -> str:
         """Which of a family's tensors its indices choose; those outside are an error."""
@@ -101,8 +102,10 @@ class OperandPrinter(SizePrinter):
             checks += [f"{found.text} > {first + extent - 1}"] * (found.most > first + extent - 1)
             parts.append(found.text if first == 0 else f"({found.text} - {first})")
         self._now.has_bad = self._now.has_bad or is_bad
-        checks += ["bad"] * is_bad
-        if checks:
+        if is_bad:
+            fail = self._fail_bad(node, NO_TENSOR)
+            self._line(depth, f"if ({' || '.join([*checks, 'bad'])}) {fail}")
+        elif checks:
             self._line(depth, f"if ({' || '.join(checks)}) {self._no_tensor(node)}")
         index = parts[0]
         for part, extent in zip(parts[1:], weight.extents[1:], strict=True):

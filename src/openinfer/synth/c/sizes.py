@@ -3,19 +3,16 @@
 from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.ir.expr import Binary, Expr, Num, Ref, names
+from openinfer.ir.expr import Binary, Num, Ref, names, quotients
 from openinfer.loops.dim import Dim, expr_of, sizes_in, span
+from openinfer.synth.c.failures import BAD_LENGTH, BAD_SIZE, NO_SHAPE, Mistake, no_result
 from openinfer.synth.c.function import FunctionPrinter
 from openinfer.synth.c.integers import Integer, IntegerPrinter, can_fail, number
 from openinfer.synth.c.solve import is_line, replaced, solved
 from openinfer.synth.program import RequireSize, Value
 
-BAD_SIZE = "an extent is not the one that its variable has, or a dynamic size has no value or one out of range"
-
-TOO_SMALL = "an operation has no result for a dynamic size that is so small"
 _FOUND = ""
 """What the extent that was found is called among sizes."""
-NO_RESULT = "an operation has no result for this value of a dynamic size"
 
 
 class SizePrinter(FunctionPrinter):
@@ -36,7 +33,7 @@ class SizePrinter(FunctionPrinter):
 
     def _agree(self, extent: int, actual: Integer, node: int, depth: int) -> None:
         """An extent is what was found; a size that has no value yet gets it from there."""
-        fail = self._fail(node, "ERROR_SIZE", BAD_SIZE)
+        fail = self._fail(node, BAD_SIZE if sizes_in(extent) else BAD_LENGTH)
         unknown = sorted(sizes_in(extent) - self._now.known)
         if len(sizes_in(extent)) == 1 and unknown:
             (size,) = unknown
@@ -84,7 +81,7 @@ class SizePrinter(FunctionPrinter):
 
     def _require_known(self, sizes: Iterable[str], node: int, depth: int) -> None:
         for size in sorted(set(sizes) - self._now.known):
-            fail = self._fail(node, "ERROR_SIZE", BAD_SIZE)
+            fail = self._fail(node, BAD_SIZE)
             self._line(depth, f"if (c->{self.size_fields[size]} < 0) {fail}")
             self._now.known.add(size)
 
@@ -99,21 +96,24 @@ class SizePrinter(FunctionPrinter):
 
     def _require_values(self, step: RequireSize, depth: int) -> None:
         self._require_known(sizes_in(step.size), step.node, depth)
+        for quotient in quotients(expr_of(step.size)):
+            self._require_even(quotient, step.node, depth)
+        self._require_range(step.size, step.node, depth)
         text = self.extent(step.size).text
         if step.least:
-            self._require(f"{text} < {step.least}", TOO_SMALL, step.node, depth)
+            self._require(f"{text} < {step.least}", no_result(step.code, is_small=True), step.node, depth)
         if step.excluded:
             kept = sorted({*range(step.least, int(step.size) + 1)} - {*step.excluded})
             check = " && ".join(f"{text} != {value}" for value in kept)
             if len(step.excluded) <= len(kept):
                 check = " || ".join(f"{text} == {value}" for value in step.excluded)
-            self._require(check, NO_RESULT, step.node, depth)
+            self._require(check, no_result(step.code, is_small=False), step.node, depth)
 
-    def _require(self, check: str, message: str, node: int, depth: int) -> None:
+    def _require(self, check: str, what: Mistake, node: int, depth: int) -> None:
         """A check that fails a step, unless it has been made before."""
         if check not in self._now.known:
             self._now.known.add(check)
-            self._line(depth, f"if ({check}) {self._fail(node, 'ERROR_SIZE', message)}")
+            self._line(depth, f"if ({check}) {self._fail(node, what)}")
 
     def _require_range(self, extent: int, node: int, depth: int) -> None:
         _least, most = span(extent)
@@ -126,32 +126,30 @@ class SizePrinter(FunctionPrinter):
         checks += [f"{found.text} > {most}"] * (found.most > most)
         checks += ["bad"] * found.can_fail
         if checks:
-            self._line(depth, f"if ({' || '.join(checks)}) {self._fail(node, 'ERROR_SIZE', BAD_SIZE)}")
+            self._line(depth, f"if ({' || '.join(checks)}) {self._fail(node, NO_SHAPE)}")
 
     def _quotients(self, value: Value) -> Iterator[Binary]:
         """The divisions in the declared dimensions of a variable, which must be even."""
         variable = self._program.bound.vars.get(value.variable or "")
         if variable is None or not variable.is_dynamic or variable.is_table:
             return
-        stack: list[Expr] = list(variable.dims or ())
-        while stack:
-            expr = stack.pop()
-            if isinstance(expr, Binary):
-                stack += [expr.left, expr.right]
-                if expr.op == "/" and set(names(expr)) & self._program.sizes.keys():
-                    yield expr
+        for dim in variable.dims or ():
+            yield from (one for one in quotients(dim) if set(names(one)) & self._program.sizes.keys())
 
     def _require_even(self, quotient: Binary, node: int, depth: int) -> None:
-        key = f"{quotient} is even"
-        if key in self._now.known:
+        if is_even(quotient) in self._now.known:
             return
-        self._now.known.add(key)
-        printer = IntegerPrinter(self._any_size, self.needs)
+        self._now.known.add(is_even(quotient))
         self._require_known(set(names(quotient)) & self._program.sizes.keys(), node, depth)
-        left = printer.integer(Binary("%", quotient.left, quotient.right))
-        self._now.has_bad = self._now.has_bad or left.can_fail
+        left = self._rest(quotient)
         check = f"{left.text} != 0" + (" || bad" if left.can_fail else "")
-        self._line(depth, f"if ({check}) {self._fail(node, 'ERROR_SIZE', BAD_SIZE)}")
+        self._line(depth, f"if ({check}) {self._fail(node, NO_SHAPE)}")
+
+    def _rest(self, quotient: Binary) -> Integer:
+        """What a division leaves over."""
+        found = IntegerPrinter(self._any_size, self.needs).integer(Binary("%", quotient.left, quotient.right))
+        self._now.has_bad = self._now.has_bad or found.can_fail
+        return found
 
     def _any_size(self, name: str) -> Integer:
         return self._size(name) if name in self._program.sizes else number(self._program.bound.sizes[name])
@@ -166,3 +164,8 @@ class SizePrinter(FunctionPrinter):
         if bits % 8 == 0:
             return f"(size_t){text}" if bits == 8 else f"(size_t){text} * {bits // 8}"
         return f"((size_t){text} * {bits} + 7) / 8"
+
+
+def is_even(quotient: Binary) -> str:
+    """How it is remembered that a division leaves nothing over."""
+    return f"{quotient} is even"

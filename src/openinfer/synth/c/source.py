@@ -14,13 +14,14 @@ from openinfer.loops.dim import form, most_elements, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
-from openinfer.synth.c.function import PAD, Failure, Function
+from openinfer.synth.c.failures import BAD_LENGTH, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
+from openinfer.synth.c.function import PAD, Function
 from openinfer.synth.c.integers import Integer, can_fail
 from openinfer.synth.c.kernels import Printed, printed
 from openinfer.synth.c.marks import MarkPrinter
 from openinfer.synth.c.names import comment
 from openinfer.synth.c.names import field as field_name
-from openinfer.synth.c.sizes import BAD_SIZE
+from openinfer.synth.c.sizes import is_even
 from openinfer.synth.c.tables import Picks, TableAccess, element_bits, picks
 from openinfer.synth.place import MemoryPlan
 from openinfer.synth.program import (
@@ -46,8 +47,6 @@ from openinfer.synth.program import (
 from openinfer.synth.undo import is_partly_written
 from openinfer.synth.weights import WeightLayout
 
-_BAD_INDEX = "an index is outside, or its expression divides by zero or needs more than 64 bits"
-_NO_MEMORY = "there is no memory for a table to grow"
 _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
 """Steps that name the context in any case; all others do so only where the function also names memory."""
 
@@ -108,7 +107,7 @@ class StepPrinter(MarkPrinter):
         head = [f"static int {self.block_name(name)}({self._name}_context *c)", "{"]
         tops = list(now.pointers.values())
         if now.has_bad:
-            tops.append("bool bad = false; /* an index expression has gone wrong */")
+            tops.append("int bad = 0; /* how an index expression has gone wrong */")
         steps = steps_in(self._program.blocks[name])
         if not tops and not self.is_interruptible and not any(isinstance(step, _ON_CONTEXT) for step in steps):
             tops.append("(void)c;")
@@ -120,9 +119,8 @@ class StepPrinter(MarkPrinter):
         """So many nodes are about to be executed, if the step goes on."""
         if not self.is_interruptible:
             return
-        self._fail(node, "ERROR_INTERRUPTED", "the step was interrupted")
-        self._fail(node, "ERROR_BUDGET", "the step has run its budget of nodes")
-        place = self.failures[Failure(node, "ERROR_INTERRUPTED", "the step was interrupted")]
+        place = self._failure(node, mistake("ERROR_INTERRUPTED", "the step was interrupted"))
+        self._failure(node, mistake("ERROR_BUDGET", "the step has run its budget of nodes"))
         self._line(depth, f"if (is_over(c, {nodes}, {place})) return 1;")
 
     def _body(self, steps: list[Step], depth: int) -> None:
@@ -155,17 +153,21 @@ class StepPrinter(MarkPrinter):
         """What must be true of the inputs before anything runs."""
         self._now = Function(known=set(self.input_sizes))
         for size in self.input_sizes:
-            fail = self._fail(-1, "ERROR_SIZE", f"the size {size} is not between 0 and {self._program.sizes[size]}")
+            fail = self._fail(
+                -1, mistake("ERROR_SIZE", f"the size {size} is not between 0 and {self._program.sizes[size]}")
+            )
             own = f"c->{self.size_fields[size]}"
             self._line(1, f"if ({own} < 0 || {own} > {self._program.sizes[size]}) {fail}")
         for key, value in self._program.inputs.items():
-            fail = self._fail(-1, "ERROR_INPUT", f"the input {key} is missing")
+            fail = self._fail(-1, mistake("ERROR_INPUT", f"the input {key} is missing"))
             own = f"in->{self.input_fields[key]}"
             self._line(1, f"if ({own} == NULL) {fail}")
-            fail = self._fail(-1, "ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")
+            fail = self._fail(
+                -1, mistake("ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")
+            )
             self._line(1, f"if (is_ours(c, {own})) {fail}")
             self._guard([value], -1, 1)
-        return [f"{PAD}bool bad = false;"] * self._now.has_bad + self._now.lines
+        return [f"{PAD}int bad = 0;"] * self._now.has_bad + self._now.lines
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -217,13 +219,17 @@ class StepPrinter(MarkPrinter):
         conditions = [f"c->{self.size_fields[size]} >= 0" for size in unknown]
         found = [self.extent(one) for one in extents.values()]
         conditions += [f"{one.text} >= 0" for one in found if one.least < 0]
+        rests = {one: self._rest(one) for value in values for one in self._quotients(value)}
+        rests = {one: rest for one, rest in rests.items() if is_even(one) not in self._now.known}
+        conditions += [f"{rest.text} == 0" for rest in rests.values()]
+        found += rests.values()
         conditions += ["!bad"] * can_fail(found)
         if not conditions:
             then(depth)
             return
         known = set(self._now.known)
         self._line(depth, f"if ({' && '.join(conditions)}) {{")
-        self._now.known |= set(unknown)
+        self._now.known |= {*unknown, *map(is_even, rests)}
         then(depth + 1)
         self._now.known = known
         if unknown:
@@ -232,7 +238,7 @@ class StepPrinter(MarkPrinter):
             otherwise(depth + 1)
         self._line(depth, "}")
         if can_fail(found):
-            self._line(depth, "bad = false;")
+            self._line(depth, "bad = 0;")
 
     def _fill_whole(self, step: KernelStep, depth: int) -> None:
         """An initial value for a variable whose size is bound later: all the memory it can need has it."""
@@ -275,7 +281,7 @@ class StepPrinter(MarkPrinter):
             self._call_line(depth, f"{call};")
             return
         reasons = dict.fromkeys(one.reason for one in walk(kernel.body) if isinstance(one, Fail))
-        self._line(depth, f"if ({call}) {self._fail(step.node, 'ERROR_VALUE', '; or '.join(reasons))}")
+        self._line(depth, f"if ({call}) {self._fail(step.node, mistake('ERROR_VALUE', '; or '.join(reasons)))}")
 
     def _unaliased(self, step: KernelStep) -> tuple[Kernel, list[Value | Weight]]:
         """The kernel with every memory as one parameter: an input that is also written is the output itself."""
@@ -303,7 +309,7 @@ class StepPrinter(MarkPrinter):
         if start.can_fail or end.can_fail:
             self._now.has_bad = True
             self._line(depth, f"const int64_t first_{index[2:]} = {start.text}, {last} = {end.text};")
-            self._line(depth, f"if (bad) {self._fail(step.node, 'ERROR_INDEX', _BAD_INDEX)}")
+            self._line(depth, f"if (bad) {self._fail_bad(step.node)}")
             head = f"for (int64_t {index} = first_{index[2:]}; {index} < {last}; ++{index}) {{"
         elif end.text.lstrip("-").isdigit():
             head = f"for (int64_t {index} = {start.text}; {index} < {end.text}; ++{index}) {{"
@@ -338,16 +344,24 @@ class StepPrinter(MarkPrinter):
         self._now.has_bad = self._now.has_bad or found.can_fail
         self._line(depth, f"*{self._pointer(step.value)} = {found.text};")
         if found.can_fail:
-            self._line(depth, f"if (bad) {self._fail(step.node, 'ERROR_INDEX', _BAD_INDEX)}")
+            self._line(depth, f"if (bad) {self._fail_bad(step.node)}")
 
     # --- tables and parts -----------------------------------------------------------------------------------------
 
-    def _picked(self, found: Picks, depth: int) -> str:
-        """The indices of an access, and the condition that they have values."""
+    def _picked(self, found: Picks, node: int, depth: int) -> None:
+        """The indices of an access, which must have values."""
         for line in found.lines:
             self._line(depth, line)
-        self._now.has_bad = self._now.has_bad or found.can_fail
-        return "bad || " if found.can_fail else ""
+        if found.can_fail:
+            self._now.has_bad = True
+            self._line(depth, f"if (bad) {self._fail_bad(node)}")
+
+    def _outside(self, found: Picks, bounds: str, keys: int, node: int) -> str:
+        """What is wrong where indices are outside: the first of them that is may be negative."""
+        if not found.can_be_negative:
+            return self._fail(node, OUTSIDE)
+        self.needs.add("oi_is_negative")
+        return self._fail_either(node, f"oi_is_negative(pick, {found.axes}, {bounds}, {keys})", NEGATIVE, OUTSIDE)
 
     def _table(self, step: TableStep, depth: int) -> None:
         layout = self.tables[step.table.variable.name]
@@ -362,10 +376,10 @@ class StepPrinter(MarkPrinter):
         self.needs |= {"oi_select"} if action == "check" else {"oi_select", f"oi_table_{action}"}
         self._line(depth, "{")
         self._line(depth + 1, f"const oi_grid grid = {grid}(c);")
-        bad = self._picked(found, depth + 1)
+        self._picked(found, step.node, depth + 1)
         is_write = "true" if step.action == "write" else "false"
-        fail = self._fail(step.node, "ERROR_INDEX", _BAD_INDEX)
-        self._line(depth + 1, f"if ({bad}!oi_select(&grid, pick, {is_write}, &part)) {fail}")
+        fail = self._outside(found, "grid.table->bound", layout.table.keys, step.node)
+        self._line(depth + 1, f"if (!oi_select(&grid, pick, {is_write}, &part)) {fail}")
         if step.action == "reset":
             whole = "true" if access.is_whole_matrix else "false"
             self._line(depth + 1, f"oi_table_reset(&grid, &part, {whole});")
@@ -374,7 +388,7 @@ class StepPrinter(MarkPrinter):
             self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action != "write")
             if step.action == "write" and layout.heap is not None:
                 self.needs.add("oi_table_grow")
-                fail = self._fail(step.node, "ERROR_MEMORY", _NO_MEMORY)
+                fail = self._fail(step.node, NO_MEMORY)
                 self._line(depth + 1, f"if (!oi_table_grow(&grid, &part)) {fail}")
             if action == "view":
                 self._line(depth + 1, f"{self._pointer(step.value)} = oi_table_view(&grid, &part);")
@@ -393,9 +407,9 @@ class StepPrinter(MarkPrinter):
         self._line(
             depth + 1, f"const int64_t shape[] = {{ {', '.join(self.extent(one).text for one in whole.shape)} }};"
         )
-        bad = self._picked(found, depth + 1)
-        fail = self._fail(step.node, "ERROR_INDEX", _BAD_INDEX)
-        self._line(depth + 1, f"if ({bad}!oi_inside(pick, shape, {axes}, &part)) {fail}")
+        self._picked(found, step.node, depth + 1)
+        fail = self._outside(found, "shape", axes, step.node)
+        self._line(depth + 1, f"if (!oi_inside(pick, shape, {axes}, &part)) {fail}")
         if isinstance(step.value, Value) and step.action != "reset":
             self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action != "write")
         if step.action != "check":
@@ -424,7 +438,7 @@ class StepPrinter(MarkPrinter):
                 self._agree(extent, actual, node, depth)
             else:
                 self._require_known(sizes_in(extent), node, depth)
-                fail = self._fail(node, "ERROR_SIZE", BAD_SIZE)
+                fail = self._fail(node, BAD_LENGTH)
                 self._line(depth, f"if ({actual.text} != {self.extent(extent).text}) {fail}")
         if binds:
             self._guard([value], node, depth)

@@ -133,20 +133,26 @@ class Picks:
     lines: tuple[str, ...]
     kept: tuple[int, ...]
     can_fail: bool
+    can_be_negative: bool
+    """Whether an index that is no slice may be below zero."""
+
+    axes: int
 
 
 def picks(indices: Sequence[Index], grown: Sequence[bool], integer: Callable[[Expr], Integer]) -> Picks:
     """Indices in C; those marked as grown say how far a matrix has grown."""
     parts: list[str] = []
     used: list[Integer] = []
+    is_negative = False
     for index, is_grown in zip(indices, grown, strict=True):
         ends = (index.value,) if isinstance(index, Single) else (index.start, index.end)
         own = [integer(end) for end in ends if end is not None]
         used += own
+        is_negative = is_negative or (isinstance(index, Single) and not is_grown and own[0].least < 0)
         parts.append(f"{_pick(index, is_grown=is_grown)}({', '.join(one.text for one in own)})")
     kept = [axis for axis, index in enumerate(indices) if isinstance(index, Slice) or grown[axis]]
     line = f"const oi_pick pick[] = {{ {', '.join(parts)} }};"
-    return Picks((line, "oi_part part = { { 0 }, { 0 } };"), tuple(kept), can_fail(used))
+    return Picks((line, "oi_part part = { { 0 }, { 0 } };"), tuple(kept), can_fail(used), is_negative, len(parts))
 
 
 def _pick(index: Index, *, is_grown: bool) -> str:

@@ -1,44 +1,44 @@
 //: oi_index_add
-/* Sums and products of indices; one that does not fit 64 bits sets *bad. */
-static inline int64_t oi_index_add(int64_t a, int64_t b, bool *bad)
+/* Sums and products of indices; one that does not fit 64 bits makes *bad 1. */
+static inline int64_t oi_index_add(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
-    if (__builtin_add_overflow(a, b, &r)) *bad = true;
+    if (__builtin_add_overflow(a, b, &r)) *bad = 1;
     return r;
 }
 
 //: oi_index_sub
-static inline int64_t oi_index_sub(int64_t a, int64_t b, bool *bad)
+static inline int64_t oi_index_sub(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
-    if (__builtin_sub_overflow(a, b, &r)) *bad = true;
+    if (__builtin_sub_overflow(a, b, &r)) *bad = 1;
     return r;
 }
 
 //: oi_index_mul
-static inline int64_t oi_index_mul(int64_t a, int64_t b, bool *bad)
+static inline int64_t oi_index_mul(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) *bad = true;
+    if (__builtin_mul_overflow(a, b, &r)) *bad = 1;
     return r;
 }
 
 //: oi_index_div
-/* Quotients round down, and remainders have the sign of the divisor; a division by zero sets *bad. */
-static inline int64_t oi_index_div(int64_t a, int64_t b, bool *bad)
+/* Quotients round down, and remainders have the sign of the divisor; a division by zero makes *bad 2. */
+static inline int64_t oi_index_div(int64_t a, int64_t b, int *bad)
 {
     if (b == 0 || (b == -1 && a == INT64_MIN)) {
-        *bad = true;
+        *bad = b == 0 ? 2 : 1;
         return 0;
     }
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
 //: oi_index_rem
-static inline int64_t oi_index_rem(int64_t a, int64_t b, bool *bad)
+static inline int64_t oi_index_rem(int64_t a, int64_t b, int *bad)
 {
     if (b == 0) {
-        *bad = true;
+        *bad = 2;
         return 0;
     }
     if (b == -1) return 0;
@@ -47,9 +47,9 @@ static inline int64_t oi_index_rem(int64_t a, int64_t b, bool *bad)
 }
 
 //: oi_index_u64
-static inline int64_t oi_index_u64(uint64_t a, bool *bad)
+static inline int64_t oi_index_u64(uint64_t a, int *bad)
 {
-    if (a > INT64_MAX) *bad = true;
+    if (a > INT64_MAX) *bad = 1;
     return (int64_t)(a & INT64_MAX);
 }
 

@@ -216,6 +216,18 @@ OI_APART bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_
     return true;
 }
 
+//: oi_is_negative OI_APART oi_part
+/* Of indices that are not all inside: whether the first that is not is negative. Only keys must be inside. */
+OI_APART bool oi_is_negative(const oi_pick *pick, int axes, const int64_t *bound, int keys)
+{
+    for (int axis = 0; axis < axes; ++axis) {
+        const int64_t a = pick[axis].kind == OI_UPTO ? 0 : pick[axis].a, b = pick[axis].b;
+        if (pick[axis].kind == OI_ONE && a < 0) return true;
+        if (axis < keys && bound[axis] >= 0 && (a > bound[axis] - (pick[axis].kind == OI_ONE) || b > bound[axis])) return false;
+    }
+    return false;
+}
+
 //: oi_tensor_part OI_APART oi_walk
 /* A part of a tensor, whose elements have so many bits: read, written, filled, or copied from another tensor. */
 OI_APART void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,

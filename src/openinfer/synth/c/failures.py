@@ -1,0 +1,66 @@
+"""What can go wrong in a step of generated code: for each mistake the status in C, and the simulator's code.
+
+Statuses are few, for callers in C; codes say the same about a mistake whoever runs the graph.
+"""
+
+from dataclasses import dataclass
+
+from openinfer.errors import Code
+
+OF_STATUS = {
+    "ERROR_MEMORY": Code.OUT_OF_MEMORY,
+    "ERROR_VALUE": Code.BAD_VALUE,
+    "ERROR_INDEX": Code.INDEX_OUT_OF_RANGE,
+    "ERROR_SIZE": Code.SIZE_CONFLICT,
+    "ERROR_STATE": Code.WRONG_MOMENT,
+    "ERROR_INPUT": Code.NOT_INSERTED,
+    "ERROR_THREADS": Code.OUT_OF_MEMORY,
+    "ERROR_BUSY": Code.BUSY,
+    "ERROR_INTERRUPTED": Code.INTERRUPTED,
+    "ERROR_BUDGET": Code.NODE_BUDGET,
+}
+"""The code of a failure of which nothing but the status is known."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A kind of failure: its status, its code, and what it says."""
+
+    status: str
+    code: Code
+    reason: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A mistake, and the node where it is made."""
+
+    node: int
+    mistake: Mistake
+
+    @property
+    def reason(self) -> str:
+        """What it says."""
+        return self.mistake.reason
+
+
+def mistake(status: str, reason: str) -> Mistake:
+    """A mistake with the usual code of its status."""
+    return Mistake(status, OF_STATUS.get(status, Code.BAD_VALUE), reason)
+
+
+OUTSIDE = mistake("ERROR_INDEX", "an index is outside")
+NEGATIVE = Mistake("ERROR_INDEX", Code.NEGATIVE_INDEX, "an index is negative")
+TOO_LONG = mistake("ERROR_INDEX", "an index expression needs more than 64 bits")
+BY_ZERO = Mistake("ERROR_INDEX", Code.BAD_VALUE, "an index expression divides by zero")
+NO_TENSOR = Mistake("ERROR_INDEX", Code.UNKNOWN_LINK, "the model has no tensor for these indices")
+BAD_SIZE = mistake("ERROR_SIZE", "a dynamic size has no value, one out of range, or another one than it has already")
+BAD_LENGTH = Mistake("ERROR_SIZE", Code.SHAPE_MISMATCH, "a value does not have the extents of what it becomes")
+NO_SHAPE = Mistake("ERROR_SIZE", Code.BAD_SHAPE, "a dimension is negative, too large, or does not divide evenly")
+NO_MEMORY = mistake("ERROR_MEMORY", "there is no memory for a table to grow")
+
+
+def no_result(code: Code, *, is_small: bool) -> Mistake:
+    """An op that refuses a dynamic size."""
+    size = "a dynamic size that is so small" if is_small else "this value of a dynamic size"
+    return Mistake("ERROR_SIZE", code, f"an operation has no result for {size}")
