@@ -39,6 +39,8 @@ block entry with { placement = "gpu", level = 3 } {
         }
     }
     cache.increment 5 step; cache.decrement step; cache.reset K[l];
+    low, high = op split(h[0..2, ], 0.25, -nan);
+    cache.increment step/3 count;
     branch c ok bad; branch algorithm;
     dep after(matmul) before(cache.write);
     barrier; yield x, y; await x;
@@ -136,6 +138,12 @@ def scope(text: str, place: str) -> str:
         ("«cache.decrement»", "support.function.cache"),
         ("«cache.reset»", "support.function.cache"),
         ("step «%» 4", "keyword.operator.arithmetic"),
+        ("«low», high", "variable.other.definition"),
+        ("low, «high» =", "variable.other.definition"),
+        ("high = «op»", "keyword.other.op"),
+        ("], «0.25»", "constant.numeric.float"),
+        ("-«nan»)", "constant.language.float"),
+        ("step«/»3", "keyword.operator.arithmetic"),
         ("«branch» c", "keyword.control.branch"),
         ("«branch» algorithm", "keyword.control.branch"),
         ("«dep» ", "keyword.other"),

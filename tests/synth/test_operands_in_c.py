@@ -171,3 +171,16 @@ def test_a_counter_does_not_move_by_a_size_without_a_value() -> None:
     module = agree(text, steps=1)
     with pytest.raises(ExecutionError):
         module.run_step()
+
+
+def test_of_a_part_that_nobody_needs_the_index_is_still_checked() -> None:
+    text = """dynamic { x: f32[4]; } constant { c: f32[3, 4] @init(1.5); } volatile { y: f32[4]; w: f32[4]; }
+    persistent { n: i32; }
+    block entry {
+        op relu(x) >> y;
+        cache.increment n;
+        op mul(c[n, ], 3) >> w;
+        op neg(x) >> w;
+        return y, w;
+    }"""
+    agree(text, inputs=lambda _step: {"x": np.arange(4, dtype=np.float32)}, steps=3)

@@ -261,7 +261,7 @@ class _Sharing:
     def _forget(self, step: Step) -> None:
         """Calls that have read what this step changes. Blocks and loops can change everything that has a home."""
         written = definitions(step)
-        if isinstance(step, PartStep) and step.action != "read" and isinstance(step.whole, Value):
+        if isinstance(step, PartStep) and step.action in ("write", "reset") and isinstance(step.whole, Value):
             written = [*written, step.whole]
         for value in written:
             self._forget_all(self.readers.pop(value, ()))
