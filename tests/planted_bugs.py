@@ -58,6 +58,8 @@ BYTES = "tests/synth/test_byte_contraction.py"
 TUNE = "tests/synth/test_tune.py"
 TUNED = "tests/synth/test_tuned.py"
 WINDOWS = "tests/synth/test_windows.py"
+EMISSION = "tests/synth/test_emission.py"
+CACHE = "tests/synth/test_cache.py"
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,26 @@ WRITER_BUGS = (
         "packed = (piece & 0x0F) << 4\n            packed |= (piece >> 8) & 0x0F",
         MODEL,
         "packed",
+    ),
+)
+
+
+EMISSION_BUGS = (
+    Bug(
+        "a project builds while its files are replaced",
+        "synth/emission.py",
+        '        self._move("", _GATE)\n',
+        "",
+        EMISSION,
+        "any_call and over",
+    ),
+    Bug(
+        "a compiled library is loaded whatever it is",
+        "synth/cache.py",
+        "return record.startswith(self._size(size)) and record == self._record(file)",
+        "return record.startswith(self._size(size))",
+        CACHE,
+        "damaged and bit",
     ),
 )
 
@@ -847,7 +869,15 @@ TUNING_BUGS = (
 )
 
 BUGS = (
-    READER_BUGS + WRITER_BUGS + LANGUAGE_BUGS + SIMULATION_BUGS + OP_BUGS + SYNTHESIZER_BUGS + PASS_BUGS + TUNING_BUGS
+    READER_BUGS
+    + WRITER_BUGS
+    + EMISSION_BUGS
+    + LANGUAGE_BUGS
+    + SIMULATION_BUGS
+    + OP_BUGS
+    + SYNTHESIZER_BUGS
+    + PASS_BUGS
+    + TUNING_BUGS
 )
 
 

@@ -321,8 +321,14 @@ def test_the_cache_is_never_relative(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found is None or found.is_absolute()
 
 
-def test_a_library_stays_loaded_when_its_file_is_gone(cache: Path) -> None:
+def test_a_library_that_is_loaded_does_not_mind_what_becomes_of_its_file(cache: Path) -> None:
     library = library_of(CODE, ("src/seven.c",), "gcc", ("-O0",))
-    shutil.rmtree(cache)
     assert isinstance(library, ctypes.CDLL)
+    os.truncate(only_entry(cache) / LIBRARY, 0)
     assert library.seven() == 7
+    shutil.rmtree(cache)
+    assert library.seven() == 7
+
+
+def test_a_library_is_loaded_once(cache: Path) -> None:
+    assert library_of(CODE, ("src/seven.c",), "gcc", ("-O0",)) is library_of(CODE, ("src/seven.c",), "gcc", ("-O0",))

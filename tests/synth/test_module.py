@@ -236,3 +236,28 @@ def test_a_compiler_that_fails_is_reported(tmp_path: Path, monkeypatch: pytest.M
         planned(SMALL).build(flags=("-no-such-flag",))
     assert "no-such-flag" in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_arena_beyond_all_memory_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENINFER_CACHE", str(tmp_path))
+    text = """dynamic { x: f32[4194304, 8388608]; } volatile { y: f32[4194304, 8388608]; }
+    block entry { assign h: f32[4194304, 8388608]; op exp(x) >> h; barrier; op softmax(h) >> y; return y; }"""
+    plan = planned(text, device="generic")
+    assert plan.memory.peak >= 1 << 47
+    with pytest.raises(ExecutionError) as caught:
+        plan.build(flags=("-O0",))
+    assert caught.value.code is Code.OUT_OF_MEMORY
+    assert "bytes to run the code in" in caught.value.message
+
+
+def test_a_state_needs_room_for_a_temporary_file(
+    tmp_path: Path, model: ModelLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = planned(TEXT, model).build()
+    saved = module.save_state()
+    assert saved is not None
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(ExecutionError) as caught:
+        module.load_state(saved)
+    assert caught.value.code is Code.WRITE_FAILED
+    assert "temporary file" in caught.value.message

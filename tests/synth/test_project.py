@@ -1,6 +1,7 @@
 """The folder that is emitted: complete, warning-free, without writable data, with an interface that never aborts."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -143,6 +144,22 @@ def test_a_wrong_result_fails_the_self_test(tmp_path: Path, model: ModelLoader) 
     ended = subprocess.run(["build/selftest"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "step 1: y[0] is" in ended.stdout
+
+
+def test_weights_that_are_a_pipe_or_a_folder_are_refused_at_once(tmp_path: Path, model: ModelLoader) -> None:
+    text = "dynamic { x: f32[4]; } constant { bias: f32[4]; } volatile { y: f32[4]; }"
+    text += "block entry { op add(x, bias) >> y; return y; }"
+    ones = np.ones(4, np.float32)
+    planned(text, model).emit(tmp_path, [Golden({"x": ones}, {"y": ones})])
+    make(tmp_path, "build/selftest", "gcc", f"-O0 {STRICT}")
+    make(tmp_path, "build/example", "gcc", f"-O0 {STRICT}")
+    os.mkfifo(tmp_path / "pipe")
+    for program in ("build/selftest", "build/example"):
+        for path in ("pipe", "src", "missing", "/dev/zero"):
+            command = [f"./{program}", path]
+            ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+            assert ended.returncode == 1
+            assert ended.stderr == f"{path} does not hold the weights of this program\n"
 
 
 def test_cmake_builds_and_tests_it(tmp_path: Path, model: ModelLoader) -> None:

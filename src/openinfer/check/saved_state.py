@@ -103,11 +103,16 @@ def loaded(
     if not isinstance(given, bytes | bytearray | memoryview):
         message = f"a state is the bytes that save_state gave, or the path of a file, not {type(given).__name__}"
         raise ExecutionError(Diagnostic(Code.BAD_STATE, message))
-    with TemporaryDirectory() as folder:
-        path = os.path.join(folder, "state.oinf")
-        with open(path, "wb") as file:
-            file.write(state)
-        return _read(bound, fits, path, "<state>")
+    try:
+        with TemporaryDirectory() as folder:
+            path = os.path.join(folder, "state.oinf")
+            with open(path, "wb") as file:
+                file.write(state)
+            return _read(bound, fits, path, "<state>")
+    except OSError as error:
+        message = f"there is no room for a temporary file with the state: {error.strerror or error}"
+        advice = "TMPDIR can name another folder for temporary files; load_state also takes the path of a file"
+        raise ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice)) from error
 
 
 def _read(bound: BoundGraph, fits: Fits, path: str, name: str) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:

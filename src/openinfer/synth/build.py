@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,7 @@ def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: 
                 with entry.workplace() as place:
                     job.compile(place)
                     entry.keep(place / LIBRARY)
-            return _loaded(entry.library)
+            return _loaded_copy(entry.library, entry.record)
     except OSError:
         with _temporary_folder() as place:
             job.compile(place)
@@ -60,32 +60,28 @@ def _version(compiler: str) -> str:
     return f"{compiler} {_run([compiler, '--version'], Path('/')).output[:500]}"
 
 
+@cache
+def _loaded_copy(library: Path, _record: bytes) -> ctypes.CDLL:
+    """A library that stays what it is whatever becomes of its file: code that is loaded is read when it is needed."""
+    copy = library.with_name(f"{uuid4().hex}.so")
+    try:
+        try:
+            shutil.copyfile(library, copy)
+        except OSError:  # the cache can only be read, or is full
+            return _loaded(library)
+        return _loaded(copy)
+    finally:
+        with suppress(OSError):
+            copy.unlink()
+
+
 def _loaded(library: Path) -> ctypes.CDLL:
     try:
-        if _loaded_first(str(library)) == _identity(library):
-            return ctypes.CDLL(str(library))
-        # The loader would give us the file that had this name before, which was damaged.
-        link = library.with_name(f"{uuid4().hex}.so")
-        os.link(library, link)
-        try:
-            return ctypes.CDLL(str(link))
-        finally:
-            link.unlink()
+        return ctypes.CDLL(str(library))
     except OSError as error:
         message = f"the compiled code cannot be loaded: {printable(str(error))}"
         advice = "the compiler must be one for this machine, and the cache (OPENINFER_CACHE) where programs may run"
         raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice)) from error
-
-
-@cache
-def _loaded_first(path: str) -> tuple[int, int]:
-    """Which file this process has first loaded under a path."""
-    return _identity(Path(path))
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
 
 
 @contextmanager

@@ -88,11 +88,16 @@ class CacheEntry:
         """Where the library is, if it is there."""
         return self.folder / LIBRARY
 
+    @property
+    def record(self) -> bytes:
+        """What was written down about the library when it was put there."""
+        with _opened(self.folder / _RECORD) as file:
+            return file.read(_MOST_RECORD)
+
     def is_whole(self) -> bool:
         """Whether the library is there, and is the one that was put there."""
         try:
-            with _opened(self.folder / _RECORD) as file:
-                record = file.read(_MOST_RECORD)
+            record = self.record
             with _opened(self.library) as file:
                 size = os.fstat(file.fileno()).st_size
                 return record.startswith(self._size(size)) and record == self._record(file)
