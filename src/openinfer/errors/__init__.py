@@ -13,7 +13,7 @@ from openinfer.errors.diagnostic import (
     nearest,
 )
 from openinfer.errors.explain import Explanation, explanation
-from openinfer.errors.render import printable
+from openinfer.errors.render import printable, without_colours
 from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, GraphPlace, Place, Source, Span
 
 __all__ = [
@@ -37,4 +37,5 @@ __all__ = [
     "explanation",
     "nearest",
     "printable",
+    "without_colours",
 ]

@@ -3,6 +3,7 @@
 Names and paths come from files nobody has checked, so control characters are shown escaped.
 """
 
+import re
 import unicodedata
 
 from openinfer.errors.diagnostic import Diagnostic
@@ -11,6 +12,7 @@ from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, Span
 LINE_WIDTH = 120
 MESSAGE_WIDTH = 1000
 BYTES_PER_ROW = 16
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\^_])")
 
 
 def printable(text: str) -> str:
@@ -23,6 +25,15 @@ def printable(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
+
+
+def without_colours(text: str) -> str:
+    r"""What another program or library says, without the sequences that colour it on a terminal.
+
+    >>> without_colours("a \x1b[1;31mred\x1b[0m word")
+    'a red word'
+    """
+    return _SEQUENCE.sub("", text)
 
 
 def render(diagnostic: Diagnostic) -> str:

@@ -12,6 +12,7 @@ from openinfer.ir.validate import validate
 from openinfer.lang.lower import Parsed, lower
 from openinfer.lang.parser import parse_tree
 from openinfer.oinf.file import read_plain, reason_of
+from openinfer.oinf.foreign import LOOKED_AT, recognised
 
 MAX_SOURCE_BYTES = 1 << 28
 _MOST_ADVISED = 20
@@ -94,13 +95,18 @@ def read_standard_input() -> str:
 
 def decode_source(data: bytes, name: str) -> str:
     """The text of a source's bytes."""
+    if data.startswith(b"OINF\0"):
+        reason = "it is a model, not a graph"
+        raise _unreadable(name, reason, "the graph comes first, and the model is --model FILE")
     if len(data) > MAX_SOURCE_BYTES:
         raise _unreadable(name, f"it has more than {MAX_SOURCE_BYTES >> 20} MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _unreadable(name, f"byte {error.start} is not UTF-8 text") from error
+        foreign = recognised(name, data[:LOOKED_AT])
+        reason = f"byte {error.start} is not UTF-8 text" if foreign is None else f"it is {foreign.name}, not a graph"
+        raise _unreadable(name, reason) from error
 
 
-def _unreadable(path: str, reason: str) -> GraphError:
-    return GraphError(Diagnostic(Code.BAD_SOURCE_FILE, f"cannot read {path!r}: {reason}", FileSpan(path)))
+def _unreadable(path: str, reason: str, advice: str | None = None) -> GraphError:
+    return GraphError(Diagnostic(Code.BAD_SOURCE_FILE, f"cannot read {path!r}: {reason}", FileSpan(path), advice))

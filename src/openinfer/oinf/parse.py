@@ -11,6 +11,7 @@ from openinfer.collection import collection_paused
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, OinfError
 from openinfer.oinf.file import ModelFile, byte_span
+from openinfer.oinf.foreign import LOOKED_AT, recognised
 from openinfer.oinf.layout import (
     ALIGNMENT,
     DTYPE_BY_TAG,
@@ -125,6 +126,10 @@ class _Parser:
         start = self.file.read(0, min(HEADER_BYTES, self.file.size))
         if not start.startswith(MAGIC[: len(start)]):
             shown = start[: len(MAGIC)].hex(" ")
+            foreign = recognised(self.file.path, self.file.read(0, min(LOOKED_AT, self.file.size)))
+            if foreign is not None:
+                message = f"this is {foreign.name}, not an .oinf model"
+                self._refuse_header(Code.BAD_MAGIC, message, "magic", foreign.advice)
             self._refuse_header(Code.BAD_MAGIC, f'the file starts with {shown}, not with "OINF\\0"', "magic")
         if len(start) < HEADER_BYTES:
             message = f"the file has {len(start)} bytes, but a header takes {HEADER_BYTES}"

@@ -14,7 +14,15 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from openinfer.errors import Code, Diagnostic, ExecutionError, MissingExtraError, OpenInferError, printable
+from openinfer.errors import (
+    Code,
+    Diagnostic,
+    ExecutionError,
+    MissingExtraError,
+    OpenInferError,
+    printable,
+    without_colours,
+)
 from openinfer.synth.cache import LIBRARY, cache_entry
 
 _MOST_SAID = 2000
@@ -177,4 +185,4 @@ def _run(command: Sequence[str], folder: Path) -> _Ended:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    return without_colours(data.decode("utf-8", "replace"))

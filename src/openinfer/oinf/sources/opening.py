@@ -1,8 +1,10 @@
 """Which reader a weights file needs, by its name."""
 
+import os
 from contextlib import ExitStack
 
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError
+from openinfer.oinf.foreign import LOOKED_AT, recognised
 from openinfer.oinf.sources.tensor import Source
 
 FORMATS = (".safetensors", ".safetensors.index.json", ".npz", ".oinf", ".pt", ".pth", ".bin", ".ckpt")
@@ -30,11 +32,24 @@ def open_source(path: str, resources: ExitStack) -> Source:
         from openinfer.oinf.sources.torch import open_torch
 
         return open_torch(path, resources)
+    foreign = recognised(path, _start(path))
+    what = f": it is {foreign.name}" if foreign is not None else ""
     raise OinfError(
         Diagnostic(
             Code.UNKNOWN_WEIGHTS_FORMAT,
-            f"nothing here reads weights from {path!r}",
+            f"nothing here reads weights from {path!r}{what}",
             FileSpan(path),
             help=f"weights come from files that end in {', '.join(FORMATS)}",
         )
     )
+
+
+def _start(path: str) -> bytes:
+    """The first bytes of a file, or none where it cannot be read."""
+    try:
+        if not os.path.isfile(path):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(LOOKED_AT)
+    except OSError:
+        return b""

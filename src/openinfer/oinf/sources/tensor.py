@@ -108,6 +108,6 @@ def open_weights(path: str, resources: ExitStack) -> tuple[int, int]:
     return descriptor, size
 
 
-def bad_weights(path: str, reason: str) -> OinfError:
+def bad_weights(path: str, reason: str, advice: str | None = None) -> OinfError:
     """The error for a weights file that breaks the rules of its own format."""
-    return OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, f"{path!r} cannot be read: {reason}", FileSpan(path)))
+    return OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, f"{path!r} cannot be read: {reason}", FileSpan(path), advice))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import from_numpy_dtype
-from openinfer.errors import Code, Diagnostic, MissingExtraError, OinfError
+from openinfer.errors import Code, Diagnostic, MissingExtraError, OinfError, without_colours
 from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_whole
 
 _BROKEN = (
@@ -93,7 +93,12 @@ def _torch() -> Any:
 
 def _broken(path: str, error: Exception, tensor: str | None = None) -> OinfError:
     """The typed form of what torch raised, about the file or about one of its tensors."""
-    reason = str(error).partition("\n")[0] or type(error).__name__
+    reason = without_colours(str(error)).partition("\n")[0] or type(error).__name__
+    if reason.startswith("Weights only load failed"):
+        # Torch goes on to say how to load it all the same, which would run what is in the file.
+        reason = "it holds other Python objects than tensors, and loading those can run code"
+        advice = "save the tensors alone: torch.save(model.state_dict(), path)"
+        return bad_weights(path, reason, advice)
     return bad_weights(path, reason if tensor is None else f"tensor {tensor!r}: {reason}")
 
 
