@@ -27,8 +27,8 @@ from openinfer.synth.program import (
 )
 from openinfer.synth.stretches import Stretches
 
-_MOST_CALLED, _ALWAYS_CALLED = 64, 200_000
-"""How many values, for each step of a program and in all, may be followed through calls of blocks one by one."""
+_MOST_CALLED, _ALWAYS_CALLED = 16, 20_000
+"""How many homes, for each step of a program or in all, are followed through calls of blocks one by one."""
 
 
 def uses(step: Step) -> list[Value]:
@@ -126,35 +126,37 @@ class Liveness:
         """Find what touches the values, unless calls touch more than the most; None: what calls touch is left out."""
         self.touches: dict[Value, dict[str, tuple[Touch, ...]]] = {}
         self._left, self._follows_calls = most or 0, most is not None
-        touched: dict[str, Touches] = {}
+        homes: dict[str, list[Value]] = {}
         for name in reversed(self.positions.blocks):
-            touched[name] = self._touched(self.program.blocks[name], touched)
+            touched = self._touched(self.program.blocks[name], homes)
             if self._left < 0:
                 return False
-            for value, found in touched[name].items():
+            # What is no home belongs to one block, or is an input, which is always there.
+            homes[name] = [value for value in touched if value.is_home]
+            for value, found in touched.items():
                 self.touches.setdefault(value, {})[name] = tuple(found)
         return self._follows_calls
 
-    def _touched(self, steps: list[Step], known: Mapping[str, Touches]) -> Touches:
+    def _touched(self, steps: list[Step], homes: Mapping[str, list[Value]]) -> Touches:
         found: Touches = {}
         for step in reversed(steps):
-            inner = self._touched(step.body, known) if isinstance(step, LoopStep) else {}
+            inner = self._touched(step.body, homes) if isinstance(step, LoopStep) else {}
             read, written = set(uses(step)), set(definitions(step))
-            touched = dict.fromkeys([*read, *written, *inner, *self._called(step, known)])
+            touched = dict.fromkeys([*read, *written, *inner, *self._called(step, homes)])
             for value in touched:
                 inside = tuple(inner.get(value, ()))
                 found.setdefault(value, []).append(Touch(step, value in read, value in written, inside))
         return found
 
-    def _called(self, step: Step, known: Mapping[str, Touches]) -> Iterator[Value]:
+    def _called(self, step: Step, homes: Mapping[str, list[Value]]) -> Iterator[Value]:
         """What a step touches in other ways: through the blocks it runs, or as a mark, which shows values."""
         if isinstance(step, Mark):
             yield from (value for value in step.values if isinstance(value, Value))
         for name in called_by(step) if self._follows_calls else ():
-            self._left -= len(known[name])
+            self._left -= len(homes[name])
             if self._left < 0:
                 return
-            yield from known[name]
+            yield from homes[name]
 
     def life(self, value: Value) -> Life:
         """Where a value is alive."""

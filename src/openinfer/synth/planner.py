@@ -5,8 +5,10 @@ has found or excluded a better placement or used up a fixed number of steps. The
 never on the clock. Knows nothing of programs.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from openinfer.synth.arena_search import Budget, greedy, search
 from openinfer.synth.skyline import Component, Steps
@@ -16,6 +18,8 @@ GREEDY_STEPS = 3_000_000
 """How many neighbours the greedy orders may look at, all together; the first order always runs to its end."""
 SEARCH_STEPS = 600_000
 """How many requests the search may look at, all together."""
+MOST_MEETINGS = 512
+"""Where requests are alive together with more others than this, on average, they are not compared with each other."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,10 @@ def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
     (0, 128, 0)
     """
     least = proven = lower_bound(requests)
+    if _meetings(requests) > MOST_MEETINGS * len(requests):
+        offsets = reused(requests)
+        peak = max(offset + aligned(request.nbytes) for request, offset in zip(requests, offsets, strict=True))
+        return Placement(tuple(offsets), peak, least, peak == least)
     components = _components(requests)
     budget = Budget(Steps(GREEDY_STEPS), Steps(steps))
     found = [greedy(component, least, budget.greedy) for component in components]
@@ -109,6 +117,52 @@ def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
         for request, offset in zip(component.requests, own, strict=True):
             offsets[request] = offset
     return Placement(tuple(offsets), peak, least, peak == proven)
+
+
+def _meetings(requests: Sequence[Request]) -> int:
+    """How often a request begins to be alive while another is, about."""
+    changes = sorted(
+        change for request in requests for first, last in request.lifetime for change in ((first, 1), (last + 1, -1))
+    )
+    alive = found = 0
+    for _, change in changes:
+        found += alive if change > 0 else 0
+        alive += change
+    return found
+
+
+def reused(requests: Sequence[Request]) -> list[int]:
+    """Offsets that take one look at each request: memory is used again by what needs as much, or at least half of it.
+
+    >>> reused([Request(64, ((0, 1),)), Request(64, ((1, 2),)), Request(64, ((2, 3),))])
+    [0, 64, 0]
+    """
+    offsets = [0] * len(requests)
+    free: dict[int, list[int]] = {}
+    sizes: list[int] = []
+    """Those of which something is free."""
+    taken: list[tuple[int, int, int]] = []
+    top = 0
+    alive = [number for number, request in enumerate(requests) if request.nbytes > 0 and request.lifetime]
+    for number in sorted(alive, key=lambda one: (requests[one].lifetime[0][0], one)):
+        begin, end = requests[number].lifetime[0][0], requests[number].lifetime[-1][1]
+        while taken and taken[0][0] < begin:
+            _, offset, size = heappop(taken)
+            if not free.setdefault(size, []):
+                insort(sizes, size)
+            heappush(free[size], offset)
+        size = aligned(requests[number].nbytes)
+        place = bisect_left(sizes, size)
+        if place < len(sizes) and sizes[place] <= 2 * size:
+            size = sizes[place]
+            offsets[number] = heappop(free[size])
+            if not free[size]:
+                del sizes[place]
+        else:
+            offsets[number] = top
+            top += size
+        heappush(taken, (end, offsets[number], size))
+    return offsets
 
 
 def _components(requests: Sequence[Request]) -> list[Component]:

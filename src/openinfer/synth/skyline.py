@@ -9,17 +9,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+_VISITS = 16
+"""How many requests a step may look at, on average."""
+
 
 class Steps:
-    """A number of steps that may be used up."""
+    """A number of steps that may be used up, and of requests that are looked at on the way."""
 
     def __init__(self, count: int) -> None:
         self.left = count
+        self._visits = _VISITS * count
 
     @property
     def used_up(self) -> bool:
         """Whether none are left."""
-        return self.left <= 0
+        return self.left <= 0 or self._visits <= 0
+
+    def visit(self, count: int) -> None:
+        """Look at some requests."""
+        self._visits -= count
 
     def use(self, count: int) -> None:
         """Some steps less."""
@@ -177,11 +185,12 @@ class _Tree:
         for other, _ in lifted:
             touched.update(component.sections_of[other])
         steps.use(len(touched))
-        return all(self._fits(section, offset) for section in touched)
+        return all(self._fits(section, offset, steps) for section in touched)
 
-    def _fits(self, section: int, offset: int) -> bool:
+    def _fits(self, section: int, offset: int, steps: Steps) -> bool:
         """Whether the rest of a section may fit above its lowest skyline."""
         low = self._low
+        steps.visit(len(self._component.sections[section]))
         lows = [low[one] for one in self._component.sections[section] if one in self._left]
         return not lows or max(min(lows), offset) + self._rest[section] <= self._capacity
 

@@ -8,6 +8,7 @@ without it; so a value is reported only if nothing has taken its memory yet.
 from dataclasses import dataclass
 
 from openinfer.check.events import node_writes
+from openinfer.synth.c.fresh import FreshValues
 from openinfer.synth.c.names import string
 from openinfer.synth.c.operands import OperandPrinter
 from openinfer.synth.liveness import definitions, lives_of
@@ -21,7 +22,6 @@ from openinfer.synth.program import (
     PartStep,
     Program,
     Step,
-    Store,
     Value,
 )
 from openinfer.synth.weights import WeightLayout
@@ -60,30 +60,22 @@ class MarkPrinter(OperandPrinter):
         super().__init__(program, plan, weights, name, heap=heap)
         self.reported: list[Reported] = []
         self._alive = lives_of(program).at_marks
-        self._fresh: set[Value] = set()
-        """Values whose memory still is as it was when they were written, whether or not anybody needs them."""
+        self._fresh = FreshValues(plan)
 
     def _begin(self, block: str) -> None:
         """A block begins: what outlives steps is there, if nothing has run yet."""
-        self._fresh = {home for home in self.state_offsets if block == "entry"}
+        self._fresh = FreshValues(self._plan, self.state_offsets if block == "entry" else ())
 
     def _follow(self, step: Step) -> None:
         """A step has been printed: what it writes is there, and what lay in the same memory is not any more."""
         if isinstance(step, BranchStep | CallStep | LoopStep):
-            self._fresh = set()
+            self._fresh = FreshValues(self._plan)
             return
         # A part of a table that is read where it lies has no memory of its own, and is there as long as it is needed.
         written = set(definitions(step)) - self._plan.views
         if isinstance(step, PartStep) and step.action in ("write", "reset") and isinstance(step.whole, Value):
             written.add(step.whole)
-        self._fresh = {one for one in self._fresh if not any(self._overlaps(one, other) for other in written)} | written
-
-    def _overlaps(self, one: Value, other: Value) -> bool:
-        mine, theirs = self._plan.classes.root(one), self._plan.classes.root(other)
-        if mine is theirs or mine.store is not Store.ARENA or theirs.store is not Store.ARENA:
-            return mine is theirs
-        start, end = self._plan.offset(mine), self._plan.offset(theirs)
-        return start < end + theirs.nbytes and end < start + mine.nbytes
+        self._fresh.write(written)
 
     def _mark(self, step: Mark, depth: int) -> None:
         indices = tuple(name for name, _ in self._now.loops)
