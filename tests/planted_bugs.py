@@ -291,7 +291,7 @@ EMISSION_BUGS = (
         '        self._move("", _GATE)\n',
         "",
         EMISSION,
-        "any_call and over",
+        "to_its_end",
     ),
     Bug(
         "a compiled library is loaded whatever it is",

@@ -65,7 +65,7 @@ def _found(cc: str) -> str:
 @cache
 def _version(compiler: str) -> str:
     """What distinguishes a compiler from others: where it is and what it says of itself."""
-    return f"{compiler} {_run([compiler, '--version'], Path('/')).output[:500]}"
+    return f"{compiler} {_run([compiler, '--version'], None).output[:500]}"
 
 
 @cache
@@ -158,8 +158,8 @@ def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def _run(command: Sequence[str], folder: Path) -> _Ended:
-    """Run a program in a folder, which also has its temporary files. An interrupt ends all that it has started."""
+def _run(command: Sequence[str], folder: Path | None) -> _Ended:
+    """Run a program, in a folder that then has its temporary files too. An interrupt ends all that it has started."""
     program = command[0]
     try:
         process = subprocess.Popen(  # noqa: S603  (the user's own compiler)
@@ -168,7 +168,7 @@ def _run(command: Sequence[str], folder: Path) -> _Ended:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env=os.environ | ({"TMPDIR": str(folder)} if os.access(folder, os.W_OK) else {}),
+            env=os.environ | ({} if folder is None else {"TMPDIR": str(folder)}),
             process_group=0,
         )
     except (OSError, ValueError) as error:
