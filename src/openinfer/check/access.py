@@ -11,6 +11,7 @@ from openinfer.check.bound import BoundVar
 from openinfer.dtypes import DType
 from openinfer.ir import Access, Single, Slice
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
+from openinfer.ir.polynomial import form_of
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import Shape, TensorType
 
@@ -169,14 +170,12 @@ def difference(end: Expr, start: Expr, static: StaticValue) -> int | None:
     1
     """
     one, other = _affine(end, static), _affine(start, static)
-    if one is None or other is None:
-        return None
     left = {name: one[0].get(name, 0) - other[0].get(name, 0) for name in one[0] | other[0]}
     return one[1] - other[1] if not any(left.values()) else None
 
 
-def _affine(expr: Expr, static: StaticValue) -> tuple[dict[str, int], int] | None:
-    """Coefficients of the names that are not static, and a constant."""
+def _affine(expr: Expr, static: StaticValue) -> tuple[dict[str, int], int]:
+    """Coefficients of the names that are not static, and a constant. Other parts that are not static count as names."""
     match expr:
         case Num(value):
             return {}, value
@@ -188,18 +187,16 @@ def _affine(expr: Expr, static: StaticValue) -> tuple[dict[str, int], int] | Non
         case Binary("+" | "-", left, right):
             one, other = _affine(left, static), _affine(right, static)
             other = _scaled(other, 1 if expr.op == "+" else -1)
-            if one is None or other is None:
-                return None
             return {name: one[0].get(name, 0) + other[0].get(name, 0) for name in one[0] | other[0]}, one[1] + other[1]
         case Binary("*", left, right):
             one, other = _affine(left, static), _affine(right, static)
-            if one is None or other is None or (one[0] and other[0]):
-                return None
+            if one[0] and other[0]:
+                return {str(form_of(expr)): 1}, 0
             return _scaled(one, other[1]) if not other[0] else _scaled(other, one[1])
         case _:
             settled = static_value(expr, static)
-            return None if settled is None else ({}, settled)
+            return ({str(form_of(expr)): 1}, 0) if settled is None else ({}, settled)
 
 
-def _scaled(form: tuple[dict[str, int], int] | None, factor: int) -> tuple[dict[str, int], int] | None:
-    return None if form is None else ({name: factor * value for name, value in form[0].items()}, factor * form[1])
+def _scaled(form: tuple[dict[str, int], int], factor: int) -> tuple[dict[str, int], int]:
+    return {name: factor * value for name, value in form[0].items()}, factor * form[1]
