@@ -219,3 +219,25 @@ def test_an_unsigned_index_is_not_asked_whether_it_is_negative(dtype: str, tmp_p
     text = f"""volatile {{ y: i16[2]; }} constant {{ W(l): i16[2] @pattern("W.{{l}}"); }} persistent {{ n: {dtype}; }}
     block entry {{ op add(y, W[n]) >> y; op add(y, W[n % 3]) >> y; cache.increment n; return y; }}"""
     agree(text, ModelLoader.open(tmp_path / "w.oinf"), steps=5, flags=QUICK)
+
+
+FORKED = {
+    "entry reads before it awaits": """
+    block entry { yield x; op sum_axis(z, axes=[0]) >> s; await x; return s; }
+    block k { await x; cache.read A[0..n] >> v; yield x; }""",
+    "entry reads after it has awaited": """
+    block entry { yield x; await x; op sum_axis(z, axes=[0]) >> s; return s; }
+    block k { await x; cache.read A[0..n] >> v; yield x; }""",
+    "two consumers that disagree": """
+    block entry { yield x; return y; }
+    block k { await x; cache.read A[0..n] >> v; yield x; }
+    block l { await x; cache.read A[0..n+1] >> w; yield x; }""",
+    "entry and a consumer that agree": """
+    block entry { yield x; cache.read A[0..n] >> w; await x; op add(w, v) >> z; return z; }
+    block k { await x; cache.read A[0..n] >> v; yield x; }""",
+}
+
+
+@pytest.mark.parametrize("name", FORKED)
+def test_what_a_consumer_binds_is_its_own_until_entry_awaits_it(name: str) -> None:
+    agree(SIZED + FORKED[name], None, lambda step: {"x": turns(step)["x"], "n": np.int32(step)}, flags=QUICK)

@@ -203,6 +203,7 @@ class Executor:
 
     def _finish(self, step: Step) -> None:
         """A step whose nodes have all been executed has happened, unless its trace cannot be written."""
+        step.join_sizes()
         if self._trace_path is not None:
             with atomic_file(self._trace_path) as sink:
                 sink.write(json.dumps(self.trace(), indent=2).encode())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
@@ -244,6 +245,15 @@ class Step:
             if set(awaited(self.bound.graph.blocks[strand.block])) & set(variables):
                 self.values.sizes.join(strand.sizes, strand.block)
         self._take(variables)
+
+    def join_sizes(self) -> None:
+        """The step ends: a dynamic size has one value in it, whether or not entry has awaited who bound it."""
+        for strand in self._started.values():
+            try:
+                self.values.sizes.join(strand.sizes, strand.block)
+            except SizeError as error:
+                span = self.bound.graph.blocks[strand.block].nodes[0].span
+                raise ExecutionError(Diagnostic(error.code, error.message, span)) from error
 
     def _take(self, variables: Sequence[str]) -> None:
         for name in variables:

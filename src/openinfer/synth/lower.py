@@ -28,12 +28,13 @@ from openinfer.loops.dim import sizes_in
 from openinfer.synth.current import CurrentValues
 from openinfer.synth.liveness import definitions
 from openinfer.synth.lower_nodes import Nodes
-from openinfer.synth.lower_values import fill_step
+from openinfer.synth.lower_values import bound_by, fill_step
 from openinfer.synth.positions import called_by
 from openinfer.synth.program import (
     BranchStep,
     CallStep,
     Fence,
+    JoinSizes,
     LoopStep,
     Mark,
     Program,
@@ -65,6 +66,12 @@ class _Lowering(Nodes):
         for place, block in enumerate(self.graph.blocks.values()):
             for name in awaited(block) if is_consumer(block) else ():
                 self._awaiting.setdefault(name, []).append((place, block))
+        self._bound_in: dict[str, set[str]] = {}
+        """For each block, the dynamic sizes that values in it can be the first to have."""
+        self._binds: dict[str, tuple[str, ...]] = {}
+        """For each consumer the same, in the blocks that it runs and with no input that has them."""
+        self._unjoined: set[str] = set()
+        """The consumers that have run and may know sizes that entry does not."""
         self._clobbered: dict[str, set[Value]] = {}
         """For each consumer, the homes of what it awaits in which it works on its copies."""
 
@@ -82,11 +89,14 @@ class _Lowering(Nodes):
                 self._home(name)
         self._at_home = dict(self.homes)
         blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
+        for name in self._copies:
+            free = {size for one in _reached(blocks, name) for size in self._bound_in[one]} - self._input_sizes()
+            self._binds[name] = tuple(sorted(free))
         entry = self._entry()
         outputs = {name: self._as_value(name) for name in output_names(self.bound) if name in self.plain}
         entry += self._take_steps()
         entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
-        reached = _reached({"entry": entry, **blocks})
+        reached = _reached({"entry": entry, **blocks}, "entry")
         return Program(self.bound, reached, self.inputs, outputs, self.homes, self.tables, self.sizes)
 
     # --- blocks ---------------------------------------------------------------------------------------------------
@@ -117,6 +127,9 @@ class _Lowering(Nodes):
             if (place := self.current.beginning(variable)) is not None:
                 self._settle(variable, place, block.nodes[-1].index)
         steps = self._take_steps()
+        self._bound_in[name] = {
+            size for step in steps_in(steps) for size in bound_by(step) if size in self.bound.bounds
+        }
         if copies:
             written = {value for step in steps_in(steps) for value in definitions(step)}
             self._clobbered[name] = {self.homes[one] for one in copies if one in self.homes} & written
@@ -231,10 +244,14 @@ class _Lowering(Nodes):
             self._spare(self.current.guests(effects.writes - own))
             # It may work on a copy in the home of the variable itself: whatever lies there moves away, also that one.
             self._spare(self.current.residents(self._clobbered[block.name]))
-            self._emit(CallStep(block.name, node.index))
+            self._emit(CallStep(block.name, node.index, self._binds[block.name]))
+            if self._binds[block.name]:
+                self._unjoined.add(block.name)
 
     def _take_back(self, variables: Iterable[str]) -> None:
         self._away -= set(variables)
+        for block in self._takers(variables):
+            self._join_sizes(block.name)
         for name in variables:
             for block in self._takers([name]):
                 if name in self._block_effects[block.name].writes:
@@ -243,9 +260,15 @@ class _Lowering(Nodes):
     def _take_all_back(self) -> None:
         """The step ends: what consumers have yielded, and entry has not awaited, is theirs all the same."""
         for name in self.graph.blocks:
+            self._join_sizes(name)
             last = self.graph.blocks[name].nodes[-1].kind
             if name in self._started and isinstance(last, Yield):
                 self._take_back(sorted(self._away & set(last.vars)))
+
+    def _join_sizes(self, block: str) -> None:
+        if block in self._unjoined:
+            self._unjoined.discard(block)
+            self._emit(JoinSizes(block, self.node))
 
     def _takers(self, variables: Iterable[str]) -> list[Block]:
         """The consumers that await some of the variables, in the order of the text."""
@@ -253,10 +276,10 @@ class _Lowering(Nodes):
         return [block for _, block in sorted(found.items())]
 
 
-def _reached(blocks: dict[str, list[Step]]) -> dict[str, list[Step]]:
-    """The blocks that entry runs, itself or through others; what nothing runs is no part of the program."""
-    found = {"entry"}
-    todo = ["entry"]
+def _reached(blocks: dict[str, list[Step]], first: str) -> dict[str, list[Step]]:
+    """The blocks that one runs, itself or through others; what entry does not run is no part of the program."""
+    found = {first}
+    todo = [first]
     while todo:
         for step in steps_in(blocks[todo.pop()]):
             new = set(called_by(step)) - found

@@ -232,6 +232,12 @@ def _settled_by(step: Step) -> set[str]:
     return {name for shape in shapes for extent in shape for name in sizes_in(extent)}
 
 
+def bound_by(step: Step) -> set[str]:
+    """The dynamic sizes that may get values from a step."""
+    is_read = isinstance(step, TableStep | PartStep) and step.action == "read"
+    return _settled_by(step) if is_read or isinstance(step, BindSize) else set()
+
+
 def fill_step(value: Value, number: float, node: int) -> KernelStep:
     """Every element the same. All bits zero means -1 for t1, which has no zero."""
     out = Buffer("y", value.dtype, value.shape)

@@ -160,6 +160,16 @@ class CallStep:
 
     block: str
     node: int
+    sizes: tuple[str, ...] = ()
+    """The dynamic sizes that it may bind: they are its own until entry awaits it."""
+
+
+@dataclass
+class JoinSizes:
+    """Entry awaits a consumer, or ends: what they have bound must agree, and is entry's from now on."""
+
+    block: str
+    node: int
 
 
 @dataclass
@@ -256,6 +266,7 @@ Step: TypeAlias = (
     | LoopStep
     | BranchStep
     | CallStep
+    | JoinSizes
     | BindSize
     | RequireSize
     | TableStep

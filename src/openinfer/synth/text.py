@@ -18,6 +18,7 @@ from openinfer.synth.program import (
     EntryStep,
     Fence,
     IntegerStep,
+    JoinSizes,
     KernelStep,
     LoopStep,
     Mark,
@@ -109,6 +110,8 @@ class _Printer:
                 return f"if {cond.name} run {then}" + (f" else {otherwise}" if otherwise is not None else "")
             case CallStep(block=block):
                 return f"run {block} with what it awaits"
+            case JoinSizes(block=block):
+                return f"require the sizes of {block}"
             case BindSize(declared, found):
                 return f"require {declared!r} == {found!r}"
             case TableStep(action, table, indices, value):

@@ -22,6 +22,7 @@ from openinfer.synth.program import (
     CallStep,
     EntryStep,
     IntegerStep,
+    JoinSizes,
     KernelStep,
     LoopStep,
     Move,
@@ -142,7 +143,7 @@ def _can_fail(step: Step) -> bool:
         case TableStep():
             return bool(step.indices) or step.action != "reset"
         case _:
-            return isinstance(step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize)
+            return isinstance(step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize | JoinSizes)
 
 
 def _has_checks(operands: list[Operand]) -> bool:

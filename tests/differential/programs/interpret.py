@@ -146,6 +146,8 @@ class _Run:
     def finished(self) -> dict[str, Array]:
         """Run to the end: the outputs."""
         self._body(self._entry, self._program.blocks["entry"])
+        for block in self._ended:
+            self._join(self._entry, block)
         self._values |= self._returned
         found = {name: self._variable(self._entry, name) for name in self._program.outputs}
         for decl in self._program.decls:
@@ -403,7 +405,11 @@ class _Run:
     def _take_back(self, strand: _Strand, names: Sequence[str]) -> None:
         for block, needed in self._consumers.items():
             if set(needed) & set(names) and block in self._ended:
-                for size, value in self._ended[block].sizes.items():
-                    if strand.sizes.setdefault(size, value) != value:
-                        raise FailedError("E312", f"{size} is {value} in {block}")
+                self._join(strand, block)
         self._values |= {name: self._returned.pop(name) for name in names if name in self._returned}
+
+    def _join(self, strand: _Strand, block: str) -> None:
+        """What a consumer has bound becomes entry's, or disagrees with it."""
+        for size, value in self._ended[block].sizes.items():
+            if strand.sizes.setdefault(size, value) != value:
+                raise FailedError("E312", f"{size} is {value} in {block}")

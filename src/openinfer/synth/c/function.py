@@ -26,6 +26,8 @@ class Function:
     loops: list[tuple[str, Integer]] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
     """Sizes that have values, and extents that are in range."""
+    aside: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """For each consumer that has run the sizes that it may have bound, and what the values it found are called."""
     count: int = 0
     has_bad: bool = False
     call_depth: int | None = None

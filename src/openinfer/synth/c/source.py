@@ -14,7 +14,7 @@ from openinfer.loops.dim import form, most_elements, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
-from openinfer.synth.c.failures import BAD_LENGTH, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
+from openinfer.synth.c.failures import BAD_LENGTH, BAD_SIZE, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
 from openinfer.synth.c.function import PAD, Function
 from openinfer.synth.c.integers import Integer, can_fail
 from openinfer.synth.c.kernels import Printed, printed
@@ -31,6 +31,7 @@ from openinfer.synth.program import (
     EntryStep,
     Fence,
     IntegerStep,
+    JoinSizes,
     KernelStep,
     LoopStep,
     Mark,
@@ -194,8 +195,10 @@ class StepPrinter(MarkPrinter):
                 self._agree(declared, self.extent(found), step.node, depth)
             case RequireSize():
                 self._require_values(step, depth)
-            case CallStep(block=block):
-                self._line(depth, f"if ({self.block_name(block)}(c)) return 1;")
+            case CallStep():
+                self._consumer(step, depth)
+            case JoinSizes():
+                self._join_sizes(step, depth)
             case TableStep():
                 self._table(step, depth)
             case PartStep():
@@ -206,6 +209,24 @@ class StepPrinter(MarkPrinter):
                 self._integer(step, depth)
             case _:
                 raise TypeError(step)
+
+    def _consumer(self, step: CallStep, depth: int) -> None:
+        """A consumer runs, and what it binds is put aside: no schedule decides what entry knows."""
+        number = self._now.count = self._now.count + 1
+        fields = [self.size_fields[size] for size in step.sizes if size not in self._now.known]
+        self._now.aside[step.block] = [(f"c->{one}", f"{one}_{number}") for one in fields]
+        for place, own in self._now.aside[step.block]:
+            self._line(depth, f"const int64_t before_{own} = {place};")
+        self._line(depth, f"if ({self.block_name(step.block)}(c)) return 1;")
+        for place, own in self._now.aside[step.block]:
+            self._line(depth, f"const int64_t {own} = {place};")
+            self._line(depth, f"{place} = before_{own};")
+
+    def _join_sizes(self, step: JoinSizes, depth: int) -> None:
+        for place, own in self._now.aside[step.block]:
+            self._line(depth, f"if ({place} < 0) {place} = {own};")
+            fail = self._fail(step.node, BAD_SIZE)
+            self._line(depth, f"if ({own} >= 0 && {own} != {place}) {fail}")
 
     def _if_known(
         self, values: list[Value], depth: int, then: Callable[[int], None], otherwise: Callable[[int], None]
