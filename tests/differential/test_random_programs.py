@@ -13,6 +13,8 @@ from tests.differential.programs.reducing import reduced
 from tests.differential.programs.structures import program_of
 from tests.differential.programs.tree import Count, Program, walk
 
+from openinfer import graph
+
 PROGRAMS = 300
 ALONE = (
     "tree",
@@ -35,7 +37,7 @@ def _program(seed: int) -> Program:
 def test_the_simulator_agrees_with_the_interpreter(part: int, tmp_path: Path) -> None:
     for seed in range(part * 20, (part + 1) * 20):
         program = _program(seed)
-        judge(program, outcomes(program), simulator(program, model_of(program, tmp_path)))
+        judge(program, outcomes(program), simulator(graph(str(program)), model_of(program, tmp_path)))
 
 
 def test_the_interpreter_shares_nothing_with_what_it_judges() -> None:

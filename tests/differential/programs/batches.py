@@ -93,12 +93,13 @@ def judge_programs(programs: Sequence[Program], how: Setting, folder: Path) -> I
 def _simulated(program: Program, how: Setting, folder: Path) -> _Version:
     wanted = outcomes(program)
     model = model_of(program, folder)
-    judge(program, wanted, simulator(program, model))
+    parsed = graph(str(program))
+    judge(program, wanted, simulator(parsed, model))
     if program.seed % 8 == 3:
-        judge(program, wanted, simulator(program, model, "threaded"))
+        judge(program, wanted, simulator(parsed, model, "threaded"))
     name, passes = PASSES[program.seed % len(PASSES)]
     synthesizer = Synthesizer(how.device, name=f"p{program.seed}_{name}", passes=passes)
-    return _Version(program, wanted, synthesizer.synthesize(model, graph(str(program))))
+    return _Version(program, wanted, synthesizer.synthesize(model, parsed))
 
 
 def _failure(program: Program, error: Exception) -> Failure:

@@ -11,8 +11,9 @@ from tests.differential.programs.interpret import Machine, State, consumers
 from tests.differential.programs.numbers import FLOATS, Array, FailedError
 from tests.differential.programs.tree import Program
 
-from openinfer import ModelLoader, Simulator, graph
+from openinfer import ModelLoader, Simulator
 from openinfer.errors import OpenInferError
+from openinfer.ir import Graph
 from openinfer.oinf import TensorSpec, save_file
 
 OF_STATE = {"save", "load", "reset", "restore"}
@@ -158,7 +159,7 @@ def same(found: Array, wanted: Array, _dtype: str) -> bool:
     return bool(np.array_equal(found.astype(wanted.dtype), wanted))
 
 
-def simulator(program: Program, model: ModelLoader | None, scheduler: str = "sequential") -> Subject:
+def simulator(parsed: Graph, model: ModelLoader | None, scheduler: str = "sequential") -> Subject:
     """The simulator with a program."""
-    executor = Simulator(model, scheduler=scheduler).with_trace("off").make_executor(graph(str(program)))
+    executor = Simulator(model, scheduler=scheduler).with_trace("off").make_executor(parsed)
     return Subject("simulator" if scheduler == "sequential" else f"{scheduler} simulator", executor)

@@ -14,6 +14,7 @@ from tests.differential.programs.tree import (
     Dim,
     Kind,
     Op,
+    Operand,
     Program,
     Statement,
     Step,
@@ -24,6 +25,7 @@ T = TypeVar("T")
 COMMON = ("i32", "i32", "i32", "i64", "i16", "i8", "u8", "f32", "f32")
 PACKED = ("i4", "u4", "i2", "u2", "u1", "i1", "t2", "t1", "bool")
 OTHERS = ("u16", "u32", "f64", "f16")
+MOST_TEMPORARIES = 14
 DECLARED = ("volatile", "persistent", "constant", "dynamic")
 
 
@@ -234,40 +236,51 @@ class Making:
         """Scalars that can stand in indices."""
         return self.variables(env, lambda kind: not kind.dims and kind.dtype in INTEGERS)
 
-    def target(self, env: Env, kind: Kind, operands: Sequence[str], body: list[Statement]) -> tuple[str, bool] | None:
-        """Where a result goes: a variable (often an operand), or a new one; and whether the op declares it."""
+    def target(
+        self, env: Env, kind: Kind, operands: Sequence[str], *, infers: bool
+    ) -> tuple[str, list[Statement], bool]:
+        """Where a result goes: a variable (often an operand) or a new one, which may be declared by the op.
+
+        No name means that there is nothing it could go to.
+        """
         known = self.variables(env, lambda one: one == kind, written=True)
         own = [name for name in operands if name in known]
         if own and self.chance(0.4):
-            return self.pick(own), False
+            return self.pick(own), [], False
         if known and (not env.is_entry or self.chance(0.65)):
-            return self.pick(known), False
-        if not env.is_entry or len(self.temporaries) > 14:
-            return None
+            return self.pick(known), [], False
+        if not env.is_entry or len(self.temporaries) > MOST_TEMPORARIES:
+            return "", [], False
+        name = self.temporary(env, kind)
+        if infers and self.chance(0.55):
+            return name, [], True
+        return name, [Assign(name, kind)], False
+
+    def temporary(self, env: Env, kind: Kind) -> str:
+        """A new temporary, which somebody must declare."""
         name = self.name("t_" if kind.dims else "s_")
         self.temporaries[name] = kind
         env.readable[name] = kind
         env.writable.add(name)
-        if self.chance(0.55):
-            return name, True
-        body.append(Assign(name, kind))
-        return name, False
-
-    def emit(
-        self, env: Env, body: list[Statement], op: str, inputs: Sequence[Access], kind: Kind, **params: Any
-    ) -> str | None:
-        """An op on operands, into something of the kind it gives."""
-        made: list[Statement] = []
-        found = self.target(env, kind, [one.base for one in inputs], made)
-        if found is None:
-            return None
-        name, is_new = found
-        body += made
-        given = tuple(params.items())
-        body.append(Op(op, tuple(inputs), (Access(name),), given, (kind,) if is_new else ()))
         return name
 
-    # --- structures ---------------------------------------------------------------------------------------------------
+    def emit(
+        self,
+        env: Env,
+        body: list[Statement],
+        op: str,
+        inputs: Sequence[Operand],
+        kind: Kind,
+        *,
+        infers: bool = True,
+        **params: Any,
+    ) -> None:
+        """An op on operands, into something of the kind it gives."""
+        operands = [one.base for one in inputs if isinstance(one, Access)]
+        name, made, is_new = self.target(env, kind, operands, infers=infers)
+        if name:
+            output = (Access(name),)
+            body += [*made, Op(op, tuple(inputs), output, tuple(params.items()), (kind,) if is_new else ())]
 
     def finished(self, body: Sequence[Statement], outputs: Sequence[str], steps: Sequence[Step]) -> Program:
         return Program(

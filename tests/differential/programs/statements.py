@@ -1,6 +1,7 @@
 """Statements of random programs that have no body: ops and transfers here, and those about persistent memory."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tests.differential.programs.expressions import NUMBERS, Body, bounds, index
 from tests.differential.programs.making import Env, Making, anything
@@ -19,6 +20,7 @@ from tests.differential.programs.tree import (
     Dim,
     Dims,
     Kind,
+    Literal,
     Transfer,
     dim,
     dim_sum,
@@ -50,6 +52,14 @@ def _operand(making: Making, env: Env, kind: Kind) -> Access | None:
     return None if name is None else Access(name)
 
 
+def _literal(making: Making, kind: Kind) -> Literal | None:
+    """Sometimes a number that the dtype can hold."""
+    if kind.dtype not in NUMBERS or not making.chance(0.12):
+        return None
+    value = making.values(kind.dtype, ())
+    return Literal(float(value) if kind.dtype in FLOATS else int(value))
+
+
 def pointwise(making: Making, env: Env, body: Body) -> None:
     """An op on two operands of the same kind, or one that is stretched."""
     name = _any(making, env, lambda kind: kind.dtype in (*NUMBERS, *TERNARY, "bool"))
@@ -59,7 +69,7 @@ def pointwise(making: Making, env: Env, body: Body) -> None:
     other_kind = kind
     if kind.dims and making.chance(0.2):
         other_kind = Kind(kind.dtype, kind.dims[making.number(1, len(kind.dims)) :])
-    other = Access(name) if making.chance(0.15) else _operand(making, env, other_kind)
+    other = _literal(making, kind) or (Access(name) if making.chance(0.15) else _operand(making, env, other_kind))
     if other is None:
         return
     if kind.dtype == "bool":
@@ -115,7 +125,7 @@ def compare(making: Making, env: Env, body: Body) -> None:
     if name is None:
         return
     kind = env.readable[name]
-    other = _operand(making, env, kind)
+    other = _literal(making, kind) or _operand(making, env, kind)
     if other is not None:
         op = making.pick(("eq", "ne", "lt", "le", "gt", "ge"))
         making.emit(env, body, op, (Access(name), other), Kind("bool", kind.dims))
@@ -149,7 +159,7 @@ def reduction(making: Making, env: Env, body: Body) -> None:
     if name is None:
         return
     kind = env.readable[name]
-    params = {}
+    params: dict[str, Any] = {}
     dims: tuple[Dim, ...] = ()
     if making.chance(0.6):
         axis = making.number(0, len(kind.dims) - 1)

@@ -80,11 +80,12 @@ def _matrix_access(making: Making, env: Env, decl: Decl) -> tuple[Access, Kind |
     return Access(decl.name, (*keys, *inner)), kind
 
 
-def _is_open(making: Making, one: Slice) -> bool:
+def _is_open(making: Making, one: Index) -> bool:
     """Whether only a running step knows the length: lengths of numbers and sizes are compared beforehand."""
-    if one.end is None:
+    if isinstance(one, Slice) and one.end is None:
         return True
-    names = {name for end in (one.start, one.end) for name in expr_names(end)}
+    ends = (one.start, one.end) if isinstance(one, Slice) else (one,)
+    names = {name for end in ends for name in expr_names(end)}
     return bool(names) and not names & making.sizes.keys()
 
 
@@ -93,7 +94,7 @@ def _loose(making: Making, decl: Decl, place: Access) -> Kind | None:
     if not making.free_sizes or place.indices is None:
         return None
     slices = [one for one in place.indices if isinstance(one, Slice)]
-    if not all(_is_open(making, one) for one in slices):
+    if not all(_is_open(making, one) for one in (place.indices if decl.auto_dim else slices)):
         return None
     if decl.auto_dim:
         keys = len(decl.indices) - len(decl.auto_dim)
@@ -127,10 +128,7 @@ def table_read(making: Making, env: Env, body: Body) -> None:
     if known and (making.chance(0.7) or not env.is_entry):
         name = making.pick(known)
     elif env.is_entry and len(making.temporaries) <= 16:
-        name = making.name("r_")
-        making.temporaries[name] = kind
-        env.readable[name] = kind
-        env.writable.add(name)
+        name = making.temporary(env, kind)
         body.append(Assign(name, kind))
     else:
         return
@@ -257,7 +255,7 @@ def plain_part(making: Making, env: Env, body: Body) -> None:
         if sources:
             body.append(Write(making.pick(sources), place))
     elif making.chance(0.5):
-        making.emit(env, body, "neg" if kind.dtype in (*NUMBERS, *TERNARY) else "not", (place,), own)
+        making.emit(env, body, "neg" if kind.dtype in (*NUMBERS, *TERNARY) else "not", (place,), own, infers=False)
     else:
         targets = making.variables(env, lambda one: one == own, written=True)
         targets = [one for one in targets if one != name]
