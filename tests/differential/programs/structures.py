@@ -192,11 +192,14 @@ def call(making: Making, env: Env, body: Body) -> None:
 # --- consumers --------------------------------------------------------------------------------------------------------
 
 
-def consumers(making: Making, env: Env, body: Body) -> None:
-    """Variables are handed to one block or several that work while entry goes on, and come back."""
+def consumers(making: Making, env: Env, body: Body, *, is_last: bool) -> Env:
+    """Variables are handed to one block or several that work while entry goes on, and come back.
+
+    Returns what entry may touch from then on.
+    """
     able = [name for name in making.variables(env, anything, written=True) if name not in making.yielded]
     if not able:
-        return
+        return env
     handed = [making.pick(able)]
     if len(able) > 2 and making.chance(0.35):
         handed = list(dict.fromkeys([*handed, making.pick(able)]))
@@ -212,10 +215,14 @@ def consumers(making: Making, env: Env, body: Body) -> None:
     body.append(Yield(tuple(handed)))
     meanwhile = _limited(env, shared, own[0], [])
     body += statements(making, meanwhile, making.number(0, 4))
+    if is_last and making.chance(0.25):
+        # What is never awaited stays away, and what consumers touch is theirs to the end.
+        return meanwhile
     body.append(Await(tuple(handed)))
     for name, kind in meanwhile.readable.items():
         env.readable.setdefault(name, kind)
     env.writable |= meanwhile.writable
+    return env
 
 
 def _divided(making: Making, env: Env, handed: Sequence[str], parts: int) -> tuple[set[str], list[set[str]]]:
@@ -275,8 +282,9 @@ def _attempt(seed: int, attempt: int, *, has_heap: bool) -> Program | None:
     making.setup()
     env = making.outer()
     body = statements(making, env, making.number(3, 8))
-    for _ in range(making.pick((0, 0, 0, 1, 1, 2))):
-        consumers(making, env, body)
+    groups = making.pick((0, 0, 0, 1, 1, 2))
+    for place in range(groups):
+        env = consumers(making, env, body, is_last=place + 1 == groups)
         body += statements(making, env, making.number(1, 4))
     body += statements(making, env, making.number(1, 4))
     outputs = _outputs(making, env)
