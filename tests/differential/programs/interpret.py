@@ -80,8 +80,8 @@ class Machine:
         """Persistent memory as it is at first."""
         self.state = State({}, {decl.name: Table.new(decl) for decl in self.program.decls if decl.is_cache})
 
-    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Run one step: the outputs. One that fails leaves the state as it was."""
+    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array | None]:
+        """Run one step: the outputs, None where one has no shape. A step that fails leaves the state as it was."""
         run = _Run(self, inputs)
         with np.errstate(all="ignore"):
             found = run.finished()
@@ -143,17 +143,24 @@ class _Run:
             if decl.section == "dynamic":
                 self._agree(self._entry, decl.kind, inputs[decl.name].shape)
 
-    def finished(self) -> dict[str, Array]:
+    def finished(self) -> dict[str, Array | None]:
         """Run to the end: the outputs."""
         self._body(self._entry, self._program.blocks["entry"])
         for block in self._ended:
             self._join(self._entry, block)
         self._values |= self._returned
-        found = {name: self._variable(self._entry, name) for name in self._program.outputs}
+        found = {name: self._output(name) for name in self._program.outputs}
         for decl in self._program.decls:
             if decl.section == "persistent" and decl.is_plain and decl.name in self._values:
                 self.state.values[decl.name] = self._values[decl.name]
         return found
+
+    def _output(self, name: str) -> Array | None:
+        """A returned variable; one whose size nothing has bound is no reason to fail, it just has no value."""
+        try:
+            return self._variable(self._entry, name)
+        except FailedError:
+            return None
 
     # --- sizes and integers -------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ OF_STATE = {"save", "load", "reset", "restore"}
 class Outcome:
     """What a step must give: outputs, or the code with which it fails; and all that is persistent afterwards."""
 
-    outputs: Mapping[str, Array]
+    outputs: Mapping[str, Array | None]
     code: str | None
     persistent: Mapping[str, Array]
 
@@ -48,7 +48,8 @@ def outcomes(program: Program) -> list[Outcome]:
             machine.state = saved
         elif step.before == "reset":
             machine.reset()
-        code, outputs = None, {}
+        code = None
+        outputs: Mapping[str, Array | None] = {}
         try:
             outputs = machine.step(step.inputs)
         except FailedError as failure:
@@ -120,7 +121,6 @@ class Subject:
 
 def judge(program: Program, wanted: Sequence[Outcome], subject: Subject) -> None:
     """Run all steps and compare everything that can be seen."""
-    dtypes = {decl.name: decl.kind.dtype for decl in program.decls}
     for place, (step, outcome) in enumerate(zip(program.steps, wanted, strict=True)):
         subject.prepare(step.before)
         code = subject.run(step.inputs)
@@ -132,7 +132,7 @@ def judge(program: Program, wanted: Sequence[Outcome], subject: Subject) -> None
             raise DifferenceError(f"{subject.name} fails as {code}, not {outcome.code}", where)
         for name, value in (*outcome.outputs.items(), *outcome.persistent.items()):
             found = subject.value(name)
-            if found is None or not same(found, value, dtypes.get(name, "")):
+            if (found is None) is not (value is None) or (value is not None and not same(found, value)):
                 what = "output" if name in outcome.outputs else "state"
                 raise DifferenceError(
                     f"{subject.name} {what}", f"{where}, {name}: {_shown(found)}, not {_shown(value)}"
@@ -143,7 +143,7 @@ def _shown(value: Array | None) -> str:
     return "nothing" if value is None else f"{np.asarray(value).tolist()} {list(np.shape(value))}"
 
 
-def same(found: Array, wanted: Array, _dtype: str) -> bool:
+def same(found: Array, wanted: Array) -> bool:
     """Whether two arrays agree to the last bit, except for what a NaN says besides."""
     if found.shape != wanted.shape:
         return False

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.differential.programs.expressions import NUMBERS, Body, bounds, index
-from tests.differential.programs.making import Env, Making, anything
+from tests.differential.programs.making import MOST_TEMPORARIES, Env, Making, anything
 from tests.differential.programs.numbers import FLOATS, INTEGERS, TERNARY
 from tests.differential.programs.table_statements import (
     counter,
@@ -16,11 +16,13 @@ from tests.differential.programs.table_statements import (
 )
 from tests.differential.programs.tree import (
     Access,
+    Assign,
     Barrier,
     Dim,
     Dims,
     Kind,
     Literal,
+    Op,
     Transfer,
     dim,
     dim_sum,
@@ -210,6 +212,24 @@ def movement(making: Making, env: Env, body: Body) -> None:
         if other is not None:
             dims = (kind.dims[0], kind.dims[0])
             making.emit(env, body, op, (own, other), Kind(kind.dtype, dims), transpose_b=True)
+    elif op == "split" and env.is_entry and not kind.dims[axis][1] and len(making.temporaries) < MOST_TEMPORARIES:
+        _split(making, env, body, own, axis)
+
+
+def _split(making: Making, env: Env, body: Body, own: Access, axis: int) -> None:
+    """Two parts of a tensor, both of them new."""
+    kind = env.readable[own.base]
+    first = making.number(0, kind.dims[axis][0])
+    sizes = (first, kind.dims[axis][0] - first)
+    kinds = tuple(
+        Kind(kind.dtype, tuple(dim(size) if place == axis else one for place, one in enumerate(kind.dims)))
+        for size in sizes
+    )
+    names = [making.temporary(env, one) for one in kinds]
+    is_inferred = making.chance(0.6)
+    body += [] if is_inferred else [Assign(name, one) for name, one in zip(names, kinds, strict=True)]
+    params = (("axis", axis), ("sizes", sizes))
+    body.append(Op("split", (own,), tuple(map(Access, names)), params, kinds if is_inferred else ()))
 
 
 def transfer(making: Making, env: Env, body: Body) -> None:
