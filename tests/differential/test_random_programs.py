@@ -5,15 +5,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.differential.campaign import Job, run
+from tests.differential.program_fuzz import PROGRAMS as CAMPAIGN
+from tests.differential.program_fuzz import judge
 from tests.differential.programs import constructs as constructs_module
 from tests.differential.programs.batches import BATCH, setting
 from tests.differential.programs.constructs import CONSTRUCTS, constructs
-from tests.differential.programs.judging import judge, model_of, outcomes, simulator
 from tests.differential.programs.reducing import reduced
 from tests.differential.programs.structures import program_of
 from tests.differential.programs.tree import Count, Program, walk
-
-from openinfer import graph
 
 PROGRAMS = 300
 ALONE = (
@@ -33,11 +33,15 @@ def _program(seed: int) -> Program:
     return program_of(seed, has_heap=setting(seed // BATCH).has_heap)
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_the_simulator_agrees_with_the_interpreter(part: int, tmp_path: Path) -> None:
-    for seed in range(part * 20, (part + 1) * 20):
-        program = _program(seed)
-        judge(program, outcomes(program), simulator(graph(str(program)), model_of(program, tmp_path)))
+@pytest.mark.parametrize("batch", range(PROGRAMS // BATCH))
+def test_random_programs_agree(batch: int) -> None:
+    failures = run(judge, Job(tuple(range(batch * BATCH, (batch + 1) * BATCH)), is_sanitized=False))
+    assert not failures, "\n\n".join(f"seed {one.seed}: {one.message}" for one in failures[:2])
+
+
+def test_random_programs_have_no_undefined_behaviour() -> None:
+    """Under ASan and UBSan, with memory from an allocator that watches both ends of it."""
+    assert CAMPAIGN.sanitized(["--seed", str(PROGRAMS), "--count", "4", "--sanitize"]).returncode == 0
 
 
 def test_the_interpreter_shares_nothing_with_what_it_judges() -> None:
@@ -53,7 +57,7 @@ def test_the_interpreter_shares_nothing_with_what_it_judges() -> None:
 
 def test_the_programs_have_every_construct() -> None:
     found: Counter[str] = Counter()
-    for seed in range(0, PROGRAMS, 2):
+    for seed in range(PROGRAMS):
         found.update(constructs(_program(seed)))
     assert all(found[name] for name in CONSTRUCTS), {name: found[name] for name in CONSTRUCTS}
 

@@ -15,30 +15,25 @@ from openinfer.synth.plan import Plan
 from openinfer.synth.synthesizer import Passes, Synthesizer
 
 BATCH = 15
+CHEAP = (("cpu", "gcc"), ("generic", "gcc"), ("cpu", "clang"), ("x86-avx2", "gcc"), ("generic", "clang"))
+DEAR = (
+    ("cpu", "gcc", "-O1"),
+    ("generic", "gcc", "-O2"),
+    ("cpu", "clang", "-O3"),
+    ("generic", "clang", "-O1"),
+    ("cpu", "gcc", "-O3"),
+    ("x86-avx2", "clang", "-O2"),
+    ("cpu", "gcc", "-O2"),
+    ("x86-avx2", "gcc", "-O1"),
+)
+EVERY = 8
+"""Compilers take several times as long where they optimize, which is what one batch in so many does."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
-    for device, cc, level in (
-        ("cpu", "gcc", "-O0"),
-        ("generic", "gcc", "-O0"),
-        ("cpu", "clang", "-O0"),
-        ("x86-avx2", "gcc", "-O0"),
-        ("cpu", "gcc", "-O1"),
-        ("generic", "gcc", "-O0"),
-        ("cpu", "gcc", "-O0"),
-        ("generic", "clang", "-O0"),
-        ("cpu", "gcc", "-O0"),
-        ("generic", "gcc", "-O2"),
-        ("cpu", "gcc", "-O0"),
-        ("x86-avx2", "clang", "-O0"),
-        ("cpu", "gcc", "-O0"),
-        ("generic", "gcc", "-O0"),
-        ("cpu", "clang", "-O3"),
-        ("cpu", "gcc", "-O0"),
-        ("generic", "gcc", "-O0"),
-        ("cpu", "gcc", "-O3"),
-        ("cpu", "gcc", "-O0"),
-        ("generic", "clang", "-O1"),
-    )
+    for place in range(EVERY * len(DEAR))
+    for device, cc, level in [
+        DEAR[place // EVERY] if place % EVERY == EVERY - 1 else (*CHEAP[place % len(CHEAP)], "-O0")
+    ]
 )
 PASSES = (
     ("passes", Passes()),

@@ -56,6 +56,7 @@ def _accesses(statement: Statement) -> Iterator[Access]:
 
 
 def _of_statements(program: Program) -> Iterator[str]:
+    indices = {one.index for body in program.blocks.values() for one in walk(body) if isinstance(one, Loop)}
     tables = {decl.name: decl for decl in program.decls if not decl.is_plain}
     for name, body in program.blocks.items():
         for statement in walk(body):
@@ -75,14 +76,18 @@ def _of_statements(program: Program) -> Iterator[str]:
                         yield "op into its operand"
                     if any(isinstance(one, Literal) for one in inputs):
                         yield "literal operand"
+                    if any(isinstance(one, Access) and one.base in indices for one in inputs):
+                        yield "loop index as operand"
+                    if len(inferred) > 1:
+                        yield "several inferred results"
                 case Assign():
                     yield "declared temporary"
                 case Transfer(_, Access(base)) if base in tables and tables[base].entries:
                     yield "prefix table written"
                 case Transfer():
                     yield "transfer"
-                case Count():
-                    yield "counter"
+                case Count(_, amount, _):
+                    yield "counter" if amount is None or isinstance(amount, int) else "counter moved by an expression"
                 case Reset():
                     yield "reset"
                 case Yield() if name == "entry":
@@ -118,7 +123,8 @@ CONSTRUCTS = (
     "dynamic", "volatile", "constant", "persistent", "fixed table", "growing table", "fixed matrix", "growing matrix",
     "prefix table", "prefix table written", "counter", "slice of a table", "slice of a tensor", "reset", "loop",
     "loop bounded by data", "nested loop", "branch", "called block", "yield", "several consumers", "inferred temporary",
-    "declared temporary", "op into its operand", "transfer", "dynamic size", "packed dtype", "floats", "failing step",
+    "declared temporary", "several inferred results", "op into its operand", "literal operand", "loop index as operand",
+    "counter moved by an expression", "transfer", "dynamic size", "packed dtype", "floats", "failing step",
     "failing with E312", "failing with E313", "failing with E505", "failing with E507", "failing with E308",
     "save between steps", "load between steps", "reset between steps", "restore between steps",
 )  # fmt: skip

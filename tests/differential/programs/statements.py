@@ -50,6 +50,8 @@ def _operand(making: Making, env: Env, kind: Kind) -> Access | None:
     if tables and making.chance(0.3):
         decl = making.pick(tables)
         return Access(decl.name, tuple(index(making, env, bound) for bound in bounds(decl)))
+    if env.indices and kind == Kind("i64") and making.chance(0.5):
+        return Access(making.pick(env.indices)[0])
     name = _any(making, env, lambda one: one == kind)
     return None if name is None else Access(name)
 
@@ -68,6 +70,9 @@ def pointwise(making: Making, env: Env, body: Body) -> None:
     if name is None:
         return
     kind = env.readable[name]
+    if env.indices and making.chance(0.1):
+        making.emit(env, body, "cast", (Access(making.pick(env.indices)[0]),), Kind("i32"), to="i32")
+        return
     other_kind = kind
     if kind.dims and making.chance(0.2):
         other_kind = Kind(kind.dtype, kind.dims[making.number(1, len(kind.dims)) :])

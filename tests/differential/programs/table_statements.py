@@ -201,7 +201,7 @@ def counter(making: Making, env: Env, body: Body) -> None:
         if name in env.writable and name in making.decls and making.decls[name].section == "persistent"
     ]
     if names:
-        amount = making.pick((None, None, None, 2, 3))
+        amount = making.pick((None, None, None, 2, 3, expression(making, env)))
         body.append(Count(making.pick(names), amount, down=making.chance(0.2)))
 
 

@@ -161,11 +161,13 @@ class Table:
 
     def _cells(self, chosen: Sequence[Chosen], extents: Sequence[int], names: Sequence[str]) -> list[Cells]:
         complete = chosen or [(None, None)] * len(names)
-        found = [cells_of(one, extent) for one, extent in zip(complete, extents, strict=False)]
-        for cells, name in zip(found, names, strict=False):
+        found = []
+        for one, extent, name in zip(complete, extents, names, strict=False):
+            cells = cells_of(one, extent)
             last = cells if isinstance(cells, int) else cells[1] - 1
             if name in self._fixed and last >= self._fixed[name]:
                 raise FailedError("E507", f"{self.decl.name}: {last} of {name}")
+            found.append(cells)
         return found
 
     def _matrices(self, chosen: Sequence[Chosen]) -> tuple[list[Cells], list[Cells]]:
