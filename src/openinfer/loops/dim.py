@@ -133,6 +133,33 @@ def span(value: int) -> tuple[int, int]:
     return value.span if isinstance(value, Dim) else (value, value)
 
 
+def larger(one: int, other: int) -> int:
+    """The larger of two extents, whatever the sizes are: one and a quotient that is 1 or 0 make an expression of it.
+
+    >>> from openinfer.ir.expr import Ref
+    >>> rest = larger(Dim(8, Ref("T")) - 3, 0)
+    >>> [at(rest, {"T": size}) for size in (0, 3, 4, 8)], rest.span
+    ([0, 0, 1, 5], (0, 5))
+    """
+    apart = one - other
+    least, most = span(apart)
+    if least >= 0:
+        return one
+    if most <= 0:
+        return other
+    reach = max(-least, most + 1)
+    found = other + apart * ((apart + reach) // reach)
+    ends = (max(span(one)[end], span(other)[end]) for end in (0, 1))
+    return Dim(max(int(one), int(other)), expr_of(found), tuple(ends))  # type: ignore[arg-type]
+
+
+def smaller(one: int, other: int) -> int:
+    """The smaller of two extents, whatever the sizes are."""
+    found = one - larger(one - other, 0)
+    ends = (min(span(one)[end], span(other)[end]) for end in (0, 1))
+    return Dim(int(found), found.expr, tuple(ends)) if isinstance(found, Dim) else found  # type: ignore[arg-type]
+
+
 def most_elements(shape: Iterable[int]) -> int:
     """The most elements that a tensor of a shape can have.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_symbolic, larger, smaller, span
 from openinfer.ops.cases import case, special
 from openinfer.ops.move import moving, settings
 from openinfer.ops.numeric import leaving
@@ -168,16 +168,30 @@ def _taken(part: slice, extent: int) -> int:
         return extent
     if not any(is_symbolic(one) for one in (extent, part.start, part.stop) if one is not None):
         return len(range(*part.indices(extent)))
+    if is_symbolic(extent):
+        return _taken_of_size(part, extent)
     start, end = (0 if part.start is None else part.start), (extent if part.stop is None else part.stop)
     start, end = (one + extent if one < 0 else one for one in (start, end))
-    if not is_symbolic(extent):  # below the bounds of the sizes, a run checks the extent that is declared
-        if part.step not in (None, 1) or not 0 <= start <= end <= extent:
-            message = "a cut that depends on a dynamic size has the step 1 and lies within the axis"
-            raise parameter_error("ends", message)
-    elif part.step not in (None, 1) or not (is_symbolic(end) or end == 0):
-        message = f"an axis of the dynamic size {extent!r} is cut only up to an end that counts back"
+    # Below the bounds of the sizes, a run checks the extent that is declared.
+    if part.step not in (None, 1) or not 0 <= start <= end <= extent:
+        message = "a cut that depends on a dynamic size has the step 1 and lies within the axis"
         raise parameter_error("ends", message)
     return end - start
+
+
+def _taken_of_size(part: slice, extent: int) -> int:
+    """How many elements a slice takes of an axis whose extent is a dynamic size, at every value of it."""
+    step = part.step or 1
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+    start, end = (
+        edge if given is None else given + extent if given < 0 else given
+        for given, edge in ((part.start, low if step > 0 else high), (part.stop, high if step > 0 else low))
+    )
+    if step == 1 and span(start)[0] >= 0:
+        # A start behind the extent leaves nothing, as one at it does.
+        return larger(smaller(end, high) - start, 0)
+    start, end = (smaller(larger(one, low), high) for one in (start, end))
+    return larger((end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step, 0)
 
 
 @moving(

@@ -1,6 +1,7 @@
 """Resizing images: each result element is a weighted sum of a few neighbours along each spatial axis."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from math import floor, isfinite
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from openinfer.dtypes import DType
 from openinfer.errors import Code
+from openinfer.loops.dim import is_symbolic, span
 from openinfer.ops.cases import anything, case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Cost, Param, op
@@ -17,6 +19,8 @@ from openinfer.ops.types import ALL, Array, OpError, Shape, parameter_error, sha
 
 CUBIC = -0.75
 """The coefficient of the cubic kernel: the slope at the neighbours."""
+_MOST_SCALED = 1 << 16
+"""Dynamic sizes up to here are tried one by one."""
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
@@ -45,10 +49,24 @@ def _sizes(call: Call) -> tuple[Shape, tuple[float | None, ...]]:
 
 
 def _scaled(extent: int, factor: float) -> int:
+    if is_symbolic(extent):
+        return _scaled_size(extent, factor)
     product = extent * factor
     if not isfinite(product):
         raise parameter_error("scale", f"{factor} times {extent} is no extent")
     return floor(product)
+
+
+def _scaled_size(extent: int, factor: float) -> int:
+    """A dynamic extent times a factor: as a quotient of integers that rounds as the product of floats does."""
+    most = span(extent)[1]
+    for largest in (1 << 10, 1 << 20, 1 << 52):
+        ratio = Fraction(factor).limit_denominator(largest)
+        top, bottom = ratio.numerator, ratio.denominator
+        if most <= _MOST_SCALED and all(floor(one * factor) == one * top // bottom for one in range(most + 1)):
+            return extent * top // bottom
+    message = f"{factor} times the dynamic size {extent!r} is no quotient of small integers"
+    raise parameter_error("scale", message, f"give 'size', or let it be at most {_MOST_SCALED}")
 
 
 def _resize_shape(call: Call) -> tuple[Shape, ...]:

@@ -105,8 +105,12 @@ class Values:
             self._emit(RequireSize(Dim(self.sizes[size], Ref(size)), 0, self.node))
 
     def _require_shape(self, variable: BoundVar) -> None:
-        """The node reads or writes a variable: it fails in a step whose sizes give it no shape."""
-        if not variable.is_dynamic or variable.is_table or variable.kind is MemoryKind.DYNAMIC:
+        """The node reads or writes a variable: it fails in a step whose sizes give its dimensions no values.
+
+        Those that an op infers need not divide evenly: its shape rule rounds as it likes.
+        """
+        is_input = variable.kind is MemoryKind.DYNAMIC
+        if not variable.is_dynamic or variable.dims is None or variable.is_table or is_input:
             return
         for extent in self._shape(variable):
             key = f"{extent!r} is a dimension"
