@@ -106,9 +106,8 @@ def test_what_is_no_file_of_that_kind_is_refused(kind: str) -> None:
         path = NAMES.get(kind, "bad") + ending
         if kind in KINDS:
             KINDS[kind](Path(path))
-        for command in commands:
-            if (kind, ending) != ("empty", ".oig") or "fmt" not in command:  # an empty graph is well formatted
-                refused(command, path)
+        for command in commands if kind in ("a pipe", "a folder") else commands[:1]:
+            refused(command, path)
 
 
 @pytest.mark.parametrize("kind", UNWRITABLE)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from openinfer import graph
 from openinfer.cli.app import app
+from openinfer.ir.words import RESERVED
 from openinfer.synth.c.names import project_name
 from openinfer.synth.c.selftest import Golden
 from openinfer.synth.plan import Plan
@@ -156,6 +157,31 @@ def test_projects_with_such_names_compile_and_cmake_takes_them_together(tmp_path
         command = ["gcc", "-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Iinclude", *files]
         checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, f"{folder.name}: {checked.stderr[:2000]}"
+
+
+MACROS = (
+    "NULL EOF BUFSIZ INT64_MAX X_OK R_OK MAP_FAILED SIGINT errno stdin stdout stderr I near far small unix linux min"
+)
+
+
+def test_variables_blocks_sizes_and_loops_can_have_such_names(tmp_path: Path) -> None:
+    """All of them at once, in C and in a C++ program that includes the header."""
+    words = [word for word in (*WORDS, *MACROS.split()) if word not in RESERVED and word not in ("entry", "x")]
+    blocks, sizes, rest = words[::5], words[1::5][:12], words[2::5]
+    inputs = " ".join(f"{word}: f32[{word}, 2];" for word in sizes)
+    outputs = " ".join(f"{word}: f32[2];" for word in rest)
+    body = "".join(f"loop {word} ({word} in 0..2) {{ op add({word}, x) >> {word}; }}\n" for word in rest[:10])
+    body += "".join(f"op mul({word}, x) >> {word};\n" for word in rest[10:])
+    text = f"""sizes {{ {" ".join(f"{word} <= 4;" for word in sizes)} }}
+    dynamic {{ x: f32[2]; {inputs} }} volatile {{ {outputs} }}
+    block entry {{ {body} {" ".join(f"branch {word};" for word in blocks)} return {", ".join(rest)}; }}
+    {" ".join(f"block {word} {{ op add(x, {rest[0]}) >> {rest[0]}; return; }}" for word in blocks)}"""
+    Synthesizer("generic", name="net").synthesize(None, graph(text)).emit(tmp_path)
+    (tmp_path / "user.cc").write_text('#include <unistd.h>\n#include <sys/mman.h>\n#include "net.h"\n')
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Iinclude"]
+    for command in (["gcc", "-std=c11", *flags, "src/net.c", "example/main.c"], ["g++", *flags, "user.cc"]):
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr[:2000]
 
 
 def test_a_block_called_as_a_function_is_does_not_meet_it(tmp_path: Path) -> None:
