@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype, pack, unpack
-from openinfer.errors import Code, Diagnostic, TensorError
+from openinfer.errors import Code, Diagnostic, TensorError, counted
 
 Array = npt.NDArray[Any]
 Index = int | np.integer[Any] | slice | EllipsisType
@@ -69,7 +69,9 @@ class Tensor:
             )
         if array.ndim > MAX_DIMS:
             raise TensorError(
-                Diagnostic(Code.BAD_SHAPE, f"{array.ndim} dimensions are more than the {MAX_DIMS} a tensor may have")
+                Diagnostic(
+                    Code.BAD_SHAPE, f"{counted(array.ndim, 'dimension')} are more than the {MAX_DIMS} a tensor may have"
+                )
             )
         elements = convert(array, wanted)
         storage = pack(elements, wanted) if wanted.is_packed else elements.reshape(-1).view(np.uint8)
@@ -158,7 +160,7 @@ class Tensor:
         if at is not None:
             keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
         if len(keys) > self.ndim:
-            raise TensorError(Diagnostic(Code.BAD_SHAPE, f"{len(keys)} indices for {self.type_text()}"))
+            raise TensorError(Diagnostic(Code.BAD_SHAPE, f"{counted(len(keys), 'index')} for {self.type_text()}"))
         offset, shape, strides = self.offset, [], []
         for axis, extent in enumerate(self.shape):
             index = keys[axis] if axis < len(keys) else slice(None)

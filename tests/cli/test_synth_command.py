@@ -78,7 +78,7 @@ def test_a_project_is_written_and_summed_up(tmp_path: Path, mlp: tuple[str, ...]
     lines = done.out.splitlines()
     assert lines[:3] == [
         "mlp for generic C11 (generic)",
-        "  kernels  1 calls of 1 functions, after 2 fusions",
+        "  kernels  1 call of 1 function, after 2 fusions",
         "  arena    128 bytes, the least possible",
     ]
     assert any(line.startswith("  weights  576 bytes, 2 tensors") for line in lines)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import FAST, planned
 
-from openinfer import Simulator, graph
+from openinfer import DeviceArch, GraphBuilder, SimSession, Simulator, Synthesizer, bind, graph
 from openinfer.check.results import Outputs
-from openinfer.errors import ExecutionError
+from openinfer.errors import ExecutionError, counted
 
 TWO = """
 dynamic { x: f32[2]; }
@@ -60,3 +60,29 @@ def test_values_are_given_by_name(make: Any) -> None:
         make(ONE)(X)
     assert "inputs are given by name, not as ndarray" in str(caught.value)
     assert "write x=..." in str(caught.value)
+
+
+def test_objects_say_what_they_are() -> None:
+    built = graph(ONE)
+    plan = planned(ONE, device="generic")
+    assert repr(built) == "<Graph: inputs x; 2 variables, 1 block, 2 nodes>"
+    assert repr(bind(built)) == "<BoundGraph without a model: x: f32[2] -> y: f32[2]; 2 nodes>"
+    assert repr(Simulator()) == "<Simulator without a model>"
+    executor = Simulator().make_executor(built)
+    executor.insert(x=X)
+    assert repr(executor) == "<Executor: x: f32[2] -> y: f32[2]>"
+    executor.begin_step()
+    assert repr(executor) == "<Executor: x: f32[2] -> y: f32[2], in a step>"
+    assert repr(plan) == "<Plan 'net' for generic C11: x: f32[2] -> y: f32[2]>"
+    assert repr(plan.build(flags=FAST)) == "<CompiledModule 'net': x: f32[2] -> y: f32[2]>"
+    assert repr(DeviceArch.named("generic")) == "<DeviceArch 'generic C11': generic, 1 core>"
+    assert repr(Synthesizer("generic")) == "<Synthesizer for generic C11>"
+    assert repr(SimSession()) == "<SimSession without a model>"
+    assert repr(GraphBuilder()) == "<GraphBuilder: 0 variables, 0 blocks>"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"), [(1, "call", "1 call"), (2, "index", "2 indices"), (0, "x", "0 xs")]
+)
+def test_counts_agree_with_their_nouns(count: int, noun: str, text: str) -> None:
+    assert counted(count, noun) == text

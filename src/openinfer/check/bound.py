@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openinfer.dtypes import DType
-from openinfer.errors import Diagnostic
-from openinfer.ir import Access, Graph, MemoryKind, Operand, VarDecl
+from openinfer.errors import Diagnostic, counted
+from openinfer.ir import Access, Graph, MemoryKind, Operand, Return, VarDecl
 from openinfer.ir.expr import Expr
 from openinfer.ir.values import InitValue
 from openinfer.oinf.model import ModelLoader
@@ -136,6 +136,33 @@ class BoundGraph:
     """The values of scalar constants that parameters, indices and loop bounds use."""
     warnings: tuple[Diagnostic, ...] = ()
 
+    def __repr__(self) -> str:
+        model = "without a model" if self.model is None else f"with {self.model.path!r}"
+        return f"<BoundGraph {model}: {interface(self)}; {counted(self.graph.node_count, 'node')}>"
+
+    @property
+    def output_names(self) -> list[str]:
+        """What entry returns; where it names nothing, every declared variable that a step writes and forgets."""
+        last = self.graph.blocks["entry"].nodes[-1].kind
+        if isinstance(last, Return) and last.vars:
+            return list(dict.fromkeys(last.vars))
+        written = frozenset[str]().union(*(effects.writes for effects in self.effects.values()))
+        return [
+            name
+            for name, variable in self.vars.items()
+            if name in written
+            and variable.kind in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC)
+            and not variable.is_temporary
+            and not isinstance(variable.origin, FromPattern)
+        ]
+
     def is_index(self, operand: Operand | None) -> bool:
         """Whether an operand is the index of a loop: a name that no variable has."""
         return isinstance(operand, Access) and operand.base not in self.vars
+
+
+def interface(bound: BoundGraph) -> str:
+    """What goes into a step and what comes out, as reprs show it."""
+    inputs = [f"{name}: {one.type}" for name, one in bound.vars.items() if one.kind is MemoryKind.DYNAMIC]
+    outputs = [f"{name}: {bound.vars[name].type}" for name in bound.output_names]
+    return f"{', '.join(inputs) or 'nothing'} -> {', '.join(outputs) or 'nothing'}"

@@ -10,7 +10,7 @@ from openinfer.check.bound import BoundVar, FromCaller, FromInit, FromModel, Fro
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError, Sizes
 from openinfer.dtypes import DType, convert, from_numpy_dtype
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.ir import MemoryKind, VarDecl
 from openinfer.ir.expr import Expr, names
 from openinfer.oinf.layout import DTYPE_BY_TAG
@@ -198,7 +198,7 @@ class Links:
 def require_rank(name: str, rank: int) -> None:
     """Refuse more dimensions than a tensor can have."""
     if rank > MAX_DIMS:
-        message = f"{name!r} has {rank} dimensions, more than the {MAX_DIMS} a tensor may have"
+        message = f"{name!r} has {counted(rank, 'dimension')}, more than the {MAX_DIMS} a tensor may have"
         raise SizeError(Code.BAD_SHAPE, message)
 
 

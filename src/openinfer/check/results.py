@@ -1,11 +1,9 @@
-"""What a step gives back: the names of a graph's outputs, and their values together."""
+"""What a step gives back: the values of a graph's outputs together."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, SupportsIndex, overload
 
-from openinfer.check.bound import BoundGraph, FromPattern
 from openinfer.errors import nearest
-from openinfer.ir import MemoryKind, Return
 from openinfer.ops import Array
 
 DTypeName = Literal[
@@ -13,22 +11,6 @@ DTypeName = Literal[
     "u1", "u2", "u4", "u8", "u16", "u32", "u64", "t1", "t2", "bool",
 ]  # fmt: skip
 """The dtypes that ``fetch(name, dtype)`` checks, spelled for type checkers."""
-
-
-def output_names(bound: BoundGraph) -> list[str]:
-    """What entry returns; where it names nothing, every declared variable that a step writes and forgets."""
-    last = bound.graph.blocks["entry"].nodes[-1].kind
-    if isinstance(last, Return) and last.vars:
-        return list(dict.fromkeys(last.vars))
-    written = frozenset[str]().union(*(effects.writes for effects in bound.effects.values()))
-    return [
-        name
-        for name, variable in bound.vars.items()
-        if name in written
-        and variable.kind in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC)
-        and not variable.is_temporary
-        and not isinstance(variable.origin, FromPattern)
-    ]
 
 
 class Outputs(tuple[Array, ...]):

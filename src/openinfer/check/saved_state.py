@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.check.bound import BoundGraph, BoundVar
-from openinfer.errors import Code, Diagnostic, ExecutionError, FileSpan, OpenInferError
+from openinfer.errors import Code, Diagnostic, ExecutionError, FileSpan, OpenInferError, counted
 from openinfer.ir import MemoryKind
 from openinfer.oinf.authoring import named_metadata, tensor_entry
 from openinfer.oinf.model import ModelLoader
@@ -183,7 +183,7 @@ def _require_backed(variable: BoundVar, parts: Mapping[Key, Array], file_size: i
     extents = [max(column) for column in zip(*(array.shape for array in parts.values()), strict=True)]
     claimed = prod(keys) * (prod(extents) * max(variable.dtype.bits // 8, 1) + 8 * len(extents))
     if claimed > _ROOM + _ROOM_FOR_EACH_BYTE * file_size:
-        reason = f"its table {variable.name!r} would need {claimed} bytes, and the file has {file_size}"
+        reason = f"its table {variable.name!r} would need {counted(claimed, 'byte')}, and the file has {file_size}"
         raise _misfit(name, reason)
 
 

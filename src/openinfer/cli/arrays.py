@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from openinfer.dtypes import from_numpy_dtype
-from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, nearest
+from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, counted, nearest
 from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
 from openinfer.oinf.quantize import Read
 from openinfer.oinf.sources.npz import npy_header, open_npz
@@ -82,7 +82,7 @@ def _open_npy(path: str, resources: ExitStack) -> SourceTensor:
         return SourceTensor(path, str(array_dtype), None, shape, None)
     needed = start + prod(shape) * array_dtype.itemsize
     if size != needed:
-        raise bad_weights(path, f"its header asks for {needed} bytes, but it has {size}")
+        raise bad_weights(path, f"its header asks for {counted(needed, 'byte')}, but it has {size}")
     read = read_elements(descriptor, path, start, array_dtype)
     if fortran and len(shape) > 1:
         read = _row_major(read, shape)

@@ -12,7 +12,7 @@ from openinfer.check.sizes import trial_sizes
 from openinfer.cli.feeds import Feed, Generated, parsed_inputs
 from openinfer.cli.inputs import InputSource
 from openinfer.cli.stepping import Progress, step_bar, step_count
-from openinfer.errors import Code, Diagnostic, ExecutionError, GraphError, printable
+from openinfer.errors import Code, Diagnostic, ExecutionError, GraphError, counted, printable
 from openinfer.ir import MemoryKind
 from openinfer.sim import Executor
 from openinfer.synth.c.selftest import Golden
@@ -204,6 +204,6 @@ def run_text(facts: Mapping[str, Any]) -> str:
         else:
             gap = "beyond all measure" if one["largest"] is None else f"by at most {one['largest']:.3g}"
             verdict = "" if one["ok"] else f", more than the tolerance of {facts['tolerance']:g}"
-            said = f"{one['differing']} elements differ, {gap} in step {one['step']}{verdict}"
+            said = f"{counted(one['differing'], 'element')} differ, {gap} in step {one['step']}{verdict}"
         lines.append(f"  {printable(one['name'])}: {one['dtype']}{one['shape']}  {said}")
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from openinfer.check.bound import BoundVar
 from openinfer.check.inserted import accepted_array
 from openinfer.cli.arrays import open_array, split_place
 from openinfer.dtypes import DType, convert
-from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.errors import Code, Diagnostic, ExecutionError, counted
 from openinfer.ops import Shape
 from openinfer.tensor import storage_bytes
 
@@ -177,7 +177,9 @@ class _FileSupply:
                 self._kept = self._tensor.values(0, count).reshape(shape)
             return self._kept
         if step >= self.steps:
-            message = f"{self._path!r} has values of {self._variable.name!r} for {self.steps} steps, not for more"
+            message = (
+                f"{self._path!r} has values of {self._variable.name!r} for {counted(self.steps, 'step')}, not for more"
+            )
             raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message))
         return self._tensor.values(step * count, count).reshape(shape)
 

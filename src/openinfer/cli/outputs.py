@@ -17,7 +17,6 @@ import typer
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.events import statistics
-from openinfer.check.results import output_names
 from openinfer.cli.arrays import is_archive, require_writable, split_place, write_archive, write_array
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.oinf.atomic import write_failed
@@ -80,7 +79,7 @@ def _bad_option(message: str) -> typer.BadParameter:
 
 def default_outputs(bound: BoundGraph) -> list[Wanted]:
     """What the graph gives back."""
-    return [Wanted(name) for name in output_names(bound)]
+    return [Wanted(name) for name in bound.output_names]
 
 
 @dataclass

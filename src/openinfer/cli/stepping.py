@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
+from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError, counted
 
 if TYPE_CHECKING:
     from openinfer.cli.inputs import InputSource
@@ -32,7 +32,7 @@ class Progress:
     """Whether a step has begun and not ended."""
 
     def __str__(self) -> str:
-        done = f"after {len(self.seconds)} of {self.steps} steps" if self.steps else "before the first step"
+        done = f"after {len(self.seconds)} of {counted(self.steps, 'step')}" if self.steps else "before the first step"
         return f"{done}; written: {', '.join(self.written) or 'nothing'}"
 
 
@@ -66,7 +66,7 @@ def step_count(source: "InputSource", wanted: int | None) -> int:
     if available is None:
         return 1 if wanted is None else wanted
     if available == 0 or (wanted or 0) > available:
-        message = f"there are input values for {available} steps, not for {wanted or 'one'}"
+        message = f"there are input values for {counted(available, 'step')}, not for {wanted or 'one'}"
         raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message))
     return available if wanted is None else wanted
 

@@ -15,7 +15,7 @@ from openinfer.cli.options import AsJson, InputOptions, ModelPath, SizeOptions, 
 from openinfer.cli.stages import Looking, PrintAfter, StopAfter
 from openinfer.cli.stepping import Progress, errors_as_json, guarded
 from openinfer.cli.tuning import NoTuned, TunedFile, TuneOption, TuneSeconds, Tuning
-from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.errors import Code, Diagnostic, GraphError, counted
 from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
 
@@ -274,13 +274,14 @@ def _summary(facts: dict[str, Any]) -> str:
     gap, fused = facts["memory"]["gap_bytes"], sum(entry["fused"] for entry in facts["ledger"])
     bound = f"{gap:,} bytes above the lower bound" if gap else "the least possible"
     tensors = len({one["tensor"] for one in facts["weights"]})
+    calls = counted(len(facts["kernels"]), "call")
     within = {what: f", in {region}" for what, region in facts["regions"].items()}
     lines = [
         f"{facts['name']} for {facts['device']} ({facts['isa']})",
-        f"  kernels  {len(facts['kernels'])} calls of {len(facts['functions'])} functions, after {fused} fusions",
+        f"  kernels  {calls} of {counted(len(facts['functions']), 'function')}, after {counted(fused, 'fusion')}",
         f"  arena    {facts['bytes']['arena']:,} bytes, {bound}{within.get('arena', '')}",
         f"  state    {facts['bytes']['state']:,} bytes{within.get('state', '')}",
-        f"  weights  {facts['bytes']['weights']:,} bytes, {tensors} tensors{within.get('weights', '')}",
+        f"  weights  {facts['bytes']['weights']:,} bytes, {counted(tensors, 'tensor')}{within.get('weights', '')}",
     ]
     if "files" in facts:
         lines.append(f"  files    {len(facts['files'])} in {facts['folder']}")

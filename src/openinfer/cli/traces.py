@@ -23,7 +23,7 @@ from openinfer.cli.options import (
     StrictOption,
 )
 from openinfer.cli.stepping import Progress, errors_as_json, guarded, run_steps, step_count
-from openinfer.errors import OpenInferError
+from openinfer.errors import OpenInferError, counted
 from openinfer.lang.source import read_source
 from openinfer.oinf.atomic import atomic_file
 
@@ -96,7 +96,7 @@ def _recorded(steps: int | None, step: int | None, level: Level | None) -> Level
         message = "'off' records nothing"
         raise typer.BadParameter(message, param_hint="--level")
     if step is not None and steps is not None and step >= steps:
-        message = f"of {steps} steps, counted from 0, the last is {steps - 1}"
+        message = f"of {counted(steps, 'step')}, counted from 0, the last is {steps - 1}"
         raise typer.BadParameter(message, param_hint="--step")
     from openinfer.sim.simulator import trace_from_environment
 
@@ -150,7 +150,7 @@ def _text(found: "Comparison", tolerance: float) -> str:
     difference = found.difference
     if difference is None:
         beyond = f" beyond {tolerance:g}" if tolerance else ""
-        lines.append(f"no difference{beyond} in {found.events[0]} events")
+        lines.append(f"no difference{beyond} in {counted(found.events[0], 'event')}")
     elif difference.what == "end":
         longer, shorter = ("A", "B") if difference.other is None else ("B", "A")
         lines.append(f"{shorter} ends where {longer} goes on with {difference.event.title}")

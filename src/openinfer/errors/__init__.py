@@ -15,6 +15,7 @@ from openinfer.errors.diagnostic import (
 from openinfer.errors.explain import Explanation, explanation
 from openinfer.errors.render import printable, without_colours
 from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, GraphPlace, Place, Source, Span
+from openinfer.errors.words import counted
 
 __all__ = [
     "ByteSpan",
@@ -34,6 +35,7 @@ __all__ = [
     "Source",
     "Span",
     "TensorError",
+    "counted",
     "explanation",
     "nearest",
     "printable",

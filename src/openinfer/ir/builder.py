@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 
 from openinfer.dtypes import ALIASES, DTYPES, DType, dtype_of
-from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.errors import Code, Diagnostic, GraphError, counted
 from openinfer.ir.arguments import as_written
 from openinfer.ir.expr import Expr, Num
 from openinfer.ir.graph import (
@@ -115,6 +115,9 @@ class GraphBuilder:
     }
     <BLANKLINE>
     """
+
+    def __repr__(self) -> str:
+        return f"<GraphBuilder: {counted(len(self._vars), 'variable')}, {counted(len(self._blocks), 'block')}>"
 
     def __init__(self) -> None:
         self._sizes: list[SizeDecl] = []

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
+from openinfer.errors import Code, Diagnostic, GraphPlace, counted, nearest
 from openinfer.ir.advice import VARYING
 from openinfer.ir.expr import Expr, constant
 from openinfer.ir.graph import Graph, MemoryKind, VarDecl
@@ -110,9 +110,8 @@ class _Declarations:
         if len(set(variable.auto_dim)) < len(variable.auto_dim):
             self._report(Code.REPEATED, f"@auto_dim of {variable.name!r} names an index twice", variable.span)
         if len(variable.auto_dim) > len(variable.dims):
-            message = (
-                f"{variable.name!r} has {len(variable.dims)} dimensions, too few for {len(variable.auto_dim)} indices"
-            )
+            few = f"{counted(len(variable.dims), 'dimension')}, too few for {counted(len(variable.auto_dim), 'index')}"
+            message = f"{variable.name!r} has {few}"
             self._report(Code.WRONG_SECTION, message, variable.span)
         rest = [index for index in variable.table_indices if index not in variable.auto_dim]
         if rest and not variable.table:

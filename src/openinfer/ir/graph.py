@@ -14,7 +14,7 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from openinfer.dtypes import DType
-from openinfer.errors import GraphPlace
+from openinfer.errors import GraphPlace, counted
 from openinfer.ir.expr import ONE, Expr
 from openinfer.ir.operand import Access, Operand
 from openinfer.ir.values import AttrValue, InitValue
@@ -299,6 +299,11 @@ class Graph:
             {variable.name: variable for variable in variables},
             {block.name: replace(block, nodes=_numbered(block.nodes, counter)) for block in blocks},
         )
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(name for name, variable in self.vars.items() if variable.kind is MemoryKind.DYNAMIC)
+        variables, blocks = counted(len(self.vars), "variable"), counted(len(self.blocks), "block")
+        return f"<Graph: inputs {inputs or 'none'}; {variables}, {blocks}, {counted(self.node_count, 'node')}>"
 
     @property
     def node_count(self) -> int:

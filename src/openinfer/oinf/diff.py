@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from openinfer.errors import counted
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
 from openinfer.oinf.payloads import Value
@@ -116,7 +117,7 @@ def _values(left: ModelLoader, right: ModelLoader, first: TensorInfo, second: Te
         changed = _compare_integers(one, other, first, loss)
     else:
         changed = _compare_reals(_real(one, first), _real(other, second), loss)
-    detail = f"{changed} of {one.size} values differ"
+    detail = f"{changed} of {counted(one.size, 'value')} differ"
     if changed:
         detail += f", by at most {number_text(loss.largest)}, rms {number_text(loss.rms)}"
     elif same_type:

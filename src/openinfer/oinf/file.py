@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError
+from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError, counted
 
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Bytes = npt.NDArray[np.uint8]
@@ -140,13 +140,15 @@ class CopiedFile:
             raise self._shrunk(size)
 
     def _too_large(self, offset: int, count: int) -> OinfError:
-        return _not_a_model(self.path, f"there is no memory for a copy of {count} bytes from byte {offset} on")
+        return _not_a_model(
+            self.path, f"there is no memory for a copy of {counted(count, 'byte')} from byte {offset} on"
+        )
 
     def _shrunk(self, offset: int) -> OinfError:
         return OinfError(
             Diagnostic(
                 Code.FILE_SIZE_MISMATCH,
-                f"the file was cut off at byte {offset} while it was open; it had {self.size} bytes",
+                f"the file was cut off at byte {offset} while it was open; it had {counted(self.size, 'byte')}",
                 ByteSpan(self.path, "file_size", offset),
                 help="open it with copy=True if other programs may change it",
             )

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.layout import (
     HEADER,
     HEADER_BYTES,
@@ -123,7 +123,9 @@ class Package:
                 if progress is not None:
                     progress(name, size)
             if position != offset + blob.nbytes:
-                message = f"the data of {name!r} has {position - offset} bytes, not the {blob.nbytes} announced"
+                message = (
+                    f"the data of {name!r} has {counted(position - offset, 'byte')}, not the {blob.nbytes} announced"
+                )
                 raise OinfError(Diagnostic(Code.SIZE_MISMATCH, message))
 
     def to_bytes(self) -> bytes:
@@ -239,7 +241,7 @@ def _require_version(version: int, tensors: tuple[TensorEntry, ...]) -> None:
 
 def _require_shape(tensor: TensorEntry) -> None:
     if len(tensor.shape) > MAX_DIMS:
-        message = f"tensor {tensor.name!r} has {len(tensor.shape)} dimensions, more than {MAX_DIMS}"
+        message = f"tensor {tensor.name!r} has {counted(len(tensor.shape), 'dimension')}, more than {MAX_DIMS}"
         raise OinfError(Diagnostic(Code.TOO_MANY_DIMS, message))
     if any(extent < 0 for extent in tensor.shape):
         message = f"tensor {tensor.name!r} has a negative extent in {list(tensor.shape)}"
@@ -249,5 +251,5 @@ def _require_shape(tensor: TensorEntry) -> None:
         message = f"tensor {tensor.name!r} with shape {list(tensor.shape)} is larger than any machine can hold"
         raise OinfError(Diagnostic(Code.SHAPE_OVERFLOW, message))
     if tensor.data is not None and tensor.data.nbytes != nbytes:
-        message = f"tensor {tensor.name!r} needs {nbytes} bytes, but its data has {tensor.data.nbytes}"
+        message = f"tensor {tensor.name!r} needs {counted(nbytes, 'byte')}, but its data has {tensor.data.nbytes}"
         raise OinfError(Diagnostic(Code.SIZE_MISMATCH, message))

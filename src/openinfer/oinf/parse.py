@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from openinfer.collection import collection_paused
 from openinfer.dtypes import DType
-from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.file import ModelFile, byte_span
 from openinfer.oinf.foreign import LOOKED_AT, recognised
 from openinfer.oinf.layout import (
@@ -132,7 +132,7 @@ class _Parser:
                 self._refuse_header(Code.BAD_MAGIC, message, "magic", foreign.advice)
             self._refuse_header(Code.BAD_MAGIC, f'the file starts with {shown}, not with "OINF\\0"', "magic")
         if len(start) < HEADER_BYTES:
-            message = f"the file has {len(start)} bytes, but a header takes {HEADER_BYTES}"
+            message = f"the file has {counted(len(start), 'byte')}, but a header takes {HEADER_BYTES}"
             self.refuse(Code.SHORT_FILE, message, "header", (0, len(start)))
         _, version, flags, *counts, reserved, o_sizevars, o_metadata, o_tensors, o_data, size = HEADER.unpack_from(
             start
@@ -148,7 +148,7 @@ class _Parser:
         if size != self.file.size:
             self._refuse_header(
                 Code.FILE_SIZE_MISMATCH,
-                f"the header says the file has {size} bytes, but it has {self.file.size}",
+                f"the header says the file has {counted(size, 'byte')}, but it has {self.file.size}",
                 "file_size",
                 "it was cut off or appended to; copy it again" if size else None,
             )
@@ -177,11 +177,12 @@ class _Parser:
         for section, (table, count) in enumerate(zip(("sizevars", "metadata", "tensors"), self.counts, strict=True)):
             room = self.offsets[section + 1] - self.offsets[section]
             if count * smallest[section] > room:
-                message = f"{count} entries need at least {count * smallest[section]} bytes, but the table has {room}"
+                least = counted(count * smallest[section], "byte")
+                message = f"{count} entries need at least {least}, but the table has {room}"
                 self._refuse_header(Code.IMPOSSIBLE_COUNT, message, f"n_{table}")
             # The tables are copied as one piece, so a table must not be a place to hide a terabyte of nothing.
             if room > count * _LARGEST_ENTRY + MAX_PADDING:
-                message = f"the table of {count} {table} before it cannot fill {room} bytes"
+                message = f"the table of {count} {table} before it cannot fill {counted(room, 'byte')}"
                 self._refuse_header(Code.BAD_SECTION_OFFSET, message, _SECTIONS[section + 1])
 
     def _refuse_header(self, code: Code, message: str, field: str, advice: str | None = None) -> NoReturn:
@@ -273,7 +274,7 @@ class _Parser:
                 self._overrun("tensors", index, fields, limit, name)
             ndim = _read_u32(self.bytes, fields + 4)[0]
             if ndim > MAX_DIMS:
-                message = f"tensor {name!r} has {ndim} dimensions, more than {MAX_DIMS}"
+                message = f"tensor {name!r} has {counted(ndim, 'dimension')}, more than {MAX_DIMS}"
                 self.refuse(Code.TOO_MANY_DIMS, message, f"tensors[{index}].ndim", (fields + 4, 4), name)
             layout = tensor_fields(ndim, self.version)
             position = fields + layout.size
@@ -302,7 +303,9 @@ class _Parser:
         sizes = fields + 12 + 8 * ndim
         if flags & _HAS_DATA:
             if nbytes != needed:
-                message = f"tensor {name!r} needs {needed} bytes for {dtype.name}{list(shape)}, but has {nbytes}"
+                message = (
+                    f"tensor {name!r} needs {counted(needed, 'byte')} for {dtype.name}{list(shape)}, but has {nbytes}"
+                )
                 self.refuse(Code.SIZE_MISMATCH, message, f"tensors[{index}].data_nbytes", (sizes, 8), name)
             self._claim(offset, nbytes, sizes + 8, "tensors", index, "data_offset", name)
         elif nbytes or offset:
@@ -354,7 +357,7 @@ class _Parser:
             elif offset < self.offsets[3]:
                 message = f"{offset} lies before the data section ({self.offsets[3]})"
             else:
-                message = f"{nbytes} bytes from {offset} run past the end of the file ({self.file.size})"
+                message = f"{counted(nbytes, 'byte')} from {offset} run past the end of the file ({self.file.size})"
             self.refuse(Code.BAD_BLOB_OFFSET, message, f"{table}[{index}].{field}", (claim, 8), entry)
         self.blobs.append((offset, end, claim, table, index, field, entry))
 
@@ -374,7 +377,7 @@ class _Parser:
 
     def _padding(self, start: int, end: int, field: str) -> None:
         if end - start > MAX_PADDING:
-            message = f"{end - start} bytes belong to no entry; padding is at most {MAX_PADDING}"
+            message = f"{counted(end - start, 'byte')} belong to no entry; padding is at most {MAX_PADDING}"
             self.refuse(Code.NON_ZERO_PADDING, message, field, (start, end - start))
         bad = first_non_zero(self.file.read(start, end - start)) if end > start else None
         if bad is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import DType, first_invalid_code, unpack
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.oinf.layout import (
     BITSET_HEADER,
     DTYPE_BY_TAG,
@@ -130,10 +130,10 @@ def _check_bitset(payload: Bytes) -> str:
     _require_at_least(payload, BITSET_HEADER.size, "a bitset")
     bit_count, byte_count = BITSET_HEADER.unpack_from(payload.data)
     if byte_count != (bit_count + 7) // 8:
-        message = f"{bit_count} bits need {(bit_count + 7) // 8} bytes, not {byte_count}"
+        message = f"{counted(bit_count, 'bit')} need {counted((bit_count + 7) // 8, 'byte')}, not {byte_count}"
         raise Flaw(Code.BAD_METADATA, message, "byte_count", 4, 4)
     end = BITSET_HEADER.size + byte_count
-    _require_size(payload, align(end), f"a bitset of {bit_count} bits")
+    _require_size(payload, align(end), f"a bitset of {counted(bit_count, 'bit')}")
     if bit_count % 8 and int(payload[end - 1]) >> bit_count % 8:
         raise Flaw(Code.BAD_METADATA, "the spare bits of the last byte are not zero", "bits", end - 1, 1)
     _require_zero_tail(payload, end)
@@ -153,8 +153,8 @@ def _check_ndarray(payload: Bytes) -> str:
     if tag not in DTYPE_BY_TAG:
         raise Flaw(Code.UNKNOWN_TYPE_TAG, f"{tag} is not the tag of an element type", "element_type", 0, 4)
     if ndim > MAX_DIMS:
-        raise Flaw(Code.TOO_MANY_DIMS, f"{ndim} dimensions are more than {MAX_DIMS}", "ndim", 4, 4)
-    _require_at_least(payload, NDARRAY_HEADER.size + 8 * ndim, f"an array of {ndim} dimensions")
+        raise Flaw(Code.TOO_MANY_DIMS, f"{counted(ndim, 'dimension')} are more than {MAX_DIMS}", "ndim", 4, 4)
+    _require_at_least(payload, NDARRAY_HEADER.size + 8 * ndim, f"an array of {counted(ndim, 'dimension')}")
     dtype, shape, start = _ndarray_header(payload)
     nbytes = storage_bytes(dtype, shape)
     text = f"{dtype.name}[{', '.join(map(str, shape))}]"
@@ -168,13 +168,13 @@ def _check_ndarray(payload: Bytes) -> str:
 
 def _require_at_least(payload: Bytes, needed: int, what: str) -> None:
     if payload.size < needed:
-        message = f"{what} needs at least {needed} bytes, but nbytes is {payload.size}"
+        message = f"{what} needs at least {counted(needed, 'byte')}, but nbytes is {payload.size}"
         raise Flaw(Code.SIZE_MISMATCH, message, "nbytes", None, 8)
 
 
 def _require_size(payload: Bytes, needed: int, what: str) -> None:
     if payload.size != needed:
-        message = f"{what} takes {needed} bytes, but nbytes is {payload.size}"
+        message = f"{what} takes {counted(needed, 'byte')}, but nbytes is {payload.size}"
         raise Flaw(Code.SIZE_MISMATCH, message, "nbytes", None, 8)
 
 
@@ -211,7 +211,7 @@ def decode_quant(read: Callable[[int, int], bytes], nbytes: int, shape: tuple[in
     ``read(start, count)`` gives bytes of the payload; sizes are compared before more than the header is read.
     """
     if nbytes < QUANT_HEADER.size:
-        message = f"a quantization needs at least {QUANT_HEADER.size} bytes, but quant_nbytes is {nbytes}"
+        message = f"a quantization needs at least {counted(QUANT_HEADER.size, 'byte')}, but quant_nbytes is {nbytes}"
         raise Flaw(Code.BAD_QUANTIZATION, message, "quant_nbytes", None, 8)
     header = QUANT_HEADER.unpack(read(0, QUANT_HEADER.size))
     scheme, scale_mode, zp_mode, reserved, scale_axis, scale_count, zp_axis, zp_count = header
@@ -235,7 +235,8 @@ def decode_quant(read: Callable[[int, int], bytes], nbytes: int, shape: tuple[in
     elif zp_axis or zp_count:
         raise _quant_flaw("zp_axis" if zp_axis else "zp_count", "must be 0 where there is no zero point")
     if nbytes != quant_nbytes(scale_count, zp_count):
-        message = f"{scale_count} scales and {zp_count} zero points take {quant_nbytes(scale_count, zp_count)} bytes"
+        size = counted(quant_nbytes(scale_count, zp_count), "byte")
+        message = f"{counted(scale_count, 'scale')} and {counted(zp_count, 'zero point')} take {size}"
         raise Flaw(Code.BAD_QUANTIZATION, f"{message}, but quant_nbytes is {nbytes}", "quant_nbytes", None, 8)
     scales, zero_points = _quant_values(read(0, nbytes), scale_count, zp_count)
     axis = scale_axis if scale_mode == PER_CHANNEL else None
@@ -268,7 +269,7 @@ def _require_channels(prefix: str, mode: int, axis: int, count: int, shape: tupl
             raise _quant_flaw(f"{prefix}_count", f"per_tensor parameters have count 1, not {count}")
         return
     if axis >= len(shape):
-        raise _quant_flaw(f"{prefix}_axis", f"axis {axis} is outside a tensor of {len(shape)} dimensions")
+        raise _quant_flaw(f"{prefix}_axis", f"axis {axis} is outside a tensor of {counted(len(shape), 'dimension')}")
     if count != shape[axis]:
         raise _quant_flaw(f"{prefix}_count", f"axis {axis} has {shape[axis]} channels, not {count}")
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.layout import QUANT_HEADER, align
 
 Scheme = Literal["symmetric", "asymmetric"]
@@ -110,7 +110,9 @@ class QuantParams:
         if axis is None:
             return
         if axis >= len(shape):
-            raise _refusal(f"tensor {name!r} has {len(shape)} dimensions, so no axis {axis} to quantize along", None)
+            raise _refusal(
+                f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no axis {axis} to quantize along", None
+            )
         if count != shape[axis]:
             raise _refusal(
                 f"tensor {name!r} has {shape[axis]} channels along axis {axis}, but {count} scales are given",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import DType, dtype_of, pack
-from openinfer.errors import Code, Diagnostic, OinfError
+from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.channels import Block, blocks
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, Scheme, quant_nbytes
 
@@ -121,7 +121,9 @@ class QuantizedData:
 
     def __init__(self, name: str, shape: tuple[int, ...], read: Read, spec: QuantSpec, loss: Loss) -> None:
         if spec.axis is not None and spec.axis >= len(shape):
-            message = f"tensor {name!r} has {len(shape)} dimensions, so no axis {spec.axis} to quantize along"
+            message = (
+                f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no axis {spec.axis} to quantize along"
+            )
             raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
         self._name, self._shape, self._read, self._spec, self._loss = name, shape, read, spec, loss
         self.nbytes = spec.dtype.nbytes(int(np.prod(shape, dtype=object)))

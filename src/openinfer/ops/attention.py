@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.record import SUM, Call, Case, Cost, Param, op
 from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, smallest
@@ -305,7 +306,9 @@ def _arranged(call: Call) -> tuple[Shape, Shape, Shape]:
         keys = (1, count)
     heads = width // depth if depth else keys[-2]
     if heads * depth != width:
-        raise shape_error(f"the {width} columns of {w} are no heads of the {depth} elements of {k}", 3)
+        raise shape_error(
+            f"the {counted(width, 'column')} of {w} are no heads of the {counted(depth, 'element')} of {k}", 3
+        )
     rows = x.shape[:-1] or (1,)
     return (*rows[:-1], heads, rows[-1], depth), (*keys, depth), (*keys, v.shape[-1])
 

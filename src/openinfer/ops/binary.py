@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.ops.cases import BINARY_SHAPES, anything, binary, case, grid, random
 from openinfer.ops.fma import fused_multiply_add
 from openinfer.ops.numeric import wide
@@ -227,7 +227,7 @@ def _shift_shape(call: Call) -> tuple[Shape, ...]:
     if (bits is None) == (len(call.inputs) < 2 or call.inputs[1] is None):
         raise OpError(Code.WRONG_OPERANDS, "a shift takes either the input 'b' or the parameter 'bits'")
     if bits is not None and bits < 0:
-        raise OpError(Code.BAD_PARAMETER, f"a shift by {bits} bits is negative", "bits")
+        raise OpError(Code.BAD_PARAMETER, f"a shift by {counted(bits, 'bit')} is negative", "bits")
     return broadcast(call)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from openinfer.dtypes import DTYPES, DType, convert
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.ops.cases import UNARY_SHAPES, anything, case, extremes, random
 from openinfer.ops.numeric import leaving
 from openinfer.ops.record import EXACT, REQUIRED, Call, Case, Param, op
@@ -141,7 +141,7 @@ def _bitcast_shape(call: Call) -> tuple[Shape, ...]:
     source, to = call.dtype(), call.params["to"]
     if source.bits != to.bits:
         alike = ", ".join(dtype.name for dtype in ALL if dtype.bits == source.bits)
-        message = f"{call.input(0)} has {source.bits} bits an element and {to.name} has {to.bits}"
+        message = f"{call.input(0)} has {counted(source.bits, 'bit')} an element and {to.name} has {to.bits}"
         raise parameter_error("to", message, f"dtypes of the same width are {alike}")
     return same(call)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes
 from openinfer.ops.linear import (
     ACC,
@@ -120,8 +121,8 @@ def _reduced(call: Call, spatial: Shape, strides: Shape, reach: Shape, padding: 
     rests = [extent + pad - far for extent, pad, far in zip(spatial, padding, reach, strict=True)]
     if min(rests) < 0:
         axis = rests.index(min(rests))
-        padded = f"{spatial[axis] + padding[axis]} elements of {call.input(0)} with its padding"
-        raise shape_error(f"the window spans {reach[axis]} elements, more than the {padded}", 0)
+        padded = f"{counted(spatial[axis] + padding[axis], 'element')} of {call.input(0)} with its padding"
+        raise shape_error(f"the window spans {counted(reach[axis], 'element')}, more than the {padded}", 0)
     return tuple(rest // stride + 1 for rest, stride in zip(rests, strides, strict=True))
 
 

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.ops.cases import random, special
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Cost, Param, op
 from openinfer.ops.shapes import axis_of, broadcast_pair, bytes_moved
@@ -212,7 +212,9 @@ def _require_depth(x: Shape, ids: Shape, batch: int, call: Call) -> int:
     if not x:
         raise shape_error(f"a scalar {call.input(0)} has no axes that indices could address", 0)
     if len(ids) <= batch or not 1 <= ids[-1] <= len(x) - batch:
-        message = f"the last axis of {call.input(1)} should hold 1 to {len(x) - batch} indices into {call.input(0)}"
+        message = (
+            f"the last axis of {call.input(1)} should hold 1 to {counted(len(x) - batch, 'index')} into {call.input(0)}"
+        )
         raise shape_error(message, 1)
     return ids[-1]
 

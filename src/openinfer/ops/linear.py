@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.ops.cases import anything, binary, case, extremes, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wrapped
@@ -145,7 +145,9 @@ def _matrix(call: Call, slot: int) -> Shape:
 def _matmul_shape(call: Call) -> tuple[Shape, ...]:
     left, right = _matrix(call, 0), _matrix(call, 1)
     if left[-1] != right[-2]:
-        message = f"{call.input(0)} has {left[-1]} columns and {call.input(1)} has {right[-2]} rows"
+        message = (
+            f"{call.input(0)} has {counted(left[-1], 'column')} and {call.input(1)} has {counted(right[-2], 'row')}"
+        )
         swapped = [name for name in ("transpose_a", "transpose_b") if call.params[name]]
         raise shape_error(message + (f", with {' and '.join(swapped)}" if swapped else ""), 1)
     batch = broadcast_pair(left[:-2], right[:-2])
@@ -240,7 +242,7 @@ def _linear_shape(call: Call) -> tuple[Shape, ...]:
     if len(w.shape) != 2:
         raise shape_error(f"the weights of 'linear' are [out, in], not {w}", 1)
     if not x.shape or x.shape[-1] != w.shape[1]:
-        raise shape_error(f"the last axis of {x} is not the {w.shape[1]} inputs of {w}", 0)
+        raise shape_error(f"the last axis of {x} is not the {counted(w.shape[1], 'input')} of {w}", 0)
     require_bias(call, w.shape[0])
     return ((*x.shape[:-1], w.shape[0]),)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import case, special
 from openinfer.ops.record import EXACT, REQUIRED, Call, Case, Cases, CostRule, Param, Reference, ShapeRule, op
 from openinfer.ops.shapes import axes_of, axis_of, moves
@@ -46,7 +47,7 @@ def _reshaped(call: Call) -> tuple[Shape, ...]:
     if -1 in shape and known and x.size % known == 0:
         return (tuple(x.size // known if extent == -1 else extent for extent in shape),)
     if -1 in shape or known != x.size:
-        raise shape_error(f"{x} has {x.size} elements and cannot have the shape {list(shape)}", "shape")
+        raise shape_error(f"{x} has {counted(x.size, 'element')} and cannot have the shape {list(shape)}", "shape")
     return (shape,)
 
 

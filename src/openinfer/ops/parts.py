@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.loops.dim import is_symbolic, larger, smaller, span
 from openinfer.ops.cases import case, special
 from openinfer.ops.move import moving, settings
@@ -145,7 +146,9 @@ def _slices(call: Call) -> tuple[slice, ...]:
     steps = (1,) * len(starts) if params["steps"] is None else params["steps"]
     for name, values in (("ends", ends), ("axes", axes), ("steps", steps)):
         if len(values) != len(starts):
-            raise parameter_error(name, f"{name!r} has {len(values)} elements, but 'starts' has {len(starts)}")
+            raise parameter_error(
+                name, f"{name!r} has {counted(len(values), 'element')}, but 'starts' has {len(starts)}"
+            )
     if 0 in steps:
         raise parameter_error("steps", "a step is not 0")
     taken = [slice(None)] * rank
@@ -261,7 +264,7 @@ def expand(call: Call, x: Array) -> Array:
 def _tiled(call: Call) -> tuple[Shape, ...]:
     shape, repeats = call.shape(0), call.params["repeats"]
     if any(count < 0 for count in repeats):
-        raise parameter_error("repeats", f"a tensor cannot be repeated {min(repeats)} times")
+        raise parameter_error("repeats", f"a tensor cannot be repeated {counted(min(repeats), 'time')}")
     rank = max(len(shape), len(repeats))
     pairs = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(repeats)) + repeats, strict=True)
     return (tuple(extent * count for extent, count in pairs),)
@@ -296,7 +299,7 @@ def _pads(call: Call) -> list[tuple[int, int]]:
     if len(pads) == 1:
         pads *= 2 * rank
     if len(pads) != 2 * rank:
-        message = f"'pads' has {len(pads)} elements, but {call.input(0)} needs {2 * rank}"
+        message = f"'pads' has {counted(len(pads), 'element')}, but {call.input(0)} needs {2 * rank}"
         raise parameter_error("pads", message, "pads = [begin of each axis..., end of each axis...]")
     if any(count < 0 for count in pads):
         raise parameter_error("pads", "'pads' are not negative", "slice takes elements away")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Cost, Param, op
@@ -66,12 +67,14 @@ def _windows(call: Call) -> Windows:
     for axis, extent in enumerate(spatial):
         reach = dilations[axis] * (kernel[axis] - 1) + 1
         if max(begins[axis], ends[axis]) >= reach:
-            message = f"a padding of {max(begins[axis], ends[axis])} hides a window that spans {reach} elements"
+            message = (
+                f"a padding of {max(begins[axis], ends[axis])} hides a window that spans {counted(reach, 'element')}"
+            )
             raise parameter_error("pads", message)
         rest = extent + begins[axis] + ends[axis] - reach
         if rest < 0:
-            padded = f"{rest + reach} elements of {call.input(0)} with its padding"
-            raise shape_error(f"the window spans {reach} elements, more than the {padded}", 0)
+            padded = f"{counted(rest + reach, 'element')} of {call.input(0)} with its padding"
+            raise shape_error(f"the window spans {counted(reach, 'element')}, more than the {padded}", 0)
         count = rest // strides[axis] + 1
         # A window more, for what is left over, unless it would start in the padding at the end.
         if call.params["ceil_mode"] and rest % strides[axis] and count * strides[axis] < extent + begins[axis]:

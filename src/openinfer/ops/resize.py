@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import DType
-from openinfer.errors import Code
+from openinfer.errors import Code, counted
 from openinfer.loops.dim import is_symbolic, span
 from openinfer.ops.cases import anything, case, random
 from openinfer.ops.numeric import wide
@@ -38,7 +38,9 @@ def _sizes(call: Call) -> tuple[Shape, tuple[float | None, ...]]:
     else:
         scales = tuple(scale) * len(spatial) if len(scale) == 1 else tuple(scale)
         if len(scales) != len(spatial):
-            message = f"'scale' has {len(scales)} elements, but there are {len(spatial)} spatial axes"
+            message = (
+                f"'scale' has {counted(len(scales), 'element')}, but there are {counted(len(spatial), 'spatial axis')}"
+            )
             raise parameter_error("scale", message)
         if not all(isfinite(one) and one > 0 for one in scales):
             raise parameter_error("scale", "the elements of 'scale' are finite and above 0")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Param, op
@@ -30,7 +31,7 @@ def _rotary(call: Call) -> int:
     given: int | None = call.params["rotary_dim"]
     count = x.shape[-1] if given is None else given
     if count % 2 or not 0 <= count <= x.shape[-1]:
-        message = f"the {count} elements to turn are not an even part of the last axis of {x}"
+        message = f"the {counted(count, 'element')} to turn are not an even part of the last axis of {x}"
         raise parameter_error("rotary_dim", message)
     return count
 
@@ -151,7 +152,9 @@ def _cached_shape(call: Call) -> tuple[Shape, ...]:
         raise shape_error(f"{cos} and {sin} do not hold the cosine and sine of the same pairs of {x}", 1)
     if 2 * cos.shape[-1] > x.shape[-1]:
         advice = "there is one cosine and one sine for each pair, not for each element"
-        raise shape_error(f"{cos} has more than half the {x.shape[-1]} elements of the last axis of {x}", 1, advice)
+        raise shape_error(
+            f"{cos} has more than half the {counted(x.shape[-1], 'element')} of the last axis of {x}", 1, advice
+        )
     rows = (*x.shape[:-1], cos.shape[-1])
     for slot, kind in ((1, cos), (2, sin)):
         if broadcast_pair(rows, kind.shape) != rows:

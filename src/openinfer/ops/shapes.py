@@ -8,6 +8,7 @@ from typing import Any
 from ml_dtypes import finfo
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.loops.dim import is_same, span
 from openinfer.ops.record import Call, Cost, CostRule
 from openinfer.ops.types import Shape, parameter_error, shape_error
@@ -93,7 +94,9 @@ def per_axis(value: Sequence[int], count: int, name: str, least: int) -> tuple[i
     """One integer for each spatial axis: a single one stands for all of them."""
     values = tuple(value) * count if len(value) == 1 else tuple(value)
     if len(values) != count:
-        raise parameter_error(name, f"{name!r} has {len(values)} elements, but there are {count} spatial axes")
+        raise parameter_error(
+            name, f"{name!r} has {counted(len(values), 'element')}, but there are {counted(count, 'spatial axis')}"
+        )
     if any(element < least for element in values):
         raise parameter_error(name, f"the elements of {name!r} are at least {least}")
     return values
@@ -154,7 +157,7 @@ def pads_of(value: Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[in
         return per_axis(value[:count], count, "pads", 0), per_axis(value[count:], count, "pads", 0)
     if len(value) not in (1, count):
         axes = f"{count} spatial ax{'e' if count != 1 else 'i'}s"
-        raise parameter_error("pads", f"'pads' has {len(value)} elements, but there are {axes}")
+        raise parameter_error("pads", f"'pads' has {counted(len(value), 'element')}, but there are {axes}")
     both = per_axis(value, count, "pads", 0)
     return both, both
 

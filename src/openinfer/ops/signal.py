@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, Call, Case, Cases, Cost, CostRule, Param, op, row
@@ -259,13 +260,13 @@ def _stft_shape(call: Call) -> tuple[Shape, ...]:
             raise parameter_error(name, f"{name!r} is at least 1, not {value}")
     window = call.inputs[1]
     if window is not None and window.shape != (frame,):
-        raise shape_error(f"the window is {window}, but a frame has {frame} elements", 1)
+        raise shape_error(f"the window is {window}, but a frame has {counted(frame, 'element')}", 1)
     if not x.shape:
         raise shape_error(f"a signal has at least one axis, and {x} has none", 0)
     length = x.shape[-1]
     if call.params["center"]:
         if length <= frame // 2:
-            raise shape_error(f"{x} is too short to be reflected by half a frame, {frame // 2} elements", 0)
+            raise shape_error(f"{x} is too short to be reflected by half a frame, {counted(frame // 2, 'element')}", 0)
         length += 2 * (frame // 2)
     frames = max(0, (length - frame) // hop + 1)
     return ((*x.shape[:-1], frames, frame // 2 + 1, 2),)

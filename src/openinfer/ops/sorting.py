@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.record import EXACT, REQUIRED, Call, Case, Param, op
 from openinfer.ops.shapes import axis_of, per_input
@@ -97,7 +98,9 @@ def _top_shape(call: Call) -> tuple[Shape, ...]:
     shape, k = call.shape(0), call.params["k"]
     axis = axis_of(call.params["axis"], len(shape))
     if not 0 <= k <= shape[axis]:
-        raise parameter_error("k", f"'k' is {k}, but axis {axis} of {call.input(0)} has {shape[axis]} elements")
+        raise parameter_error(
+            "k", f"'k' is {k}, but axis {axis} of {call.input(0)} has {counted(shape[axis], 'element')}"
+        )
     found = (*shape[:axis], k, *shape[axis + 1 :])
     return found, found
 

@@ -99,12 +99,3 @@ def positive(argument: str, default: int) -> int:
         message = f"{argument!r:.60} is no number from 1 to {_MOST}"
         raise RefusedError(message)
     return int(argument[:12])
-
-
-def counted(count: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "step"), counted(2, "step")
-    ('1 step', '2 steps')
-    """
-    return f"{count} {noun}{'s' * (count != 1)}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from openinfer.check.bound import BoundVar
 from openinfer.check.inserted import accepted_array
-from openinfer.errors import ExecutionError, OpenInferError, nearest, printable
+from openinfer.errors import ExecutionError, OpenInferError, counted, nearest, printable
 from openinfer.ir import Access
 from openinfer.ops import Array, Shape
 from openinfer.sim.commands import (
@@ -18,7 +18,6 @@ from openinfer.sim.commands import (
     Command,
     Line,
     RefusedError,
-    counted,
     error_lines,
     help_lines,
     named,

@@ -7,11 +7,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from openinfer.check.bound import BoundGraph
+from openinfer.check.bound import BoundGraph, interface
 from openinfer.check.events import Event, TraceLevel
 from openinfer.check.inserted import inputs_by_name
 from openinfer.check.one_call import OneCall
-from openinfer.check.results import DTypeName, Outputs, given_back, output_names
+from openinfer.check.results import DTypeName, Outputs, given_back
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Node
@@ -62,6 +62,9 @@ class Executor:
     def _fresh_values(self) -> Values:
         return Values(self._memory, StepSizes(self.bound), {})
 
+    def __repr__(self) -> str:
+        return f"<Executor: {interface(self.bound)}{', in a step' * self.is_suspended}>"
+
     # --- inputs and results ---------------------------------------------------------------------------------------
 
     def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -86,7 +89,7 @@ class Executor:
         with self._calls.claim():
             self._insert(inputs_by_name(self.bound, values, named))
             self._run()
-            return given_back((name, self._array(name).copy()) for name in output_names(self.bound))
+            return given_back((name, self._array(name).copy()) for name in self.bound.output_names)
 
     @overload
     def fetch(self, name: str, /) -> Array: ...

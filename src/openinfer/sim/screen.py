@@ -1,9 +1,9 @@
 """What the debugger shows of a run: the source around the next node, the way there, what has been executed."""
 
 from openinfer.check.events import Event
-from openinfer.errors import printable
+from openinfer.errors import counted, printable
 from openinfer.ir import Node
-from openinfer.sim.commands import Line, RefusedError, counted
+from openinfer.sim.commands import Line, RefusedError
 from openinfer.sim.inspection import brief, overview
 from openinfer.sim.listing import Listing, head
 from openinfer.sim.stepper import Halt, Stepper
@@ -99,7 +99,7 @@ class Screen:
     def results(self, halt: Halt) -> list[Line]:
         """What the only node of a run wrote, or how much a longer one did."""
         if halt.nodes > 1:
-            return [Line(f"{halt.nodes} nodes in {_time(halt.nanoseconds)}")]
+            return [Line(f"{counted(halt.nodes, 'node')} in {_time(halt.nanoseconds)}")]
         if halt.last is None:
             return []
         pairs = zip(halt.last.event.output, halt.last.results, strict=False)

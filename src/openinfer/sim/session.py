@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self, overload
 
+from openinfer.check.bound import interface
 from openinfer.check.events import Event, TraceLevel
 from openinfer.check.results import DTypeName
 from openinfer.device import Device
@@ -47,6 +48,9 @@ class SimSession:
             model, device, sizes=sizes, strict=strict, scheduler=scheduler, node_budget=node_budget
         )
 
+    def __repr__(self) -> str:
+        return repr(self._simulator).replace("Simulator", "SimSession")
+
     def with_trace(self, level: TraceLevel | str) -> Self:
         """Record this much of every run."""
         self._simulator.with_trace(level)
@@ -76,6 +80,9 @@ class SimOutput:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {interface(self._executor.bound)}>"
 
     @overload
     def fetch(self, name: str, /) -> Array: ...

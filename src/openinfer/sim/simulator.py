@@ -63,6 +63,9 @@ class Simulator:
         self._level, self._trace_path = trace_from_environment()
         self._timing = True
 
+    def __repr__(self) -> str:
+        return "<Simulator without a model>" if self._model is None else f"<Simulator of {self._model.path!r}>"
+
     def with_trace(self, level: TraceLevel | str) -> Self:
         """Record this much of every step."""
         self._level = trace_level(level)

@@ -8,7 +8,7 @@ import numpy as np
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.sizes import SizeError
-from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.errors import Code, Diagnostic, ExecutionError, counted
 from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
 from openinfer.ops import Array
@@ -194,7 +194,8 @@ class Step:
         if self._left > 0:
             self._left -= nodes
         elif self._left == 0:
-            message = f"the step has run its budget of {self._budget} nodes"
+            assert self._budget is not None
+            message = f"the step has run its budget of {counted(self._budget, 'node')}"
             raise ExecutionError(Diagnostic(Code.NODE_BUDGET, message, None, "give a larger node_budget, or None"))
 
     def uncount_node(self) -> None:

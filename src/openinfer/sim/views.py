@@ -10,7 +10,7 @@ from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.check.indices import spelled
 from openinfer.check.inserted import accepted_array
 from openinfer.check.sizes import SizeError
-from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
+from openinfer.errors import Code, Diagnostic, ExecutionError, counted, nearest
 from openinfer.ir import Access, Index, MemoryKind, Node, Single, Slice
 from openinfer.ir.expr import Expr, evaluate
 from openinfer.ir.operand_text import parse_access
@@ -124,7 +124,7 @@ def _part(array: Array, cells: Cells) -> Array:
 
 def _require_indices(access: Access, most: int) -> None:
     if len(access.indices) > most:
-        message = f"{access.base!r} has {most} indices, but {len(access.indices)} are given"
+        message = f"{access.base!r} has {counted(most, 'index')}, but {len(access.indices)} are given"
         raise OpError(Code.BAD_INDEXING, message)
 
 

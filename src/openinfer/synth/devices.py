@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from openinfer.device import Device
-from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, GraphError, nearest
+from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, GraphError, counted, nearest
 from openinfer.synth.documents import document_bytes, parsed_document, validation_problems
 from openinfer.synth.target import GENERIC, TARGETS, CpuTarget
 
@@ -238,6 +238,9 @@ class DeviceArch(_Section):
 
     def __hash__(self) -> int:
         return hash(self.to_text())
+
+    def __repr__(self) -> str:
+        return f"<DeviceArch {self.title!r}: {self.cpu.isa}, {counted(self.cpu.cores or 1, 'core')}>"
 
     @property
     def title(self) -> str:

@@ -6,6 +6,7 @@ Problems are sentences for the people who write passes; a program that has some 
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from openinfer.errors import counted
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.verify import verify
@@ -96,7 +97,7 @@ class Verifier:
         yield from _fits(kernel, "output", kernel.outputs, step.outputs)
         needed, given = sum(map(_nbytes, kernel.scratch)), sum(map(_nbytes, step.scratch))
         if len(kernel.scratch) != len(step.scratch) or given < needed:
-            yield f"kernel {kernel.name} needs {needed} bytes of scratch and gets {given}"
+            yield f"kernel {kernel.name} needs {counted(needed, 'byte')} of scratch and gets {given}"
 
 
 def _nbytes(memory: Buffer | Value) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from openinfer.check.bound import BoundGraph
-from openinfer.check.results import output_names
 from openinfer.ir import (
     Assign,
     Await,
@@ -93,7 +92,7 @@ class _Lowering(Nodes):
             free = {size for one in _reached(blocks, name) for size in self._bound_in[one]} - self._input_sizes()
             self._binds[name] = tuple(sorted(free))
         entry = self._entry()
-        outputs = {name: self._as_value(name) for name in output_names(self.bound) if name in self.plain}
+        outputs = {name: self._as_value(name) for name in self.bound.output_names if name in self.plain}
         entry += self._take_steps()
         entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
         reached = _reached({"entry": entry, **blocks}, "entry")

@@ -12,6 +12,7 @@ from openinfer.check.access import static_value
 from openinfer.check.bound import BoundGraph, BoundVar, FromModel, FromPattern
 from openinfer.check.indices import Around, Ranges, pattern_name, spelled
 from openinfer.dtypes import DTYPES
+from openinfer.errors import counted
 from openinfer.ir import Access, CacheRead, CacheWrite, Loop, ModelRef, Node, Op, Scope, Single, Transfer
 from openinfer.ir.expr import Expr, Ref
 from openinfer.loops.dim import Dim
@@ -87,7 +88,9 @@ class Families(Values):
         lasts = [max(key[axis] for key in entries) for axis in axes]
         extents = [last - first + 1 for first, last in zip(firsts, lasts, strict=True)]
         if prod(extents) > _MOST_ENTRIES:
-            raise refused(node, f"{access} can be {prod(extents)} tensors, most of which the model does not have")
+            raise refused(
+                node, f"{access} can be {counted(prod(extents), 'tensor')}, most of which the model does not have"
+            )
         keys = product(*(range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)))
         names = [entries.get(key, "") for key in keys]
         return Weight(tuple(names), variable.dtype, variable.shape, (), tuple(extents), tuple(firsts))

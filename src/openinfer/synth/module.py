@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from openinfer.check.bound import BoundVar, FromModel, FromPattern
+from openinfer.check.bound import BoundVar, FromModel, FromPattern, interface
 from openinfer.check.events import Event
 from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
 from openinfer.check.one_call import OneCall
-from openinfer.check.results import DTypeName, Outputs, given_back, output_names
+from openinfer.check.results import DTypeName, Outputs, given_back
 from openinfer.check.saved_state import loaded, save, saved_bytes
 from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DTYPES, DType, pack
@@ -103,6 +103,9 @@ class CompiledModule:
         if self._project.printer.heaps:
             self._instance.tell("free")
 
+    def __repr__(self) -> str:
+        return f"<CompiledModule {self._project.name!r}: {interface(self.bound)}>"
+
     # --- inputs ---------------------------------------------------------------------------------------------------
 
     def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -126,7 +129,7 @@ class CompiledModule:
             self._settle()
             self._inserted |= accepted
             self._run()
-            return given_back((name, self._array(name).copy()) for name in output_names(self.bound))
+            return given_back((name, self._array(name).copy()) for name in self.bound.output_names)
 
     def insert_view(self, values: Mapping[str, Array] | None = None, /, **named: Array) -> None:
         """Give inputs for the next step without copying: the arrays must not change before it has run.

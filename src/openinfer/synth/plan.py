@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openinfer._version import VERSION
+from openinfer.check.bound import interface
 from openinfer.check.events import TraceLevel, trace_level
 from openinfer.synth.c.project import Files, Project
 from openinfer.synth.c.selftest import Golden
@@ -35,6 +36,9 @@ class Plan:
     arch: DeviceArch
     regions: Mapping[str, str] = field(default_factory=dict)
     """In which of the device's memories arena, state and weights lie, if it has several."""
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.project.name!r} for {self.arch.title}: {interface(self.project.program.bound)}>"
 
     @property
     def memory(self) -> MemoryPlan:

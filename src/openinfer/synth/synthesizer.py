@@ -124,6 +124,9 @@ class Synthesizer:
         """A synthesizer for a described device."""
         return cls(arch, name=name, passes=passes, weights=weights)
 
+    def __repr__(self) -> str:
+        return f"<Synthesizer for {self._arch.title}>"
+
     def _divide(self) -> Divide:
         """The pass that divides kernels among threads: a device without an operating system has one."""
         wanted = self._passes.divide

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from openinfer.dtypes import DTYPES
-from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan
+from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, counted
 from openinfer.oinf.atomic import atomic_file
 from openinfer.synth.choices import Choice, Choose, Facts, ProductShape
 from openinfer.synth.documents import document_bytes, parsed_document, validation_problems
@@ -128,7 +128,9 @@ def _problem(one: Record) -> str | None:
     if choice is None:
         return None
     if (choice.rows, choice.vectors) not in possible_tiles(product, one.processor):
-        return f"this product has no tile of {choice.rows} rows and {choice.vectors} vectors on this processor"
+        return (
+            f"this product has no tile of {counted(choice.rows, 'row')} and {choice.vectors} vectors on this processor"
+        )
     if choice.copies is not None and product.right != "lies":
         return "the columns of this product cannot be read where they lie: nothing is to be chosen about copies"
     if choice.divided is not None and product.left == "windows":

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from openinfer.dtypes import from_numpy_dtype
+from openinfer.errors import counted
 from openinfer.oinf.quantize import Read
 from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_whole
 
@@ -46,7 +47,7 @@ def _tensor(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Sou
         return SourceTensor(name, str(array_dtype), None, shape, None)
     nbytes = prod(shape) * array_dtype.itemsize
     if member.file_size != start + nbytes:
-        raise bad_weights(path, f"array {name!r} needs {start + nbytes} bytes, but has {member.file_size}")
+        raise bad_weights(path, f"array {name!r} needs {counted(start + nbytes, 'byte')}, but has {member.file_size}")
     read = _stream_reader(path, archive, member, start, array_dtype)
     if fortran and len(shape) > 1:
         rows = read_whole(lambda: read(0, prod(shape)).reshape(shape[::-1]).T)

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from openinfer.dtypes import DType, from_numpy_dtype
-from openinfer.errors import ByteSpan, Code, Diagnostic, OinfError
+from openinfer.errors import ByteSpan, Code, Diagnostic, OinfError, counted
 from openinfer.oinf.layout import U64
 from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_elements
 from openinfer.oinf.writer import FileSlice
@@ -70,7 +70,7 @@ def open_index(path: str, resources: ExitStack) -> Source:
     """The tensors of a model that is spread over several safetensors files by an index."""
     descriptor, size = open_weights(path, resources)
     if size > MAX_HEADER_BYTES:
-        raise bad_weights(path, f"an index of {size} bytes is too long")
+        raise bad_weights(path, f"an index of {counted(size, 'byte')} is too long")
     try:
         index = _Index.model_validate(_json(path, os.pread(descriptor, size, 0), 0))
     except ValidationError as error:
@@ -89,10 +89,10 @@ def open_index(path: str, resources: ExitStack) -> Source:
 
 def _read_header(path: str, descriptor: int, size: int) -> tuple[int, bytes]:
     if size < U64.size:
-        raise bad_weights(path, f"{size} bytes are too few for a safetensors file")
+        raise bad_weights(path, f"{counted(size, 'byte')} are too few for a safetensors file")
     (length,) = U64.unpack(os.pread(descriptor, U64.size, 0))
     if length > min(MAX_HEADER_BYTES, size - U64.size):
-        message = f"{path!r} cannot be read: the header claims {length} bytes of a file of {size}"
+        message = f"{path!r} cannot be read: the header claims {counted(length, 'byte')} of a file of {size}"
         raise OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, message, ByteSpan(path, "header_length", 0, U64.size)))
     return U64.size + length, os.pread(descriptor, length, U64.size)
 
@@ -144,7 +144,7 @@ def _require_tiling(path: str, entries: dict[str, _Entry], nbytes: int) -> None:
             raise bad_weights(path, f"tensor {name!r} claims bytes {start} to {stop}, but the data goes on at {end}")
         end = stop
     if end != nbytes:
-        raise bad_weights(path, f"the tensors take {end} bytes, but there are {nbytes}")
+        raise bad_weights(path, f"the tensors take {counted(end, 'byte')}, but there are {nbytes}")
 
 
 def _tensor(path: str, descriptor: int, start: int, name: str, entry: _Entry) -> SourceTensor:
@@ -156,7 +156,7 @@ def _tensor(path: str, descriptor: int, start: int, name: str, entry: _Entry) ->
     nbytes = prod(shape) * array_dtype.itemsize
     begin, end = entry.data_offsets
     if end - begin != nbytes:
-        raise bad_weights(path, f"tensor {name!r} has {end - begin} bytes, but its shape needs {nbytes}")
+        raise bad_weights(path, f"tensor {name!r} has {counted(end - begin, 'byte')}, but its shape needs {nbytes}")
     dtype: DType | None = from_numpy_dtype(array_dtype)
     return SourceTensor(
         name,
