@@ -101,6 +101,7 @@ def test_a_failure_of_any_call_leaves_one_project_or_none(
             found.append(verdict(folder, old))
             assert found[-1] in ("old", "new", "refuses"), f"after a failure of {call} ({number}): {found[-1]}"
             if found[-1] == "refuses":
+                assert "until it is written again" in str(caught.value)
                 write_with(FaultyOs(), folder, monkeypatch)
                 assert verdict(folder, old) == "new"
     order = ["old", "refuses", "new"]

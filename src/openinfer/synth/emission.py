@@ -16,9 +16,10 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from openinfer.errors import OinfError
 from openinfer.oinf.atomic import Sink, write_failed
 
 _STAGING = ".openinfer-new"
@@ -43,10 +44,19 @@ def write_project(folder: str | os.PathLike[str], files: Mapping[str, bytes]) ->
         with _opened(place) as target:
             target.require_writable(files)
             with target.staged(files) as staged:
-                staged.swap()
+                _swap(place, staged)
     except (OSError, ValueError) as error:
         raise write_failed(place, error) from error
     return [Path(place) / path for path in files]
+
+
+def _swap(place: str, staged: "_Staged") -> None:
+    try:
+        staged.swap()
+    except OSError as error:
+        failed = write_failed(place, error).diagnostics[0]
+        advice = "the project there may now refuse to build, until it is written again"
+        raise OinfError(replace(failed, help=advice)) from error
 
 
 @dataclass
