@@ -9,7 +9,7 @@ from tests.synth.both_ways import agree
 
 from openinfer import ModelLoader
 from openinfer.errors import Code, ExecutionError
-from openinfer.oinf import save_file
+from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 from openinfer.synth.program import BindSize, steps_in
 
 QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
@@ -241,3 +241,24 @@ FORKED = {
 @pytest.mark.parametrize("name", FORKED)
 def test_what_a_consumer_binds_is_its_own_until_entry_awaits_it(name: str) -> None:
     agree(SIZED + FORKED[name], None, lambda step: {"x": turns(step)["x"], "n": np.int32(step)}, flags=QUICK)
+
+
+QUANTIZED = {
+    "another tensor's elements": "transfer w >> v; op matmul(x, v) >> y;",
+    "elements of its own": "op add(v, u) >> v; loop l (i in 0..2) { op matmul(x, v) >> y; transfer w >> v; }",
+    "a part": "transfer u >> v; op matmul(x, v[0..2, ]) >> y;",
+}
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_a_variable_is_quantized_as_its_own_tensor_whatever_is_written_to_it(name: str, tmp_path: Path) -> None:
+    data = np.arange(4, dtype=np.int8).reshape(2, 2)
+    scaled = {
+        key: TensorSpec(data + 1, quant=QuantParams("symmetric", QuantScale.per_tensor(scale)))
+        for key, scale in (("w", 0.5), ("v", 0.25))
+    }
+    save_file(tmp_path / "w.oinf", {**scaled, "u": TensorSpec(data)})
+    text = f"""dynamic {{ x: f32[2, 2]; }} constant {{ w: i8[2, 2]; u: i8[2, 2]; }}
+    volatile {{ v: i8[2, 2]; y: f32[2, 2]; }} block entry {{ {QUANTIZED[name]} return y; }}"""
+    model = ModelLoader.open(tmp_path / "w.oinf")
+    agree(text, model, lambda _step: {"x": np.ones((2, 2), np.float32)}, steps=1, flags=QUICK)

@@ -16,6 +16,7 @@ from openinfer.ir.text import node_head
 from openinfer.loops.build import Builder, cast, load, pair
 from openinfer.loops.dim import Dim, at, is_same, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel
+from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.lower_operands import Operands
@@ -41,13 +42,16 @@ class Nodes(Operands):
         for operand in own.operands:
             self._require_operand(operand)
         types = tuple(
-            None if value is None else TensorType(value.dtype, value.shape, self._quant(value)) for value in operands
+            None
+            if operand is None or value is None
+            else TensorType(value.dtype, value.shape, self._quant(operand, value))
+            for operand, value in zip(own.operands, operands, strict=True)
         )
         wanted = tuple(self._wanted(output) for output in kind.outputs)
         call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
         kernel = kernel_of(own.record, call, own.stored)
         inputs: list[Current] = [value for value in operands if value is not None]
-        inputs += self._quantization(kernel, operands)
+        inputs += self._quantization(kernel, own.operands, operands)
         outputs = [self._result(output, found, node) for output, found in zip(kind.outputs, call.outputs, strict=True)]
         scratch = [self._value(one.name, one.dtype, one.shape) for one in kernel.scratch]
         scalars = self._scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
@@ -117,30 +121,36 @@ class Nodes(Operands):
             for step in _requirements(Dim(most[name], Ref(name)), least, bad, node.index):
                 self._emit(step)
 
-    def _quant(self, value: Current) -> Any:
-        access = self._part_accesses.get(value) if isinstance(value, Value) else None
-        value = self._model_entry(value)
-        if not isinstance(value, Weight) or self.bound.model is None:
+    def _quant(self, operand: Operand, value: Current) -> QuantParams | None:
+        """How an operand is quantized: as the variable that it names, whatever that has been given since."""
+        source = self._quantized(operand, value)
+        if source is None or self.bound.model is None:
             return None
-        info = self.bound.model.tensors.get(next(name for name in value.names if name))
+        info = self.bound.model.tensors.get(next(name for name in source.names if name))
         quant = None if info is None else info.quant
-        return quant if access is None else part_quant(access, quant)
+        return part_quant(operand, quant) if isinstance(operand, Access) and self._is_part(operand) else quant
 
-    def _model_entry(self, value: Current) -> Current:
-        """The model's tensor where a value is an entry that the graph writes: its quantization is still that one's."""
-        return self._read_entries.get(value, value) if isinstance(value, Value) else value
+    def _quantized(self, operand: Operand, value: Current) -> Weight | None:
+        """The tensor of the model, or the family, whose quantization is an operand's."""
+        if isinstance(operand, Access) and operand.base in self.plain:
+            variable = self.bound.vars[operand.base]
+            origin = variable.origin
+            return Weight((origin.name,), variable.dtype, variable.shape) if isinstance(origin, FromModel) else None
+        found = self._read_entries.get(value) if isinstance(value, Value) else value
+        return found if isinstance(found, Weight) else None
 
-    def _quantization(self, kernel: Kernel, operands: Sequence[Current | None]) -> list[Current]:
+    def _quantization(
+        self, kernel: Kernel, operands: Sequence[Operand | None], values: Sequence[Current | None]
+    ) -> list[Current]:
         """The scales and zero points of quantized operands, in the order the kernel takes them."""
-        own = sum(value is not None for value in operands)
         found: list[Current] = []
-        for buffer in kernel.inputs[own:]:
+        for buffer in kernel.inputs[sum(value is not None for value in values) :]:
             part = buffer.name.rstrip("0123456789")
             slot = int(buffer.name[len(part) :])
-            operand = operands[slot]
-            weight = None if operand is None else self._model_entry(operand)
-            assert isinstance(weight, Weight)
-            found.append(replace(weight, dtype=buffer.dtype, shape=buffer.shape, part=part))
+            operand, value = operands[slot], values[slot]
+            source = None if operand is None or value is None else self._quantized(operand, value)
+            assert source is not None
+            found.append(replace(source, dtype=buffer.dtype, shape=buffer.shape, part=part))
         return found
 
     def _wanted(self, output: Access) -> TensorType | None:

@@ -11,7 +11,7 @@ from openinfer.ir.expr import Expr, Ref
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower_families import Families
 from openinfer.synth.lower_values import Current, fill_step, refused
-from openinfer.synth.program import IntegerStep, Move, PartStep, Table, TableStep, Value, Weight
+from openinfer.synth.program import IntegerStep, Move, PartStep, Table, TableStep, Value
 
 
 class Operands(Families):
@@ -20,8 +20,6 @@ class Operands(Families):
     def __init__(self, bound: BoundGraph) -> None:
         super().__init__(bound)
         self._lengths: dict[tuple[int, str], str] = {}
-        self._part_accesses: dict[Value, Access] = {}
-        """What was read of the model's tensors."""
 
     def _operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> Current:
         """What an operand is now; ``dtype`` is that of a literal."""
@@ -137,9 +135,6 @@ class Operands(Families):
         scalars = self._index_scalars(access.indices)
         value = self._value(access.base, whole.dtype, shape)
         self._emit(PartStep("read", whole, access.indices, value, node.index, scalars))
-        if isinstance(whole, Weight):
-            self._read_entries[value] = whole
-            self._part_accesses[value] = access
         return value
 
     def _part_change(self, action: str, access: Access, node: Node, value: Current | None, initial: float) -> None:
