@@ -438,7 +438,7 @@ def test_a_missing_model_is_said_once() -> None:
         volatile { y: f32[T, H]; }
         block entry { op linear(x, w, b) >> y; op mul(y, model["s"]) >> y; return y; }"""
     (found,) = problems(text, sizes={"T": 2})
-    assert found.message == "no model was given; the sizes D, H and the value of c come from it"
+    assert found.message == "no model was given; the sizes D, H and the values of w, b, c come from it"
     assert found.help is not None
     assert found.help.startswith("--model FILE, or ModelLoader.open(path) in Python")
     assert found.span is not None

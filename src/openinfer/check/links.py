@@ -86,6 +86,8 @@ class Links:
                 self.vars[decl.name] = self._bound(decl)
             except SizeError as error:
                 self._report(error.code, error.message, decl, error.advice)
+                if model is None and decl.kind is MemoryKind.CONSTANT and decl.init is None and not decl.is_indexed:
+                    self.missing.append(decl.name)
             except ReportedError:
                 self.unlinked.add(decl.name)
 

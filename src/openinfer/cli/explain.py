@@ -19,7 +19,8 @@ def explain(
         typer.echo(json.dumps(titles, indent=2) if as_json else "\n".join(f"{k}  {v}" for k, v in titles.items()))
         return
     if code.upper() not in list(Code):
-        message = f"there is no code {code!r}; {nearest(code.upper(), Code) or 'openinfer explain lists them all'}"
+        known = nearest(code.upper(), map(str, Code))
+        message = f"there is no code {code!r}; {known or 'openinfer explain lists them all'}"
         raise typer.BadParameter(message)
     found = explanation(Code(code.upper()))
     if as_json:

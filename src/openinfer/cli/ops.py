@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openinfer.errors import Code, Diagnostic, OpenInferError, nearest
+from openinfer.errors import Code, Diagnostic, OpenInferError
+from openinfer.ir.op_names import op_called
 
 if TYPE_CHECKING:
     from openinfer.ops import OpRecord
@@ -51,7 +52,7 @@ def _named(name: str) -> "OpRecord":
     from openinfer.ops import OPS
 
     if name not in OPS:
-        advice = nearest(name, OPS) or "openinfer ops lists them all"
+        advice = op_called(name)
         raise OpenInferError(Diagnostic(Code.UNKNOWN_OP, f"there is no op {name!r}", help=advice))
     return OPS[name]
 

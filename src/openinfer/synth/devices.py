@@ -212,7 +212,9 @@ class DeviceArch(_Section):
         False
         """
         if name not in device_names():
-            advice = nearest(name, device_names()) or f"there are {', '.join(device_names())}"
+            advice = (
+                nearest(name, device_names()) or f"there are {', '.join(device_names())}; a FILE.json describes another"
+            )
             raise DeviceError(Diagnostic(Code.BAD_DEVICE, f"there is no device {name!r}", None, advice))
         return cls.load(FOLDER / f"{name}.json")
 
