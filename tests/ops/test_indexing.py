@@ -203,7 +203,7 @@ def refused(name: str, *arrays: Any, **params: Any) -> tuple[Code, str]:
     [
         (np.array([0, 5], np.int8), "the index 5 at [1] is outside an axis of extent 5"),
         (np.array([[0], [-6]]), "the index -6 at [1, 0] is outside an axis of extent 5"),
-        (np.array(2**64 - 1, np.uint64), "the index 18446744073709551615 at [] is outside an axis of extent 5"),
+        (np.array(2**64 - 1, np.uint64), "the index 18446744073709551615 is outside an axis of extent 5"),
         (np.array([-(2**63)]), "the index -9223372036854775808 at [0] is outside an axis of extent 5"),
     ],
 )

@@ -380,7 +380,8 @@ def test_constraints_are_kept_and_change_no_result() -> None:
 def test_structural_errors_come_with_the_text_and_others_with_the_model() -> None:
     wrong = "block entry { op neg(nothing) >> nothing; }"
     assert set(text_codes(wrong)) == {Code.UNKNOWN_VARIABLE, Code.NO_TERMINATOR}
-    built = graph("volatile { a: f32[Q]; } block entry { op nonsense(a) >> a; return a; }")
+    assert text_codes("volatile { a: f32[Q]; } block entry { op nonsense(a) >> a; return a; }") == [Code.UNKNOWN_OP]
+    built = graph("volatile { a: f32[Q]; } block entry { op relu(a, beta=1) >> a; return a; }")
     with pytest.raises(GraphError) as caught:
         bind(built)
-    assert {problem.code for problem in caught.value.diagnostics} == {Code.UNKNOWN_SIZE, Code.UNKNOWN_OP}
+    assert {problem.code for problem in caught.value.diagnostics} == {Code.UNKNOWN_SIZE, Code.UNKNOWN_PARAMETER}
