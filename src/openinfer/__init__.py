@@ -138,7 +138,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
+        from openinfer.errors import nearest
+
+        known = nearest(name, [*__all__, *_PACKAGES])
+        message = f"module {__name__!r} has no attribute {name!r}{f': {known}' if known else ''}"
         raise AttributeError(message)
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

@@ -61,14 +61,14 @@ def check(
 def require_graph(graph: object) -> None:
     """Refuse what is no graph, such as the text of one."""
     if not isinstance(graph, Graph):
-        message = f"this is no graph, but {type(graph).__name__}"
+        message = f"expected a Graph, got {type(graph).__name__}"
         raise GraphError(Diagnostic(Code.BAD_SOURCE_FILE, message, None, "graph(text) or load_graph(path) makes one"))
 
 
 def require_surroundings(model: object, sizes: object) -> None:
     """Refuse what is no model and no sizes, such as the path of one."""
     if not isinstance(model, ModelLoader | None):
-        message = f"this is no model, but {type(model).__name__}"
+        message = f"expected a model, got {type(model).__name__}"
         raise GraphError(Diagnostic(Code.NOT_A_MODEL_FILE, message, None, "ModelLoader.open(path) gives one"))
     if not isinstance(sizes, Mapping | None):
         message = f"sizes are given by name, not as {type(sizes).__name__}"

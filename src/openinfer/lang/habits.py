@@ -119,6 +119,8 @@ def _characters(place: Place) -> Hint | None:
 
 def _at_top(place: Place) -> Hint | None:
     word = place.word
+    if re.fullmatch(r"[\w./\\~ -]+\.(oig|json)", place.statement):
+        return Hint("load_graph(path) reads a graph from a file", "this is a path, not the text of a graph")
     if word in ("def", "fn", "func", "function", "class", "void", "main", "forward", "module"):
         return Hint("what runs stands in  block entry { ... }", f"there is no '{word}' here")
     if word in ("import", "from", "include", "use", "package"):

@@ -66,6 +66,8 @@ def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
 def load_graph(path: str | os.PathLike[str], *, strict: bool = False) -> Graph:
     """The graph of a file: source text, or JSON where the name ends in ``.json``."""
     name = os.fspath(path)
+    if "{" in name and not os.path.exists(name):
+        raise _unreadable("<graph>", "it is the text of a graph, not a path", "graph(text) reads text")
     text = read_source(name)
     return Graph.from_json(text, name=name, strict=strict) if is_json(name) else graph(text, name, strict=strict)
 

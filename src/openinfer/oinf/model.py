@@ -29,6 +29,10 @@ class ModelLoader:
     """
 
     def __init__(self, file: CopiedFile) -> None:
+        given: object = file
+        if not isinstance(given, CopiedFile):
+            message = f"ModelLoader takes an open file, not {type(given).__name__}"
+            raise OinfError(Diagnostic(Code.NOT_A_MODEL_FILE, message, help="ModelLoader.open(path) opens a model"))
         self._file = file
         self._closed = False
         self._index = parse(file)

@@ -38,6 +38,10 @@ def save_file(
 
     Tensors are arrays, ``Tensor``, ``TensorSpec`` or ``UninitializedTensor``.
     """
+    given: object = tensors
+    if not isinstance(given, Mapping):
+        message = f"tensors are given by name, not as {type(given).__name__}"
+        raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message, help='write {"w": array}'))
     entries = [tensor_entry(name, value) for name, value in tensors.items()]
     values = {key: named_metadata(key, value) for key, value in (metadata or {}).items()}
     write_package(path, Package.of(sizevars or {}, values, entries, version))

@@ -28,6 +28,8 @@ from openinfer.sim.trace import Recorder
 from openinfer.sim.views import Place, Variables, Write, edit, inside, parsed, pending_writes, reported, wrong_moment
 from openinfer.tensor import Tensor
 
+_MOST_NAMED = 12
+
 
 class Executor:
     """One instance of a graph with its memory. Made by ``Simulator.make_executor``.
@@ -134,7 +136,9 @@ class Executor:
 
     def _require_variable(self, name: str) -> None:
         if not isinstance(name, str) or name not in self.bound.vars:
-            advice = nearest(str(name), self.bound.vars)
+            advice = (
+                nearest(str(name), self.bound.vars) or f"variables are {', '.join([*self.bound.vars][:_MOST_NAMED])}"
+            )
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
 
     def _array(self, name: str, values: "Values | Overlay | None" = None) -> Array:
@@ -286,7 +290,7 @@ class Executor:
 
     def _require_breakpoint(self, given: object) -> None:
         if not isinstance(given, Breakpoint):
-            message = f"this is no breakpoint, but {type(given).__name__}"
+            message = f"expected a breakpoint, got {type(given).__name__}"
             advice = "openinfer.sim has at_node, on_op, on_write, on_nan, on_change and when"
             raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, advice))
         if given.variable is not None:
