@@ -106,7 +106,9 @@ def decode_source(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         foreign = recognised(name, data[:LOOKED_AT])
-        reason = f"byte {error.start} is not UTF-8 text" if foreign is None else f"it is {foreign.name}, not a graph"
+        reason = f"byte {error.start} is not UTF-8 text"
+        if foreign is not None and not foreign.is_graph:
+            reason = f"it is {foreign.name}, not a graph"
         raise _unreadable(name, reason) from error
 
 

@@ -27,6 +27,8 @@ class Foreign:
 
     name: str
     advice: str
+    is_graph: bool = False
+    """Whether it can be a graph, which is foreign to models alone."""
 
 
 _MAGIC = (
@@ -85,9 +87,9 @@ def _text(ending: str, start: bytes) -> Foreign | None:
     if head.startswith((b"<!doctype", b"<html")):
         return Foreign("a web page", "the download was probably refused: fetch the file again")
     if head.startswith(b"{"):
-        return Foreign("JSON", _GRAPH)
+        return Foreign("JSON", _GRAPH, is_graph=True)
     if head.startswith(_SECTIONS):
-        return Foreign("the text of a graph", _GRAPH)
+        return Foreign("the text of a graph", _GRAPH, is_graph=True)
     if ending == ".onnx" or (start[:1] == b"\x08" and start[2:3] == b"\x12"):
         return Foreign("an ONNX model", _ONNX)
     return None
