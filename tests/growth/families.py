@@ -161,7 +161,7 @@ TABLES: dict[str, Family] = {
 
 
 def _nested_with_values(n: int) -> str:
-    """Loops in each other, each with a value from outside that is needed inside, and behind what is inside."""
+    """Loops in each other, each with a value that is needed inside, and behind what is inside."""
     down = many("loop l# (k# in 0..2) { h$ = op exp(h#); ", n)
     return graph_of(f"h0 = op relu(x); {down} op add(h{n}, y) >> y; {many('op add(h#, y) >> y; }', n)}")
 

@@ -4,6 +4,7 @@ A block is a column of nodes in program order. A variable is drawn anew each tim
 writes it, so that values flow down; a value that a block only reads is drawn once in each loop or scope that reads it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -55,7 +56,7 @@ from openinfer.ir.graph import (
     walk,
 )
 from openinfer.ir.operand import Access, Operand, Single
-from openinfer.ir.rules import is_consumer, node_name
+from openinfer.ir.rules import awaited, is_consumer, node_name
 from openinfer.ir.values import VarValue, quote
 
 
@@ -136,6 +137,18 @@ def _names_written(node: Node) -> list[str]:
 # --- the picture ----------------------------------------------------------------------------------------------------
 
 
+_Places = dict[str, list[tuple[int, int]]]
+"""For each variable the yields or awaits that name it, and its place there."""
+
+
+def _by_name(nodes: Sequence[tuple[str, Yield | Await]]) -> _Places:
+    found: _Places = {}
+    for number, (_, kind) in enumerate(nodes):
+        for place, name in enumerate(kind.vars):
+            found.setdefault(name, []).append((number, place))
+    return found
+
+
 class _Drawing:
     """The clusters and edges of the whole graph."""
 
@@ -147,6 +160,12 @@ class _Drawing:
         self.drawn: set[str] = set()
         self.edges: list[tuple[str, str, Look]] = []
         self.blocks: dict[str, _BlockDrawing] = {}
+        self._own: dict[str, tuple[set[str], list[str]]] = {}
+        self._written: dict[str, set[str]] = {}
+        self._consumers: dict[str, list[str]] = {}
+        for block in graph.blocks.values():
+            for name in awaited(block) if is_consumer(block) else ():
+                self._consumers.setdefault(name, []).append(block.name)
 
     def lines(self) -> Iterator[str]:
         """The DOT text, line by line."""
@@ -200,40 +219,66 @@ class _Drawing:
     def _hand_overs(self) -> None:
         """Dotted edges from each yield to the awaits that it wakes."""
         entry = self.blocks.get("entry")
+        if entry is None:
+            return
+        given, wanted = _by_name(entry.yields), _by_name(entry.awaits)
         for drawing in self.blocks.values():
-            if entry is not None and is_consumer(drawing.block):
-                self._wake(entry.yields, drawing.awaits)
-                self._wake(drawing.yields, entry.awaits)
+            if is_consumer(drawing.block):
+                self._wake(entry.yields, given, drawing.awaits, _by_name(drawing.awaits))
+                self._wake(drawing.yields, _by_name(drawing.yields), entry.awaits, wanted)
 
-    def _wake(self, yields: Sequence[tuple[str, Yield]], awaits: Sequence[tuple[str, Await]]) -> None:
-        for tail, given in yields:
-            for head, wanted in awaits:
-                shared = [name for name in given.vars if name in wanted.vars]
-                if shared:
-                    self.edge(tail, head, ", ".join(shared), HAND_OVER)
+    def _wake(
+        self, yields: Sequence[tuple[str, Yield]], given: _Places, awaits: Sequence[tuple[str, Await]], wanted: _Places
+    ) -> None:
+        """Edges from the yields to those of the awaits that share a variable; both by variables as well."""
+        few, many = (given, wanted) if len(given) < len(wanted) else (wanted, given)
+        shared: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        for name in few:
+            for tail, place in given.get(name, ()) if name in many else ():
+                for head, _ in wanted[name]:
+                    shared.setdefault((tail, head), []).append((place, name))
+        for (tail, head), found in sorted(shared.items()):
+            text = ", ".join(name for _, name in sorted(found))
+            self.edge(yields[tail][0], awaits[head][0], text, HAND_OVER)
 
     def written_by(self, blocks: Iterable[str | None]) -> set[str]:
         """The variables that blocks write, and the blocks that they branch to."""
-        found: set[str] = set()
-        seen: set[str] = set()
-        waiting = list(blocks)
-        while waiting:
-            name = waiting.pop()
-            if name is None or name in seen or name not in self.graph.blocks:
-                continue
-            seen.add(name)
-            for node in walk(self.graph.blocks[name].nodes):
-                found.update(_names_written(node))
-                if isinstance(node.kind, Branch):
-                    waiting += (node.kind.then_block, node.kind.else_block)
-        return found
+        known = [self._written_by(name) for name in blocks if name is not None and name in self.graph.blocks]
+        return known[0] if len(known) == 1 else set[str]().union(*known)
 
-    def consumers(self, awaited: Sequence[str]) -> Iterator[str]:
+    def _written_by(self, first: str) -> set[str]:
+        """The same for one block: those that it branches to come before it. In a cycle, some know less than all."""
+        waiting = [first]
+        begun: set[str] = set()
+        while waiting:
+            name = waiting[-1]
+            own, called = self._own_writes(name)
+            rest = [one for one in called if one not in self._written and one not in begun]
+            if name in self._written or not rest:
+                waiting.pop()
+                self._written.setdefault(name, own.union(*(self._written.get(one, ()) for one in called)))
+                continue
+            begun.add(name)
+            waiting += rest
+        return self._written[first]
+
+    def _own_writes(self, name: str) -> tuple[set[str], list[str]]:
+        """The variables that the nodes of a block write, and the blocks that it branches to."""
+        if name not in self._own:
+            nodes = list(walk(self.graph.blocks[name].nodes))
+            targets = [
+                one
+                for node in nodes
+                if isinstance(node.kind, Branch)
+                for one in (node.kind.then_block, node.kind.else_block)
+            ]
+            called = [one for one in dict.fromkeys(targets) if one is not None and one in self.graph.blocks]
+            self._own[name] = {one for node in nodes for one in _names_written(node)}, called
+        return self._own[name]
+
+    def consumers(self, variables: Sequence[str]) -> Iterator[str]:
         """The blocks that entry waits for."""
-        for block in self.graph.blocks.values():
-            first = block.nodes[0].kind if is_consumer(block) else None
-            if isinstance(first, Await) and any(name in first.vars for name in awaited):
-                yield block.name
+        yield from dict.fromkeys(block for name in variables for block in self._consumers.get(name, ()))
 
 
 class _BlockDrawing:
@@ -250,16 +295,18 @@ class _BlockDrawing:
         """Which box each node and shape is in."""
         self.steps: list[str] = []
         """The ids of the drawn nodes, in program order."""
-        self.named: list[tuple[str, str | None]] = []
-        """All nodes: the id, and what ``dep`` calls the node."""
+        self.named: list[str] = []
+        """The ids of all nodes."""
+        self.places_of: dict[str | None, list[int]] = {}
+        """The places in that list of the nodes that ``dep`` calls by a name."""
         self.deps: list[tuple[str, Dep, int]] = []
         self.branches: list[tuple[str, Branch]] = []
         self.yields: list[tuple[str, Yield]] = []
         self.awaits: list[tuple[str, Await]] = []
         self.current: dict[str, str] = {}
         """The shape of each variable that was written in this block."""
-        self.read_only: dict[tuple[str, str], str] = {}
-        """The shape of each other one, by box."""
+        self.read_only: dict[str, dict[str, str]] = {}
+        """The shapes of each other one, by box."""
         self.came_from: dict[str, str] = {}
         """The branch or await that left a new value in a variable."""
         self.fresh: dict[str, Look] = {}
@@ -278,7 +325,8 @@ class _BlockDrawing:
         before = len(self.steps)
         for node in nodes:
             name = next(self.drawing.node_ids)
-            self.named.append((name, node_name(node)))
+            self.places_of.setdefault(node_name(node), []).append(len(self.named))
+            self.named.append(name)
             match node.kind:
                 case Scope(title, body):
                     text = f"scope {markup(cropped(quote(title)))}"
@@ -369,7 +417,7 @@ class _BlockDrawing:
     def _value(self, operand: Operand, cluster: Cluster) -> str:
         """The shape that holds what an operand names; drawn where there is none yet."""
         name = str(operand) if not isinstance(operand, Access) else operand.base
-        shape = self.current.get(name) or self.read_only.get((name, cluster.id))
+        shape = self.current.get(name) or self.read_only.get(name, {}).get(cluster.id)
         if shape is not None:
             return shape
         if not isinstance(operand, Access) or not self._is_variable(name):
@@ -377,7 +425,7 @@ class _BlockDrawing:
             self.places[shape] = cluster
         else:
             shape = self._variable(name, cluster)
-        self.read_only[name, cluster.id] = shape
+        self.read_only.setdefault(name, {})[cluster.id] = shape
         source = self.came_from.pop(name, None)
         if source is not None:
             self.current[name] = shape
@@ -396,14 +444,14 @@ class _BlockDrawing:
         for name in variables:
             self.current.pop(name, None)
             self.came_from[name] = source
-        self.read_only = {key: shape for key, shape in self.read_only.items() if key[0] not in variables}
+            self.read_only.pop(name, None)
 
     def _dep(self, name: str, dep: Dep, position: int) -> None:
         """An edge between the two partners; where one is missing, a node that says so."""
-        earlier = [other for other, called in self.named[:position] if called == dep.after]
-        later = [other for other, called in self.named[position:] if called == dep.before]
-        if earlier and later:
-            self.drawing.edge(earlier[-1], later[0], "dep", DEP)
+        earlier, later = self.places_of.get(dep.after, []), self.places_of.get(dep.before, [])
+        before, behind = bisect_left(earlier, position) - 1, bisect_left(later, position)
+        if before >= 0 and behind < len(later):
+            self.drawing.edge(self.named[earlier[before]], self.named[later[behind]], "dep", DEP)
         else:
             self.cluster.add(name, node_look(Node(dep)))
 

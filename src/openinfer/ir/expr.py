@@ -135,14 +135,15 @@ def names(expr: Expr) -> Iterator[str]:
     >>> list(names(Binary("+", Ref("D"), Neg(Ref("i")))))
     ['D', 'i']
     """
-    match expr:
-        case Ref():
-            yield expr.name
-        case Neg():
-            yield from names(expr.operand)
-        case Binary():
-            yield from names(expr.left)
-            yield from names(expr.right)
+    todo = [expr]
+    while todo:
+        match todo.pop():
+            case Ref(name):
+                yield name
+            case Neg(operand):
+                todo.append(operand)
+            case Binary(_, left, right):
+                todo += (right, left)
 
 
 LEAST_INDEX, MOST_INDEX = -(1 << 63), (1 << 63) - 1
@@ -244,9 +245,30 @@ def constant(expr: Expr) -> int | None:
     >>> constant(Binary("*", Num(3), Num(4))), constant(Ref("D"))
     (12, None)
     """
-    if any(True for _ in names(expr)):
-        return None
-    try:
-        return evaluate(expr, lambda _name: 0)
-    except ZeroDivisionError:
-        return None
+    return constants(expr)[id(expr)]
+
+
+def constants(expr: Expr) -> dict[int, int | None]:
+    """The values of all parts of an expression, by their identity; None for those with names or a division by zero."""
+    found: dict[int, int | None] = {}
+
+    def value(part: Expr) -> int | None:
+        match part:
+            case Num(number):
+                result: int | None = number
+            case Neg(operand):
+                inner = value(operand)
+                result = None if inner is None else -inner
+            case Binary(op, left, right):
+                one, other = value(left), value(right)
+                if one is None or other is None or (op in "/%" and other == 0):
+                    result = None
+                else:
+                    result = evaluate(Binary(op, Num(one), Num(other)), lambda _name: 0)
+            case _:
+                result = None
+        found[id(part)] = result
+        return result
+
+    value(expr)
+    return found

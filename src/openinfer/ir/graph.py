@@ -339,10 +339,15 @@ class Graph:
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
     """Nodes and the nodes inside them, heads before bodies."""
-    for node in nodes:
-        yield node
-        if node.body:
-            yield from walk(node.body)
+    todo = [iter(nodes)]
+    while todo:
+        for node in todo[-1]:
+            yield node
+            if node.body:
+                todo.append(iter(node.body))
+                break
+        else:
+            todo.pop()
 
 
 def _say_the_same(first: Node, second: Node) -> bool:

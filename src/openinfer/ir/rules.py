@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from openinfer.ir.expr import Binary, Expr, Neg, constant, names
+from openinfer.ir.expr import Binary, Expr, Neg, constants, names
 from openinfer.ir.graph import (
     Await,
     Block,
@@ -68,21 +68,21 @@ def dimension_problem(expr: Expr) -> str | None:
     >>> dimension_problem(parse_expr("7/2"))
     'it does not divide evenly'
     """
-    stack = [expr]
+    stack, known = [expr], constants(expr)
     while stack:
         part = stack.pop()
         if isinstance(part, Neg):
             stack.append(part.operand)
         elif isinstance(part, Binary):
             stack += [part.left, part.right]
-            left, right = constant(part.left), constant(part.right)
+            left, right = known[id(part.left)], known[id(part.right)]
             if part.op == "%":
                 return "sizes use + - * / only"
             if part.op == "/" and right == 0:
                 return "it divides by zero"
             if part.op == "/" and left is not None and right and left % right:
                 return "it does not divide evenly"
-    value = constant(expr)
+    value = known[id(expr)]
     return "it is negative" if value is not None and value < 0 else None
 
 

@@ -89,7 +89,7 @@ def lower_bound(requests: Sequence[Request]) -> int:
 # --- one arena --------------------------------------------------------------------------------------------------------
 
 
-def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
+def placed(requests: Sequence[Request], steps: int | None = None) -> Placement:
     """Offsets such that what is alive together does not overlap, in an arena as small as was found.
 
     >>> placed([Request(100, ((0, 1),)), Request(64, ((1, 2),)), Request(100, ((2, 2),))]).offsets
@@ -101,7 +101,7 @@ def placed(requests: Sequence[Request], steps: int = SEARCH_STEPS) -> Placement:
         peak = max(offset + aligned(request.nbytes) for request, offset in zip(requests, offsets, strict=True))
         return Placement(tuple(offsets), peak, least, peak == least)
     components = _components(requests)
-    budget = Budget(Steps(GREEDY_STEPS), Steps(steps))
+    budget = Budget(Steps(GREEDY_STEPS), Steps(SEARCH_STEPS if steps is None else steps))
     found = [greedy(component, least, budget.greedy) for component in components]
     highest = sorted(range(len(found)), key=lambda number: -components[number].peak(found[number]))
     for number in highest:
