@@ -163,7 +163,8 @@ TABLES: dict[str, Family] = {
 def _nested_with_values(n: int) -> str:
     """Loops in each other, each with a value that is needed inside, and behind what is inside."""
     down = many("loop l# (k# in 0..2) { h$ = op exp(h#); ", n)
-    return graph_of(f"h0 = op relu(x); {down} op add(h{n}, y) >> y; {many('op add(h#, y) >> y; }', n)}")
+    up = "".join(f"op add(h{at}, y) >> y; }} " for at in range(n - 1, -1, -1))
+    return graph_of(f"h0 = op relu(x); {down} op add(h{n}, y) >> y; {up}")
 
 
 def _called_twice(n: int) -> str:

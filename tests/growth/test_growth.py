@@ -22,7 +22,7 @@ SMALL = 1500
 @pytest.fixture(autouse=True)
 def _small_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "_ALWAYS_CALLED", 0)
-    monkeypatch.setattr(liveness, "_MOST_CALLED", 2)
+    monkeypatch.setattr(liveness, "_MOST_CALLED", 1)
     monkeypatch.setattr(planner, "GREEDY_STEPS", 0)
     monkeypatch.setattr(planner, "SEARCH_STEPS", 0)
     monkeypatch.setattr(planner, "MOST_MEETINGS", 8)

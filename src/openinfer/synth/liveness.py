@@ -125,10 +125,12 @@ class Liveness:
     def _fill(self, most: int | None) -> bool:
         """Find what touches the values, unless calls touch more than the most; None: what calls touch is left out."""
         self.touches: dict[Value, dict[str, tuple[Touch, ...]]] = {}
+        self._loops: dict[Value, LoopStep] = {}
+        """For values that exist only inside a loop, that loop: their touches are those in its body."""
         self._left, self._follows_calls = most or 0, most is not None
         homes: dict[str, list[Value]] = {}
         for name in reversed(self.positions.blocks):
-            touched = self._touched(self.program.blocks[name], homes)
+            touched = self._touched(name, self.program.blocks[name], homes)
             if self._left < 0:
                 return False
             # What is no home belongs to one block, or is an input, which is always there.
@@ -137,16 +139,29 @@ class Liveness:
                 self.touches.setdefault(value, {})[name] = tuple(found)
         return self._follows_calls
 
-    def _touched(self, steps: list[Step], homes: Mapping[str, list[Value]]) -> Touches:
+    def _touched(self, block: str, steps: list[Step], homes: Mapping[str, list[Value]]) -> Touches:
         found: Touches = {}
         for step in reversed(steps):
-            inner = self._touched(step.body, homes) if isinstance(step, LoopStep) else {}
+            inner = self._inside(block, step, homes) if isinstance(step, LoopStep) else {}
             read, written = set(uses(step)), set(definitions(step))
             touched = dict.fromkeys([*read, *written, *inner, *self._called(step, homes)])
             for value in touched:
                 inside = tuple(inner.get(value, ()))
                 found.setdefault(value, []).append(Touch(step, value in read, value in written, inside))
         return found
+
+    def _inside(self, block: str, loop: LoopStep, homes: Mapping[str, list[Value]]) -> Touches:
+        """What the body of a loop touches that is there outside of it, too."""
+        found = self._touched(block, loop.body, homes)
+        for value in [one for one in found if not one.is_home and any(touch.is_written for touch in found[one])]:
+            self.touches[value] = {block: tuple(found.pop(value))}
+            self._loops[value] = loop
+        return found
+
+    def region(self, value: Value, block: str) -> tuple[int, int]:
+        """The first and the last position of the body that a value's touches are in."""
+        loop = self._loops.get(value)
+        return self.positions.region(block) if loop is None else self.positions.body(loop)
 
     def _called(self, step: Step, homes: Mapping[str, list[Value]]) -> Iterator[Value]:
         """What a step touches in other ways: through the blocks it runs, or as a mark, which shows values."""
@@ -178,6 +193,7 @@ class _Follower:
     def __init__(self, liveness: Liveness, value: Value) -> None:
         self._value = value
         self._positions = liveness.positions
+        self._region = liveness.region
         self._keeps_marked = liveness.program.keeps_marked
         self._touches = liveness.touches.get(value, {})
         self._blocks = sorted(self._touches, key=liveness.positions.order.__getitem__)
@@ -198,7 +214,7 @@ class _Follower:
             self._occupy(*self._positions.region("entry"))
         for name in self._blocks:
             is_needed = self._is_needed if name == "entry" else self._behind[name]
-            self._body(self._touches[name], *self._positions.region(name), alive=is_needed)
+            self._body(self._touches[name], *self._region(self._value, name), alive=is_needed)
         return self._life
 
     # --- whether a value is needed before something ---------------------------------------------------------------
@@ -249,17 +265,17 @@ class _Follower:
             else:
                 if alive or before or touch.is_written:
                     self._life.occupied.add(place, place)
-                self._inner(touch, place, alive=alive)
+                self._inner(touch, alive=alive)
                 first = self._positions.last(touch.step) + 1
             alive = before
         if alive:
             self._occupy(first, last)
 
-    def _inner(self, touch: Touch, place: int, *, alive: bool) -> None:
+    def _inner(self, touch: Touch, *, alive: bool) -> None:
         if isinstance(touch.step, LoopStep):
             # Once around more: what the first iteration needs is alive at the end of the others.
             is_needed = alive or self._needs_inside(touch.inner)
-            self._body(touch.inner, place + 1, self._positions.last(touch.step), alive=is_needed)
+            self._body(touch.inner, *self._positions.body(touch.step), alive=is_needed)
             return
         for name in called_by(touch.step) if alive else ():
             if name in self._behind:

@@ -51,6 +51,10 @@ class Positions:
         """The last of the positions of a step and all that is in it."""
         return self._last[id(step)]
 
+    def body(self, loop: LoopStep) -> tuple[int, int]:
+        """The first and the last position of what is in a loop; the last is less if that is nothing."""
+        return self.first(loop) + 1, self.last(loop)
+
     def region(self, block: str) -> tuple[int, int]:
         """The first and the last position of a block; the last is less if it has no steps."""
         return self._regions[block]
