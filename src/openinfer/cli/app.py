@@ -6,7 +6,7 @@ Exit status: 0 good, 1 the input is wrong, 2 wrong usage.
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated
 
@@ -28,6 +28,12 @@ from openinfer.cli.traces import trace, trace_diff
 from openinfer.errors import Diagnostic, OpenInferError
 from openinfer.oinf.terminal import close_quietly, open_closed_streams, output_failure
 
+
+def _unwrapped(command: Callable[..., object]) -> str:
+    """The docstring of a command with each paragraph in one line, which the terminal's width then breaks."""
+    return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
+
+
 app = typer.Typer(
     name="openinfer",
     help="Explicit inference graphs: check, simulate and step them, then synthesize plain source code.",
@@ -39,7 +45,7 @@ for command in (
     *(check, run, step, trace, trace_diff, synth, bench, fmt, draw),
     *(inspect, verify, pack, ops, devices, explain, demo),
 ):
-    app.command()(command)
+    app.command(help=_unwrapped(command))(command)
 app.add_typer(convert)
 
 

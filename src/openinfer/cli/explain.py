@@ -10,7 +10,9 @@ from openinfer.errors import Code, explanation, nearest
 
 
 def explain(
-    code: Annotated[str | None, typer.Argument(help="A code such as E703; without one, all codes are listed.")] = None,
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="A code such as E703; without one, all codes are listed.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts for a program.")] = False,
 ) -> None:
     """Say what a diagnostic code means, with a wrong and a right example."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def ops(
-    name: Annotated[str | None, typer.Argument(help="An op; without one, all are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An op; without one, all are listed.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts for a program.")] = False,
 ) -> None:
     """List the operators, or show one: how it is written, what it computes, its inputs, parameters and dtypes."""

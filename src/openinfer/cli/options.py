@@ -44,7 +44,7 @@ OutputOptions = Annotated[
         "-o",
         metavar="NAME[=@FILE]",
         help="Show this variable, or write it to an .npy or .npz file (repeatable); @y.npy[] stacks all steps. "
-        "Without it: what the graph returns, else the volatile variables it writes.",
+        "Without it: what the graph returns, else what it declares and writes, but for persistent memory.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print facts for a program.")]
