@@ -11,6 +11,7 @@ from openinfer._version import VERSION
 if TYPE_CHECKING:
     from openinfer.check import bind
     from openinfer.check.bound import BoundGraph
+    from openinfer.check.results import Outputs
     from openinfer.device import Device
     from openinfer.dtypes import DTYPES, DType, dtype_of
     from openinfer.errors import (
@@ -66,6 +67,7 @@ _HOMES = {
     "ModelLoader": "oinf",
     "OinfError": "errors",
     "OpenInferError": "errors",
+    "Outputs": "check.results",
     "Passes": "synth.synthesizer",
     "Plan": "synth.plan",
     "Profile": "synth.profile",
@@ -111,6 +113,7 @@ __all__ = [
     "ModelLoader",
     "OinfError",
     "OpenInferError",
+    "Outputs",
     "Passes",
     "Plan",
     "Profile",

@@ -1,8 +1,9 @@
 """A step in one call, of the executor and of compiled code: inputs in, what the graph returns out."""
 
-from typing import Any
+from typing import Any, assert_type
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from tests.synth.both_ways import FAST, planned
 
@@ -86,3 +87,14 @@ def test_objects_say_what_they_are() -> None:
 )
 def test_counts_agree_with_their_nouns(count: int, noun: str, text: str) -> None:
     assert counted(count, noun) == text
+
+
+def test_type_checkers_know_what_fetch_gives() -> None:
+    executor = Simulator().make_executor(graph(ONE))
+    executor(x=X)
+    assert_type(executor.fetch("y"), npt.NDArray[Any])
+    assert_type(executor.fetch("y", "f32"), npt.NDArray[Any])
+    assert_type(executor.fetch("x", "y"), tuple[npt.NDArray[Any], ...])
+    module = planned(ONE).build(flags=FAST)
+    module(x=X)
+    assert_type(module.fetch("y"), npt.NDArray[Any])
