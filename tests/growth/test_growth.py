@@ -1,7 +1,7 @@
 """The work of every stage grows with the text, not with its square: counted, so a slow machine changes nothing.
 
-Some stages may do a fixed number of things more before they are content with less (``docs/limits.md``). Here these
-numbers are small: what they allow is no growth.
+Some stages may do a fixed number of things more before they are content with less (``docs/language.md``, Limits). Here
+these numbers are small: what they allow is no growth.
 """
 
 from pathlib import Path
@@ -10,7 +10,12 @@ import pytest
 from tests.growth.families import FAMILIES, WRONG
 from tests.growth.work import everything, refusal
 
+from openinfer.check import bind
+from openinfer.errors import Code, GraphError
+from openinfer.lang import graph
 from openinfer.synth import liveness, planner
+from openinfer.synth.lower import lowered
+from openinfer.synth.synthesizer import Synthesizer
 
 SIZES = (12, 24, 48)
 MOST = 2.6
@@ -47,3 +52,23 @@ def test_a_graph_of_twice_the_size_is_about_twice_the_work(name: str, tmp_path: 
 def test_twice_as_many_mistakes_are_about_twice_the_work(name: str) -> None:
     refusal(WRONG[name], 2)
     assert not too_much([refusal(WRONG[name], 4 * size) for size in SIZES])
+
+
+def chain(count: int) -> str:
+    blocks = "".join(f"block b{at} {{ branch b{at + 1}; return; }} " for at in range(count - 1))
+    return f"{blocks} block b{count - 1} {{ return; }} block entry {{ branch b0; return; }}"
+
+
+def test_blocks_that_call_each_other_two_hundred_deep_are_the_most_that_is_synthesized() -> None:
+    assert len(lowered(bind(graph(chain(200)))).blocks) == 201
+    bound = bind(graph(chain(201)))
+    with pytest.raises(GraphError) as caught:
+        lowered(bound)
+    assert caught.value.code is Code.NOT_SYNTHESIZED
+    assert "more than 200 deep" in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].span is not None
+
+
+def test_as_many_nested_loops_as_there_may_be_are_synthesized() -> None:
+    deepest = FAMILIES["nested loops"].text(190)
+    assert "for (int64_t" in Synthesizer("generic").synthesize(None, graph(deepest)).project.code()["src/model.c"]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache, partial
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -247,12 +247,16 @@ MONSTERS: dict[str, Callable[[], Any]] = {
 }
 
 
+SECONDS = 20.0
+"""Of the processor: less than a second is usual."""
+
+
 @pytest.mark.parametrize("name", MONSTERS)
 def test_a_monstrous_document_is_refused_or_survives_in_no_time(name: str) -> None:
     document = MONSTERS[name]()
-    start = perf_counter()
+    start = process_time()
     judge(document)
-    assert perf_counter() - start < 3.0
+    assert process_time() - start < SECONDS
 
 
 @pytest.mark.parametrize("name", MONSTERS)

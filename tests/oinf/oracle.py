@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import process_time
 from types import FrameType
 from typing import Any, Self
 
@@ -167,13 +167,13 @@ class Judge:
         return outcome
 
     def _timed(self, *, copy: bool) -> tuple[_Refused | _Accepted, float]:
-        start = perf_counter()
+        start = process_time()
         try:
             with ModelLoader.open(self.path, copy=copy) as model:
                 outcome: _Refused | _Accepted = _examined(model)
         except OinfError as error:
             outcome = _Refused(error)
-        return outcome, perf_counter() - start
+        return outcome, process_time() - start
 
     def _require_stable(self, canonical: bytes) -> None:
         self._again.write_bytes(canonical)

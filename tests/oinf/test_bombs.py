@@ -5,7 +5,7 @@ import sys
 import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from pathlib import Path
 from openinfer import ModelLoader, OinfError
 
 def attempt(path, copy):
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         ModelLoader.open(path, copy=copy).close()
         outcome = "accepted"
@@ -32,7 +32,7 @@ def attempt(path, copy):
         outcome = str(error.code)
     except BaseException as error:
         outcome = type(error).__name__
-    return 1000 * (time.perf_counter() - start), outcome
+    return 1000 * (time.process_time() - start), outcome
 
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 limit = getattr(resource, sys.argv[1])
@@ -168,9 +168,9 @@ def test_a_bad_character_at_the_end_of_a_long_text_is_found_within_the_limit_of_
     path.write_bytes(Document(2, [], [MetadataRow(b"text", STRING, string(text))]).to_bytes())
     seconds = []
     for _ in range(3):
-        start = perf_counter()
+        start = process_time()
         with pytest.raises(OinfError) as caught:
             ModelLoader.open(path)
-        seconds.append(perf_counter() - start)
+        seconds.append(process_time() - start)
         assert caught.value.code is Code.BAD_METADATA
     assert min(seconds) <= 0.1

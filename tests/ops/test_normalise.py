@@ -1,8 +1,8 @@
 """Normalisation ops against PyTorch in f64."""
 
 import os
-import time
 from math import inf, nan, prod
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -118,12 +118,10 @@ def test_short_vectors_are_divided_by_eps_and_zeros_stay() -> None:
 
 def test_layer_norm_of_an_encoder_is_quick() -> None:
     x, scale, shift = np.ones((128, 384), np.float32), np.ones(384, np.float32), np.ones(384, np.float32)
-    best = inf
+    start = process_time()
     for _ in range(20):
-        start = time.perf_counter()
         apply("layer_norm", x, scale, shift)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.002, f"{best * 1e3:.2f} ms"
+    assert process_time() - start < 1.0, "row by row in Python it would take many seconds"
 
 
 ONES = {shape: np.ones(shape, np.float32) for shape in ((2,), (3,), (2, 3), (2, 3, 4), (2, 6, 4))}

@@ -27,8 +27,8 @@ from openinfer.loops.dim import sizes_in
 from openinfer.synth.current import CurrentValues
 from openinfer.synth.liveness import definitions
 from openinfer.synth.lower_nodes import Nodes
-from openinfer.synth.lower_values import bound_by, fill_step
-from openinfer.synth.positions import called_by
+from openinfer.synth.lower_values import bound_by, fill_step, refused
+from openinfer.synth.positions import Positions, called_by
 from openinfer.synth.program import (
     BranchStep,
     CallStep,
@@ -42,6 +42,9 @@ from openinfer.synth.program import (
     Value,
     steps_in,
 )
+
+MOST_CALLS = 200
+"""How deep blocks may call each other."""
 
 
 def lowered(bound: BoundGraph) -> Program:
@@ -65,6 +68,7 @@ class _Lowering(Nodes):
         for place, block in enumerate(self.graph.blocks.values()):
             for name in awaited(block) if is_consumer(block) else ():
                 self._awaiting.setdefault(name, []).append((place, block))
+        self._sizes_given: frozenset[str] | None = None
         self._bound_in: dict[str, set[str]] = {}
         """For each block, the dynamic sizes that values in it can be the first to have."""
         self._binds: dict[str, tuple[str, ...]] = {}
@@ -89,14 +93,19 @@ class _Lowering(Nodes):
         self._at_home = dict(self.homes)
         blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
         for name in self._copies:
-            free = {size for one in _reached(blocks, name) for size in self._bound_in[one]} - self._input_sizes()
+            reached = _reached(blocks, name) if any(self._bound_in.values()) else set()
+            free = {size for one in reached for size in self._bound_in[one]} - self._input_sizes()
             self._binds[name] = tuple(sorted(free))
         entry = self._entry()
         outputs = {name: self._as_value(name) for name in self.bound.output_names if name in self.plain}
         entry += self._take_steps()
         entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
-        reached = _reached({"entry": entry, **blocks}, "entry")
-        return Program(self.bound, reached, self.inputs, outputs, self.homes, self.tables, self.sizes)
+        blocks = {"entry": entry, **blocks}
+        reached = _reached(blocks, "entry")
+        blocks = {name: steps for name, steps in blocks.items() if name in reached}
+        program = Program(self.bound, blocks, self.inputs, outputs, self.homes, self.tables, self.sizes)
+        _require_shallow(program)
+        return program
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
@@ -135,8 +144,11 @@ class _Lowering(Nodes):
         return steps
 
     def _input_sizes(self) -> set[str]:
-        """The dynamic sizes that have values before anything runs."""
-        return {name for value in self.inputs.values() for extent in value.shape for name in sizes_in(extent)}
+        """The dynamic sizes that have values before anything runs: those of the inputs, which are all known by now."""
+        if self._sizes_given is None:
+            extents = (extent for value in self.inputs.values() for extent in value.shape)
+            self._sizes_given = frozenset(name for extent in extents for name in sizes_in(extent))
+        return set(self._sizes_given)
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -275,7 +287,20 @@ class _Lowering(Nodes):
         return [block for _, block in sorted(found.items())]
 
 
-def _reached(blocks: dict[str, list[Step]], first: str) -> dict[str, list[Step]]:
+def _require_shallow(program: Program) -> None:
+    """Refuse blocks that call each other too deep: each is a function of C, on a stack that may be small."""
+    depth = {"entry": 0}
+    for name in Positions(program).blocks:
+        for step in steps_in(program.blocks[name]):
+            for called in called_by(step):
+                if depth[name] == MOST_CALLS:
+                    nodes = {node.index: node for node in program.bound.graph.walk()}
+                    message = f"blocks call each other more than {MOST_CALLS} deep"
+                    raise refused(nodes[step.node], message, "let fewer blocks call others, or write some of them out")
+                depth[called] = max(depth.get(called, 0), depth[name] + 1)
+
+
+def _reached(blocks: dict[str, list[Step]], first: str) -> set[str]:
     """The blocks that one runs, itself or through others; what entry does not run is no part of the program."""
     found = {first}
     todo = [first]
@@ -284,4 +309,4 @@ def _reached(blocks: dict[str, list[Step]], first: str) -> dict[str, list[Step]]
             new = set(called_by(step)) - found
             found |= new
             todo += new
-    return {name: steps for name, steps in blocks.items() if name in found}
+    return found
