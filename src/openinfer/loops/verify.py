@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from openinfer.dtypes import DType
-from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.dim import Dim, is_same_shape, is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
     BOOL,
@@ -235,8 +235,7 @@ class _Verifier:
         known = self._buffers.get(buffer.name)
         if known is None:
             yield f"'{buffer.name}' is no buffer of the kernel"
-        elif known is not buffer and repr(known) != repr(buffer):
-            # A size that is dynamic equals its bound, but is not written like it.
+        elif known is not buffer and not _is_same_memory(known, buffer):
             yield f"'{buffer.name}' is not the buffer that the kernel declares"
         if len(index) != len(buffer.shape):
             yield f"'{buffer.name}' has {len(buffer.shape)} axes and {len(index)} indices"
@@ -324,6 +323,11 @@ def _constant(value: Const) -> Iterator[str]:
         yield f"a constant outside of {dtype}"
     elif dtype.kind != "float" and number != int(number):
         yield f"a fraction as {dtype}"
+
+
+def _is_same_memory(one: Buffer, other: Buffer) -> bool:
+    """Whether two buffers are equal whatever the dynamic sizes are, not only at their bounds."""
+    return one == other and is_same_shape(one.shape, other.shape) and is_same_shape(one.steps, other.steps)
 
 
 def _is_within(index: Const, extent: int) -> bool:
