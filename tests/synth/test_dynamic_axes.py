@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import agree
+from tests.synth.both_ways import agree, planned
 from tests.synth.dynamic_axes import problems, trials
 
+from openinfer import GraphError
 from openinfer.dtypes import DTYPES
+from openinfer.errors import Code
 
 CUTS = """
 sizes { T <= 7; }
@@ -47,3 +49,11 @@ def test_slices_and_scales_follow_the_size() -> None:
 def test_a_sample_of_the_sweep(op: str, place: int) -> None:
     found = list(trials(op, DTYPES["f32"], place + 1))
     assert problems(found[-1]) == []
+
+
+def test_a_size_of_two_is_not_taken_for_another_extent() -> None:
+    """At 1 the simulator would stretch it, and code for equal extents would read past its end."""
+    text = "sizes { T <= 2; } dynamic { a: f32[2, 3]; b: f32[T, 3]; } block entry { y = op prelu(a, b); return y; }"
+    with pytest.raises(GraphError) as caught:
+        planned(text)
+    assert caught.value.code is Code.NOT_SYNTHESIZED

@@ -9,7 +9,7 @@ from ml_dtypes import finfo
 
 from openinfer.dtypes import DType
 from openinfer.errors import counted
-from openinfer.loops.dim import is_same, span
+from openinfer.loops.dim import is_same, is_symbolic, span
 from openinfer.ops.record import Call, Cost, CostRule
 from openinfer.ops.types import Shape, parameter_error, shape_error
 
@@ -42,10 +42,20 @@ def broadcast_pair(one: Shape, other: Shape) -> Shape | None:
     pairs = zip((1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other, strict=True)
     shape = []
     for left, right in pairs:
-        if left != right and 1 not in (left, right):
+        if (left != right and 1 not in (left, right)) or _fits_by_accident(left, right):
             return None
         shape.append(_broadcast_extent(left, right))
     return tuple(shape)
+
+
+def _fits_by_accident(one: int, other: int) -> bool:
+    """Whether a dynamic size of at most 2 is compared with another extent: at 1 it would be stretched, not equal.
+
+    Larger sizes are tried at values that neither are equal nor stretch.
+    """
+    if is_same(one, other) or is_same(one, 1) or is_same(other, 1) or not (is_symbolic(one) or is_symbolic(other)):
+        return False
+    return any(is_symbolic(extent) and span(extent)[1] == 2 for extent in (one, other))
 
 
 def _broadcast_extent(one: int, other: int) -> int:

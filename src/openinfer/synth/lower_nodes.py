@@ -311,7 +311,7 @@ def _refusal_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, i
         return error.code
     except ZeroDivisionError:
         return Code.BAD_SHAPE
-    return None if [kind.shape for kind in other.outputs] == wanted else Code.SHAPE_MISMATCH
+    return None if [kind.shape for kind in other.outputs] == wanted else Code.SIZE_CONFLICT
 
 
 def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
