@@ -14,7 +14,7 @@ from openinfer.dtypes import DType
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, Param, op
-from openinfer.ops.shapes import axes_of, axis_of, gamma, per_input, smallest, spread
+from openinfer.ops.shapes import axes_of, axis_of, gamma, per_input, smallest, spread, summed
 from openinfer.ops.types import FLOATS, Array, Shape, parameter_error, shape_error
 
 FAMILY = "Normalise"
@@ -144,9 +144,9 @@ def _standard_bound(x: Array, axes: tuple[int, ...], eps: float, dtype: DType) -
         return np.add.reduce(values, axis=axes, keepdims=True) / count
 
     distance = x - mean(x)
-    shift = gamma(count + 2, dtype) * mean(np.abs(x)) + 2 * smallest(dtype)
+    shift = gamma(summed(count) + 2, dtype) * mean(np.abs(x)) + 2 * smallest(dtype)
     square = mean(np.square(distance))
-    error = gamma(count + 4, dtype) * square + 2 * shift * mean(np.abs(distance)) + shift * shift
+    error = gamma(summed(count) + 4, dtype) * square + 2 * shift * mean(np.abs(distance)) + shift * shift
     bound = _scaled_bound(distance, shift, count, square + eps, error, dtype)
     return bound, distance / np.sqrt(square + eps)
 
@@ -210,7 +210,7 @@ def _rms_bound(call: Call, x: Array, scale: Array | None = None) -> Array:
     axes, dtype, eps = axes_of(call.params["axes"], x.ndim), call.dtype().compute, call.params["eps"]
     count = _count(x.shape, axes)
     square = np.add.reduce(np.square(x), axis=axes, keepdims=True) / count
-    error = _scaled_bound(x, 0, count, square + eps, gamma(count + 4, dtype) * square, dtype)
+    error = _scaled_bound(x, 0, count, square + eps, gamma(summed(count) + 4, dtype) * square, dtype)
     return _affine_bound(error, x / np.sqrt(square + eps), _along(scale, axes, x.shape), None, dtype)
 
 
@@ -247,7 +247,7 @@ def _length_bound(call: Call, x: Array) -> Array:
     count = x.shape[axis]
     square = np.add.reduce(np.square(x), axis=axis, keepdims=True)
     floor = max(call.params["eps"], smallest(dtype)) ** 2
-    error = gamma(count + 4, dtype) * square + count * smallest(dtype)
+    error = gamma(summed(count) + 4, dtype) * square + count * smallest(dtype)
     return _scaled_bound(x, 0, 1, np.maximum(square, floor), error, dtype)
 
 

@@ -12,7 +12,7 @@ from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Cost, Param, op
-from openinfer.ops.shapes import bytes_moved, gamma, pads_of, per_axis, per_input, smallest, taps
+from openinfer.ops.shapes import bytes_moved, gamma, pads_of, per_axis, per_input, smallest, summed, taps
 from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Array, Shape, parameter_error, shape_error
 
 FAMILY = "Pool"
@@ -247,7 +247,7 @@ def _global_shape(call: Call) -> tuple[Shape, ...]:
 def _global_bound(call: Call, x: Array) -> Any:
     accumulator, axes = call.dtype().compute, tuple(range(2, x.ndim))
     magnitudes = np.abs(x).sum(axes, keepdims=True) / prod(x.shape[2:]) if x.size else 0
-    return gamma(prod(x.shape[2:]) + 1, accumulator) * magnitudes + smallest(accumulator)
+    return gamma(summed(prod(x.shape[2:])) + 1, accumulator) * magnitudes + smallest(accumulator)
 
 
 @op(

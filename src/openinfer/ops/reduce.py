@@ -12,7 +12,7 @@ from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wide, wrapped
 from openinfer.ops.record import EXACT, SUM, Call, Case, Cases, Param, op
-from openinfer.ops.shapes import axes_of, gamma, per_input, smallest
+from openinfer.ops.shapes import axes_of, gamma, per_input, smallest, summed
 from openinfer.ops.types import ALL, BOOL, FLOATS, NUMBERS, TERNARY, Array, OpError, Shape, dtypes, parameter_error
 
 FAMILY = "Reduce"
@@ -170,7 +170,7 @@ def _sum_bound(call: Call, x: Array) -> Any:
     magnitude, count = np.sum(np.abs(x), **_over(call)), _count(call)
     rest = np.sum(finite_magnitudes(x), **_over(call))
     # One rounding more where the operands are wider than the accumulator, and one into the output.
-    error = gamma(count + 1, accumulator) * magnitude + count * smallest(accumulator)
+    error = gamma(summed(count) + 1, accumulator) * magnitude + count * smallest(accumulator)
     return certain(error, magnitude, accumulator, rest)
 
 
@@ -200,7 +200,7 @@ def sum_axis(call: Call, x: Array) -> Array:
 def _mean_bound(call: Call, x: Array) -> Any:
     accumulator, count = accumulated(call)[0], _count(call)
     magnitude = np.sum(np.abs(x), **_over(call))
-    error = gamma(count + 2, accumulator) * magnitude / max(count, 1) + 2 * smallest(accumulator)
+    error = gamma(summed(count) + 2, accumulator) * magnitude / max(count, 1) + 2 * smallest(accumulator)
     return certain(error, magnitude, accumulator, np.sum(finite_magnitudes(x), **_over(call)))
 
 
@@ -230,9 +230,13 @@ def _var_bound(call: Call, x: Array) -> Any:
     average = np.sum(x, **over) / max(count, 1)
     distance = np.abs(x - average)
     # The mean is off by this much, and every distance from it.
-    shift = gamma(count + 3, accumulator) * np.sum(np.abs(x), **over) / max(count, 1) + 2 * smallest(accumulator)
+    shift = gamma(summed(count) + 3, accumulator) * np.sum(np.abs(x), **over) / max(count, 1) + 2 * smallest(
+        accumulator
+    )
     squares = np.sum(distance * distance, **over)
-    error = gamma(count + 5, accumulator) * squares + 2 * shift * np.sum(distance, **over) + count * shift * shift
+    error = (
+        gamma(summed(count) + 5, accumulator) * squares + 2 * shift * np.sum(distance, **over) + count * shift * shift
+    )
     divisor = max(count - call.params["ddof"], 0)
     error = error + count * smallest(accumulator)
     magnitude = np.sum(np.abs(x), **over) + np.sum(x * x, **over)
@@ -382,7 +386,7 @@ def _logsumexp_bound(call: Call, x: Array) -> Any:
     largest = np.max(x, initial=-inf, **_over(call))
     total = logsumexp_axis(call, x)
     # Rounding x - max costs |x - max| * u of exp(x - max), which is never more than one unit: two roundings a term.
-    error = gamma(2 * _count(call) + 8, call.dtype().compute) * (1 + np.abs(largest) + np.abs(total))
+    error = gamma(2 * summed(_count(call)) + 8, call.dtype().compute) * (1 + np.abs(largest) + np.abs(total))
     return np.where(np.isfinite(total), error, 0)
 
 
@@ -433,7 +437,7 @@ def _norm_bound(call: Call, x: Array) -> Any:
     # The root divides relative errors by p; rounding 1/p itself costs |ln(total)|/p more.
     count = (_count(call) + 8) * max(1, 1 / abs(p)) + 8
     norm = np.power(total, 1 / p)
-    error = norm * (gamma(count, dtype) + gamma(1, dtype) * np.abs(np.log(total)) / abs(p))
+    error = norm * (gamma(summed(count), dtype) + gamma(1, dtype) * np.abs(np.log(total)) / abs(p))
     return certain(np.where(total < smallest(dtype) * 2.0**60, inf, error), total, dtype)
 
 

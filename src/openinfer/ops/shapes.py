@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from math import inf, prod
+from math import ceil, inf, log, prod
 from typing import Any
 
 from ml_dtypes import finfo
@@ -12,6 +12,9 @@ from openinfer.errors import counted
 from openinfer.loops.dim import is_same, is_symbolic, span
 from openinfer.ops.record import Call, Cost, CostRule
 from openinfer.ops.types import Shape, parameter_error, shape_error
+
+_BLOCK_ROUNDINGS = 300
+"""The terms of a block, and what joins lanes."""
 
 
 def same(call: Call) -> tuple[Shape, ...]:
@@ -149,6 +152,15 @@ def gamma(roundings: float, dtype: DType) -> float:
     info: Any = finfo(dtype.array)  # type: ignore[no-untyped-call]
     grown = roundings * float(info.eps) / 2
     return grown / (1 - grown) if grown < 1 else inf
+
+
+def summed(count: int) -> int:
+    """How many roundings a term of a sum goes through at most: sums are taken in blocks, and sums of blocks in blocks.
+
+    >>> summed(100), summed(3_000_000)
+    (100, 1200)
+    """
+    return min(count, _BLOCK_ROUNDINGS * (1 + ceil(log(max(count, 1), 256))))
 
 
 def smallest(dtype: DType) -> float:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openinfer.loops.affine import position, variables
+from openinfer.loops.blocked import BLOCK as TERMS
 from openinfer.loops.build import cast, flat
 from openinfer.loops.common import named
-from openinfer.loops.dim import is_same, is_symbolic
+from openinfer.loops.dim import is_same, is_symbolic, most_elements
 from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,
@@ -321,6 +322,8 @@ class TilePrinter(PanelPrinter):
 
 _WIDTH = 64
 """So many sums are computed next to each other where there are no tiles."""
+_MOST_TERMS = 4 * TERMS
+"""The most terms that such a sum takes in at once."""
 
 
 def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
@@ -339,17 +342,16 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     lines = [PAD * depth + f"{head} {{" for depth, head in enumerate(heads)]
     at_column = f"const int64_t {last.name} = n0 + column;"
     left, right = (cast(factor, one.accumulator) for factor in one.factors)
-    total = Var("sums[column]", one.accumulator)
-    term = f"sums[column] = {scalars.text(Binary('add', total, Binary('mul', left, right)))};"
-    inner = [loop(var.name, count) for var, count in zip(one.bound, one.reduced, strict=True)]
+    is_long = one.accumulator.name == "f32" and most_elements(one.reduced) > _MOST_TERMS
+    total = Var("part[column]" if is_long else "sums[column]", one.accumulator)
+    term = f"{total.name} = {scalars.text(Binary('add', total, Binary('mul', left, right)))};"
+    inner = _inner_loops(one, _column_loop(at_column, one.valid, term, scalars), kind if is_long else None)
     lets, value = named(one.epilogue, "v")
     body = [
         f"for (int64_t n0 = 0; n0 < {number(extent)}; n0 += {_WIDTH}) {{",
         f"{PAD}const int64_t columns = {_least(number(extent), 'n0', _WIDTH)};",
         f"{PAD}{kind} sums[{_WIDTH}] = {{0}};",
-        *(PAD * (depth + 1) + f"{head} {{" for depth, head in enumerate(inner)),
-        *(PAD * (len(inner) + 1) + line for line in _column_loop(at_column, one.valid, term, scalars)),
-        *(PAD * (depth + 1) + "}" for depth in reversed(range(len(inner)))),
+        *(PAD + line for line in inner),
         f"{PAD}for (int64_t column = 0; column < columns; ++column) {{",
         f"{PAD * 2}{at_column}",
         f"{PAD * 2}const {kind} {ACCUMULATOR} = sums[column];",
@@ -360,6 +362,30 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     ]
     lines += [PAD * len(heads) + line for line in body]
     return [*lines, *(PAD * depth + "}" for depth in reversed(range(len(heads))))]
+
+
+def _inner_loops(one: Contraction, terms: list[str], kind: str | None) -> list[str]:
+    """The loops over what is summed; with a kind, in partial sums of it: of a block, or of each outermost index."""
+    heads = [loop(var.name, count) for var, count in zip(one.bound, one.reduced, strict=True)]
+    if kind is not None and len(heads) == 1:
+        (var,), (count,) = one.bound, one.reduced
+        heads = [
+            f"for (int64_t k0 = 0; k0 < {number(count)}; k0 += {TERMS})",
+            f"for (int64_t {var.name} = k0; {var.name} < k0 + {TERMS} && {var.name} < {number(count)}; ++{var.name})",
+        ]
+    inside = [
+        *(PAD * depth + f"{head} {{" for depth, head in enumerate(heads[1:])),
+        *(PAD * (len(heads) - 1) + line for line in terms),
+        *(PAD * depth + "}" for depth in reversed(range(len(heads) - 1))),
+    ]
+    if kind is not None:
+        join = "for (int64_t column = 0; column < columns; ++column) sums[column] += part[column];"
+        inside = [f"{kind} part[{_WIDTH}] = {{0}};", *inside, join]
+    return [
+        *([f"{heads[0]} {{"] if heads else []),
+        *(PAD * bool(heads) + line for line in inside),
+        *["}"] * bool(heads),
+    ]
 
 
 def _column_loop(at_column: str, valid: Scalar | None, term: str, scalars: ScalarPrinter) -> list[str]:

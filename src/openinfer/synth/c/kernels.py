@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from openinfer.loops.blocked import LANES, blocked
 from openinfer.loops.bytes import are_bytes
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.expand import expanded
@@ -38,11 +39,9 @@ from openinfer.synth.c.types import scalar_type, stored_type
 from openinfer.synth.divide import scratch_elements
 
 PAD = "    "
-LANES = 16
-"""Lanes of a loop that gathers: a vector, or a few, on every processor that has them."""
 _TAKEN = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
 _TAKEN |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "turned"}
-_TAKEN |= {"panel", "step", "acc", "part", "lane", "k", "sums", "flips", "call", "index", "sin", "cos"}
+_TAKEN |= {"panel", "k0", "step", "acc", "part", "lane", "k", "sums", "flips", "call", "index", "sin", "cos"}
 """Names that the printers bring, or that C has."""
 _ROLLED = "#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */"
 _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
@@ -62,7 +61,7 @@ class Printed:
 
 def printed(kernel: Kernel, name: str, *, linkage: str = "static ") -> Printed:
     """A kernel as a C function of this name."""
-    return _KernelPrinter(_speakable(replace(kernel, body=straightened(kernel.body))), name, linkage).run()
+    return _KernelPrinter(_speakable(replace(kernel, body=blocked(straightened(kernel.body)))), name, linkage).run()
 
 
 def _speakable(kernel: Kernel) -> Kernel:
@@ -213,12 +212,12 @@ class _KernelPrinter:
                 case Contraction(free=()):
                     # No loop gives the accumulator a scope of its own.
                     self._line(depth, "{")
-                    self._body(expanded(statement), depth + 1)
+                    self._body(blocked(expanded(statement)), depth + 1)
                     self._line(depth, "}")
                 case Contraction():
                     lines = side_by_side(statement, self._scalars)
                     if lines is None:
-                        self._body(expanded(statement), depth)
+                        self._body(blocked(expanded(statement)), depth)
                     else:
                         self._lines += [PAD * depth + line for line in lines]
 

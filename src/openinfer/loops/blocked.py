@@ -1,0 +1,177 @@
+"""Sums of many floats as sums of partial sums: no accumulator of 32 bits takes in more than a few hundred terms.
+
+One accumulator loses what is small beside it: a million terms of 0.1 are 3 % off in f32. A loop that adds up more than
+a block of terms adds up blocks, each in an accumulator of its own, and nested loops have one for every level.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from openinfer.loops.build import pair
+from openinfer.loops.dim import span
+from openinfer.loops.ir import (
+    INDEX,
+    Assign,
+    Binary,
+    Const,
+    Contraction,
+    For,
+    If,
+    Let,
+    Local,
+    LoopKind,
+    Scalar,
+    Statement,
+    Var,
+    While,
+    scalars,
+    visit,
+)
+from openinfer.loops.rewrite import changed_statements, renamed
+
+BLOCK = 256
+"""The most terms that one accumulator takes in."""
+LANES = 16
+"""Lanes of a loop that gathers: a vector, or a few, on every processor that has them; each is an accumulator."""
+
+
+def blocked(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Statements whose loops add up floats of 32 bits in blocks, where they add up many."""
+    return tuple(_blocked(one) for one in statements)
+
+
+def _blocked(statement: Statement) -> Statement:
+    match statement:
+        case For(kind=LoopKind.SERIAL | LoopKind.VECTOR):
+            totals = [var for var in _totals(statement) if _terms(statement, var) > BLOCK]
+            return _in_blocks(statement, totals) if totals else replace(statement, body=blocked(statement.body))
+        case For() | While():
+            return replace(statement, body=blocked(statement.body))
+        case If():
+            return If(statement.cond, blocked(statement.then), blocked(statement.otherwise))
+        case _:
+            return statement
+
+
+def _totals(loop: For) -> list[Var]:
+    """The floats of 32 bits that a loop only adds to, wherever in it."""
+    updates: dict[Var, int] = {}
+    for one in _inside(loop.body):
+        if isinstance(one, Assign) and _added(one) is not None:
+            updates[one.var] = updates.get(one.var, 0) + 1
+    own = {one.var for one in _inside(loop.body) if isinstance(one, Local | Let)}
+    found = [var for var in updates if var.dtype.name == "f32" and var not in own]
+    return [var for var in found if _mentions(loop.body, var) == updates[var]]
+
+
+def _added(update: Assign) -> Scalar | None:
+    """What an assignment adds to its variable; terms times 0 only look for what is no number."""
+    match update.value:
+        case Binary(op="add", left=left, right=right) if update.var in (left, right):
+            term = right if left == update.var else left
+            is_nothing = isinstance(term, Binary) and term.op == "mul" and term.right == Const(0.0, term.dtype)
+            return None if is_nothing or any(one == update.var for one in visit(term)) else term
+        case _:
+            return None
+
+
+def _mentions(body: tuple[Statement, ...], var: Var) -> int:
+    """How often a variable is read or, other than by adding to it, written; a contraction counts as many times."""
+    count = 0
+    for one in _inside(body):
+        count += sum(part == var for value in scalars(one) for part in visit(value))
+        count += 2 if isinstance(one, Contraction | While) else 0
+        count += 1 if isinstance(one, Assign) and one.var == var and _added(one) is None else 0
+    return count
+
+
+def _inside(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    for one in body:
+        yield one
+        match one:
+            case For(body=inner) | While(body=inner):
+                yield from _inside(inner)
+            case If(then=then, otherwise=otherwise):
+                yield from _inside(then)
+                yield from _inside(otherwise)
+
+
+def _rounds(loop: For) -> int:
+    """How often a loop runs at most; one whose extent is computed is taken for short."""
+    extent = loop.extent
+    return span(extent.value)[1] if isinstance(extent, Const) and isinstance(extent.value, int) else 1
+
+
+def _terms(loop: For, var: Var) -> int:
+    """How many terms a loop adds to a variable at most, not counting what lanes take in."""
+    rounds = _rounds(loop)
+    if loop.kind is LoopKind.VECTOR:
+        return max(rounds // LANES, min(rounds, LANES))
+    return rounds * _terms_of(loop.body, var)
+
+
+def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
+    count = 0
+    for one in body:
+        match one:
+            case Assign() if one.var == var:
+                count += 1
+            case For(kind=LoopKind.VECTOR) if _adds(one.body, var):
+                count += LANES
+            case For():
+                count += _rounds(one) * _terms_of(one.body, var)
+            case If(then=then, otherwise=otherwise):
+                count += max(_terms_of(then, var), _terms_of(otherwise, var))
+    return count
+
+
+def _adds(body: tuple[Statement, ...], var: Var) -> bool:
+    return any(isinstance(one, Assign) and one.var == var for one in _inside(body))
+
+
+def _parts(totals: list[Var], loop: For) -> dict[str, Var]:
+    """Accumulators that stand for totals inside a loop."""
+    return {var.name: replace(var, name=f"{var.name.partition('_of_')[0]}_of_{loop.index.name}") for var in totals}
+
+
+def _around(totals: list[Var], parts: dict[str, Var], inner: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Statements that add to the parts, between their beginnings and what becomes of them."""
+    return (
+        *(Local(parts[var.name], Const(0.0, var.dtype)) for var in totals),
+        *inner,
+        *(Assign(var, Binary("add", var, parts[var.name])) for var in totals),
+    )
+
+
+def _in_blocks(loop: For, totals: list[Var]) -> For:
+    """A loop that adds up many terms: over blocks of its rounds, which may be so many that they have blocks again."""
+    block = BLOCK * LANES if loop.kind is LoopKind.VECTOR else BLOCK
+    if _rounds(loop) <= block:
+        return _by_level(loop, totals)
+    assert isinstance(loop.extent, Const)
+    extent = loop.extent.value
+    assert isinstance(extent, int)
+    name, parts = loop.index.name, _parts(totals, loop)
+    first, count, number, inside = (Var(f"{name}_{what}") for what in ("first", "count", "block", "in"))
+    moved = _at(renamed(loop.body, parts), loop.index, first + inside)
+    inner = _by_level(replace(loop, index=inside, extent=count, body=moved), list(parts.values()))
+    body = (
+        Let(first, number * Const(block, INDEX)),
+        Let(count, pair("min", loop.extent - first, Const(block, INDEX))),
+        *_around(totals, parts, (inner,)),
+    )
+    blocks = For(number, Const((extent + (block - 1)) // block, INDEX), body)
+    return _in_blocks(blocks, totals) if _rounds(blocks) > BLOCK else blocks
+
+
+def _by_level(loop: For, totals: list[Var]) -> For:
+    """A loop over loops: what these add up goes into accumulators of each round."""
+    deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in _inside(loop.body))]
+    if not deep or loop.kind is LoopKind.VECTOR:
+        return loop
+    parts = _parts(deep, loop)
+    return replace(loop, body=_around(deep, parts, blocked(renamed(loop.body, parts))))
+
+
+def _at(body: tuple[Statement, ...], index: Var, place: Scalar) -> tuple[Statement, ...]:
+    return changed_statements(body, lambda value: place if value == index else None)

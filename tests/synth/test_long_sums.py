@@ -1,0 +1,92 @@
+"""Sums of many floats: partial sums keep what one accumulator of 32 bits would lose."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openinfer import Synthesizer, graph
+from openinfer.dtypes import DTYPES
+from openinfer.ir.expr import Ref
+from openinfer.loops.blocked import BLOCK, blocked
+from openinfer.loops.build import Builder, load
+from openinfer.loops.dim import Dim
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import Buffer, For, Kernel, walk
+from openinfer.loops.verify import verify
+
+SUMS = """
+sizes { T <= 70000; }
+dynamic { x: f32[300, 300, 3]; flat: f32[T]; w: f32[1, 3000]; v: f32[3000, 2]; }
+block entry {
+    all = op sum_axis(x);
+    short = op mean_axis(x, axes=[0, 1]);
+    long = op mean_axis(flat, axes=[0]);
+    spread = op var_axis(x);
+    length = op norm_axis(x, p=2.0);
+    taxi = op norm_axis(x, p=1.0, axes=[0, 1]);
+    logs = op logsumexp_axis(x);
+    scaled = op softmax(flat, axis=0);
+    product = op matmul(w, v);
+    inner = op einsum(w, v, equation="ik,kj->ij");
+    return all, short, long, spread, length, taxi, logs, scaled, product, inner;
+}
+"""
+FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
+
+
+def test_long_sums_are_as_good_as_short_ones() -> None:
+    """One accumulator is 3 % off after three million terms of 0.1; blocks stay within 2e-5 whatever the length."""
+    rng = np.random.default_rng(5)
+    x = np.full((300, 300, 3), 0.1, np.float32) + rng.uniform(0, 0.01, (300, 300, 3)).astype(np.float32)
+    flat, w, v = (np.full(shape, 0.1, np.float32) for shape in ((70000,), (1, 3000), (3000, 2)))
+    module = Synthesizer("generic", name="net").synthesize(None, graph(SUMS)).build("gcc", FLAGS)
+    found: Any = module(x=x, flat=flat, w=w, v=v)
+    wide = x.astype(np.float64)
+    wanted = {
+        "all": wide.sum(),
+        "short": wide.mean((0, 1)),
+        "long": np.float64(np.float32(0.1)),
+        "spread": wide.var(),
+        "length": np.sqrt((wide**2).sum()),
+        "taxi": wide.sum((0, 1)),
+        "logs": np.log(np.exp(wide).sum()),
+        "scaled": np.full(70000, 1 / 70000),
+        "product": np.full((1, 2), 3000 * np.float64(np.float32(0.1)) ** 2),
+        "inner": np.full((1, 2), 3000 * np.float64(np.float32(0.1)) ** 2),
+    }
+    for name, value in wanted.items():
+        error = np.max(np.abs(found[name].astype(np.float64) - value) / np.abs(value))
+        assert error < 2e-5, (name, error)
+    for size in (1, 4095, 4097, 69999):
+        assert abs(module(x=x, flat=flat[:size], w=w, v=v)["long"] - 0.1) < 1e-6
+
+
+@pytest.mark.parametrize("extents", [(600,), (5, 300), (300, 2, 3), (Dim(600, Ref("T")),), (70, 70)])
+def test_blocks_add_up_what_the_loop_did(extents: tuple[int, ...]) -> None:
+    f32, builder = DTYPES["f32"], Builder()
+    x, y = Buffer("x", f32, extents), Buffer("y", f32, (1,))
+    total = builder.local(0, f32)
+    with builder.loops(extents) as where:
+        builder.assign(total, total + load(x, *where))
+    builder.store(y, (0,), total)
+    kernel = Kernel("total", (x,), (y,), builder.body)
+    made = Kernel("total", (x,), (y,), blocked(kernel.body))
+    assert verify(made) == []
+    loops = [one for one in walk(made.body) if isinstance(one, For)]
+    assert len(loops) > len(extents) or len(extents) > 1
+    values = np.arange(np.prod(extents), dtype=np.float32).reshape(extents) % 7
+    (result,) = interpret(made, (values,), sizes={"T": 600})
+    assert result[0] == values.sum()
+
+
+def test_short_sums_stay_as_they_are() -> None:
+    f32, builder = DTYPES["f32"], Builder()
+    x, y = Buffer("x", f32, (16, 16)), Buffer("y", f32, (1,))
+    total = builder.local(0, f32)
+    with builder.loops((16, 16)) as where:
+        builder.assign(total, total + load(x, *where))
+    builder.store(y, (0,), total)
+    body = builder.body
+    assert BLOCK == 256
+    assert blocked(body) == body
