@@ -185,7 +185,7 @@ ONES = np.ones((2, 3), np.float32)
         (ONES, 0, {"top_p": 1.5}, "E310", "'top_p' is from 0 to 1, not 1.5"),
         (ONES, 0, {"top_p": nan}, "E310", "'top_p' is from 0 to 1, not nan"),
         (np.array([[0, 1], [0, nan]], np.float32), 0, {}, "E313", "row 1 of the 2 rows of logits has a NaN"),
-        (row(nan, 1), 0, {"temperature": 0}, "E313", "row 0 of the 1 rows of logits has a NaN"),
+        (row(nan, 1), 0, {"temperature": 0}, "E313", "row 0 of the 1 row of logits has a NaN"),
         (row(-inf, -inf), 0, {}, "E313", "is -inf everywhere: there is nothing to pick"),
     ],
 )

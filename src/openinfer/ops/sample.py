@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.errors import counted
 from openinfer.ops.cases import random
 from openinfer.ops.record import EXACT, Call, Case, Param, op
 from openinfer.ops.shapes import per_input
@@ -100,7 +101,9 @@ def _require_candidates(rows: Array, largest: Array) -> None:
     for bad, what in ((np.isnan(largest), "has a NaN"), (largest == -inf, "is -inf everywhere")):
         if np.any(bad):
             row = int(np.flatnonzero(bad)[0])
-            raise value_error(f"row {row} of the {rows.shape[0]} rows of logits {what}: there is nothing to pick", 0)
+            raise value_error(
+                f"row {row} of the {counted(rows.shape[0], 'row')} of logits {what}: there is nothing to pick", 0
+            )
 
 
 _CHOICES: tuple[dict[str, Any], ...] = (
