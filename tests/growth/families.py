@@ -43,7 +43,7 @@ def _square(body: str, declared: str = "") -> str:
 
 # --- long -------------------------------------------------------------------------------------------------------------
 
-_OPS = ("relu", "exp", "tanh", "neg", "abs", "sigmoid", "silu", "sqrt", "floor", "cos", "sin")
+_OPS = ("relu", "exp", "tanh", "neg")
 
 LONG: dict[str, Family] = {
     "an op in place": Family(lambda n: graph_of("op relu(y) >> y; " * n)),

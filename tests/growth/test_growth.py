@@ -17,10 +17,10 @@ from openinfer.synth import liveness, planner
 from openinfer.synth.lower import lowered
 from openinfer.synth.synthesizer import Synthesizer
 
-SIZES = (12, 24, 48)
+SIZES = (8, 16, 32)
 MOST = 2.6
 """Twice the text may be so much more work; n log n is 2.3 here, n^2 is 4."""
-SMALL = 1500
+SMALL = 1000
 """Calls that may be something else than growth."""
 
 

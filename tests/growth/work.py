@@ -20,7 +20,7 @@ from openinfer.synth.report import arena_positions, arena_report, arena_requests
 from openinfer.synth.synthesizer import Passes, Stage, Synthesizer
 
 T = TypeVar("T")
-PASSES = Passes(fuse=Fuse(max_kernel_ops=8))
+PASSES = Passes(fuse=Fuse(max_kernel_ops=4))
 """Kernels as large as they may be are reached soon."""
 
 

@@ -1,7 +1,7 @@
 """The model data a program needs, laid out in one blob."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -38,13 +38,18 @@ class WeightLayout:
         self._folded = program.folded
         self.pieces: dict[tuple[str, str, str, Packing | None], Piece] = {}
         self.size = 0
+        self._included: set[Weight] = set()
+        self._offsets: dict[Weight, list[int | None]] = {}
         for weight in weights_in(program):
             self.include(weight)
 
     def include(self, weight: Weight) -> None:
         """Make room for the tensors of a weight operand."""
-        for name in filter(None, weight.names):
-            self._add(name, weight)
+        family = replace(weight, index=())
+        if family not in self._included:
+            self._included.add(family)
+            for name in filter(None, weight.names):
+                self._add(name, weight)
 
     def _add(self, name: str, weight: Weight) -> None:
         key = _key(name, weight)
@@ -59,6 +64,13 @@ class WeightLayout:
     def offset(self, weight: Weight, name: str) -> int:
         """The offset of one tensor of a weight operand."""
         return self.pieces[_key(name, weight)].offset
+
+    def offsets(self, weight: Weight) -> list[int | None]:
+        """The offsets of all tensors that an operand can be; None for names that the model does not have."""
+        family = replace(weight, index=())
+        if family not in self._offsets:
+            self._offsets[family] = [self.offset(weight, name) if name else None for name in weight.names]
+        return self._offsets[family]
 
     def data(self, name: str, part: str, dtype: DType) -> bytes:
         """The bytes of a tensor as a kernel reads them."""

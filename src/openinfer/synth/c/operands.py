@@ -70,7 +70,7 @@ class OperandPrinter(SizePrinter):
 
     def _weight_place(self, weight: Weight, node: int, depth: int) -> str:
         """The offset of a weight; of one that indices choose, the expression of it."""
-        offsets = [self._weights.offset(weight, name) if name else None for name in weight.names]
+        offsets = self._weights.offsets(weight)
         if not weight.index:
             return str(offsets[0])
         self._now.count += 1
