@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         printf("memory behind the arena or the state was written\\n");
         return 1;
     }}
-{freed(project)}    printf("%d of %d values are right\\n", checked - failures, checked);
+{freed(project)}    printf("%d of %d value%s right\\n", checked - failures, checked, checked == 1 ? " is" : "s are");
     return failures != 0;
 }}
 """
