@@ -380,7 +380,7 @@ LANGUAGE_BUGS = (
     Bug(
         "a missing semicolon ends the search for errors",
         "lang/parser.py",
-        "            missing = self._missing(token)\n",
+        "            missing = None if self._is_habit(token) else self._missing(token)\n",
         "            missing = None\n",
         DIAGNOSTICS,
         "semicolon or missing or cascade or recover",
