@@ -58,6 +58,7 @@ BYTES = "tests/synth/test_byte_contraction.py"
 TUNE = "tests/synth/test_tune.py"
 TUNED = "tests/synth/test_tuned.py"
 WINDOWS = "tests/synth/test_windows.py"
+PROGRAMS = "tests/differential/test_random_programs.py"
 EMISSION = "tests/synth/test_emission.py"
 CACHE = "tests/synth/test_cache.py"
 
@@ -892,6 +893,61 @@ TUNING_BUGS = (
     ),
 )
 
+PROGRAM_BUGS = (
+    Bug(
+        "what a loop needs at home moves inside it",
+        "synth/lower.py",
+        "        for name in self.current.astray(needed | written):\n"
+        "            self._bring_home(name, node.index)\n"
+        "        self._spare(self.current.guests(written))\n"
+        "        scalars = self._scalars(kind.start, kind.end)\n"
+        "        self._settle_weights(kind.index)\n"
+        "        outer, self.steps = self.steps, []\n",
+        "        for name in self.current.astray(written):\n"
+        "            self._bring_home(name, node.index)\n"
+        "        self._spare(self.current.guests(written))\n"
+        "        scalars = self._scalars(kind.start, kind.end)\n"
+        "        self._settle_weights(kind.index)\n"
+        "        outer, self.steps = self.steps, []\n"
+        "        for name in self.current.astray(needed):\n"
+        "            self._bring_home(name, node.index)\n",
+        PROGRAMS,
+        "agree[5]",
+    ),
+    Bug(
+        "a write of what was read from a table is a view",
+        "synth/c/source.py",
+        '"view" if step.action == "read" and step.value in',
+        '"view" if step.value in',
+        PROGRAMS,
+        "agree[7]",
+    ),
+    Bug(
+        "a consumer works in the home that others are copied from",
+        "synth/lower.py",
+        "self._spare(self.current.residents(self._clobbered[block.name]))",
+        "pass",
+        PROGRAMS,
+        "agree[5]",
+    ),
+    Bug(
+        "an inferred temporary has the bound of its dynamic size",
+        "synth/lower_values.py",
+        "            return variable.shape\n        return tuple(self._dimension",
+        "            return tuple(map(int, variable.shape))\n        return tuple(self._dimension",
+        PROGRAMS,
+        "agree[5]",
+    ),
+    Bug(
+        "a dynamic size without a value is empty",
+        "synth/lower_values.py",
+        "sorted({name for extent in extents for name in sizes_in(extent)} - self.known)",
+        "sorted({name for extent in extents for name in sizes_in(extent)} & set[str]())",
+        PROGRAMS,
+        "agree[10]",
+    ),
+)
+
 BUGS = (
     READER_BUGS
     + WRITER_BUGS
@@ -902,6 +958,7 @@ BUGS = (
     + SYNTHESIZER_BUGS
     + PASS_BUGS
     + TUNING_BUGS
+    + PROGRAM_BUGS
 )
 
 

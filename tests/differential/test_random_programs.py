@@ -5,11 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.differential.campaign import Job, run
 from tests.differential.program_fuzz import PROGRAMS as CAMPAIGN
-from tests.differential.program_fuzz import judge
 from tests.differential.programs import constructs as constructs_module
-from tests.differential.programs.batches import BATCH, setting
+from tests.differential.programs.batches import BATCH, judge_batch, setting
 from tests.differential.programs.constructs import CONSTRUCTS, constructs
 from tests.differential.programs.reducing import reduced
 from tests.differential.programs.structures import program_of
@@ -34,9 +32,11 @@ def _program(seed: int) -> Program:
 
 
 @pytest.mark.parametrize("batch", range(PROGRAMS // BATCH))
-def test_random_programs_agree(batch: int) -> None:
-    failures = run(judge, Job(tuple(range(batch * BATCH, (batch + 1) * BATCH)), is_sanitized=False))
-    assert not failures, "\n\n".join(f"seed {one.seed}: {one.message}" for one in failures[:2])
+def test_random_programs_agree(batch: int, tmp_path: Path) -> None:
+    seeds = range(batch * BATCH, (batch + 1) * BATCH)
+    failures = list(judge_batch(seeds, setting(batch), tmp_path))
+    again = "python -m tests.differential.program_fuzz --count 1 --seed"
+    assert not failures, "\n\n".join(f"{again} {one.seed}\n{one.message}\n{one.text}" for one in failures[:2])
 
 
 def test_random_programs_have_no_undefined_behaviour() -> None:

@@ -26,7 +26,7 @@ DEAR = (
     ("cpu", "gcc", "-O2"),
     ("x86-avx2", "gcc", "-O1"),
 )
-EVERY = 8
+EVERY = 12
 """Compilers take several times as long where they optimize, which is what one batch in so many does."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))

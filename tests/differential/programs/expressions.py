@@ -18,7 +18,7 @@ def term(making: Making, env: Env) -> Expr:
     """A name or a small number for an index expression."""
     names: list[Expr] = [name for name, _ in env.indices]
     names += making.integers(env)
-    names += [size for size in making.sizes if size not in making.free_sizes]
+    names += [size for size in making.sizes if size not in making.free_sizes or making.chance(0.1)]
     return making.pick(names) if names and making.chance(0.85) else making.number(0, 3)
 
 

@@ -126,6 +126,10 @@ class Making:
         self._scalars()
         for kind in self.kinds:
             self._variables(kind)
+        if self.free_sizes and self.chance(0.5):
+            # Nothing gives it a shape before a slice does.
+            kind = Kind(self.kinds[0].dtype, (dim(self.free_sizes[0]), *self.kinds[0].dims))
+            self.declare(Decl(self.name("y"), "volatile", kind, self.init(kind.dtype)))
         for _ in range(self.pick((1, 2, 2, 3))):
             self._table()
         if self.chance(0.35):

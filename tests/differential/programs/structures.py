@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.differential.programs.expressions import Body, expression, term
 from tests.differential.programs.interpret import Machine
 from tests.differential.programs.making import Env, Making, anything
-from tests.differential.programs.numbers import FailedError
+from tests.differential.programs.numbers import INTEGERS, TERNARY, FailedError
 from tests.differential.programs.statements import simple
 from tests.differential.programs.tables import TooMuchError
 from tests.differential.programs.tree import (
@@ -15,6 +15,7 @@ from tests.differential.programs.tree import (
     Branch,
     Count,
     Expr,
+    Literal,
     Loop,
     Op,
     Operand,
@@ -206,7 +207,9 @@ def consumers(making: Making, env: Env, body: Body, *, is_last: bool) -> Env:
     making.yielded |= set(handed)
     names = [making.name("takes") for _ in range(making.pick((1, 2, 2, 2, 3)))]
     shared, own = _divided(making, env, handed, len(names) + 1)
-    writer = making.number(0, len(names) - 1)
+    writer = 0 if making.chance(0.6) else making.number(0, len(names) - 1)
+    if making.chance(0.4):
+        body.append(Branch(_changing(making, env, handed[0])))
     for place, name in enumerate(names):
         awaited = handed if len(handed) == 1 or making.chance(0.5) else [making.pick(handed)]
         if place == 0:
@@ -223,6 +226,19 @@ def consumers(making: Making, env: Env, body: Body, *, is_last: bool) -> Env:
         env.readable.setdefault(name, kind)
     env.writable |= meanwhile.writable
     return env
+
+
+def _changing(making: Making, env: Env, name: str) -> str:
+    """A block that surely gives a variable another value."""
+    dtype = env.readable[name].dtype
+    op = "not" if dtype in (*INTEGERS, "bool") else "neg" if dtype in TERNARY else "sub"
+    own = Access(name)
+    more = statements(making, env.inner(is_entry=False, depth=DEEPEST, indices=[], writable={name}), 1)
+    inputs = (own, Literal(1.0)) if op == "sub" else (own,)
+    changes = making.name("changes")
+    making.blocks[changes] = (Op(op, inputs, (own,)), *more)
+    making.effects[changes] = touched(making, making.blocks[changes])
+    return changes
 
 
 def _divided(making: Making, env: Env, handed: Sequence[str], parts: int) -> tuple[set[str], list[set[str]]]:
@@ -254,9 +270,11 @@ def _consumer(
     if is_writer:
         inner.writable |= set(awaited)
     body: Body = []
-    if is_writer and making.chance(0.6):
-        only = inner.inner(writable={*awaited})
-        body.append(Branch(block(making, only, "changes", making.number(1, 3))))
+    if is_writer and making.chance(0.7):
+        body.append(Branch(_changing(making, inner, awaited[0])))
+    kept = [one for one in own if env.readable.get(one) == env.readable[awaited[0]]]
+    if kept and making.chance(0.7):
+        body.append(Transfer(Access(awaited[0]), Access(making.pick(sorted(kept)))))
     body += statements(making, inner, making.number(1, 4))
     making.blocks[name] = (Await(tuple(awaited)), *body, Yield(tuple(awaited)))
 
@@ -355,4 +373,4 @@ def _is_fine(program: Program, making: Making) -> bool:
     except TooMuchError:
         return False
     share = failed / len(program.steps)
-    return share == 0 or (share < 1 and making.chance(0.8)) or making.chance(0.05)
+    return share == 0 or (share < 1 and making.chance(0.8)) or making.chance(0.08)
