@@ -912,7 +912,7 @@ PROGRAM_BUGS = (
         "        for name in self.current.astray(needed):\n"
         "            self._bring_home(name, node.index)\n",
         PROGRAMS,
-        "agree[5]",
+        "agree[3]",
     ),
     Bug(
         "a write of what was read from a table is a view",

@@ -15,6 +15,7 @@ from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, Store, V
 from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
 from openinfer.synth.c.kernels import printed
+from openinfer.synth.module import built
 from openinfer.synth.synthesizer import Synthesizer
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
@@ -30,6 +31,14 @@ def test_an_integer_compared_with_itself_compiles_without_warnings(op: str, cc: 
     text = f"""dynamic {{ x: i32[5]; }} volatile {{ a: i32[5]; y: bool[5]; b: bool; z: bool; }}
     block entry {{ op neg(x) >> a; op {op}(a, a) >> y; op all_axis(x) >> b; op xor(b, b) >> z; return y, z; }}"""
     agree(text, inputs=_inputs(x=np.arange(5, dtype=np.int32)), flags=FAST, cc=cc)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_a_number_compared_with_itself_compiles_without_warnings(cc: str) -> None:
+    text = """dynamic { x: bool; } volatile { v: i64 @init(2); } persistent { y: bool; }
+    block entry { yield x; return; } block consumer { await x; branch compare; yield x; }
+    block compare { loop l (i in 0..1 % 3) { op le(v, v) >> y; } return; }"""
+    agree(text, inputs=_inputs(x=np.array(True)), flags=FAST, cc=cc)
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
@@ -304,3 +313,17 @@ def test_an_infinity_that_was_computed_beforehand_does_not_meet_zeros(tmp_path: 
     x = rng.integers(1, 4, (1, 4, 9, 9)).astype(np.float32)
     save_file(tmp_path / "m.oinf", {"u": u, "v": v})
     agree(text, ModelLoader.open(tmp_path / "m.oinf"), _inputs(x=x))
+
+
+@pytest.mark.parametrize("device", ["cpu", "generic"])
+def test_what_was_read_from_a_table_into_the_state_is_taken_back(device: str) -> None:
+    """A read changes the state, too, where a persistent variable is what it reads into."""
+    text = """dynamic { m: i32; } volatile { y: i4[2]; }
+    persistent { p: i4[2] @init(1); A(i): i4[2] @table @fixed(i=3); }
+    block entry { cache.read A[0] >> p; op neg(A[m]) >> y; return y; }"""
+    module = built(Synthesizer(device).synthesize(None, graph(text)).project, flags=FAST)
+    module.insert(m=7)
+    with pytest.raises(ExecutionError) as caught:
+        module.run_step()
+    assert caught.value.code is Code.INDEX_OUT_OF_RANGE
+    assert module.fetch("p").tolist() == [1, 1]

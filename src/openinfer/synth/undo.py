@@ -126,8 +126,8 @@ class _Order:
         return found
 
     def _changes(self, step: Step) -> bool:
-        if isinstance(step, TableStep):
-            return step.action in ("write", "reset")
+        if isinstance(step, TableStep) and step.action in ("write", "reset"):
+            return True
         return bool(_written(step, self._plan)) or is_partly_written(step, self._plan)
 
 

@@ -104,6 +104,7 @@ def _of_runs(program: Program) -> Iterator[str]:
     for step in program.steps:
         if step.before:
             yield f"{step.before} between steps"
+        machine.prepare(step.before)
         try:
             machine.step(step.inputs)
         except FailedError as error:
@@ -116,13 +117,17 @@ def constructs(program: Program) -> set[str]:
     found = {*_of_declarations(program), *_of_statements(program), *_of_runs(program)}
     if len(consumers(program)) > 1:
         found.add("several consumers")
+    handed = [name for one in program.blocks["entry"] if isinstance(one, Yield) for name in one.names]
+    if len(handed) > len(set(handed)):
+        found.add("yielded again")
     return found
 
 
 CONSTRUCTS = (
     "dynamic", "volatile", "constant", "persistent", "fixed table", "growing table", "fixed matrix", "growing matrix",
     "prefix table", "prefix table written", "counter", "slice of a table", "slice of a tensor", "reset", "loop",
-    "loop bounded by data", "nested loop", "branch", "called block", "yield", "several consumers", "inferred temporary",
+    "loop bounded by data", "nested loop", "branch", "called block", "yield", "several consumers", "yielded again",
+    "inferred temporary",
     "declared temporary", "several inferred results", "op into its operand", "literal operand", "loop index as operand",
     "counter moved by an expression", "transfer", "dynamic size", "packed dtype", "floats", "failing step",
     "failing with E312", "failing with E313", "failing with E505", "failing with E507", "failing with E308",

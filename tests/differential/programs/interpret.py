@@ -75,10 +75,20 @@ class Machine:
                     own = zip(statement.outputs, statement.inferred, strict=False)
                     self.kinds |= {output.base: kind for output, kind in own}
         self.reset()
+        self._saved = self.state
 
     def reset(self) -> None:
         """Persistent memory as it is at first."""
         self.state = State({}, {decl.name: Table.new(decl) for decl in self.program.decls if decl.is_cache})
+
+    def prepare(self, action: str) -> None:
+        """What comes before a step: the state saved, loaded again, or forgotten."""
+        if action == "save":
+            self._saved = self.state
+        elif action == "load":
+            self.state = self._saved
+        elif action == "reset":
+            self.reset()
 
     def step(self, inputs: Mapping[str, Array]) -> dict[str, Array | None]:
         """Run one step: the outputs, None where one has no shape. A step that fails leaves the state as it was."""
@@ -203,10 +213,13 @@ class _Run:
         left, right = self._evaluated(strand, expr[1]), self._evaluated(strand, expr[2])
         if expr[0] in "/%" and right == 0:
             raise FailedError("E313", "an index divided by zero")
-        return {
+        found = {
             "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
             "/": lambda: left // right, "%": lambda: left % right,
         }[expr[0]]()  # fmt: skip
+        if not -(1 << 63) <= found < 1 << 63:
+            raise FailedError("E507", "index arithmetic beyond 64 bits")
+        return found
 
     def _chosen(self, strand: _Strand, indices: Sequence[Index]) -> list[Chosen]:
         return [
@@ -339,7 +352,7 @@ class _Run:
             for one in op.inputs
         ]
         own = next((dtype for one, dtype in zip(op.inputs, dtypes, strict=True) if isinstance(one, Access)), "")
-        arrays = [self._read(strand, one, own) for one in op.inputs]
+        arrays = self._operands(strand, op, own)
         params = {
             name: shape_of(value.dims, strand.sizes) if isinstance(value, Dims) else value for name, value in op.params
         }
@@ -350,6 +363,19 @@ class _Run:
             raise FailedError("E308", f"{op.name}: {error}") from error
         for output, value in zip(op.outputs, results, strict=True):
             self._write(strand, output, value)
+
+    def _operands(self, strand: _Strand, op: Op, dtype: str) -> list[Array]:
+        """All operands; where several are wrong, it is not said which of them is found out first."""
+        found, failures = [], []
+        for one in op.inputs:
+            try:
+                found.append(self._read(strand, one, dtype))
+            except FailedError as failure:
+                failures.append(failure)
+        if failures:
+            failures[0].codes = {failure.code for failure in failures}
+            raise failures[0]
+        return found
 
     def _count(self, strand: _Strand, count: Count) -> None:
         amount = 1 if count.amount is None else self._integer(strand, count.amount)

@@ -22,6 +22,8 @@ class FailedError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
+        self.codes = {code}
+        """Codes that are as good, where operands of one node are wrong in several ways."""
 
 
 def held_as(dtype: str) -> Any:

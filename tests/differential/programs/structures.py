@@ -215,16 +215,19 @@ def consumers(making: Making, env: Env, body: Body, *, is_last: bool) -> Env:
         if place == 0:
             awaited = handed
         _consumer(making, env, name, awaited, shared, own[place + 1], is_writer=place == writer)
-    body.append(Yield(tuple(handed)))
-    meanwhile = _limited(env, shared, own[0], [])
-    body += statements(making, meanwhile, making.number(0, 4))
-    if is_last and making.chance(0.25):
-        # What is never awaited stays away, and what consumers touch is theirs to the end.
-        return meanwhile
-    body.append(Await(tuple(handed)))
-    for name, kind in meanwhile.readable.items():
-        env.readable.setdefault(name, kind)
-    env.writable |= meanwhile.writable
+    for turn in range(2 if making.chance(0.3) else 1):
+        if turn:
+            body += statements(making, env, making.number(0, 3))
+        body.append(Yield(tuple(handed)))
+        meanwhile = _limited(env, shared, own[0], [])
+        body += statements(making, meanwhile, making.number(0, 4))
+        if is_last and making.chance(0.25):
+            # What is never awaited stays away, and what consumers touch is theirs to the end.
+            return meanwhile
+        body.append(Await(tuple(handed)))
+        for name, kind in meanwhile.readable.items():
+            env.readable.setdefault(name, kind)
+        env.writable |= meanwhile.writable
     return env
 
 
@@ -366,6 +369,7 @@ def _is_fine(program: Program, making: Making) -> bool:
     failed = 0
     try:
         for step in program.steps:
+            machine.prepare(step.before)
             try:
                 machine.step(step.inputs)
             except FailedError:

@@ -11,9 +11,11 @@ from tests.differential.programs.tree import (
     Dim,
     Index,
     Kind,
+    Op,
     Read,
     Reset,
     Slice,
+    Statement,
     Transfer,
     Write,
     dim,
@@ -224,40 +226,59 @@ def reset(making: Making, env: Env, body: Body) -> None:
 
 
 def plain_part(making: Making, env: Env, body: Body) -> None:
-    """A part of a persistent tensor read, written or reset."""
-    names = [
-        name
-        for name, kind in env.readable.items()
-        if kind.dims and name in making.decls and making.decls[name].section == "persistent"
-    ]
+    """A part of a tensor that is no table: read, written, reset, or an operand and result of ops."""
+    names = [name for name, kind in env.readable.items() if kind.dims]
     if not names:
         return
     name = making.pick(names)
+    place, own = _part_of(making, env, name)
+    decl = making.decls.get(name)
+    is_kept = decl is not None and decl.section == "persistent"
+    is_written = name in env.writable
+    if own is None:
+        if is_kept and is_written and making.chance(0.5):
+            body.append(Reset(place))
+        return
+    others = [one for one in making.variables(env, lambda kind: kind == own) if one != name]
+    if is_written and making.chance(0.5):
+        if others:
+            other = making.pick(others)
+            ops: list[Statement] = [
+                Transfer(Access(other), place),
+                Write(other, place) if is_kept else Transfer(Access(other), place),
+            ]
+            if own.dtype in NUMBERS:
+                ops.append(Op("sub", (place, Access(other)), (place,)))
+            body.append(making.pick(ops))
+    elif making.chance(0.5):
+        op = "neg" if own.dtype in (*NUMBERS, *TERNARY) else "not"
+        making.emit(env, body, op, (place,), own, infers=False)
+    else:
+        targets = [one for one in others if one in env.writable]
+        if targets:
+            target = making.pick(targets)
+            body.append(Read(place, target) if is_kept else Transfer(place, Access(target)))
+
+
+def _part_of(making: Making, env: Env, name: str) -> tuple[Access, Kind | None]:
+    """A part of a tensor, and its kind where that is always the same."""
     kind = env.readable[name]
     indices: list[Index] = []
     dims: list[Dim | None] = []
-    for extent, _ in kind.dims:
-        if making.chance(0.5):
+    for own in kind.dims:
+        extent, counts = own
+        if counts:
+            # Where the extent is a size of the step, an index may be too much for it.
+            room = extent + sum(making.sizes[size] * count for size, count in counts)
+            chosen: Index = Slice() if making.chance(0.6) else index(making, env, room)
+            dims += [own] if isinstance(chosen, Slice) else []
+            indices.append(chosen)
+        elif making.chance(0.5) and extent:
             indices.append(index(making, env, extent))
         else:
-            chosen, length = part(making, env, extent)
+            chosen, length = part(making, env, extent) if extent else (Slice(), 0)
             indices.append(chosen)
             dims.append(None if length is None else dim(length))
     known = tuple(one for one in dims if one is not None)
     place = Access(name, tuple(indices))
-    if len(known) < len(dims):
-        if name in env.writable and making.chance(0.5):
-            body.append(Reset(place))
-        return
-    own = Kind(kind.dtype, known)
-    if making.chance(0.5) and name in env.writable:
-        sources = making.variables(env, lambda one: one == own)
-        if sources:
-            body.append(Write(making.pick(sources), place))
-    elif making.chance(0.5):
-        making.emit(env, body, "neg" if kind.dtype in (*NUMBERS, *TERNARY) else "not", (place,), own, infers=False)
-    else:
-        targets = making.variables(env, lambda one: one == own, written=True)
-        targets = [one for one in targets if one != name]
-        if targets:
-            body.append(Read(place, making.pick(targets)))
+    return place, Kind(kind.dtype, known) if len(known) == len(dims) else None

@@ -129,7 +129,10 @@ class ScalarPrinter:
         """A comparison; one of integers whose outcome is known, in a form that compilers do not warn about."""
         outcome = _outcome(op, left, right)
         if outcome is not None:
-            text = self.text(right if isinstance(left, Const) else left)
+            known = right if isinstance(left, Const) else left
+            if isinstance(known, Const):
+                return "true" if outcome else "false"
+            text = self.text(known)
             return f"(({text} ^ {text}) {'==' if outcome else '!='} 0)"
         return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
 
