@@ -262,3 +262,26 @@ def test_a_variable_is_quantized_as_its_own_tensor_whatever_is_written_to_it(nam
     volatile {{ v: i8[2, 2]; y: f32[2, 2]; }} block entry {{ {QUANTIZED[name]} return y; }}"""
     model = ModelLoader.open(tmp_path / "w.oinf")
     agree(text, model, lambda _step: {"x": np.ones((2, 2), np.float32)}, steps=1, flags=QUICK)
+
+
+# --- constants where values of the step usually stand -----------------------------------------------------------------
+
+
+def test_a_counter_goes_on_from_a_constant_that_it_was_given(tmp_path: Path) -> None:
+    save_file(tmp_path / "c.oinf", {"c": np.array(5, np.int32), "k": np.array(7, np.int32)})
+    text = """
+    dynamic { x: f32[2]; m: i32; } constant { c: i32; } persistent { n: i32; k: i32 @ref("k"); }
+    block entry {
+        transfer c >> n; cache.increment n; cache.decrement n+m n;
+        cache.reset k; cache.increment m k;
+        return;
+    }"""
+    with ModelLoader.open(tmp_path / "c.oinf") as model:
+        agree(text, model, turns, flags=QUICK)
+
+
+def test_a_constant_is_written_into_a_part_of_the_state_and_taken_back() -> None:
+    text = """
+    dynamic { x: f32[2]; m: i32; } volatile { zeros: i1[2]; } persistent { p: i1[2] @init(-1); }
+    block entry { op neg(zeros) >> zeros; loop q (i in 0..m) { cache.write zeros >> p[..]; } return; }"""
+    agree(text, None, turns, flags=QUICK)

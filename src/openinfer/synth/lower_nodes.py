@@ -229,10 +229,10 @@ class Nodes(Operands):
         """A counter moves by a number, or by an integer that only a run knows."""
         by = None if isinstance(amount, Num) else self._integer(amount, node)
         value = self._read(name, node.index)
-        assert isinstance(value, Value)
         result, inputs = self._value(name, value.dtype, ()), [value] if by is None else [value, by]
         kernel = count_kernel(value.dtype, sign * amount.value if isinstance(amount, Num) else None, sign)
-        self._emit(KernelStep(kernel, list(inputs), [result], node.index))
+        scalars = self._scalars(*(value.index if isinstance(value, Weight) else ()))
+        self._emit(KernelStep(kernel, inputs, [result], node.index, scalars=scalars))
         self.current[name] = result
         return result
 

@@ -11,7 +11,7 @@ from math import prod
 
 from openinfer.check.access import static_value
 from openinfer.ir import Slice
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.synth.dead_steps import can_fail
 from openinfer.synth.liveness import definitions
 from openinfer.synth.place import MemoryPlan
@@ -191,10 +191,10 @@ class _Amount:
                 return _table_bytes(step)
             case PartStep() if is_partly_written(step, self._plan):
                 whole = step.whole if step.action == "reset" else step.value
-                assert isinstance(whole, Value)
+                assert whole is not None
                 in_rows = bool(step.indices) and isinstance(step.indices[-1], Slice)
                 rows = prod(map(int, whole.shape[:-1] if in_rows else whole.shape))
-                return whole.nbytes + rows * _record(1)
+                return whole.dtype.nbytes(most_elements(whole.shape)) + rows * _record(1)
             case _:
                 return 0
 

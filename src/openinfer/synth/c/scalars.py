@@ -175,7 +175,7 @@ class ScalarPrinter:
             return self._compare("ne", value.left, value.right)
         if op in _BITS:
             sign = 2 * _BITS[op] if dtype.kind == "bool" else _BITS[op]
-            text = f"({left} {sign} {right})"
+            text = f"({_hexadecimal(left) if op == 'xor' else left} {sign} {right})"
             return text if dtype.kind == "bool" or dtype.bits >= 32 else f"(({scalar_type(dtype)}){text})"
         if op in ("min", "max", "shl", "shr", "copysign", "nextafter"):
             name = self.need(f"oi_{op}_{dtype.name}")
@@ -268,6 +268,11 @@ def _is_wrapped(text: str) -> bool:
         if depth == 0:
             return position == len(text) - 1
     return False
+
+
+def _hexadecimal(text: str) -> str:
+    """A decimal number in front of ``^``: gcc 13 takes 2^8 and 10^3 for powers that went wrong."""
+    return hex(int(text)) if text.isdecimal() else text
 
 
 def _outcome(op: str, left: Scalar, right: Scalar) -> bool | None:
