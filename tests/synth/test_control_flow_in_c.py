@@ -285,3 +285,23 @@ def test_a_constant_is_written_into_a_part_of_the_state_and_taken_back() -> None
     dynamic { x: f32[2]; m: i32; } volatile { zeros: i1[2]; } persistent { p: i1[2] @init(-1); }
     block entry { op neg(zeros) >> zeros; loop q (i in 0..m) { cache.write zeros >> p[..]; } return; }"""
     agree(text, None, turns, flags=QUICK)
+
+
+def test_a_variable_of_zeros_does_not_share_the_flags_of_written_entries(tmp_path: Path) -> None:
+    save_file(tmp_path / "w.oinf", {f"W.{entry}": np.full(2, entry, np.int32) for entry in range(2)})
+    text = """
+    dynamic { x: f32[2]; m: i32; } volatile { y: i32[2]; z: u8[2]; W(l): i32[2] @pattern("W.{l}"); }
+    block entry { transfer y >> W[m % 2]; return z; }"""
+    with ModelLoader.open(tmp_path / "w.oinf") as model:
+        agree(text, model, turns, flags=QUICK)
+
+
+def test_truth_values_are_compared_with_numbers_that_they_cannot_be() -> None:
+    text = """
+    dynamic { x: f32[2]; m: i32; } volatile { a: bool; b: bool; }
+    block entry {
+        s = op lt(m, 1); t = op cast(s, to=i64);
+        op le(t, 8) >> a; op eq(t, -1) >> b;
+        c = op lt(t, 1); return a, b, c;
+    }"""
+    agree(text, None, turns, flags=QUICK)

@@ -9,11 +9,13 @@ import pytest
 from tests.ops.harness import Question, compare
 from tests.synth.in_c import Prepared, _wide, compiled, executed
 
-from openinfer.dtypes import DType, dtype_of
+from openinfer.dtypes import DTYPES, DType, dtype_of
+from openinfer.loops.ir import Const
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.c.kernels import printed
+from openinfer.synth.c.scalars import ScalarPrinter
 
 
 def prepared(
@@ -170,3 +172,10 @@ def test_bits_of_small_floats_survive_being_loaded_and_stored(tmp_path: Path) ->
         source = one.case.arrays[0]
         assert source is not None
         np.testing.assert_array_equal(result.view(source.dtype), source)
+
+
+def test_numbers_in_front_of_a_caret_are_hexadecimal() -> None:
+    printer = ScalarPrinter(lambda buffer: buffer.name)
+    for dtype, wanted in (("i32", "(0x2 ^ 2)"), ("u32", "(0xau ^ 10u)")):
+        number = Const(2 if dtype == "i32" else 10, DTYPES[dtype])
+        assert printer.text(number ^ number) == wanted  # gcc 13 warns of 2 ^ 2 and 10 ^ 10

@@ -252,6 +252,8 @@ class _Sharing:
         self.outputs.setdefault(new, []).extend(names)
 
     def _remember(self, key: object, step: KernelStep) -> None:
+        if any(value.is_home for value in step.outputs):
+            return  # a home is written again, and nothing else may be what it is now
         self.known[key] = step
         for value in uses(step):
             self.readers.setdefault(value, set()).add(key)

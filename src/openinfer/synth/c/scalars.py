@@ -5,6 +5,7 @@ contracted, minimum and maximum propagate NaN. Functions that C lacks are called
 """
 
 from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
 
 from openinfer.dtypes import DType
 from openinfer.ir.expr import Binary as SizeBinary
@@ -31,6 +32,7 @@ from openinfer.loops.used import offset
 from openinfer.synth.c.types import literal, scalar_type
 
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
+_COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _CALLS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
@@ -272,7 +274,15 @@ def _is_wrapped(text: str) -> bool:
 
 def _hexadecimal(text: str) -> str:
     """A decimal number in front of ``^``: gcc 13 takes 2^8 and 10^3 for powers that went wrong."""
-    return hex(int(text)) if text.isdecimal() else text
+    digits = text.rstrip("uUlL")
+    return hex(int(digits)) + text[len(digits) :] if digits.isdecimal() else text
+
+
+def _is_truth(value: Scalar) -> bool:
+    """Whether an integer is a truth value, 0 or 1: compilers see through casts, and warn of comparing it with more."""
+    while isinstance(value, Cast) and value.dtype.kind != "float":
+        value = value.operand
+    return value.dtype.kind == "bool"
 
 
 def _outcome(op: str, left: Scalar, right: Scalar) -> bool | None:
@@ -285,6 +295,9 @@ def _outcome(op: str, left: Scalar, right: Scalar) -> bool | None:
         return _outcome({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op), right, left)
     if not isinstance(right, Const) or isinstance(right.value, Dim):
         return None
+    if _is_truth(left):
+        outcomes = {_COMPARED[op](truth, right.value) for truth in (0, 1)}
+        return outcomes.pop() if len(outcomes) == 1 else None
     least, most = left.dtype.minimum, left.dtype.maximum
     ends = {"lt": (least, False), "ge": (least, True), "gt": (most, False), "le": (most, True)}
     end, outcome = ends.get(op, (None, False))
