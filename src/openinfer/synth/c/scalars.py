@@ -132,7 +132,7 @@ class ScalarPrinter:
         outcome = _outcome(op, left, right)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
-            if isinstance(known, Const):
+            if isinstance(known, Const) and not isinstance(known.value, Dim):
                 return "true" if outcome else "false"
             text = self.text(known)
             return f"(({text} ^ {text}) {'==' if outcome else '!='} 0)"
