@@ -2,8 +2,8 @@
 
 import os
 
-from openinfer.synth.roofline import measured_roofline
-from openinfer.synth.target import CpuTarget
+from openinfer.synth.report.roofline import measured_roofline
+from openinfer.synth.targets.cpu.machine import CpuTarget
 
 IN_MEMORY = 1 << 28
 """Bytes that are in no cache."""

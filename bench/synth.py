@@ -25,14 +25,14 @@ from bench.models import Model, disagreement, encoder, mlp, resnet
 from bench.onnx_writer import ort
 
 from openinfer import ModelLoader, Simulator, graph
-from openinfer.synth.build import library_of
-from openinfer.synth.c.support import support_code
-from openinfer.synth.c.tiles import tile_name
-from openinfer.synth.divide import Divide
-from openinfer.synth.module import CompiledModule
-from openinfer.synth.synthesizer import Passes, Synthesizer
-from openinfer.synth.target import CpuTarget, host
-from openinfer.synth.tile_shapes import tile_shapes
+from openinfer.synth.pipeline import Passes, Synthesizer
+from openinfer.synth.run.build import library_of
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.emit.tiles import tile_name
+from openinfer.synth.targets.cpu.machine import CpuTarget, host
+from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
+from openinfer.synth.targets.cstyle.support import support_code
 
 Row = dict[str, Any]
 

@@ -15,9 +15,9 @@ from bench.cpu.cases import CASES
 from bench.models import Model
 
 from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Synthesizer, graph
-from openinfer.synth.timed import TimedModule
-from openinfer.synth.tune import Tune
-from openinfer.synth.tuned import FOLDER, Record, Tuned
+from openinfer.synth.run.timed import TimedModule
+from openinfer.synth.tuning.records import FOLDER, Record, Tuned
+from openinfer.synth.tuning.tune import Tune
 
 _WORTH = 0.99
 """Steps must take no more than this, compared with those by rule."""

@@ -288,7 +288,7 @@ WRITER_BUGS = (
 EMISSION_BUGS = (
     Bug(
         "a project builds while its files are replaced",
-        "synth/emission.py",
+        "synth/run/emission.py",
         '        self._move("", _GATE)\n',
         "",
         EMISSION,
@@ -296,7 +296,7 @@ EMISSION_BUGS = (
     ),
     Bug(
         "a compiled library is loaded whatever it is",
-        "synth/cache.py",
+        "synth/run/cache.py",
         "return record.startswith(self._size(size)) and record == self._record(file)",
         "return record.startswith(self._size(size))",
         CACHE,
@@ -462,7 +462,7 @@ OP_BUGS = (
 SYNTHESIZER_BUGS = (
     Bug(
         "a row of tiles too few",
-        "synth/c/contraction.py",
+        "synth/targets/cpu/emit/contraction.py",
         'f"for (int64_t m0 = {first}, rows; m0 < {count}; m0 += rows)"',
         'f"for (int64_t m0 = {first}, rows; m0 + 1 < {count}; m0 += rows)"',
         WITNESSES,
@@ -470,7 +470,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the last columns have a whole tile",
-        "synth/c/contraction.py",
+        "synth/targets/cpu/emit/contraction.py",
         "const int64_t columns = {_least(number(columns), 'n0', tile.columns)};",
         "const int64_t columns = {tile.columns};",
         WITNESSES,
@@ -478,7 +478,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the last panel of packed weights is cut off",
-        "synth/packing.py",
+        "synth/targets/cpu/packing.py",
         "values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, spare)])",
         "values = np.pad(values[..., : values.shape[-1] - self.width + spare], "
         "[(0, 0)] * (values.ndim - 1) + [(0, self.width)])",
@@ -487,7 +487,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "what flipped bytes add stays in the sum",
-        "synth/c/byte_contraction.py",
+        "synth/targets/cpu/emit/byte_contraction.py",
         'return f"(int32_t)((uint32_t){total} - (uint32_t)flips[column])" if self._tile.is_flipped else total',
         "return total",
         BYTES,
@@ -495,7 +495,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "bytes behind the last line of a panel count",
-        "synth/c/byte_contraction.py",
+        "synth/targets/cpu/emit/byte_contraction.py",
         'self._copied_panel(lines, PANEL, "columns", width)\n        if depth % GROUP:',
         'self._copied_panel(lines, PANEL, "columns", width)\n        if depth % GROUP == GROUP:',
         BYTES,
@@ -511,7 +511,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a kernel writes over what it reads elsewhere",
-        "synth/place.py",
+        "synth/memory/place.py",
         "all(one.index == where for one in loads)",
         "any(loads)",
         WITNESSES,
@@ -519,7 +519,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a kernel that reads a value twice writes over it",
-        "synth/place.py",
+        "synth/memory/place.py",
         "if not _occurrences(step, operand, classes) <= set(fitting):",
         "if step is operand:",
         WITNESSES,
@@ -527,7 +527,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "memory is given away while its value is read",
-        "synth/place.py",
+        "synth/memory/place.py",
         "Request(max(value.nbytes, 1), tuple(classes.occupied(value)), value.name)",
         "Request(max(value.nbytes, 1), tuple((a + 1, b) for a, b in classes.occupied(value) if a < b), value.name)",
         WITNESSES,
@@ -535,7 +535,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "lives end where a loop begins again",
-        "synth/liveness.py",
+        "synth/program/liveness.py",
         "is_needed = alive or self._needs_inside(touch.inner)",
         "is_needed = alive",
         WITNESSES,
@@ -543,7 +543,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "fusion across a barrier",
-        "synth/body.py",
+        "synth/passes/fuse/body.py",
         "fence, other = _next(self._fences, first), _next(self._obstacles, first)",
         "fence, other = _next([], first), _next(self._obstacles, first)",
         WITNESSES,
@@ -551,7 +551,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a fused op does not round what it reads",
-        "synth/fuse.py",
+        "synth/passes/fuse/fuse.py",
         "element = rounded(expression(form), producer.outputs[0].dtype)",
         "element = expression(form)",
         WITNESSES,
@@ -559,7 +559,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a fused result does not round before what follows",
-        "synth/fuse.py",
+        "synth/passes/fuse/fuse.py",
         "own = rounded(store.value, out.dtype)",
         "own = store.value",
         WITNESSES,
@@ -567,7 +567,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "what a step computes is not left behind",
-        "synth/lower_values.py",
+        "synth/lower/variables.py",
         "            self._move(value, home, node)\n            self.current[name] = home",
         "            self.current[name] = home",
         WITNESSES,
@@ -575,7 +575,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a table is one entry short",
-        "synth/c/runtime/tables.c",
+        "synth/targets/cstyle/runtime/tables.c",
         "if (end > *extent) *extent = end;",
         "if (end > *extent + 1) *extent = end - 1;",
         WITNESSES,
@@ -583,7 +583,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the last thread stops too early",
-        "synth/c/scalars.py",
+        "synth/targets/cstyle/scalars.py",
         'return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"',
         'return f"part * ({count} / {parts})", f"(part + 1) * ({count} / {parts})"',
         WITNESSES,
@@ -591,7 +591,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "an op shares the result of one before a change",
-        "synth/simplify.py",
+        "synth/passes/simplify.py",
         "            self._forget(step)\n",
         "",
         WITNESSES,
@@ -599,7 +599,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "loops go one too far",
-        "synth/c/kernels.py",
+        "synth/targets/cstyle/statements.py",
         "{variable.name} < {last}; ++",
         "{variable.name} <= {last}; ++",
         WITNESSES,
@@ -607,7 +607,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "sizes that are too small are not refused",
-        "synth/lower_nodes.py",
+        "synth/lower/ops.py",
         "                self._emit(step)\n\n    def _quant",
         "                pass\n\n    def _quant",
         FOUND,
@@ -615,7 +615,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a consumer runs once in a step",
-        "synth/lower.py",
+        "synth/lower/graph.py",
         "            self._given[block.name] = set()\n",
         '            self._given[block.name] = {""}\n',
         "tests/synth/test_yield_again_in_c.py",
@@ -623,7 +623,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a negative index is one outside",
-        "synth/c/failures.py",
+        "synth/targets/c/failures.py",
         'NEGATIVE = Mistake("ERROR_INDEX", Code.NEGATIVE_INDEX,',
         'NEGATIVE = Mistake("ERROR_INDEX", Code.INDEX_OUT_OF_RANGE,',
         "tests/synth/test_mistakes.py",
@@ -631,7 +631,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "long sums have one accumulator",
-        "loops/blocked.py",
+        "synth/targets/cpu/blocked.py",
         "if _terms(statement, var) > BLOCK]",
         "if _terms(statement, var) > BLOCK << 40]",
         "tests/synth/test_long_sums.py",
@@ -647,7 +647,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a table is read where it lies while it changes",
-        "synth/views.py",
+        "synth/memory/views.py",
         "and not lives.occupied[step.value].meets(changed.get(id(step.table), []))",
         "",
         "tests/synth/test_views.py",
@@ -655,7 +655,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the extents of a table are not taken back",
-        "synth/c/runtime/tables.c",
+        "synth/targets/cstyle/runtime/tables.c",
         "    oi_keep(g->undo, g->extent, (size_t)t->axes * sizeof(int64_t));\n    oi_over(&walk, part);",
         "    oi_over(&walk, part);",
         "tests/synth/test_failed_steps_in_c.py",
@@ -663,7 +663,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "what a step has written of the model lasts",
-        "synth/lower.py",
+        "synth/lower/graph.py",
         "entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]",
         "entry = [*entry]",
         "tests/synth/test_tables_in_c.py",
@@ -671,7 +671,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "an index that changes chooses another tensor",
-        "synth/lower_values.py",
+        "synth/lower/variables.py",
         "        if not scalars:\n            return weight\n",
         "        if weight is not None:\n            return weight\n",
         "tests/synth/test_tables_in_c.py",
@@ -679,7 +679,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "an arena of one byte less is good enough",
-        "synth/c/entry.py",
+        "synth/targets/c/entry.py",
         "arena_bytes < {upper}_ARENA_BYTES",
         "arena_bytes + 1 < {upper}_ARENA_BYTES",
         "tests/synth/test_project.py",
@@ -687,7 +687,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "padding is zeros that meet infinities",
-        "synth/schedule.py",
+        "synth/targets/cpu/schedule.py",
         "other.name not in self._finite",
         "other.name is None",
         "tests/synth/test_contractions_in_c.py",
@@ -695,7 +695,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "zeros around an input that meet infinities",
-        "synth/schedule.py",
+        "synth/targets/cpu/schedule.py",
         "if one.valid is not None and one.b.name not in self._finite:",
         "if one.valid is None and one.b.name not in self._finite:",
         WINDOWS,
@@ -703,7 +703,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "nobody asks whether a window reaches over the last row",
-        "loops/window.py",
+        "synth/targets/cpu/window.py",
         "at.first < 0 or last >= extent",
         "at.first < 0",
         WINDOWS,
@@ -711,7 +711,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a row of what windows see begins one too early",
-        "loops/window.py",
+        "synth/targets/cpu/window.py",
         "(*places, at + index(low))",
         "(*places, at + index(low - 1))",
         WINDOWS,
@@ -719,7 +719,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "all bands are the first one",
-        "loops/window.py",
+        "synth/targets/cpu/window.py",
         "BAND * index(height) + var if",
         "var if",
         WINDOWS,
@@ -727,7 +727,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the places of a window column by column",
-        "synth/c/contraction.py",
+        "synth/targets/cpu/emit/contraction.py",
         "for start in found for at in range(extent)]",
         "for at in range(extent) for start in found]",
         WINDOWS,
@@ -735,7 +735,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "roots without an instruction are cut off",
-        "synth/c/runtime/math_exact.c",
+        "synth/targets/cstyle/runtime/math_exact.c",
         "(root >> 1) + (root & 1u)",
         "(root >> 1)",
         "tests/synth/test_math_runtime.py",
@@ -743,7 +743,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "gelu forgets what a rounding lost",
-        "synth/c/runtime/math_gelu.c",
+        "synth/targets/cstyle/runtime/math_gelu.c",
         "lost_d = (1.0f - (d - back)) + (half - back)",
         "lost_d = back - back",
         "tests/synth/test_math_runtime.py",
@@ -762,7 +762,7 @@ SYNTHESIZER_BUGS = (
 PASS_BUGS = (
     Bug(
         "rows that are left out are written over those that are not",
-        "synth/through.py",
+        "synth/passes/fuse/relayout.py",
         "long <= set(axes) and len",
         "len",
         "tests/synth/test_through.py",
@@ -770,7 +770,7 @@ PASS_BUGS = (
     ),
     Bug(
         "kernels are fused across a barrier",
-        "synth/body.py",
+        "synth/passes/fuse/body.py",
         "self._fences.append(place)",
         "pass",
         CONSTRAINTS,
@@ -778,7 +778,7 @@ PASS_BUGS = (
     ),
     Bug(
         "a block's constraints do not count",
-        "synth/limits.py",
+        "synth/program/constraints.py",
         "{**block.constraints, **node.constraints}",
         "{**node.constraints}",
         CONSTRAINTS,
@@ -786,7 +786,7 @@ PASS_BUGS = (
     ),
     Bug(
         "a node is fused past one that a dep puts after it",
-        "synth/limits.py",
+        "synth/program/constraints.py",
         "self._after.setdefault(one, []).append(other)",
         "self._after.setdefault(other, []).append(one)",
         CONSTRAINTS,
@@ -794,7 +794,7 @@ PASS_BUGS = (
     ),
     Bug(
         "an op is shared although its operand has changed",
-        "synth/simplify.py",
+        "synth/passes/simplify.py",
         "            self._forget_all(self.at_home)\n",
         "",
         SIMPLIFY,
@@ -802,7 +802,7 @@ PASS_BUGS = (
     ),
     Bug(
         "an op is shared across a barrier",
-        "synth/simplify.py",
+        "synth/passes/simplify.py",
         "if isinstance(step, Fence) or self.limits.must_stay(step.node):",
         "if self.limits.must_stay(step.node):",
         SIMPLIFY,
@@ -810,7 +810,7 @@ PASS_BUGS = (
     ),
     Bug(
         "what was folded is lost",
-        "synth/simplify.py",
+        "synth/passes/simplify.py",
         "return value not in self._outputs and all(",
         "return all(",
         SIMPLIFY,
@@ -818,7 +818,7 @@ PASS_BUGS = (
     ),
     Bug(
         "a trace shows memory that something else lies in",
-        "synth/c/fresh.py",
+        "synth/targets/c/fresh.py",
         "        if first < last:\n",
         "        if first > last:\n",
         TRACES,
@@ -826,7 +826,7 @@ PASS_BUGS = (
     ),
     Bug(
         "a trace loses what only its mark needs",
-        "synth/liveness.py",
+        "synth/program/liveness.py",
         "self._keeps_marked = liveness.program.keeps_marked",
         "self._keeps_marked = False",
         TRACES,
@@ -834,7 +834,7 @@ PASS_BUGS = (
     ),
     Bug(
         "loops that write the same memory become kernels of their own",
-        "synth/split.py",
+        "synth/passes/split.py",
         "if part.written & known or part.read & later:",
         "if part.read & later:",
         THREADS,
@@ -845,7 +845,7 @@ PASS_BUGS = (
 TUNING_BUGS = (
     Bug(
         "a tile that does not fit is taken from a file",
-        "synth/tuned.py",
+        "synth/tuning/records.py",
         "if (choice.rows, choice.vectors) not in possible_tiles(product, one.processor):",
         "if choice.rows < 1:",
         TUNED,
@@ -853,7 +853,7 @@ TUNING_BUGS = (
     ),
     Bug(
         "choices count for any number of threads",
-        "synth/tuned.py",
+        "synth/tuning/records.py",
         "if one.processor == processor}",
         "if one.processor.isa == processor.isa}",
         TUNED,
@@ -861,7 +861,7 @@ TUNING_BUGS = (
     ),
     Bug(
         "who was lucky once is the fastest",
-        "synth/tune.py",
+        "synth/tuning/tune.py",
         "times = self._times(trial, list(dict.fromkeys(finalists)))",
         "times = first",
         TUNE,
@@ -869,7 +869,7 @@ TUNING_BUGS = (
     ),
     Bug(
         "half of the rounds are enough",
-        "synth/tune.py",
+        "synth/tuning/tune.py",
         "shares = np.where(high < 1, middle, np.maximum(middle, 1))",
         "shares = middle",
         TUNE,
@@ -877,7 +877,7 @@ TUNING_BUGS = (
     ),
     Bug(
         "what was chosen is divided otherwise",
-        "synth/divide.py",
+        "synth/targets/cpu/divide.py",
         "if tile.wanted not in (None, what) or (",
         "if (",
         TUNE,
@@ -896,7 +896,7 @@ TUNING_BUGS = (
 PROGRAM_BUGS = (
     Bug(
         "what a loop needs at home moves inside it",
-        "synth/lower.py",
+        "synth/lower/graph.py",
         "        for name in self.current.astray(needed | written):\n"
         "            self._bring_home(name, node.index)\n"
         "        self._spare(self.current.guests(written))\n"
@@ -916,7 +916,7 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "a write of what was read from a table is a view",
-        "synth/c/source.py",
+        "synth/targets/c/source.py",
         '"view" if step.action == "read" and step.value in',
         '"view" if step.value in',
         PROGRAMS,
@@ -924,7 +924,7 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "a consumer works in the home that others are copied from",
-        "synth/lower.py",
+        "synth/lower/graph.py",
         "self._spare(self.current.residents(self._clobbered[block.name]))",
         "pass",
         PROGRAMS,
@@ -932,7 +932,7 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "an inferred temporary has the bound of its dynamic size",
-        "synth/lower_values.py",
+        "synth/lower/variables.py",
         "            return variable.shape\n        return tuple(self._dimension",
         "            return tuple(map(int, variable.shape))\n        return tuple(self._dimension",
         PROGRAMS,
@@ -940,7 +940,7 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "a dynamic size without a value is empty",
-        "synth/lower_values.py",
+        "synth/lower/variables.py",
         "sorted({name for extent in extents for name in sizes_in(extent)} - self.known)",
         "sorted({name for extent in extents for name in sizes_in(extent)} & set[str]())",
         PROGRAMS,

@@ -18,7 +18,7 @@ from bench.cpu.report import show
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from openinfer.synth.target import host
+from openinfer.synth.targets.cpu.machine import host
 
 BUILD = Path("build/bench")
 

@@ -14,7 +14,7 @@ from bench.cpu.engines import THREADS
 from bench.models import Model
 
 from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Simulator, Synthesizer, graph
-from openinfer.synth.library import FLAGS
+from openinfer.synth.run.library import FLAGS
 
 Array = Any
 CONTEXT = """#include "net.h"

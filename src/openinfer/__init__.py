@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from openinfer.lang import graph, load_graph
     from openinfer.oinf import ModelLoader
     from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
-    from openinfer.synth.devices import DeviceArch, DeviceSpec
-    from openinfer.synth.divide import Divide
-    from openinfer.synth.fuse import Fuse
-    from openinfer.synth.module import CompiledModule
+    from openinfer.synth.devices.description import DeviceArch, DeviceSpec
+    from openinfer.synth.passes.fuse.fuse import Fuse
+    from openinfer.synth.passes.simplify import Simplify
+    from openinfer.synth.pipeline import Passes, Synthesizer
     from openinfer.synth.plan import Plan
-    from openinfer.synth.profile import Profile
-    from openinfer.synth.simplify import Simplify
-    from openinfer.synth.synthesizer import Passes, Synthesizer
-    from openinfer.synth.tune import Tune
-    from openinfer.synth.tuned import Tuned
+    from openinfer.synth.report.profile import Profile
+    from openinfer.synth.run.module import CompiledModule
+    from openinfer.synth.targets.cpu.divide import Divide
+    from openinfer.synth.tuning.records import Tuned
+    from openinfer.synth.tuning.tune import Tune
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
@@ -48,18 +48,18 @@ _HOMES = {
     "DTYPES": "dtypes",
     "BoundGraph": "check.bound",
     "Code": "errors",
-    "CompiledModule": "synth.module",
+    "CompiledModule": "synth.run.module",
     "DType": "dtypes",
     "Device": "device",
-    "DeviceArch": "synth.devices",
+    "DeviceArch": "synth.devices.description",
     "DeviceError": "errors",
-    "DeviceSpec": "synth.devices",
+    "DeviceSpec": "synth.devices.description",
     "Diagnostic": "errors",
-    "Divide": "synth.divide",
+    "Divide": "synth.targets.cpu.divide",
     "Event": "sim",
     "ExecutionError": "errors",
     "Executor": "sim",
-    "Fuse": "synth.fuse",
+    "Fuse": "synth.passes.fuse.fuse",
     "Graph": "ir",
     "GraphBuilder": "ir.builder",
     "GraphError": "errors",
@@ -68,19 +68,19 @@ _HOMES = {
     "OinfError": "errors",
     "OpenInferError": "errors",
     "Outputs": "check.results",
-    "Passes": "synth.synthesizer",
+    "Passes": "synth.pipeline",
     "Plan": "synth.plan",
-    "Profile": "synth.profile",
+    "Profile": "synth.report.profile",
     "SimBackend": "sim",
     "SimSession": "sim",
-    "Simplify": "synth.simplify",
+    "Simplify": "synth.passes.simplify",
     "Simulator": "sim",
-    "Synthesizer": "synth.synthesizer",
+    "Synthesizer": "synth.pipeline",
     "Tensor": "tensor",
     "TensorError": "errors",
     "TraceLevel": "sim",
-    "Tune": "synth.tune",
-    "Tuned": "synth.tuned",
+    "Tune": "synth.tuning.tune",
+    "Tuned": "synth.tuning.records",
     "bind": "check",
     "dtype_of": "dtypes",
     "format_truncated": "sim",

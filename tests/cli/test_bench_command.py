@@ -11,9 +11,9 @@ from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import DeviceArch, ModelLoader, Synthesizer, load_graph
 from openinfer.cli.bench import Order, advice, ordered
-from openinfer.synth.cost import Cost
-from openinfer.synth.profile import KernelProfile, NodePlace, Profile, Times
-from openinfer.synth.roofline import Roofline
+from openinfer.synth.report.cost import Cost
+from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times
+from openinfer.synth.report.roofline import Roofline
 
 ROOT = Path(__file__).parents[2]
 MLP = (str(ROOT / "examples" / "graphs" / "mlp.oig"), "--model", str(ROOT / "res" / "models" / "mlp_regression.oinf"))

@@ -12,7 +12,7 @@ from tests.cli.in_process import Done, openinfer
 from openinfer import DeviceArch
 from openinfer.cli.compiled import difference
 from openinfer.oinf import save_file
-from openinfer.synth.devices import device_names, device_schema
+from openinfer.synth.devices.description import device_names, device_schema
 
 MLP = """
 dynamic { x: f32[B, D]; }

@@ -8,9 +8,9 @@ import pytest
 from tests.cli.in_process import openinfer
 
 from openinfer.oinf import save_file
-from openinfer.synth.choices import Choice
-from openinfer.synth.devices import DeviceArch, cpu_target
-from openinfer.synth.tuned import Processor, Record, Tuned
+from openinfer.synth.devices.description import DeviceArch, cpu_target
+from openinfer.synth.tuning.choices import Choice
+from openinfer.synth.tuning.records import Processor, Record, Tuned
 
 GRAPH = """
 dynamic { x: f32[8, 48]; }

@@ -12,11 +12,11 @@ from tests.differential.judging import Spread, judge_graph
 
 from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
-from openinfer.synth.choices import Choice, Choose, ProductShape
-from openinfer.synth.divide import Divide
+from openinfer.synth.pipeline import Passes, Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.synthesizer import Passes, Synthesizer
-from openinfer.synth.tuned import Processor, Tuned, possible_tiles
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.tuning.choices import Choice, Choose, ProductShape
+from openinfer.synth.tuning.records import Processor, Tuned, possible_tiles
 
 BATCH = 10
 """Graphs whose code is compiled together, with the same options."""

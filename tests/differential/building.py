@@ -15,8 +15,8 @@ from unittest.mock import patch
 import numpy as np
 
 from openinfer.ops import Array
-from openinfer.synth.c.project import Project
-from openinfer.synth.module import CompiledModule
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.c.project import Project
 
 GUARD = 256
 CANARY = 0xA5
@@ -100,7 +100,7 @@ def _watching(found: list[_Watched]) -> Iterator[None]:
         found.append(_Watched.of(nbytes))
         return found[-1].data
 
-    with patch("openinfer.synth.module._aligned", aligned):
+    with patch("openinfer.synth.run.module._aligned", aligned):
         yield
 
 

@@ -24,7 +24,7 @@ from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.ops import Array, Call, Kernel, OpRecord, complete, infer
 from openinfer.ops.numeric import entering
 from openinfer.ops.types import TensorType
-from openinfer.synth.program import Store
+from openinfer.synth.program.ir import Store
 
 MOVED_RUNS = 6
 MORE_RUNS = 60

@@ -14,9 +14,9 @@ from openinfer.errors import Code, ExecutionError
 from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, Store, Var
 from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
-from openinfer.synth.c.kernels import printed
-from openinfer.synth.module import built
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.run.module import built
+from openinfer.synth.targets.cstyle.statements import printed
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 

@@ -15,7 +15,7 @@ from tests.differential.uses import PAIRS, RECORDS, hand, hands
 
 from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 
 GRAPHS = 200
 

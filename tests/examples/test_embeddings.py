@@ -23,7 +23,7 @@ from examples.embeddings.example import (
 from examples.embeddings.quantize import GROUP, bits_of, meant, model_of, quantized, stored
 
 from openinfer import ModelLoader, Simulator, Synthesizer
-from openinfer.synth.module import CompiledModule
+from openinfer.synth.run.module import CompiledModule
 
 ROWS, WANTED = golden()
 KNOWN = [*sentences()[50:90], *sentences()[160:170]]

@@ -13,9 +13,10 @@ from tests.growth.work import everything, refusal
 from openinfer.check import bind
 from openinfer.errors import Code, GraphError
 from openinfer.lang import graph
-from openinfer.synth import liveness, planner
-from openinfer.synth.lower import lowered
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.lower.graph import lowered
+from openinfer.synth.memory import arena as planner
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.program import liveness
 
 SIZES = (8, 16, 32)
 MOST = 2.6

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
-from openinfer.loops.common import named
+from openinfer.loops.cse import named
 from openinfer.loops.dim import Dim, at, expr_of, is_symbolic, sizes_in
 from openinfer.loops.ir import INDEX, Binary, BinaryOp, Const, Var, binary
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
-from openinfer.synth.module import CompiledModule
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.program import Store
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.program.ir import Store
+from openinfer.synth.run.module import CompiledModule
 
 FAST = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
 TRAPS = (*FAST, "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")

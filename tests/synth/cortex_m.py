@@ -10,9 +10,9 @@ from examples.digits.example import STEMS, Precision, board_project, held_out
 from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import graph
-from openinfer.synth.c.selftest import Golden
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.targets.c.selftest import Golden
 
 LEVELS = ("-O0", "-O2", "-O3", "-Os")
 STRICT = "-Wall -Wextra -Werror"

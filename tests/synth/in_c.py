@@ -21,10 +21,10 @@ from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
-from openinfer.synth.c.kernels import Printed, printed
-from openinfer.synth.c.support import support_code
-from openinfer.synth.divide import scratch_elements
-from openinfer.synth.packing import Packing
+from openinfer.synth.targets.cpu.divide import scratch_elements
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cstyle.statements import Printed, printed
+from openinfer.synth.targets.cstyle.support import support_code
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]

@@ -13,8 +13,8 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.ir import Kernel
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.c.kernels import Printed, printed
-from openinfer.synth.target import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cstyle.statements import Printed, printed
 
 F32 = DTYPES["f32"]
 STRICT = ("-O2", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")

@@ -24,7 +24,7 @@ from tests.synth.suite_cases import chosen, variants
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
-from openinfer.synth.target import TARGETS, CpuTarget, runnable
+from openinfer.synth.targets.cpu.machine import TARGETS, CpuTarget, runnable
 
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "tested_ops.json"
 BATCH = 160

@@ -13,13 +13,13 @@ from openinfer.loops.ir import Contraction, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth import schedule, windows
-from openinfer.synth.c.kernels import printed
-from openinfer.synth.divide import divided
-from openinfer.synth.packing import Packing
-from openinfer.synth.schedule import scheduled
-from openinfer.synth.target import CpuTarget
-from openinfer.synth.tile_shapes import tile_shapes
+from openinfer.synth.targets.cpu import schedule, windows
+from openinfer.synth.targets.cpu.divide import divided
+from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
+from openinfer.synth.targets.cstyle.statements import printed
 
 _LARGEST = 1 << 14
 """Elements of an array of a stretched case."""

@@ -3,8 +3,8 @@
 import json
 import xml.etree.ElementTree as ET
 
-from openinfer.synth.arena_map import arena_svg, arena_text, describe
-from openinfer.synth.planner import Request, placed
+from openinfer.synth.memory.arena import Request, placed
+from openinfer.synth.report.arena_map import arena_svg, arena_text, describe
 
 REQUESTS = [
     Request(100, ((0, 1),), "a"),

@@ -20,13 +20,13 @@ from openinfer.loops.ir import Contraction, Kernel, Tile
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth import schedule
-from openinfer.synth.c.kernels import printed
-from openinfer.synth.cost import cost_of
-from openinfer.synth.divide import divided, scratch_elements
-from openinfer.synth.packing import Packing
-from openinfer.synth.schedule import scheduled
-from openinfer.synth.target import AVX2, AVX512, GENERIC, CpuTarget, has_dot, runnable
+from openinfer.synth.report.cost import cost_of
+from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu.divide import divided, scratch_elements
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, has_dot, runnable
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cstyle.statements import printed
 
 I8, U8, I32 = DTYPES["i8"], DTYPES["u8"], DTYPES["i32"]
 DOT = replace(AVX512, dot=True)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from openinfer.errors import Code, ExecutionError, MissingExtraError
-from openinfer.synth.build import library_of
-from openinfer.synth.cache import LIBRARY, cache_folder
+from openinfer.synth.run.build import library_of
+from openinfer.synth.run.cache import LIBRARY, cache_folder
 
 CODE = {"src/seven.c": "int seven(void);\nint seven(void) { return 7; }\n"}
 

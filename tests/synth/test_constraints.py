@@ -11,7 +11,7 @@ from tests.cli.in_process import openinfer
 from tests.synth.both_ways import FAST, agree, planned
 
 from openinfer import DeviceArch, graph
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 
 HEAD = "dynamic { x: f32[4]; } volatile { y: f32[4]; z: f32[4]; } "
 

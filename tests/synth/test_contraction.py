@@ -16,12 +16,12 @@ from openinfer.loops.build import cast, const, load, pair, rounded
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Buffer, Contraction, walk
 from openinfer.ops import OPS, Call, Case
-from openinfer.synth import schedule
-from openinfer.synth.c.kernels import printed
-from openinfer.synth.packing import Packing
-from openinfer.synth.schedule import scheduled
-from openinfer.synth.target import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
-from openinfer.synth.tile_shapes import tile_shapes
+from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
+from openinfer.synth.targets.cstyle.statements import printed
 
 OPS_THAT_CONTRACT = [
     "matmul",

@@ -20,7 +20,7 @@ from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
 from openinfer.ops import Kernel as Reference
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.c.kernels import printed
+from openinfer.synth.targets.cstyle.statements import printed
 
 F32, I8 = DTYPES["f32"], DTYPES["i8"]
 BOUND = 9

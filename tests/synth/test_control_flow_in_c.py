@@ -10,7 +10,7 @@ from tests.synth.both_ways import agree
 from openinfer import ModelLoader
 from openinfer.errors import Code, ExecutionError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
-from openinfer.synth.program import BindSize, steps_in
+from openinfer.synth.program.ir import BindSize, steps_in
 
 QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
 

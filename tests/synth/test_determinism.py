@@ -16,8 +16,8 @@ import hashlib, sys, time
 time.time = lambda: float(sys.argv[3])
 time.time_ns = lambda: int(sys.argv[3]) * 10**9
 from openinfer import ModelLoader, load_graph
-from openinfer.synth.c.selftest import Golden
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.pipeline import Synthesizer
 import numpy as np
 model, graph = ModelLoader.open(sys.argv[2]), load_graph(sys.argv[1])
 plan = Synthesizer("x86-avx2", name="net", weights="incbin").synthesize(model, graph)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from openinfer import Device, DeviceArch, DeviceError, DeviceSpec
 from openinfer.errors import Code, DocumentSpan, GraphError
-from openinfer.synth.devices import FOLDER, arch_of, cpu_target, device_names, device_schema
-from openinfer.synth.host import host_document
-from openinfer.synth.target import TARGETS
+from openinfer.synth.devices.description import FOLDER, arch_of, cpu_target, device_names, device_schema
+from openinfer.synth.devices.host import host_document
+from openinfer.synth.targets.cpu.machine import TARGETS
 
 ROOT = Path(__file__).parents[2]
 CPU = {"device": {"type": "cpu"}}
@@ -136,7 +136,7 @@ def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> Non
 def test_an_unknown_name_is_refused_and_the_nearest_is_suggested() -> None:
     with pytest.raises(DeviceError, match="did you mean 'generic'"):
         DeviceArch.named("genric")
-    for name in ("schema", "../device_files/generic", ""):
+    for name in ("schema", "../files/generic", ""):
         with pytest.raises(DeviceError):
             DeviceArch.named(name)
 

@@ -14,8 +14,8 @@ from openinfer.loops.ir import Const
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.c.kernels import printed
-from openinfer.synth.c.scalars import ScalarPrinter
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+from openinfer.synth.targets.cstyle.statements import printed
 
 
 def prepared(

@@ -16,9 +16,9 @@ from tests.oinf.faulty_os import FaultyOs
 from tests.synth.both_ways import planned
 
 from openinfer import Code, OinfError
-from openinfer.synth.c.selftest import Golden
-from openinfer.synth.emission import write_project
 from openinfer.synth.plan import Plan
+from openinfer.synth.run.emission import write_project
+from openinfer.synth.targets.c.selftest import Golden
 
 WATCHED = ("open", "write", "fsync", "close", "rename", "mkdir", "makedirs", "unlink", "fchmod", "stat")
 OLD = {
@@ -76,7 +76,7 @@ def verdict(folder: Path, old: dict[str, bytes]) -> str:
 def write_with(faulty: FaultyOs, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)  # takes long, and nothing here is about power failures
-        patch.setattr("openinfer.synth.emission.os", faulty)
+        patch.setattr("openinfer.synth.run.emission.os", faulty)
         patch.setattr("openinfer.oinf.atomic.os", faulty)
         write_project(folder, NEW)
 
@@ -115,7 +115,7 @@ import json, os, signal, sys
 from pathlib import Path
 from tests.synth import test_emission as own
 from openinfer.oinf import atomic
-from openinfer.synth import emission
+from openinfer.synth.run import emission
 
 os.fsync = lambda _: None
 
@@ -194,14 +194,14 @@ def test_a_project_that_was_not_written_to_its_end_does_not_build(
     assert make(tmp_path / "old").returncode == 0
     watcher = FaultyOs(watched=("rename",))
     with monkeypatch.context() as patch:
-        patch.setattr("openinfer.synth.emission.os", watcher)
+        patch.setattr("openinfer.synth.run.emission.os", watcher)
         new.emit(tmp_path / "new", others)
     count = len(watcher.calls)
     for number in (1, 2, count // 2, count - 1):
         folder = tmp_path / str(number)
         shutil.copytree(tmp_path / "old", folder)
         with monkeypatch.context() as patch:
-            patch.setattr("openinfer.synth.emission.os", FaultyOs(number, errno.EIO, watched=("rename",)))
+            patch.setattr("openinfer.synth.run.emission.os", FaultyOs(number, errno.EIO, watched=("rename",)))
             with pytest.raises(OinfError):
                 new.emit(folder, others)
         ended = make(folder)
@@ -333,6 +333,6 @@ def test_a_folder_made_for_nothing_is_removed(tmp_path: Path, monkeypatch: pytes
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("openinfer.synth.emission.Sink.write", full)
+    monkeypatch.setattr("openinfer.synth.run.emission.Sink.write", full)
     assert "No space left" in refused(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -11,9 +11,9 @@ from tests.synth.example_models import made_up
 
 from openinfer import ModelLoader, load_graph
 from openinfer.oinf import save_file
+from openinfer.synth.pipeline import NODE_BY_NODE, Passes, Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.report import arena_report
-from openinfer.synth.synthesizer import NODE_BY_NODE, Passes, Synthesizer
+from openinfer.synth.report.report import arena_report
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GRAPHS = sorted(EXAMPLES.glob("**/*.oig"))

@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 from openinfer import Synthesizer, graph
-from openinfer.synth.divide import Divide
-from openinfer.synth.synthesizer import Passes
+from openinfer.synth.pipeline import Passes
+from openinfer.synth.targets.cpu.divide import Divide
 
 TEXT = """
 dynamic { x: f32[3]; }

@@ -16,9 +16,9 @@ from tests.sim.test_interruptions import Interruption
 
 from openinfer import Code, ExecutionError, Simulator, Synthesizer, graph
 from openinfer.errors import OpenInferError
-from openinfer.synth.divide import Divide
+from openinfer.synth.pipeline import Passes
 from openinfer.synth.plan import Plan
-from openinfer.synth.synthesizer import Passes
+from openinfer.synth.targets.cpu.divide import Divide
 
 TEXT = """
 dynamic { x: f32[4]; m: i32; } constant { five: i32 @init(5); }

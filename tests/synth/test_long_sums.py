@@ -8,12 +8,12 @@ import pytest
 from openinfer import Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
-from openinfer.loops.blocked import BLOCK, blocked
 from openinfer.loops.build import Builder, load
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Buffer, For, Kernel, walk
 from openinfer.loops.verify import verify
+from openinfer.synth.targets.cpu.blocked import BLOCK, blocked
 
 SUMS = """
 sizes { T <= 70000; }

@@ -34,7 +34,7 @@ from tests.synth.runtime_in_c import (
     source,
 )
 
-from openinfer.synth.c.support import support_code
+from openinfer.synth.targets.cstyle.support import support_code
 
 # The largest errors in units in the last place that were measured (at least every 7th f32; millions of f64), and a bit.
 IN_F32 = {"exp": 0.9, "exp2": 1.1, "log": 1.05, "tanh": 1.35, "erf": 1.39, "gelu": 1.75}
@@ -366,7 +366,7 @@ def test_loops_over_f32_become_vector_code(tmp_path: Path) -> None:
 
 
 def runtime_text() -> str:
-    folder = files("openinfer.synth.c") / "runtime"
+    folder = files("openinfer.synth.targets.cstyle") / "runtime"
     return "\n".join(file.read_text(encoding="ascii") for file in folder.iterdir() if file.name.startswith("math_"))
 
 

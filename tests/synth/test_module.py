@@ -15,7 +15,7 @@ from tests.synth.both_ways import agree, planned
 from openinfer import Code, ModelLoader, Simulator, Tensor, dtype_of, graph
 from openinfer.errors import ExecutionError, MissingExtraError
 from openinfer.oinf import save_file
-from openinfer.synth.cache import cache_folder
+from openinfer.synth.run.cache import cache_folder
 
 TEXT = """
 sizes { T <= 6; }

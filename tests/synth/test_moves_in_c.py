@@ -15,7 +15,7 @@ from openinfer.loops.dim import Dim, at
 from openinfer.loops.ir import Buffer
 from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.c.kernels import printed
+from openinfer.synth.targets.cstyle.statements import printed
 
 F32, F64, I64, U64 = (DTYPES[name] for name in ("f32", "f64", "i64", "u64"))
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

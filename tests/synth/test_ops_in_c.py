@@ -18,7 +18,7 @@ from tests.synth.suite_cases import variants
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
 from openinfer.ops.lower.operand import LOWERINGS
-from openinfer.synth.target import GENERIC, TARGETS, host
+from openinfer.synth.targets.cpu.machine import GENERIC, TARGETS, host
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 FAMILIES = """

@@ -10,11 +10,11 @@ from openinfer import Code, DeviceArch, graph
 from openinfer.dtypes import dtype_of
 from openinfer.errors import GraphError
 from openinfer.loops.ir import Let, Var
-from openinfer.synth.fuse import Fuse
-from openinfer.synth.invariants import InvariantError, Verifier
-from openinfer.synth.lower import lowered
-from openinfer.synth.program import BranchStep, CallStep, KernelStep, Move, Program, Store, Value
-from openinfer.synth.synthesizer import NODE_BY_NODE, Passes, Stage, Synthesizer, stage_called
+from openinfer.synth.lower.graph import lowered
+from openinfer.synth.passes.fuse.fuse import Fuse
+from openinfer.synth.pipeline import NODE_BY_NODE, Passes, Stage, Synthesizer, stage_called
+from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, Move, Program, Store, Value
+from openinfer.synth.program.verify import InvariantError, Verifier
 
 SOURCE = """
 dynamic { x: f32[2, 3]; }

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openinfer.synth.arena_search import best_gap, first_gap
-from openinfer.synth.planner import (
+from openinfer.synth.memory.arena import (
     ALIGNMENT,
     Placement,
     Request,
@@ -20,7 +19,8 @@ from openinfer.synth.planner import (
     lower_bound,
     placed,
 )
-from openinfer.synth.stretches import Stretches
+from openinfer.synth.memory.search import best_gap, first_gap
+from openinfer.synth.program.stretches import Stretches
 
 Size = Callable[[random.Random], int]
 

@@ -16,9 +16,9 @@ from tests.synth.small_models import SMALL_MODELS
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import GraphError
 from openinfer.oinf import save_file
-from openinfer.synth.c.selftest import Golden
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.targets.c.selftest import Golden
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 STRICT = "-Wall -Wextra -Werror"

@@ -8,7 +8,7 @@ from tests.cli.in_process import openinfer
 
 from openinfer import Code, DeviceArch, Synthesizer, graph
 from openinfer.errors import GraphError
-from openinfer.synth.regions import regions_for
+from openinfer.synth.memory.regions import regions_for
 
 
 def device(*regions: tuple[str, int, str]) -> DeviceArch:

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from openinfer import graph
 from openinfer.cli.app import app
 from openinfer.ir.words import RESERVED
-from openinfer.synth.c.names import project_name
-from openinfer.synth.c.selftest import Golden
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.synthesizer import Synthesizer
+from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.cstyle.names import project_name
 
 FOUND = ["runtime", "x", "r", "w", "f", "test", "all", "clean", "help", "install", "edit_cache", "rebuild_cache"]
 """Names that gave projects which did not build."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from openinfer import graph
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.synthesizer import Synthesizer
 
 STATE = "persistent { step: i32; last: f32[2] @init(7); K(t): f32[2] @table @fixed(t=8); }"
 FILL = f"""sizes {{ T <= 8; }} dynamic {{ x: f32[T, 2]; }} volatile {{ n: i32[T]; }} {STATE}

@@ -9,9 +9,9 @@ from tests.synth.both_ways import FAST, agree, planned
 
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.oinf import save_file
-from openinfer.synth.program import FOLDED, KernelStep, steps_in
-from openinfer.synth.simplify import Simplify
-from openinfer.synth.synthesizer import Passes
+from openinfer.synth.passes.simplify import Simplify
+from openinfer.synth.pipeline import Passes
+from openinfer.synth.program.ir import FOLDED, KernelStep, steps_in
 
 ALONE = Passes(fuse=None)
 HEAD = """

@@ -12,11 +12,11 @@ from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, Store, Var
 from openinfer.oinf import save_file
 from openinfer.ops.types import F32
-from openinfer.synth.divide import Divide
+from openinfer.synth.passes.split import split
+from openinfer.synth.pipeline import Passes
 from openinfer.synth.plan import Plan
-from openinfer.synth.program import KernelStep, Value
-from openinfer.synth.split import split
-from openinfer.synth.synthesizer import Passes
+from openinfer.synth.program.ir import KernelStep, Value
+from openinfer.synth.targets.cpu.divide import Divide
 
 TEXT = """
 sizes { T <= 40; }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
 
-from openinfer.synth.program import KernelStep, steps_in
+from openinfer.synth.program.ir import KernelStep, steps_in
 
 Shape = tuple[int, ...]
 

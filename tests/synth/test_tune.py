@@ -16,17 +16,17 @@ from openinfer.loops.ir import Contraction, Tile, walk
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
-from openinfer.synth import schedule
-from openinfer.synth.choices import Choice, Choose, ProductShape
-from openinfer.synth.contest import Contest, calls_in, raced
-from openinfer.synth.divide import Divide
+from openinfer.synth.pipeline import Passes, Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.program import Program, Weight
-from openinfer.synth.schedule import scheduled
-from openinfer.synth.synthesizer import Passes, Synthesizer
-from openinfer.synth.target import AVX512, CpuTarget, runnable
-from openinfer.synth.tune import Tune, candidates, joined
-from openinfer.synth.tuned import Processor, Record, Tuned, possible_tiles
+from openinfer.synth.program.ir import Program, Weight
+from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.machine import AVX512, CpuTarget, runnable
+from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.tuning.choices import Choice, Choose, ProductShape
+from openinfer.synth.tuning.race import Contest, calls_in, raced
+from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
+from openinfer.synth.tuning.tune import Tune, candidates, joined
 
 TARGETS = pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
 TWO = """

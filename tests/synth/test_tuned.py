@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from openinfer.errors import DeviceError, DocumentSpan, OinfError
-from openinfer.synth.choices import Choice, ProductShape
-from openinfer.synth.target import AVX2, AVX512
-from openinfer.synth.tuned import MAX_TUNED_BYTES, Processor, Record, Tuned, possible_tiles, shipped
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512
+from openinfer.synth.tuning.choices import Choice, ProductShape
+from openinfer.synth.tuning.records import MAX_TUNED_BYTES, Processor, Record, Tuned, possible_tiles, shipped
 
 PROCESSOR = Processor.of(AVX512, 2)
 LINEAR = ProductShape(

@@ -14,13 +14,13 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import INDEX, Const, Contraction, For, Kernel, LoopKind, walk
 from openinfer.loops.verify import verify
-from openinfer.synth import schedule, windows
-from openinfer.synth.choices import Choice, ProductShape
-from openinfer.synth.divide import divided
-from openinfer.synth.packing import Packing
-from openinfer.synth.schedule import scheduled
-from openinfer.synth.target import AVX2, AVX512, CpuTarget, runnable
-from openinfer.synth.tuned import Processor, possible_tiles
+from openinfer.synth.targets.cpu import schedule, windows
+from openinfer.synth.targets.cpu.divide import divided
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuTarget, runnable
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.tuning.choices import Choice, ProductShape
+from openinfer.synth.tuning.records import Processor, possible_tiles
 
 WEIGHTS = frozenset({"w", "bias"})
 Shape = tuple[int, ...]

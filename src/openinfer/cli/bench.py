@@ -20,10 +20,10 @@ from openinfer.oinf import ModelLoader
 from openinfer.oinf.atomic import atomic_file
 
 if TYPE_CHECKING:
-    from openinfer.synth.devices import DeviceArch
+    from openinfer.synth.devices.description import DeviceArch
+    from openinfer.synth.pipeline import Passes
     from openinfer.synth.plan import Plan
-    from openinfer.synth.profile import KernelProfile, Profile, Times
-    from openinfer.synth.synthesizer import Passes
+    from openinfer.synth.report.profile import KernelProfile, Profile, Times
 
 _HEADS = ("kernel", "nodes", "calls", "time", "share", "operations", "bytes", "GFLOP/s", "GB/s", "roofline", "bound")
 _TO_THE_LEFT = ("kernel", "nodes", "bound")
@@ -94,7 +94,7 @@ def bench(
         source = loaded_graph(graph)
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
 
-        from openinfer.synth.synthesizer import Synthesizer
+        from openinfer.synth.pipeline import Synthesizer
 
         with Tuning(tune, tune_seconds, tuned, no_tuned).passes(_passes(arch, threads)) as passes:
             synthesizer = Synthesizer.from_arch(arch, name=called, passes=passes)
@@ -117,8 +117,8 @@ def bench(
 
 
 def _passes(arch: "DeviceArch", threads: int | None) -> "Passes":
-    from openinfer.synth.divide import Divide
-    from openinfer.synth.synthesizer import Passes
+    from openinfer.synth.pipeline import Passes
+    from openinfer.synth.targets.cpu.divide import Divide
 
     return replace(Passes.preferred(arch), divide=Divide(threads))
 

@@ -11,7 +11,7 @@ from openinfer.cli.options import AsJson
 from openinfer.cli.stepping import errors_as_json
 
 if TYPE_CHECKING:
-    from openinfer.synth.devices import DeviceArch
+    from openinfer.synth.devices.description import DeviceArch
 
 
 def devices(
@@ -32,7 +32,7 @@ def devices(
         raise typer.BadParameter(message)
     with errors_as_json() if as_json else nullcontext():
         # Here, not above: the other commands need no device descriptions.
-        from openinfer.synth.devices import DeviceArch, device_schema
+        from openinfer.synth.devices.description import DeviceArch, device_schema
 
         if detect:
             typer.echo(DeviceArch.detect().to_text(), nl=False)
@@ -49,7 +49,7 @@ def devices(
 
 def device_called(name: str) -> "DeviceArch":
     """A device by the name of a shipped description, ``host``, or a path to a file that ends in ``.json``."""
-    from openinfer.synth.devices import DeviceArch
+    from openinfer.synth.devices.description import DeviceArch
 
     if name.lower().endswith(".json"):
         return DeviceArch.load(name)
@@ -57,7 +57,7 @@ def device_called(name: str) -> "DeviceArch":
 
 
 def _print_all(*, as_json: bool) -> None:
-    from openinfer.synth.devices import DeviceArch, device_names
+    from openinfer.synth.devices.description import DeviceArch, device_names
 
     found = {name: DeviceArch.named(name) for name in device_names()}
     if as_json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from openinfer.synth.pipeline import Reached, Stage
     from openinfer.synth.plan import Plan
-    from openinfer.synth.synthesizer import Reached, Stage
 
 StopAfter = Annotated[
     str | None,
@@ -35,7 +35,7 @@ class Looking:
     @classmethod
     def called(cls, stop: str | None, shown: Iterable[str] | None) -> "Looking":
         """Options as steps of the pipeline; one that does not exist is an error that lists them."""
-        from openinfer.synth.synthesizer import Stage, stage_called
+        from openinfer.synth.pipeline import Stage, stage_called
 
         names = list(shown or ())
         wanted = set(Stage) if "all" in names else {stage_called(name) for name in names}

@@ -22,9 +22,9 @@ from openinfer.oinf.atomic import atomic_file
 if TYPE_CHECKING:
     from openinfer.cli.compiled import SimulatedStep
     from openinfer.ir import Graph
-    from openinfer.synth.devices import DeviceArch
+    from openinfer.synth.devices.description import DeviceArch
+    from openinfer.synth.pipeline import Passes
     from openinfer.synth.plan import Plan
-    from openinfer.synth.synthesizer import Passes
 
 
 class Weights(StrEnum):
@@ -169,7 +169,7 @@ class _Work:
         self, arch: "DeviceArch", name: str, weights: Weights, passes: "Passes", looking: Looking
     ) -> "Plan | None":
         # Here, not above: the other commands need no passes and no op records.
-        from openinfer.synth.synthesizer import Synthesizer
+        from openinfer.synth.pipeline import Synthesizer
 
         synthesizer = Synthesizer.from_arch(arch, name=name, passes=passes, weights=weights.value)
         return looking.through(synthesizer.pipeline(self.model, self.graph, sizes=self.sizes, strict=self.strict))
@@ -205,7 +205,7 @@ def _built(plan: "Plan", values: "list[SimulatedStep] | None", tolerance: float,
 
 def project_called(name: str | None, graph: str) -> str:
     """The name of the project: the one given, which must be fit, else the nearest to the graph file's."""
-    from openinfer.synth.c.names import project_name
+    from openinfer.synth.targets.cstyle.names import project_name
 
     if name is None:
         return project_name("model" if graph == "-" else Path(graph).stem)
@@ -217,8 +217,8 @@ def project_called(name: str | None, graph: str) -> str:
 
 def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses: bool, schedules: bool) -> "Passes":
     """The passes that options and the device's preferences leave."""
-    from openinfer.synth.divide import Divide
-    from openinfer.synth.synthesizer import NODE_BY_NODE, Passes
+    from openinfer.synth.pipeline import NODE_BY_NODE, Passes
+    from openinfer.synth.targets.cpu.divide import Divide
 
     passes = Passes.preferred(arch) if fuses else NODE_BY_NODE
     simplify = passes.simplify if simplifies else None
@@ -228,7 +228,7 @@ def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses:
 def _require_arena(plan: "Plan", most: int) -> None:
     if plan.project.arena_bytes <= most:
         return
-    from openinfer.synth.report import arena_facts
+    from openinfer.synth.report.report import arena_facts
 
     facts = arena_facts(plan.project.program, plan.memory)
     message = f"a step needs an arena of {plan.project.arena_bytes:,} bytes, and {most:,} are allowed"
@@ -243,8 +243,8 @@ def _require_arena(plan: "Plan", most: int) -> None:
 
 
 def _picture(plan: "Plan") -> str:
-    from openinfer.synth.arena_map import arena_svg
-    from openinfer.synth.report import arena_positions, arena_requests
+    from openinfer.synth.report.arena_map import arena_svg
+    from openinfer.synth.report.report import arena_positions, arena_requests
 
     program = plan.project.program
     return arena_svg(*arena_requests(program, plan.memory), arena_positions(program))
@@ -258,7 +258,7 @@ def _sizes(folder: Path, written: list[Path]) -> dict[str, int]:
 def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool) -> str:
     parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
     if report:
-        from openinfer.synth.report import arena_report, kernels_text, ledger_text, unmet_text
+        from openinfer.synth.report.report import arena_report, kernels_text, ledger_text, unmet_text
 
         parts += [kernels_text(facts["kernels"]), ledger_text(facts["ledger"])]
         parts += [unmet_text(facts["unmet"])] if facts["unmet"] else []

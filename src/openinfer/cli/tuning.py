@@ -13,8 +13,8 @@ from openinfer.cli.stepping import progress_bar
 from openinfer.errors import Code, Diagnostic, ExecutionError
 
 if TYPE_CHECKING:
-    from openinfer.synth.synthesizer import Passes
-    from openinfer.synth.tuned import Record
+    from openinfer.synth.pipeline import Passes
+    from openinfer.synth.tuning.records import Record
 
 TuneOption = Annotated[
     bool, typer.Option("--tune", help="Choose the tiles of products by measuring on this machine, where none is known.")
@@ -48,7 +48,7 @@ class Tuning:
     @contextmanager
     def passes(self, passes: "Passes") -> "Iterator[Passes]":
         """The passes that the options ask for. What is found is written at once, product by product."""
-        from openinfer.synth.tuned import Tuned
+        from openinfer.synth.tuning.records import Tuned
 
         if self.is_off and (self.measures or self.file is not None):
             message = "choices are measured or read from a file, or there are none"
@@ -63,8 +63,8 @@ class Tuning:
 
     @contextmanager
     def _measuring(self, passes: "Passes") -> "Iterator[Passes]":
-        from openinfer.synth.tune import Tune
-        from openinfer.synth.tuned import Tuned
+        from openinfer.synth.tuning.records import Tuned
+        from openinfer.synth.tuning.tune import Tune
 
         path = self._path()
         known = Tuned.load(path) if os.path.lexists(path) else Tuned()
@@ -82,7 +82,7 @@ class Tuning:
         typer.echo(_found(measured, path), err=True)
 
     def _path(self) -> Path:
-        from openinfer.synth.cache import own_cache
+        from openinfer.synth.run.cache import own_cache
 
         if self.file is not None:
             return Path(self.file)

@@ -10,19 +10,19 @@ from typing import Any
 from openinfer._version import VERSION
 from openinfer.check.bound import interface
 from openinfer.check.events import TraceLevel, trace_level
-from openinfer.synth.c.project import Files, Project
-from openinfer.synth.c.selftest import Golden
-from openinfer.synth.devices import DeviceArch
-from openinfer.synth.emission import write_project
-from openinfer.synth.fuse import Entry
-from openinfer.synth.library import FLAGS
-from openinfer.synth.module import CompiledModule, built
-from openinfer.synth.place import MemoryPlan
-from openinfer.synth.profile import Profile
-from openinfer.synth.program import Value
-from openinfer.synth.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
-from openinfer.synth.timed import Trial, profiled
-from openinfer.synth.traced import traced
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.place import MemoryPlan
+from openinfer.synth.passes.fuse.fuse import Entry
+from openinfer.synth.program.ir import Value
+from openinfer.synth.report.profile import Profile
+from openinfer.synth.report.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
+from openinfer.synth.run.emission import write_project
+from openinfer.synth.run.library import FLAGS
+from openinfer.synth.run.module import CompiledModule, built
+from openinfer.synth.run.timed import Trial, profiled
+from openinfer.synth.run.traced import traced
+from openinfer.synth.targets.c.project import Files, Project
+from openinfer.synth.targets.c.selftest import Golden
 
 PLAN_VERSION = 1
 

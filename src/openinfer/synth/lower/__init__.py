@@ -1,0 +1,1 @@
+"""From a bound graph to a program."""

@@ -1,0 +1,202 @@
+"""Tensors of the model as operands: one, or one of a family that indices choose; families that the graph writes."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, product, takewhile
+from math import prod
+from typing import Any
+
+from openinfer.check.access import static_value
+from openinfer.check.bound import BoundGraph, BoundVar, FromModel, FromPattern
+from openinfer.check.indices import Around, Ranges, pattern_name, spelled
+from openinfer.dtypes import DTYPES
+from openinfer.errors import counted
+from openinfer.ir import Access, CacheRead, CacheWrite, Loop, ModelRef, Node, Op, Scope, Single, Transfer
+from openinfer.ir.expr import Expr, Ref
+from openinfer.loops.dim import Dim
+from openinfer.synth.lower.variables import Values, refused
+from openinfer.synth.program.ir import BindSize, EntryStep, Family, Value, Weight
+
+_MOST_ENTRIES = 1 << 20
+"""How many entries of a prefix table are listed."""
+_MOST_TURNS = 4096
+"""How many turns of loops are followed to see which entries are written."""
+
+
+class Families(Values):
+    """What names of the model mean."""
+
+    def __init__(self, bound: BoundGraph) -> None:
+        super().__init__(bound)
+        self.families: dict[str, Family] = {}
+        self._read_entries: dict[Value, Weight] = {}
+        self._names = [] if bound.model is None else sorted(bound.model.tensors)
+        self._tables: dict[str, Weight] = {}
+        """Each prefix table with all its entries, without an index."""
+
+    def _model_ref(self, operand: ModelRef, node: Node) -> Weight:
+        model = self.bound.model
+        assert model is not None
+        if not operand.formatted:
+            info = model.tensors.get(operand.name)
+            if info is not None:
+                return Weight((operand.name,), info.dtype, info.shape)
+            variable = next(v for v in self.bound.vars.values() if v.origin == FromModel(operand.name))
+            return Weight((operand.name,), variable.dtype, variable.shape)
+        used = [loop for loop in self.loops if f"{{{loop.index}}}" in operand.name]
+        values = [dict(one) for one in Ranges(self._static).all(None, self.loops, operand.name)]
+        names = [spelled(operand.name, one) for one in values]
+        if not names:  # the loops' bounds are known only while running: every tensor that can be meant
+            indices = tuple(loop.index for loop in used)
+            found = _entries_of(operand.name, indices, self._names_like(operand.name))
+            values = [dict(zip(indices, key, strict=True)) for key in found]
+            names = list(found.values())
+        if not names:
+            raise refused(node, f"the model has no tensor for {operand}")
+        info = model.tensors[names[0]]
+        return _family_of(names, values, [loop.index for loop in used], [Ref(loop.index) for loop in used], info)
+
+    def _family(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
+        """A prefix table: every entry that the indices can name, chosen while running."""
+        if variable.name not in self._tables:
+            self._tables[variable.name] = self._table(access, variable, pattern, node)
+        exprs = tuple(index.value for index in access.indices if isinstance(index, Single))
+        return replace(self._tables[variable.name], index=exprs)
+
+    def _names_like(self, pattern: str) -> list[str]:
+        """The names in the model that begin as a pattern does."""
+        begin = pattern.partition("{")[0]
+        first = bisect_left(self._names, begin)
+        return list(takewhile(lambda name: name.startswith(begin), islice(self._names, first, None)))
+
+    def _table(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
+        model = self.bound.model
+        assert model is not None
+        assert variable.decl is not None
+        fitting = [
+            name
+            for name in self._names_like(pattern)
+            if (info := model.tensors[name]).has_data and info.dtype is variable.dtype and info.shape == variable.shape
+        ]
+        entries = _entries_of(pattern, variable.decl.table_indices, fitting)
+        if not entries:
+            raise refused(node, f"the model has no tensor for {access}")
+        axes = range(len(variable.decl.table_indices))
+        firsts = [min(key[axis] for key in entries) for axis in axes]
+        lasts = [max(key[axis] for key in entries) for axis in axes]
+        extents = [last - first + 1 for first, last in zip(firsts, lasts, strict=True)]
+        if prod(extents) > _MOST_ENTRIES:
+            raise refused(
+                node, f"{access} can be {counted(prod(extents), 'tensor')}, most of which the model does not have"
+            )
+        keys = product(*(range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)))
+        names = [entries.get(key, "") for key in keys]
+        return Weight(tuple(names), variable.dtype, variable.shape, (), tuple(extents), tuple(firsts))
+
+    # --- families that the graph writes ---------------------------------------------------------------------------
+
+    def _entry_read(self, access: Access, weight: Weight, node: Node) -> Value:
+        """An entry as it is now: the model's, or what the step has written there."""
+        value = self._value(access.base, weight.dtype, weight.shape)
+        scalars = self._scalars(*weight.index)
+        self._emit(
+            EntryStep("read", self._written_family(access.base, weight), weight.index, value, node.index, scalars)
+        )
+        self._read_entries[value] = weight
+        return value
+
+    def _entry_write(self, access: Access, weight: Weight, value: Value, node: Node) -> None:
+        for declared, own in zip(weight.shape, value.shape, strict=True):
+            if isinstance(own, Dim):
+                self._emit(BindSize(declared, own, node.index))
+        scalars = self._scalars(*weight.index)
+        family = self._written_family(access.base, weight)
+        self._emit(EntryStep("write", family, weight.index, value, node.index, scalars))
+
+    def _written_family(self, name: str, weight: Weight) -> Family:
+        """The family of a prefix table, with memory for the entries that some node can write."""
+        if name not in self.families:
+            chosen = self._written_names(name)
+            kept = [one for one in weight.names if one and (chosen is None or one in chosen)]
+            places = {one: place for place, one in enumerate(kept)}
+            slots = tuple(places.get(one, -1) for one in weight.names)
+            byte = DTYPES["u8"]
+            own = self._value(name, byte, (len(kept), weight.dtype.nbytes(prod(weight.shape))))
+            written = self._value(name, byte, (len(kept),))
+            own.is_home = written.is_home = True
+            self.families[name] = Family(replace(weight, index=()), slots, own, written)
+        return self.families[name]
+
+    def _written_names(self, name: str) -> set[str] | None:
+        """The entries that nodes write, where that is known before anything runs; None means any."""
+        variable = self.bound.vars[name]
+        assert isinstance(variable.origin, FromPattern)
+        found: set[str] = set()
+        for block in self.graph.blocks.values():
+            for access, loops in _writes_of(block.nodes, name):
+                turns = self._turns(loops)
+                if turns is None:
+                    return None
+                for turn in turns:
+                    entry = pattern_name(variable, access, variable.origin.pattern, turn, self._static)
+                    if entry is None:
+                        return None
+                    found.add(entry)
+        return found
+
+    def _turns(self, loops: Around) -> list[dict[str, int]] | None:
+        """What the indices of nested loops are, turn by turn, if all bounds are static and the turns not too many."""
+        bounds = [(static_value(one.start, self._static), static_value(one.end, self._static)) for one in loops]
+        ranges = [range(start, end) for start, end in bounds if start is not None and end is not None]
+        if len(ranges) < len(bounds) or prod(map(len, ranges)) > _MOST_TURNS:
+            return None
+        return [dict(zip((loop.index for loop in loops), turn, strict=True)) for turn in product(*ranges)]
+
+
+def _writes_of(nodes: Sequence[Node], name: str, loops: Around = ()) -> Iterator[tuple[Access, Around]]:
+    """The accesses of a variable that are written, with the loops around them."""
+    for node in nodes:
+        match node.kind:
+            case Loop() as loop:
+                yield from _writes_of(loop.body, name, (*loops, loop))
+            case Scope(body=body):
+                yield from _writes_of(body, name, loops)
+            case Op(outputs=outputs):
+                yield from ((output, loops) for output in outputs if output.base == name)
+            case Transfer(dst=dst) | CacheRead(dst=dst) | CacheWrite(dst=dst) if dst.base == name:
+                yield dst, loops
+
+
+def _entries_of(pattern: str, indices: tuple[str, ...], names: Sequence[str]) -> dict[tuple[int, ...], str]:
+    """The tensors whose names a pattern spells, by their indices."""
+    parts = re.split(r"\{([^{}]*)\}", pattern)
+    text = "".join(
+        re.escape(part) if position % 2 == 0 else rf"(?P<{part}_{position}>-?\d+)"
+        for position, part in enumerate(parts)
+    )
+    expression = re.compile(text)
+    places = {index: f"{index}_{parts.index(index, 1)}" for index in indices}
+    found: dict[tuple[int, ...], str] = {}
+    for name in names:
+        match = expression.fullmatch(name)
+        if match is None:
+            continue
+        key = tuple(int(match[places[index]]) for index in indices)
+        if spelled(pattern, dict(zip(indices, key, strict=True))) == name:
+            found[key] = name
+    return found
+
+
+def _family_of(
+    names: Sequence[str], values: Sequence[Mapping[str, int]], keys: Sequence[str], exprs: Sequence[Expr], info: Any
+) -> Weight:
+    firsts = [min(one[key] for one in values) for key in keys]
+    extents = [max(one[key] for one in values) - first + 1 for key, first in zip(keys, firsts, strict=True)]
+    by_key = {tuple(one[key] for key in keys): name for one, name in zip(values, names, strict=True)}
+    ordered = [
+        by_key.get(place, "")
+        for place in product(*(range(first, first + extent) for first, extent in zip(firsts, extents, strict=True)))
+    ]
+    return Weight(tuple(ordered), info.dtype, info.shape, tuple(exprs), tuple(extents), tuple(firsts))

@@ -1,0 +1,170 @@
+"""Where every value lies in the arena: values that are never alive together may share memory."""
+
+from dataclasses import dataclass
+
+from openinfer.loops.dim import is_same, is_same_shape
+from openinfer.loops.ir import Buffer, For, Kernel, Load, Statement, Store, Var, scalars, visit, walk
+from openinfer.synth.memory.arena import Request, placed
+from openinfer.synth.memory.views import views_of
+from openinfer.synth.program.ir import KernelStep, Move, Program, Value
+from openinfer.synth.program.ir import Store as Memory
+from openinfer.synth.program.liveness import Lives, lives_of
+from openinfer.synth.program.stretches import Stretches
+
+# --- values that can be the same memory -------------------------------------------------------------------------------
+
+
+class Classes:
+    """Values that share memory: a union-find with the positions each class occupies."""
+
+    def __init__(self, lives: Lives) -> None:
+        self._parent: dict[Value, Value] = {}
+        self._occupied = {value: occupied.copy() for value, occupied in lives.occupied.items()}
+
+    def root(self, value: Value) -> Value:
+        """The value that stands for the class."""
+        found = value
+        while found in self._parent:
+            found = self._parent[found]
+        while value is not found:
+            self._parent[value], value = found, self._parent[value]
+        return found
+
+    def occupied(self, value: Value) -> Stretches:
+        """The positions of a class."""
+        return self._occupied.setdefault(self.root(value), Stretches())
+
+    def join(self, one: Value, other: Value, forgiven: int | None) -> bool:
+        """Make two values the same memory, unless both are alive somewhere else than at a forgiven position."""
+        a, b = self.root(one), self.root(other)
+        if a is b:
+            return True
+        if a.store is not Memory.ARENA and b.store is not Memory.ARENA:
+            return False
+        if self.occupied(a).overlaps(self.occupied(b), forgiven):
+            return False
+        keep, gone = (
+            (a, b) if b.store is Memory.ARENA and (a.store is not Memory.ARENA or a.nbytes >= b.nbytes) else (b, a)
+        )
+        if keep.store is not Memory.ARENA and gone.nbytes > keep.nbytes:
+            return False
+        few, many = sorted((self.occupied(a), self.occupied(b)), key=len)
+        many.update(few)
+        self._occupied[keep] = many
+        self._parent[gone] = keep
+        return True
+
+
+def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
+    """Moves, and kernels that work in place, whose two sides can be one memory."""
+    classes = Classes(lives)
+    for position, step in enumerate(lives.steps):
+        after = lives.alive_after[position]
+        if (
+            isinstance(step, Move)
+            and isinstance(step.src, Value)
+            and step.src not in views
+            and step.src.store is not Memory.INPUT
+        ):
+            forgiven = position if step.src not in after else None
+            same = step.src.dtype is step.dst.dtype
+            if same:
+                classes.join(step.src, step.dst, forgiven)
+        elif isinstance(step, KernelStep) and len(step.outputs) == 1:
+            fitting = in_place_inputs(step.kernel)
+            for number in fitting:
+                operand = step.inputs[number]
+                if (
+                    not isinstance(operand, Value)
+                    or operand.store is Memory.INPUT
+                    or operand in after
+                    or operand in views
+                ):
+                    continue
+                # A kernel may read the same memory as several inputs, and some of them elsewhere.
+                if not _occurrences(step, operand, classes) <= set(fitting):
+                    continue
+                if classes.join(operand, step.outputs[0], position):
+                    break
+    return classes
+
+
+def _occurrences(step: KernelStep, operand: Value, classes: Classes) -> set[int]:
+    """The inputs of a kernel that lie where an operand lies."""
+    root = classes.root(operand)
+    return {number for number, one in enumerate(step.inputs) if isinstance(one, Value) and classes.root(one) is root}
+
+
+def _reads(statement: Statement, buffer: Buffer) -> bool:
+    parts = (part for value in scalars(statement) for part in visit(value))
+    return any(isinstance(part, Load) and part.buffer == buffer for part in parts)
+
+
+def in_place_inputs(kernel: Kernel) -> list[int]:
+    """The inputs over which a kernel may write its one output: read only where the same element is then written."""
+    stores = [statement for statement in walk(kernel.body) if isinstance(statement, Store)]
+    (out,) = kernel.outputs
+    if len([store for store in stores if store.buffer == out]) != 1 or kernel.scratch:
+        return []
+    where = next(store.index for store in stores if store.buffer == out)
+    loops = {statement.index for statement in walk(kernel.body) if isinstance(statement, For)}
+    moving = [one for one, extent in zip(where, out.shape, strict=True) if not is_same(extent, 1) or one in loops]
+    if not all(isinstance(one, Var) and one in loops for one in moving) or len(set(moving)) < len(moving):
+        return []
+    statements = list(walk(kernel.body))
+    behind = statements[statements.index(next(store for store in stores if store.buffer == out)) + 1 :]
+    found = []
+    for number, buffer in enumerate(kernel.inputs):
+        if any(_reads(statement, buffer) for statement in behind):
+            continue  # An exclusive sum stores an element before it reads the operand's.
+        loads = [
+            one
+            for statement in walk(kernel.body)
+            for value in scalars(statement)
+            for one in visit(value)
+            if isinstance(one, Load) and one.buffer == buffer
+        ]
+        is_like = buffer.dtype is out.dtype and is_same_shape(buffer.shape, out.shape)
+        if loads and is_like and all(one.index == where for one in loads):
+            found.append(number)
+    return found
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where every value of a program lies."""
+
+    classes: Classes
+    offsets: dict[Value, int]
+    peak: int
+    lower_bound: int
+    views: frozenset[Value] = frozenset()
+    """The values that are parts of tables, and need no memory."""
+
+    @property
+    def gap(self) -> int:
+        """How many bytes larger the arena is than the least that could be hoped for; 0 where it is the least."""
+        return self.peak - self.lower_bound
+
+    def offset(self, value: Value) -> int:
+        """The offset of a value of the arena."""
+        return self.offsets[self.classes.root(value)]
+
+    def is_same(self, one: Value, other: Value) -> bool:
+        """Whether two values are the same memory."""
+        return self.classes.root(one) is self.classes.root(other)
+
+
+def plan_memory(program: Program) -> MemoryPlan:
+    """The memory of a program."""
+    lives = lives_of(program)
+    views = views_of(program, lives)
+    classes = classes_of(lives, views)
+    roots = {classes.root(value) for value in lives.occupied.keys() - views}
+    # Sets have no order of their own, and the same program must give the same plan.
+    ordered = sorted(roots, key=lambda value: (classes.occupied(value).order, len(value.name), value.name))
+    arena = [value for value in ordered if value.store is Memory.ARENA]
+    requests = [Request(max(value.nbytes, 1), tuple(classes.occupied(value)), value.name) for value in arena]
+    placement = placed(requests)
+    offsets = dict(zip(arena, placement.offsets, strict=True))
+    return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound, views)

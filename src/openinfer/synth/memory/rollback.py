@@ -1,0 +1,230 @@
+"""What a step must keep in order to be taken back if it fails.
+
+A step that can only fail before it changes anything that outlives it needs nothing. Otherwise variables that it
+overwrites are kept when it begins, and parts of tables and tensors when they are written; how many bytes that takes is
+known beforehand, unless a loop can go round any number of times.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from openinfer.check.access import static_value
+from openinfer.ir import Slice
+from openinfer.loops.dim import is_symbolic, most_elements
+from openinfer.synth.memory.place import MemoryPlan
+from openinfer.synth.passes.dead_steps import can_fail
+from openinfer.synth.program.ir import (
+    BindSize,
+    BranchStep,
+    CallStep,
+    EntryStep,
+    IntegerStep,
+    JoinSizes,
+    KernelStep,
+    LoopStep,
+    Move,
+    Operand,
+    PartStep,
+    Program,
+    RequireSize,
+    Step,
+    Store,
+    TableStep,
+    Value,
+    Weight,
+    steps_in,
+)
+from openinfer.synth.program.liveness import definitions
+from openinfer.synth.program.positions import Positions, called_by
+
+UNIT = 16
+"""What a record begins with takes so many bytes, and its bytes are rounded up to them."""
+_MOST = 1 << 26
+_UNKNOWN = 1 << 16
+"""Where more is needed than the most, or there is no telling, so much is set aside, and a step that changes more than
+that cannot be taken back."""
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What is kept: variables when a step begins, and so many bytes in all."""
+
+    homes: tuple[Value, ...]
+    nbytes: int
+    is_complete: bool
+    """Whether the bytes are enough for whatever a step does."""
+
+
+def undo_of(program: Program, plan: MemoryPlan, *, is_interruptible: bool = False) -> Undo | None:
+    """What a step must keep; None if it has changed nothing yet when it fails.
+
+    A step that can be interrupted can fail wherever a block or a turn of a loop begins.
+    """
+    if not _Order(program, plan, is_interruptible=is_interruptible).can_tear():
+        return None
+    return _Amount(program, plan).undo()
+
+
+def _written(step: Step, plan: MemoryPlan) -> list[Value]:
+    """The persistent variables that a step overwrites as a whole."""
+    if isinstance(step, Move) and isinstance(step.src, Value) and plan.is_same(step.src, step.dst):
+        return []
+    roots = [plan.classes.root(value) for value in definitions(step)]
+    return [root for root in roots if root.store is Store.STATE]
+
+
+def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
+    """Whether a step writes a part of a persistent variable where it lies."""
+    if not isinstance(step, PartStep) or step.action not in ("write", "reset") or not isinstance(step.whole, Value):
+        return False
+    return plan.classes.root(step.whole).store is Store.STATE
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What steps can do to memory that outlives them: change it, fail, fail behind a change."""
+
+    changes: bool = False
+    fails: bool = False
+    tears: bool = False
+
+    def then(self, other: "_Outcome") -> "_Outcome":
+        """One after the other."""
+        return _Outcome(
+            self.changes or other.changes,
+            self.fails or other.fails,
+            self.tears or other.tears or (self.changes and other.fails),
+        )
+
+
+class _Order:
+    """Whether a step can fail behind a change; loops go round twice, and of branches both count."""
+
+    def __init__(self, program: Program, plan: MemoryPlan, *, is_interruptible: bool) -> None:
+        self._plan = plan
+        self._is_interruptible = is_interruptible
+        self._blocks: dict[str, _Outcome] = {}
+        for name in reversed(Positions(program).blocks):
+            self._blocks[name] = self._body(program.blocks[name])
+
+    def can_tear(self) -> bool:
+        return self._blocks["entry"].tears
+
+    def _body(self, steps: list[Step]) -> _Outcome:
+        found = _Outcome(fails=self._is_interruptible)
+        for step in steps:
+            found = found.then(_Outcome(fails=_can_fail(step)))
+            if isinstance(step, LoopStep):
+                once = self._body(step.body)
+                found = found.then(once).then(once)
+            for name in called_by(step):
+                found = found.then(self._blocks[name])
+            if self._changes(step):
+                # A kernel may find what is wrong only after it has written something.
+                found = found.then(_Outcome(changes=True, tears=isinstance(step, KernelStep) and can_fail(step.kernel)))
+        return found
+
+    def _changes(self, step: Step) -> bool:
+        if isinstance(step, TableStep) and step.action in ("write", "reset"):
+            return True
+        return bool(_written(step, self._plan)) or is_partly_written(step, self._plan)
+
+
+def _can_fail(step: Step) -> bool:
+    """Whether a step checks anything: indices, sizes that only a run knows, values."""
+    match step:
+        case KernelStep():
+            return can_fail(step.kernel) or _has_checks([*step.inputs, *step.outputs, *step.scratch])
+        case Move():
+            return _has_checks([step.src, step.dst])
+        case LoopStep():
+            return bool(step.scalars)
+        case TableStep():
+            return bool(step.indices) or step.action != "reset"
+        case _:
+            return isinstance(step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize | JoinSizes)
+
+
+def _has_checks(operands: list[Operand]) -> bool:
+    return any(
+        bool(one.index) if isinstance(one, Weight) else any(is_symbolic(extent) for extent in one.shape)
+        for one in operands
+    )
+
+
+class _Amount:
+    """How many bytes the records of one step can take."""
+
+    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+        self._program = program
+        self._plan = plan
+        self._constants: Mapping[str, object] = {**program.bound.constants, **program.bound.sizes}
+        self._blocks: dict[str, int | None] = {}
+        for name in reversed(Positions(program).blocks):
+            self._blocks[name] = self._body(program.blocks[name])
+
+    def undo(self) -> Undo:
+        steps = [step for block in self._program.blocks.values() for step in steps_in(block)]
+        homes = tuple(dict.fromkeys(home for step in steps for home in _written(step, self._plan)))
+        most = self._blocks["entry"]
+        kept = sum(map(_record, (home.nbytes for home in homes)))
+        is_complete = most is not None and most + kept <= _MOST
+        return Undo(homes, kept + (most if is_complete and most is not None else _UNKNOWN), is_complete)
+
+    def _body(self, steps: list[Step]) -> int | None:
+        """None where there is no telling."""
+        parts = [self._step(step) for step in steps]
+        return sum(part for part in parts if part is not None) if None not in parts else None
+
+    def _step(self, step: Step) -> int | None:
+        match step:
+            case LoopStep(body=body):
+                once, turns = self._body(body), self._turns(step)
+                return 0 if once == 0 else None if once is None or turns is None else once * turns
+            case BranchStep(then_block=then, else_block=otherwise):
+                found = [self._blocks[block] for block in (then, otherwise) if block is not None]
+                return max(part for part in found if part is not None) if None not in found else None
+            case CallStep(block=block):
+                return self._blocks[block]
+            case TableStep(action="write" | "reset"):
+                return _table_bytes(step)
+            case PartStep() if is_partly_written(step, self._plan):
+                whole = step.whole if step.action == "reset" else step.value
+                assert whole is not None
+                in_rows = bool(step.indices) and isinstance(step.indices[-1], Slice)
+                rows = prod(map(int, whole.shape[:-1] if in_rows else whole.shape))
+                return whole.dtype.nbytes(most_elements(whole.shape)) + rows * _record(1)
+            case _:
+                return 0
+
+    def _turns(self, step: LoopStep) -> int | None:
+        def static(name: str) -> int | None:
+            found = self._constants.get(name)
+            return found if isinstance(found, int) else None
+
+        start, end = static_value(step.start, static), static_value(step.end, static)
+        return None if start is None or end is None else max(end - start, 0)
+
+
+def _record(nbytes: int) -> int:
+    return UNIT + -(-nbytes // UNIT) * UNIT
+
+
+def _table_bytes(step: TableStep) -> int | None:
+    """The records of one change: extents, memory that grows, every cell on its own, the extents of its matrix."""
+    table, axes = step.table, len(step.table.bounds)
+    entry = prod(map(int, table.entry))
+    heads = _record(8 * axes)
+    if None in table.bounds:
+        heads += _record(8 * axes) + _record(8) + UNIT
+    if step.action == "write":
+        assert step.value is not None
+        cells = prod(map(int, step.value.shape)) // max(entry, 1)
+    elif None in table.bounds:
+        return None
+    else:
+        cells = prod(bound or 0 for bound in table.bounds)
+        heads += _record(64)  # extents of matrices end on a cache line
+    matrix = _record(8 * (axes - table.keys)) if 0 < table.keys < axes else 0
+    return heads + cells * (_record(entry * max(table.variable.dtype.bits, 8) // 8) + matrix)

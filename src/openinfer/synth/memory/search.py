@@ -1,0 +1,144 @@
+"""The smallest arena for requests that touch each other in time: greedy orders, and a search around what they miss.
+
+The search takes the requests that stick out above a capacity, with all they meet, and stacks them exactly
+(``openinfer.synth.memory.skyline``); the others are fitted around them. Those that now stick out join, until none does.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from openinfer.synth.memory.skyline import Answer, Component, Steps, stacked
+
+Gap = Callable[[int, list[tuple[int, int]]], int]
+"""An offset for so many bytes among the stretches that are taken, which are sorted."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Steps that are left: neighbours that greedy orders may look at, requests that the search may look at."""
+
+    greedy: Steps
+    search: Steps
+
+
+def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
+    """The lowest offset.
+
+    >>> first_gap(10, [(0, 10), (30, 40), (50, 60)])
+    10
+    """
+    offset = 0
+    for start, end in taken:
+        if offset + size <= start:
+            break
+        offset = max(offset, end)
+    return offset
+
+
+def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
+    """The offset where the least room is left over; above everything where there is no gap.
+
+    >>> best_gap(10, [(0, 10), (30, 40), (50, 60)])
+    40
+    """
+    offset, best, spare = 0, -1, 0
+    for start, end in taken:
+        if offset + size <= start and (best < 0 or start - offset < spare):
+            best, spare = offset, start - offset
+        offset = max(offset, end)
+    return offset if best < 0 else best
+
+
+def greedy(component: Component, enough: int, steps: Steps) -> tuple[int, ...]:
+    """The best of the greedy orders; the first one that is good enough."""
+    best: tuple[int, ...] | None = None
+    for offsets in _fittings(component, {}, steps):
+        if best is None or component.peak(offsets) < component.peak(best):
+            best = offsets
+        if component.peak(best) <= enough:
+            break
+    assert best is not None
+    return best
+
+
+def _fittings(component: Component, fixed: Mapping[int, int], steps: Steps) -> Iterator[tuple[int, ...]]:
+    """Offsets around those that are fixed: each order with each way to choose a gap, while there are steps."""
+    for order in component.orders:
+        for gap in (first_gap, best_gap):
+            yield _fitted(component, fixed, order, gap, steps)
+            if steps.used_up:
+                return
+
+
+def _fitted(
+    component: Component, fixed: Mapping[int, int], order: Sequence[int], gap: Gap, steps: Steps
+) -> tuple[int, ...]:
+    """One request after the other into a gap between those that are already placed."""
+    sizes = component.sizes
+    offsets = [fixed.get(one, -1) for one in range(len(sizes))]
+    for own in order:
+        if own in fixed:
+            continue
+        neighbours = component.neighbours[own]
+        taken = [(offsets[one], offsets[one] + sizes[one]) for one in neighbours if offsets[one] >= 0]
+        taken.sort()
+        offsets[own] = gap(sizes[own], taken)
+        steps.use(len(neighbours))
+    return tuple(offsets)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best offsets, and a size below which there is certainly no placement."""
+
+    offsets: tuple[int, ...]
+    at_least: int
+
+
+def search(component: Component, best: tuple[int, ...], least: int, unit: int, budget: Budget) -> Found:
+    """A placement smaller than the best one, down to the least size; sizes are multiples of a unit."""
+    # The least size first, as it is nearly always possible; then by halves between what is possible and what is not, or
+    # was not found. Each try gets half of the steps that are left.
+    low = capacity = least
+    while low < component.peak(best) and budget.search.left >= 2 * len(component.sizes) and not budget.greedy.used_up:
+        share = budget.search.taken(budget.search.left // 2)
+        answer = _under(component, capacity, Budget(budget.greedy, share))
+        budget.search.use(-share.left)
+        if answer.offsets is not None:
+            best = answer.offsets
+        else:
+            low = capacity + unit
+            least = low if answer.is_excluded else least
+        capacity = low + (component.peak(best) - low) // (2 * unit) * unit
+    return Found(best, least)
+
+
+def _under(component: Component, capacity: int, budget: Budget) -> Answer:
+    """Offsets under a capacity: the core of the matter stacked, the others around it."""
+    fixed: dict[int, int] = {}
+    while True:
+        offsets, above = _least_above(component, capacity, fixed, budget.greedy)
+        if not above:
+            return Answer(offsets)
+        if budget.search.used_up or budget.greedy.used_up:
+            return Answer(None)
+        core = component.only({*fixed, *above, *(other for one in above for other in component.neighbours[one])})
+        answer = stacked(core, capacity, budget.search)
+        if answer.offsets is None:
+            return answer
+        fixed = dict(zip(core.requests, answer.offsets, strict=True))
+
+
+def _least_above(
+    component: Component, capacity: int, fixed: Mapping[int, int], steps: Steps
+) -> tuple[tuple[int, ...], list[int]]:
+    """The fitting of which the fewest requests stick out above a capacity, and these."""
+    best: tuple[tuple[int, ...], list[int]] | None = None
+    for offsets in _fittings(component, fixed, steps):
+        above = [one for one, offset in enumerate(offsets) if offset + component.sizes[one] > capacity]
+        if best is None or len(above) < len(best[1]):
+            best = (offsets, above)
+        if not above:
+            break
+    assert best is not None
+    return best

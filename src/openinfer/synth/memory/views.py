@@ -1,0 +1,46 @@
+"""Parts of tables that are read where they lie, without a copy.
+
+A step that reads a part of a table gives a value that later changes of the table do not touch. Where nothing changes
+the table as long as the value is needed, the value can be the table's own memory: a decoder attends over its cache
+without moving it.
+"""
+
+from openinfer.ir import Single
+from openinfer.synth.program.ir import Program, Table, TableStep, Value
+from openinfer.synth.program.liveness import Lives
+
+
+def views_of(program: Program, lives: Lives) -> frozenset[Value]:
+    """The values that can be parts of tables."""
+    changed: dict[int, list[int]] = {}
+    for position, step in enumerate(lives.steps):
+        if isinstance(step, TableStep) and step.action != "read":
+            changed.setdefault(id(step.table), []).append(position)
+    outputs = set(program.outputs.values())
+    return frozenset(
+        step.value
+        for position, step in enumerate(lives.steps)
+        if isinstance(step, TableStep)
+        and step.action == "read"
+        and step.value is not None
+        and step.value in lives.alive_after[position]
+        and step.value not in outputs
+        and _is_one_piece(step)
+        and not lives.occupied[step.value].meets(changed.get(id(step.table), []))
+    )
+
+
+def _is_one_piece(step: TableStep) -> bool:
+    """Whether the cells lie one after the other, as the value's elements do: only the last index is a slice."""
+    table = step.table
+    last = len(table.bounds) - 1
+    return (
+        _is_plain(table)
+        and len(step.indices) == len(table.bounds)
+        and all(isinstance(index, Single) for index in step.indices[:last])
+    )
+
+
+def _is_plain(table: Table) -> bool:
+    """Whether a table has all the memory it can ever need, and elements as values have them."""
+    return None not in table.bounds and table.keys == len(table.bounds) and not table.variable.dtype.is_packed

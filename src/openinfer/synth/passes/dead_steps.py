@@ -1,0 +1,123 @@
+"""Steps whose results nobody reads, left out."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from openinfer.ir.expr import Ref
+from openinfer.loops.ir import Fail, Kernel, walk
+from openinfer.synth.program.ir import (
+    EntryStep,
+    IntegerStep,
+    KernelStep,
+    LoopStep,
+    Move,
+    Operand,
+    PartStep,
+    Program,
+    Step,
+    TableStep,
+    Value,
+    Weight,
+)
+from openinfer.synth.program.liveness import Liveness, Touch, uses
+
+_PARTS = TableStep | PartStep | EntryStep
+
+
+def can_fail(kernel: Kernel) -> bool:
+    """Whether a kernel can find a value for which its op has no result."""
+    return any(isinstance(statement, Fail) for statement in walk(kernel.body))
+
+
+def _is_pure(step: Step) -> bool:
+    """Whether a step does nothing but give its results: a kernel can fail, and so can an index of a weight."""
+    if isinstance(step, KernelStep):
+        return not can_fail(step.kernel) and not _is_chosen(step.inputs, step.scalars)
+    if isinstance(step, IntegerStep):
+        return isinstance(step.expr, Ref) and not step.scalars  # the index of a loop is there in any case
+    return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)
+
+
+def _is_chosen(operands: Iterable[Operand], scalars: list[Value]) -> bool:
+    return bool(scalars) and any(isinstance(one, Weight) and one.index for one in operands)
+
+
+def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep, IntegerStep)) -> Program:
+    """The program without moves and kernels whose results nobody reads, and without what only these read.
+
+    Of reads with indices that can be wrong, the check of these stays.
+    """
+    found = _DeadSteps(program, kinds)
+    found.find()
+    program.blocks = {name: found.kept(steps) for name, steps in program.blocks.items()}
+    return program
+
+
+class _DeadSteps:
+    """Finds the steps without which a program gives the same results."""
+
+    def __init__(self, program: Program, kinds: tuple[type, ...]) -> None:
+        self._kinds = kinds
+        self._liveness = Liveness(program)
+        self._needed: dict[int, set[Value]] = {}
+        """By the identity of a step, those of the values it writes that are needed behind it."""
+        self._dead: dict[int, Step] = {}
+
+    def find(self) -> None:
+        """All steps that nobody needs; then those that only these needed, and so on."""
+        touches = self._liveness.touches
+        changed: Iterable[Value] = list(touches)
+        while changed:
+            suspects: dict[int, Step] = {}
+            for value in changed:
+                behind = {id(step) for step in self._liveness.life(value).needed_behind}
+                for step in _writers(touches[value].values()):
+                    needed = self._needed.setdefault(id(step), set())
+                    (needed.add if id(step) in behind else needed.discard)(value)
+                    suspects[id(step)] = step
+            changed = self._without([step for step in suspects.values() if not self._needed[id(step)]])
+
+    def _without(self, suspects: Iterable[Step]) -> list[Value]:
+        """Leave out those steps that do nothing else; the values that these have read."""
+        gone: dict[Value, set[int]] = {}
+        for step in suspects:
+            read = dict.fromkeys(uses(step))
+            if isinstance(step, self._kinds) and id(step) not in self._dead and _is_pure(step):
+                self._dead[id(step)] = step
+            elif KernelStep in self._kinds and isinstance(step, _PARTS) and step.action == "read":
+                step.action = "check"
+                read = {value: None for value in read if value not in uses(step)}
+            else:
+                continue
+            for value in read:
+                gone.setdefault(value, set()).add(id(step))
+        touches = self._liveness.touches
+        for value, steps in gone.items():
+            touches[value] = {name: _without_steps(found, steps) for name, found in touches[value].items()}
+        return list(gone)
+
+    def kept(self, steps: list[Step]) -> list[Step]:
+        """The steps that are needed."""
+        found: list[Step] = []
+        for step in steps:
+            if isinstance(step, LoopStep):
+                step.body = self.kept(step.body)
+            if id(step) not in self._dead:
+                found.append(step)
+        return found
+
+
+def _writers(blocks: Iterable[Iterable[Touch]]) -> Iterable[Step]:
+    for touches in blocks:
+        for touch in touches:
+            if touch.is_written:
+                yield touch.step
+            yield from _writers([touch.inner])
+
+
+def _without_steps(touches: Iterable[Touch], gone: set[int]) -> tuple[Touch, ...]:
+    return tuple(
+        replace(touch, inner=_without_steps(touch.inner, gone)) if touch.inner else touch
+        for touch in touches
+        if id(touch.step) not in gone
+    )

@@ -1,0 +1,153 @@
+"""The steps of one body while kernels are joined: what reads and writes each value, and what stands between two steps.
+
+Steps have places, which stay what they are when others go; so a question costs the same in a long body as in a short
+one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from openinfer.synth.program.constraints import Limits
+from openinfer.synth.program.ir import (
+    EntryStep,
+    Fence,
+    IntegerStep,
+    KernelStep,
+    LoopStep,
+    Mark,
+    Move,
+    PartStep,
+    Step,
+    TableStep,
+    Value,
+)
+from openinfer.synth.program.liveness import definitions, uses
+
+
+def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[Value]:
+    """What steps read; for loops, ``inside`` says it of their bodies, by the identity of the loop."""
+    found: set[Value] = set()
+    for step in steps:
+        found.update(uses(step))
+        found |= inside.get(id(step), set())
+    return found
+
+
+class Body:
+    """The steps of a body, by their places."""
+
+    def __init__(self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], limits: Limits) -> None:
+        self._steps: dict[int, Step] = dict(enumerate(steps))
+        self._limits = limits
+        self._definitions: dict[Value, list[int]] = {}
+        self._readers: dict[Value, set[int]] = {}
+        self._other_readers: set[Value] = set()
+        """Values that something reads which is no operand of a kernel."""
+        self._fences: list[int] = []
+        self._obstacles: list[int] = []
+        """Where steps stand that nothing may be moved past, other than fences."""
+        self._fixed: list[int] = []
+        """Where the marks of nodes stand that must stay."""
+        self._marks: dict[int, int] = {}
+        for place, step in self._steps.items():
+            self._add(place, step)
+        for step in steps:
+            if isinstance(step, LoopStep):
+                self._other_readers |= inside[id(step)] & self._definitions.keys()
+
+    def _add(self, place: int, step: Step) -> None:
+        for value in definitions(step):
+            self._definitions.setdefault(value, []).append(place)
+        is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
+        match step:
+            case KernelStep():
+                self._read(place, step)
+                return
+            case Mark(node=node):
+                self._marks[node] = place
+                if self._limits.must_stay(node):
+                    self._fixed.append(place)
+            case Fence():
+                self._fences.append(place)
+            case _ if not is_read and not isinstance(step, Move | IntegerStep):
+                self._obstacles.append(place)
+        self._other_readers.update(uses(step))
+
+    def _read(self, place: int, step: KernelStep) -> None:
+        for operand in step.inputs:
+            if isinstance(operand, Value):
+                self._readers.setdefault(operand, set()).add(place)
+        self._other_readers.update(step.scalars)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that are left, in their order."""
+        return list(self._steps.values())
+
+    def kernels(self) -> list[int]:
+        """The places of the calls of kernels."""
+        return [place for place, step in self._steps.items() if isinstance(step, KernelStep)]
+
+    def kernel(self, place: int) -> KernelStep | None:
+        """The call at a place, if there is one."""
+        step = self._steps.get(place)
+        return step if isinstance(step, KernelStep) else None
+
+    def only_reader(self, value: Value, behind: int) -> int | None:
+        """The place of the one step that reads a value, if that is a kernel and stands behind another place."""
+        readers = self._readers.get(value, set())
+        if value in self._other_readers or len(readers) != 1:
+            return None
+        (place,) = readers
+        return place if place > behind else None
+
+    def join(self, first: int, last: int, made: KernelStep) -> list[int]:
+        """Put a call in the place of two; the places of the kernels that make what it reads."""
+        for place in (first, last):
+            gone = self._steps[place]
+            assert isinstance(gone, KernelStep)
+            for operand in gone.inputs:
+                if isinstance(operand, Value):
+                    self._readers[operand].discard(place)
+        del self._steps[first]
+        self._steps[last] = made
+        self._read(last, made)
+        makers = {place for operand in made.inputs if isinstance(operand, Value) for place in self._makers(operand)}
+        return [place for place in makers if self.kernel(place) is not None]
+
+    def _makers(self, value: Value) -> Sequence[int]:
+        return () if value.is_home else self._definitions.get(value, ())
+
+    # --- what stands between two places -----------------------------------------------------------------------------
+
+    def passed_refusal(self, nodes: Sequence[int], first: int, last: int) -> str | None:
+        """Why nodes may not be computed only at the last place, because of nodes that they would be moved past."""
+        fixed = _next(self._fixed, first)
+        if fixed < last:
+            step = self._steps[int(fixed)]
+            assert isinstance(step, Mark)
+            return f"node {step.node}, which lies between them, says no_reorder = true"
+        for one in nodes:
+            later = [(self._marks[other], other) for other in self._limits.after(one) if other in self._marks]
+            between = [pair for pair in later if first < pair[0] < last]
+            if between:
+                return f"a dep keeps node {one} before node {min(between)[1]}"
+        return None
+
+    def obstacle(self, read: Iterable[Value], first: int, last: int) -> str | None:
+        """Why a step that reads some values may not be moved to the last place."""
+        changed = min((_next(self._definitions.get(value, []), first) for value in read), default=float("inf"))
+        fence, other = _next(self._fences, first), _next(self._obstacles, first)
+        nearest = min(changed, fence, other)
+        if nearest >= last:
+            return None
+        if nearest == fence:
+            return "a barrier lies between them"
+        if nearest == other:
+            return "something that must stay in place lies between them"
+        return "an operand changes between them"
+
+
+def _next(places: Sequence[int], behind: int) -> float:
+    place = bisect_right(places, behind)
+    return places[place] if place < len(places) else float("inf")

@@ -1,0 +1,136 @@
+"""Calls of kernels that compute one thing after the other as several calls, so that each can be divided."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from openinfer.loops.ir import (
+    Buffer,
+    Contraction,
+    Fail,
+    For,
+    Kernel,
+    Load,
+    Space,
+    Statement,
+    Store,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import with_buffers
+from openinfer.synth.program.ir import KernelStep, Operand, Value
+
+
+def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelStep]:
+    """One call for each large statement of a kernel, and for what is between them; or the call as it is.
+
+    Scratch memory that one statement writes and another reads becomes a value.
+    """
+    kernel = step.kernel
+    can_fail = any(isinstance(one, Fail) for one in walk(kernel.body))
+    if can_fail or not all(isinstance(one, For | Contraction) for one in kernel.body):
+        return [step]
+    parts = [_Part.of(body) for body in _bodies(kernel, is_large)]
+    written = frozenset[str]().union(*(part.written for part in parts))
+    # An output without elements is written by nobody, but must be somebody's.
+    if len(parts) == 1 or not written >= {one.name for one in kernel.outputs} or not _are_apart(parts):
+        return [step]
+    return [_call(step, parts, place) for place in range(len(parts))]
+
+
+def written_by(statement: Statement) -> str | None:
+    """The name of the buffer that a statement itself writes."""
+    match statement:
+        case Store(buffer=buffer) | Contraction(out=buffer):
+            return buffer.name
+        case _:
+            return None
+
+
+def _bodies(kernel: Kernel, is_large: Callable[[Kernel], bool]) -> Iterator[tuple[Statement, ...]]:
+    small: list[Statement] = []
+    for statement in kernel.body:
+        if not is_large(replace(kernel, body=(statement,))):
+            small.append(statement)
+            continue
+        if small:
+            yield tuple(small)
+            small = []
+        yield (statement,)
+    if small:
+        yield tuple(small)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Statements, and the names of the buffers that they read, write, or copy into for themselves."""
+
+    body: tuple[Statement, ...]
+    read: frozenset[str]
+    written: frozenset[str]
+
+    @classmethod
+    def of(cls, body: tuple[Statement, ...]) -> "_Part":
+        read: set[str] = set()
+        written: set[str] = set()
+        for statement in walk(body):
+            values = (one for value in scalars(statement) for one in visit(value))
+            read |= {one.buffer.name for one in values if isinstance(one, Load)}
+            name = written_by(statement)
+            written |= {name} if name is not None else set()
+            if isinstance(statement, Contraction) and statement.tile is not None:
+                copies = (statement.tile.left, statement.tile.right)
+                written |= {buffer.name for buffer in copies if buffer is not None}
+        return cls(body, frozenset(read), frozenset(written))
+
+
+def _are_apart(parts: Sequence[_Part]) -> bool:
+    """Whether each buffer is written by one part only, before others read it."""
+    known: set[str] = set()
+    for place, part in enumerate(parts):
+        later = frozenset[str]().union(*(one.written for one in parts[place + 1 :]))
+        if part.written & known or part.read & later:
+            return False
+        known |= part.written
+    return True
+
+
+def _call(step: KernelStep, parts: Sequence[_Part], place: int) -> KernelStep:
+    """The call of one part."""
+    kernel, part = step.kernel, parts[place]
+    others = [one for number, one in enumerate(parts) if number != place]
+    foreign = frozenset[str]().union(*(one.read | one.written for one in others))
+    inputs: list[tuple[Buffer, Operand]] = []
+    outputs: list[tuple[Buffer, Value]] = []
+    scratch: list[tuple[Buffer, Value]] = []
+    inputs += [pair for pair in zip(kernel.inputs, step.inputs, strict=True) if pair[0].name in part.read]
+    for buffer, value in zip(kernel.outputs, step.outputs, strict=True):
+        if buffer.name in part.written:
+            outputs.append((buffer, value))
+        elif buffer.name in part.read:
+            inputs.append((buffer, value))
+    for buffer, value in zip(kernel.scratch, step.scratch, strict=True):
+        if buffer.name not in part.read | part.written:
+            continue
+        kinds = scratch if buffer.name not in foreign else outputs if buffer.name in part.written else inputs
+        kinds.append((buffer, value))
+    own = Kernel(
+        f"{kernel.name}_{place + 1}",
+        tuple(_outside(buffer) for buffer, _ in inputs),
+        tuple(_outside(buffer) for buffer, _ in outputs),
+        part.body,
+        tuple(buffer for buffer, _ in scratch),
+        (*kernel.doc, f"Part {place + 1} of {len(parts)}."),
+    )
+    moved = {buffer.name: _outside(buffer) for buffer, _ in (*inputs, *outputs)}
+    return replace(
+        step,
+        kernel=with_buffers(own, moved),
+        inputs=[operand for _, operand in inputs],
+        outputs=[value for _, value in outputs],
+        scratch=[value for _, value in scratch],
+    )
+
+
+def _outside(buffer: Buffer) -> Buffer:
+    return replace(buffer, space=Space.ARENA) if buffer.space is Space.SCRATCH else buffer

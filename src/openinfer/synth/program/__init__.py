@@ -1,0 +1,1 @@
+"""The program that a bound graph becomes: values, tables, steps, kernels; its text, its rules, its liveness."""

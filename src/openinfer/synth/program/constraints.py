@@ -1,0 +1,78 @@
+"""What a graph itself says about which nodes passes may join, move or leave out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from openinfer.ir import Block, Dep
+from openinfer.ir.graph import walk
+from openinfer.ir.rules import node_name
+from openinfer.ir.values import AttrValue, BoolValue
+from openinfer.synth.program.ir import Program
+
+_NO, _YES = BoolValue(value=False), BoolValue(value=True)
+_NOTHING: Mapping[str, AttrValue] = {}
+
+
+class Limits:
+    """The constraints on nodes (their own, else those of their block), and the order that ``dep`` asks for."""
+
+    def __init__(self, program: Program) -> None:
+        self._said: dict[int, Mapping[str, AttrValue]] = {}
+        self._deps: set[tuple[int, int]] = set()
+        for block in program.bound.graph.blocks.values():
+            for node in walk(block.nodes):
+                is_free = not block.constraints and not node.constraints
+                self._said[node.index] = _NOTHING if is_free else {**block.constraints, **node.constraints}
+            self._deps |= set(_deps(block))
+        self._ordered = {node for pair in self._deps for node in pair}
+        self._after: dict[int, list[int]] = {}
+        for one, other in self._deps:
+            self._after.setdefault(one, []).append(other)
+
+    def refusal(self, one: int, other: int) -> str | None:
+        """Why two nodes may not become one kernel, if the graph says so."""
+        if one not in self._said or other not in self._said:
+            return None
+        for node in (one, other):
+            if self._said[node].get("fuse") == _NO:
+                return f"node {node} says fuse = false"
+            if self.must_stay(node):
+                return f"node {node} says no_reorder = true"
+        if self._said[one].get("group") != self._said[other].get("group"):
+            return "the nodes are in different groups"
+        if self._said[one].get("placement") != self._said[other].get("placement"):
+            return "the nodes are placed differently"
+        if (one, other) in self._deps or (other, one) in self._deps:
+            return "a dep keeps them apart"
+        return None
+
+    def joined_refusal(self, nodes: Sequence[int], others: Sequence[int]) -> str | None:
+        """Why kernels of some nodes may not become one, if the graph says so."""
+        if not any(self._said.get(node) or node in self._ordered for node in (*nodes, *others)):
+            return None
+        refusals = (self.refusal(one, other) for one in nodes for other in others)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def after(self, node: int) -> Sequence[int]:
+        """The nodes that a dep keeps behind one."""
+        return self._after.get(node, ())
+
+    def must_stay(self, node: int) -> bool:
+        """Whether nothing may be moved past a node."""
+        return node in self._said and self._said[node].get("no_reorder") == _YES
+
+    def is_bound(self, node: int) -> bool:
+        """Whether a node must be a kernel where it stands: a dep, ``fuse = false`` or ``no_reorder`` says so."""
+        return node in self._ordered or self.must_stay(node) or self._said.get(node, {}).get("fuse") == _NO
+
+
+def _deps(block: Block) -> Iterable[tuple[int, int]]:
+    """For each dep the two nodes it orders: the nearest before it with the one name, after it with the other."""
+    latest: dict[str, int] = {}
+    asked: dict[str, list[int]] = {}
+    for node in walk(block.nodes):
+        name = node_name(node)
+        if name is not None:
+            yield from ((earlier, node.index) for earlier in asked.pop(name, ()))
+            latest[name] = node.index
+        if isinstance(node.kind, Dep) and node.kind.after in latest:
+            asked.setdefault(node.kind.before, []).append(latest[node.kind.after])

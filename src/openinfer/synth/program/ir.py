@@ -1,0 +1,309 @@
+"""A graph as kernels and values: what fusion, scheduling, placement and targets work on.
+
+Every write of a variable makes a new value. Where control flow joins, and for memory that outlives the step, a variable
+has a *home*, and moves bring its value there; placement makes most moves vanish by giving both the same memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from openinfer.check.bound import BoundGraph, BoundVar
+from openinfer.dtypes import DType
+from openinfer.errors import Code
+from openinfer.ir import Index
+from openinfer.ir.expr import Expr
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Kernel
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.tensor import Tensor
+
+FOLDED = "folded"
+
+
+class Store(StrEnum):
+    """What kind of memory a value lives in."""
+
+    ARENA = "arena"
+    """Memory of one step; the planner decides where."""
+    INPUT = "input"
+    """The caller's input, which no kernel writes."""
+    STATE = "state"
+    """Memory that outlives the step, at a place of its own."""
+    WEIGHTS = "weights"
+    """The model's data."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor in memory. ``shape`` may be symbolic."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    store: Store = Store.ARENA
+    variable: str | None = None
+    is_home: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """The most bytes the value takes."""
+        return self.dtype.nbytes(most_elements(self.shape))
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor of the model as an operand: one, or one of a family that indices choose while running."""
+
+    names: tuple[str, ...]
+    """The model tensors, in row-major order of the indices."""
+    dtype: DType
+    shape: tuple[int, ...]
+    index: tuple[Expr, ...] = ()
+    extents: tuple[int, ...] = ()
+    """How many values each index has."""
+    firsts: tuple[int, ...] = ()
+    """The smallest value of each index."""
+    part: str = "data"
+    """``data``; ``scale`` and ``zero`` for the quantization of the tensors; ``folded`` for one of the program's own."""
+    packing: Packing | None = None
+    """The order of the elements, where it is not that of the tensors; ``shape`` then is the packed one."""
+
+    def __hash__(self) -> int:
+        # Not all names: there can be thousands, and operands are looked up all the time.
+        return hash((self.names[0], len(self.names), self.shape, self.index, self.part, self.packing))
+
+
+@dataclass(eq=False)
+class Table:
+    """The storage of a persistent table: growing axes first, with their bounds (None: it can always grow)."""
+
+    variable: BoundVar
+    bounds: tuple[int | None, ...]
+    entry: tuple[int, ...]
+    keys: int
+    """How many of the growing axes choose matrices; the rest are the matrix's own (auto-dim)."""
+
+
+@dataclass(eq=False)
+class Family:
+    """A prefix table whose entries the graph writes: until it ends, a step has entries of its own."""
+
+    entries: Weight
+    """The model's tensors."""
+    slots: tuple[int, ...]
+    """For each of them the place among the step's own; -1 for those that nothing writes."""
+    own: Value
+    """The bytes of the step's own entries."""
+    written: Value
+    """Whether the step has written its own entry, in which case it is the one that counts."""
+
+
+Operand: TypeAlias = Value | Weight
+
+
+@dataclass
+class KernelStep:
+    """One call of a kernel."""
+
+    kernel: Kernel
+    inputs: list[Operand]
+    outputs: list[Value]
+    node: int
+    scratch: list[Value] = field(default_factory=list)
+    scalars: list[Value] = field(default_factory=list)
+    """The variables that its indices read."""
+    nodes: tuple[int, ...] = ()
+    """The nodes it computes, where it was made of several."""
+
+
+@dataclass
+class Move:
+    """A value becomes another's: a copy unless both have the same memory."""
+
+    src: Operand
+    dst: Value
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class LoopStep:
+    """A loop of the graph."""
+
+    index: str
+    start: Expr
+    end: Expr
+    body: list["Step"]
+    node: int
+    name: str = ""
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class BranchStep:
+    """Runs one of two blocks, or none; without a condition, the first."""
+
+    cond: Value | None
+    then_block: str
+    else_block: str | None
+    node: int
+
+
+@dataclass
+class CallStep:
+    """Runs a block: a consumer that has been given what it awaits."""
+
+    block: str
+    node: int
+    sizes: tuple[str, ...] = ()
+    """The dynamic sizes that it may bind: they are its own until entry awaits it."""
+
+
+@dataclass
+class JoinSizes:
+    """Entry awaits a consumer, or ends: what they have bound must agree, and is entry's from now on."""
+
+    block: str
+    node: int
+
+
+@dataclass
+class Fence:
+    """Nothing moves or fuses across: a barrier, or a place where variables are handed over."""
+
+    node: int
+
+
+@dataclass
+class BindSize:
+    """An extent of a declared variable must be that of a value; a dynamic size without a value gets it from there."""
+
+    declared: int
+    found: int
+    node: int
+
+
+@dataclass
+class RequireSize:
+    """A dynamic size must be so large at least, and not one of some others: an op has no result for them."""
+
+    size: int
+    least: int
+    node: int
+    excluded: tuple[int, ...] = ()
+    code: Code = Code.SHAPE_MISMATCH
+    """What the op says about them."""
+
+
+@dataclass
+class PartStep:
+    """Reads, writes or resets a part of a plain tensor. What is written or reset is a copy made just before.
+
+    The action ``check`` is a read that nobody needs: only its indices are looked at. So it is in the next two.
+    """
+
+    action: str
+    whole: Operand
+    indices: tuple[Index, ...]
+    value: Operand | None
+    """What is read or written; for a reset the model's tensor, or None where ``initial`` says the element."""
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+    initial: float = 0
+
+
+@dataclass
+class TableStep:
+    """Reads, writes or resets a part of a table. Indices are as the graph writes them."""
+
+    action: str
+    table: Table
+    indices: tuple[Index, ...]
+    value: Value | None
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class EntryStep:
+    """Reads or writes an entry of a prefix table that the graph writes."""
+
+    action: str
+    family: Family
+    index: tuple[Expr, ...]
+    value: Value
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class IntegerStep:
+    """Stores an integer that only a run knows: the index of a loop, or an expression as in indices."""
+
+    expr: Expr
+    value: Value
+    """An i64."""
+    node: int
+    scalars: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class Mark:
+    """A node has been executed, and these are the values it has written: what a trace says. It computes nothing."""
+
+    node: int
+    values: tuple[Operand, ...] = ()
+
+
+Step: TypeAlias = (
+    KernelStep
+    | Move
+    | LoopStep
+    | BranchStep
+    | CallStep
+    | JoinSizes
+    | BindSize
+    | RequireSize
+    | TableStep
+    | PartStep
+    | EntryStep
+    | IntegerStep
+    | Fence
+    | Mark
+)
+
+
+@dataclass
+class Program:
+    """Everything that is left of a graph when nothing about its meaning is open any more."""
+
+    bound: BoundGraph
+    blocks: dict[str, list[Step]]
+    inputs: dict[str, Value]
+    outputs: dict[str, Value]
+    homes: dict[str, Value]
+    tables: dict[str, Table]
+    sizes: Mapping[str, int]
+    """Dynamic sizes with their bounds, those of unnamed slices included."""
+    keeps_marked: bool = False
+    """Whether values stay until their marks have been passed, so that a trace has all of them."""
+    folded: dict[str, Tensor] = field(default_factory=dict)
+    """Results that the model alone decides, by their names; weights with the part ``folded`` are these."""
+
+
+def steps_in(steps: list[Step]) -> Iterator[Step]:
+    """Steps and those inside loops, each loop before what is in it."""
+    todo = [iter(steps)]
+    while todo:
+        for step in todo[-1]:
+            yield step
+            if isinstance(step, LoopStep):
+                todo.append(iter(step.body))
+                break
+        else:
+            todo.pop()

@@ -1,0 +1,309 @@
+"""Which values are alive where.
+
+Positions number the steps of a program; a block that is called in several places has its positions once. A value
+occupies memory at every position where it is read, written, or still needed afterwards.
+
+Values are followed one by one, from the steps that touch them: between these, a value is alive or it is not.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from openinfer.synth.program.ir import (
+    BranchStep,
+    EntryStep,
+    IntegerStep,
+    KernelStep,
+    LoopStep,
+    Mark,
+    Move,
+    PartStep,
+    Program,
+    Step,
+    Store,
+    TableStep,
+    Value,
+)
+from openinfer.synth.program.positions import Positions, called_by
+from openinfer.synth.program.stretches import Stretches
+
+_MOST_CALLED, _ALWAYS_CALLED = 16, 20_000
+"""How many homes, for each step of a program or in all, are followed through calls of blocks one by one."""
+
+
+def uses(step: Step) -> list[Value]:
+    """The values a step reads."""
+    match step:
+        case KernelStep():
+            return [*(operand for operand in step.inputs if isinstance(operand, Value)), *step.scalars]
+        case Move(src=src):
+            return [src, *step.scalars] if isinstance(src, Value) else step.scalars
+        case BranchStep(cond=cond):
+            return [] if cond is None else [cond]
+        case TableStep(action="write", value=Value() as value):
+            return [value, *step.scalars]
+        case TableStep() | LoopStep() | IntegerStep():
+            return step.scalars
+        case EntryStep(action="check"):
+            return step.scalars
+        case EntryStep(action=action, value=value, family=family):
+            # A write leaves the other entries as they are, so it needs them too.
+            return [family.own, family.written, *([value] if action == "write" else []), *step.scalars]
+        case PartStep(action="check"):
+            return step.scalars
+        case PartStep():
+            parts = (step.whole,) if step.action == "read" else (step.whole, step.value)
+            return [*(one for one in parts if isinstance(one, Value)), *step.scalars]
+        case _:
+            return []
+
+
+def definitions(step: Step) -> list[Value]:
+    """The values a step writes."""
+    match step:
+        case KernelStep():
+            return [*step.outputs, *step.scratch]
+        case Move(dst=dst):
+            return [dst]
+        case TableStep(action="read", value=Value() as value) | PartStep(action="read", value=Value() as value):
+            return [value]
+        case EntryStep(action="read", value=value) | IntegerStep(value=value):
+            return [value]
+        case _:
+            return []
+
+
+@dataclass
+class Lives:
+    """For every value the positions it occupies; the steps by position; which of the values they touch live on."""
+
+    occupied: dict[Value, Stretches] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    alive_after: dict[int, set[Value]] = field(default_factory=dict)
+    """For each position, those of the values its step reads or writes that are needed behind it."""
+    at_marks: dict[int, set[Value]] = field(default_factory=dict)
+    """By the identity of a mark, which has no position: those of its values that are alive there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """A step that reads or writes a value, or has others in it that do; these are ``inner``, the last one first."""
+
+    step: Step
+    is_read: bool
+    is_written: bool
+    inner: "tuple[Touch, ...]" = ()
+
+
+Touches = dict[Value, list[Touch]]
+
+
+@dataclass
+class Life:
+    """Where a value is alive."""
+
+    occupied: Stretches = field(default_factory=Stretches)
+    needed_behind: list[Step] = field(default_factory=list)
+    """The steps and marks that touch it, behind which it is still needed."""
+
+
+class Liveness:
+    """The values of a program, with the steps that touch them in each block."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.positions = Positions(program)
+        self.needed = set(program.outputs.values())
+        self.needed |= {home for home in program.homes.values() if home.store is Store.STATE}
+        """What is needed when the step has ended."""
+        most = max(_ALWAYS_CALLED, _MOST_CALLED * len(self.positions.steps))
+        self.is_exact = self._fill(most)
+        """Whether values are followed through calls; where that is too much work, homes count as always alive."""
+        if not self.is_exact:
+            self._fill(None)
+
+    def _fill(self, most: int | None) -> bool:
+        """Find what touches the values, unless calls touch more than the most; None: what calls touch is left out."""
+        self.touches: dict[Value, dict[str, tuple[Touch, ...]]] = {}
+        self._loops: dict[Value, LoopStep] = {}
+        """For values that exist only inside a loop, that loop: their touches are those in its body."""
+        self._left, self._follows_calls = most or 0, most is not None
+        homes: dict[str, list[Value]] = {}
+        for name in reversed(self.positions.blocks):
+            touched = self._touched(name, self.program.blocks[name], homes)
+            if self._left < 0:
+                return False
+            # What is no home belongs to one block, or is an input, which is always there.
+            homes[name] = [value for value in touched if value.is_home]
+            for value, found in touched.items():
+                self.touches.setdefault(value, {})[name] = tuple(found)
+        return self._follows_calls
+
+    def _touched(self, block: str, steps: list[Step], homes: Mapping[str, list[Value]]) -> Touches:
+        found: Touches = {}
+        for step in reversed(steps):
+            inner = self._inside(block, step, homes) if isinstance(step, LoopStep) else {}
+            read, written = set(uses(step)), set(definitions(step))
+            touched = dict.fromkeys([*read, *written, *inner, *self._called(step, homes)])
+            for value in touched:
+                inside = tuple(inner.get(value, ()))
+                found.setdefault(value, []).append(Touch(step, value in read, value in written, inside))
+        return found
+
+    def _inside(self, block: str, loop: LoopStep, homes: Mapping[str, list[Value]]) -> Touches:
+        """What the body of a loop touches that is there outside of it, too."""
+        found = self._touched(block, loop.body, homes)
+        for value in [one for one in found if not one.is_home and any(touch.is_written for touch in found[one])]:
+            self.touches[value] = {block: tuple(found.pop(value))}
+            self._loops[value] = loop
+        return found
+
+    def region(self, value: Value, block: str) -> tuple[int, int]:
+        """The first and the last position of the body that a value's touches are in."""
+        loop = self._loops.get(value)
+        return self.positions.region(block) if loop is None else self.positions.body(loop)
+
+    def _called(self, step: Step, homes: Mapping[str, list[Value]]) -> Iterator[Value]:
+        """What a step touches in other ways: through the blocks it runs, or as a mark, which shows values."""
+        if isinstance(step, Mark):
+            yield from (value for value in step.values if isinstance(value, Value))
+        for name in called_by(step) if self._follows_calls else ():
+            self._left -= len(homes[name])
+            if self._left < 0:
+                return
+            yield from homes[name]
+
+    def life(self, value: Value) -> Life:
+        """Where a value is alive."""
+        if self.is_exact or not value.is_home:
+            return _Follower(self, value).life()
+        steps = [touch.step for found in self.touches.get(value, {}).values() for touch in _all(found)]
+        return Life(Stretches([(0, len(self.positions.steps) - 1)]), steps)
+
+
+def _all(touches: Iterable[Touch]) -> Iterator[Touch]:
+    for touch in touches:
+        yield touch
+        yield from _all(touch.inner)
+
+
+class _Follower:
+    """One value, followed backwards through the blocks that touch it."""
+
+    def __init__(self, liveness: Liveness, value: Value) -> None:
+        self._value = value
+        self._positions = liveness.positions
+        self._region = liveness.region
+        self._keeps_marked = liveness.program.keeps_marked
+        self._touches = liveness.touches.get(value, {})
+        self._blocks = sorted(self._touches, key=liveness.positions.order.__getitem__)
+        self._is_needed = value in liveness.needed
+        self._life = Life()
+        self._inside: dict[int, bool] = {}
+        """By the identity of what is inside a loop: whether it needs the value that is there before it."""
+        self._through: dict[str, tuple[bool, bool]] = {}
+        """Whether a block needs the value before it, if nothing does behind it, and if something does."""
+        self._behind = dict.fromkeys(self._blocks, False)
+        """Whether the value is needed behind some call of a block."""
+
+    def life(self) -> Life:
+        for name in reversed(self._blocks):
+            touches = self._touches[name]
+            self._through[name] = (self._before(touches, alive=False), self._before(touches, alive=True))
+        if self._is_needed and "entry" not in self._touches:
+            self._occupy(*self._positions.region("entry"))
+        for name in self._blocks:
+            is_needed = self._is_needed if name == "entry" else self._behind[name]
+            self._body(self._touches[name], *self._region(self._value, name), alive=is_needed)
+        return self._life
+
+    # --- whether a value is needed before something ---------------------------------------------------------------
+
+    def _before(self, touches: Iterable[Touch], *, alive: bool) -> bool:
+        for touch in touches:
+            alive = self._needs(touch, alive=alive)
+        return alive
+
+    def _needs(self, touch: Touch, *, alive: bool) -> bool:
+        """Whether the value is needed before a step, given whether it is behind it."""
+        step = touch.step
+        match step:
+            case Mark():
+                return alive or self._keeps_marked
+            case LoopStep():
+                return alive or touch.is_read or self._needs_inside(touch.inner)
+            case BranchStep(cond=cond, else_block=otherwise):
+                is_skipped = alive and cond is not None and otherwise is None
+                return touch.is_read or is_skipped or self._needs_called(step, alive=alive)
+            case _ if called_by(step):
+                return self._needs_called(step, alive=alive)
+            case _:
+                return touch.is_read or (alive and not touch.is_written)
+
+    def _needs_called(self, step: Step, *, alive: bool) -> bool:
+        return any(self._through[name][alive] if name in self._through else alive for name in called_by(step))
+
+    def _needs_inside(self, inner: tuple[Touch, ...]) -> bool:
+        if id(inner) not in self._inside:
+            self._inside[id(inner)] = self._before(inner, alive=False)
+        return self._inside[id(inner)]
+
+    # --- where it is alive ----------------------------------------------------------------------------------------
+
+    def _body(self, touches: Iterable[Touch], first: int, last: int, *, alive: bool) -> None:
+        """The steps of a body, which have the positions from the first to the last."""
+        for touch in touches:
+            place = self._positions.first(touch.step)
+            if alive:
+                self._occupy(first, place - 1)
+            is_mark = isinstance(touch.step, Mark)
+            if alive or (is_mark and self._keeps_marked):
+                self._life.needed_behind.append(touch.step)
+            before = self._needs(touch, alive=alive)
+            if is_mark:
+                first = place
+            else:
+                if alive or before or touch.is_written:
+                    self._life.occupied.add(place, place)
+                self._inner(touch, alive=alive)
+                first = self._positions.last(touch.step) + 1
+            alive = before
+        if alive:
+            self._occupy(first, last)
+
+    def _inner(self, touch: Touch, *, alive: bool) -> None:
+        if isinstance(touch.step, LoopStep):
+            # Once around more: what the first iteration needs is alive at the end of the others.
+            is_needed = alive or self._needs_inside(touch.inner)
+            self._body(touch.inner, *self._positions.body(touch.step), alive=is_needed)
+            return
+        for name in called_by(touch.step) if alive else ():
+            if name in self._behind:
+                self._behind[name] = True
+            else:
+                self._life.occupied.update(self._positions.reach(name))
+
+    def _occupy(self, first: int, last: int) -> None:
+        """A stretch of steps that do not touch the value, and what these run elsewhere."""
+        if first > last:
+            return
+        self._life.occupied.add(first, last)
+        for one in self._positions.elsewhere(first, last):
+            self._life.occupied.update(one)
+
+
+def lives_of(program: Program) -> Lives:
+    """Where every value is alive, from the outputs and the state backwards."""
+    liveness = Liveness(program)
+    positions = liveness.positions
+    lives = Lives(steps=positions.steps, alive_after={place: set() for place in range(len(positions.steps))})
+    for value in liveness.touches.keys() | liveness.needed:
+        life = liveness.life(value)
+        if life.occupied:
+            lives.occupied[value] = life.occupied
+        for step in life.needed_behind:
+            if isinstance(step, Mark):
+                lives.at_marks.setdefault(id(step), set()).add(value)
+            else:
+                lives.alive_after[positions.first(step)].add(value)
+    return lives

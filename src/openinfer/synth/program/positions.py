@@ -1,0 +1,150 @@
+"""Positions: the steps of a program numbered backwards, those of a block where it is first called.
+
+A step, all that is in it and the blocks that it is the first to call have positions one after the other. A block that
+is called again has its positions elsewhere: what is alive at such a call is alive there too.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Program, Step
+from openinfer.synth.program.stretches import Stretches
+
+_MOST_STRETCHES = 32
+"""What is alive at many calls of scattered blocks counts as alive between the nearest of them as well."""
+
+
+def called_by(step: Step) -> tuple[str, ...]:
+    """The blocks that a step runs."""
+    match step:
+        case BranchStep(then_block=then, else_block=otherwise):
+            return (then,) if otherwise is None or otherwise == then else (then, otherwise)
+        case CallStep(block=block):
+            return (block,)
+        case _:
+            return ()
+
+
+class Positions:
+    """Where each step is, and what lies elsewhere but belongs to it. Marks have no positions of their own."""
+
+    def __init__(self, program: Program) -> None:
+        self.steps: list[Step] = []
+        self.blocks: list[str] = []
+        """The blocks that are run, each before those that it calls."""
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._regions: dict[str, tuple[int, int]] = {}
+        self._calls: dict[int, list[str]] = {}
+        """Where blocks are called that have their positions elsewhere."""
+        self._called: dict[str, dict[str, None]] = {}
+        self._number(program)
+        self._reach = self._reaches()
+        self._places = sorted(self._calls)
+        self._tree = _Tree([_union(*(self._reach[name] for name in self._calls[place])) for place in self._places])
+
+    def first(self, step: Step) -> int:
+        """The position of a step; of a mark, that of the next step before it."""
+        return self._first[id(step)]
+
+    def last(self, step: Step) -> int:
+        """The last of the positions of a step and all that is in it."""
+        return self._last[id(step)]
+
+    def body(self, loop: LoopStep) -> tuple[int, int]:
+        """The first and the last position of what is in a loop; the last is less if that is nothing."""
+        return self.first(loop) + 1, self.last(loop)
+
+    def region(self, block: str) -> tuple[int, int]:
+        """The first and the last position of a block; the last is less if it has no steps."""
+        return self._regions[block]
+
+    def reach(self, block: str) -> Stretches:
+        """All positions at which something is alive that is alive while a block runs."""
+        return self._reach[block]
+
+    def elsewhere(self, first: int, last: int) -> Iterator[Stretches]:
+        """The positions of blocks that are called between two positions and have their own elsewhere."""
+        begin, end = bisect_left(self._places, first), bisect_right(self._places, last)
+        return self._tree.between(begin, end)
+
+    def _number(self, program: Program) -> None:
+        """Steps in the order of a walk backwards. A stack of our own: blocks may be called deeper than Python likes."""
+        # What is to be done: a step to number, a step or block that ends, or a block to enter from a call.
+        todo: list[tuple[str, Step | None, str]] = [("enter", None, "entry")]
+        order: list[str] = []
+        while todo:
+            what, step, name = todo.pop()
+            if what == "enter":
+                if name in self._regions:
+                    if step is not None:
+                        self._calls.setdefault(self.first(step), []).append(name)
+                    continue
+                self._regions[name] = (len(self.steps), -1)
+                self._called[name] = {}
+                todo.append(("leave", None, name))
+                todo += [("step", one, name) for one in program.blocks[name]]
+            elif what == "leave":
+                self._regions[name] = (self._regions[name][0], len(self.steps) - 1)
+                order.append(name)
+            elif what == "end":
+                self._last[id(step)] = len(self.steps) - 1
+            elif step is not None:
+                self._first[id(step)] = self._last[id(step)] = len(self.steps)
+                if isinstance(step, Mark):
+                    continue
+                self.steps.append(step)
+                todo.append(("end", step, name))
+                if isinstance(step, LoopStep):
+                    todo += [("step", one, name) for one in step.body]
+                called = called_by(step)
+                self._called[name].update(dict.fromkeys(called))
+                todo += [("enter", step, one) for one in reversed(called)]
+        self.blocks = order[::-1]
+        self.order = {name: place for place, name in enumerate(self.blocks)}
+
+    def _reaches(self) -> dict[str, Stretches]:
+        known: dict[str, Stretches] = {}
+        for name in reversed(self.blocks):
+            first, last = self._regions[name]
+            own = Stretches([(first, last)] if first <= last else [])
+            known[name] = _union(own, *(known[one] for one in self._called[name]))
+        return known
+
+
+def _union(*sets: Stretches) -> Stretches:
+    """All positions of some sets, and those between the nearest stretches if these would be too many."""
+    if len(sets) == 1:
+        return sets[0]
+    found = Stretches()
+    for one in sets:
+        found.update(one)
+    stretches = list(found)
+    if len(stretches) <= _MOST_STRETCHES:
+        return found
+    gaps = sorted(range(1, len(stretches)), key=lambda place: stretches[place][0] - stretches[place - 1][1])
+    for place in gaps[: len(stretches) - _MOST_STRETCHES]:
+        found.add(stretches[place - 1][1], stretches[place][0])
+    return found
+
+
+class _Tree:
+    """Unions of neighbouring sets, two and two: those between any two places are made of few of them."""
+
+    def __init__(self, leaves: list[Stretches]) -> None:
+        self._levels = [leaves]
+        while len(self._levels[-1]) > 1:
+            below = self._levels[-1]
+            self._levels.append([_union(*below[place : place + 2]) for place in range(0, len(below), 2)])
+
+    def between(self, begin: int, end: int) -> Iterator[Stretches]:
+        for level in self._levels:
+            if begin >= end:
+                return
+            if begin % 2:
+                yield level[begin]
+                begin += 1
+            if end % 2 and begin < end:
+                end -= 1
+                yield level[end]
+            begin, end = begin // 2, end // 2

@@ -1,0 +1,1 @@
+"""What people read about a plan: costs, the arena, the roofline, profiles."""

@@ -1,0 +1,297 @@
+"""What a memory plan says to people and to plan.json: figures, lifetimes, and a picture of time against address."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from openinfer.oinf.report import size_text
+from openinfer.synth.memory.arena import ALIGNMENT, Placement, Request, aligned, live_bytes
+
+
+def describe(requests: Sequence[Request], placement: Placement) -> dict[str, Any]:
+    """The plan as plain data.
+
+    >>> requests = [Request(100, ((0, 1),), "a"), Request(64, ((1, 2),), "b")]
+    >>> found = describe(requests, Placement((0, 128), 192, 192, True))
+    >>> found["peak_bytes"], found["peak_position"], found["peak_owners"], found["requests"][1]["lifetime"]
+    (192, 1, ['a', 'b'], [[1, 2]])
+    """
+    alive = live_bytes(requests)
+    fullest = _fullest(alive)
+    owners = [] if fullest is None else [one for one in requests if one.is_alive(fullest) and one.nbytes]
+    return {
+        "peak_bytes": placement.peak,
+        "lower_bound_bytes": placement.lower_bound,
+        "gap_bytes": placement.gap,
+        "is_optimal": placement.is_optimal,
+        "alignment": ALIGNMENT,
+        "peak_position": fullest,
+        "peak_owners": [one.label for one in sorted(owners, key=lambda one: -one.nbytes)],
+        "live_bytes": alive,
+        "requests": [
+            {
+                "label": request.label,
+                "offset": offset,
+                "nbytes": request.nbytes,
+                "lifetime": [list(stretch) for stretch in request.lifetime],
+            }
+            for request, offset in zip(requests, placement.offsets, strict=True)
+        ],
+    }
+
+
+def _fullest(alive: Sequence[int]) -> int | None:
+    """The first position at which the most bytes are alive."""
+    return alive.index(max(alive)) if alive else None
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def arena_text(requests: Sequence[Request], placement: Placement, width: int = 72, height: int = 16) -> str:
+    """The arena as characters: positions from left to right, addresses from the bottom up, a letter for each request.
+
+    >>> two = [Request(64, ((0, 1),), "a"), Request(128, ((1, 2),), "b"), Request(64, ((2, 3),), "c")]
+    >>> print(arena_text(two, Placement((0, 64, 0), 192, 192, True), height=3))
+    192 B |.bb.
+          |.bb.
+      0 B |aacc
+    """
+    positions = len(live_bytes(requests))
+    columns, rows = min(width, positions), min(height, max(placement.peak // ALIGNMENT, 1))
+    if columns == 0:
+        return "the arena is empty"
+    cells = [["."] * columns for _ in range(rows)]
+    for number, (request, offset) in enumerate(zip(requests, placement.offsets, strict=True)):
+        bottom = offset * rows // max(placement.peak, 1)
+        top = -(-(offset + aligned(request.nbytes)) * rows // max(placement.peak, 1))
+        for first, last in request.lifetime:
+            for column in range(first * columns // positions, -(-(last + 1) * columns // positions)):
+                for row in range(bottom, top):
+                    cells[row][column] = _MARKS[number % len(_MARKS)]
+    names = [""] * rows
+    names[0], names[-1] = size_text(0), size_text(placement.peak)
+    pad = max(map(len, names))
+    return "\n".join(f"{names[row]:>{pad}} |{''.join(cells[row])}" for row in range(rows - 1, -1, -1))
+
+
+# --- picture ----------------------------------------------------------------------------------------------------------
+
+_LEFT, _TOP, _RIGHT, _BOTTOM = 84, 58, 24, 62
+_COLOURS = (
+    "#4e79a7",
+    "#f28e2b",
+    "#59a14f",
+    "#b07aa1",
+    "#76b7b2",
+    "#edc948",
+    "#9c755f",
+    "#86bc86",
+    "#d37295",
+    "#a0cbe8",
+)
+_LETTER = 6.2
+"""How wide a letter of a label is, about."""
+
+
+def arena_svg(
+    requests: Sequence[Request],
+    placement: Placement,
+    positions: Sequence[str] = (),
+    width: int = 1000,
+    height: int = 560,
+) -> str:
+    """The arena as a picture: time to the right, address upwards, a rectangle for each stretch of a lifetime.
+
+    ``positions`` are names of the positions, for the axis. The fullest position is shaded and its owners are outlined;
+    the line over everything is what is alive. A request's name, place and size appear when it is pointed at.
+    """
+    picture = _Picture(requests, placement, width, height)
+    font = 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="11" fill="#333"'
+    size = f'width="{width}" height="{height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" {font}>',
+        f'<rect {size} fill="#fff"/>',
+        *picture.heading(),
+        *picture.addresses(),
+        *picture.shade(),
+        *picture.rectangles(),
+        *picture.alive(),
+        *picture.labels(),
+        *picture.bound(),
+        *picture.times(positions),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One stretch of a request's lifetime, in the coordinates of the picture."""
+
+    number: int
+    request: Request
+    alive: tuple[int, int]
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def name(self) -> str:
+        return self.request.label or f"request {self.number}"
+
+
+class _Picture:
+    """The parts of the picture, in its coordinates."""
+
+    def __init__(self, requests: Sequence[Request], placement: Placement, width: int, height: int) -> None:
+        self._requests = requests
+        self._placement = placement
+        self._live = live_bytes(requests)
+        self._fullest = _fullest(self._live)
+        self._height = height
+        self._column = (width - _LEFT - _RIGHT) / max(len(self._live), 1)
+        self._row = (height - _TOP - _BOTTOM) / max(placement.peak, 1)
+
+    @property
+    def _end(self) -> float:
+        return self._x(max(len(self._live), 1))
+
+    def _x(self, position: float) -> float:
+        return _LEFT + position * self._column
+
+    def _y(self, address: float) -> float:
+        return self._height - _BOTTOM - address * self._row
+
+    def heading(self) -> list[str]:
+        """What it is, in figures."""
+        own = self._placement
+        gap = f"{size_text(own.gap)} above the bound" if own.gap else "the bound is met"
+        if own.gap and own.is_optimal:
+            gap += ", and nothing smaller exists"
+        facts = f"{size_text(own.peak)} for {len(self._requests)} requests; at most {size_text(own.lower_bound)} "
+        facts += f"alive at once: {gap}"
+        together = sum(aligned(request.nbytes) for request in self._requests)
+        saved = f"without sharing it would take {size_text(together)}"
+        return [
+            f'<text x="{_LEFT}" y="22" font-size="15" font-weight="bold">Arena: {escape(facts)}</text>',
+            f'<text x="{_LEFT}" y="40" fill="#666">{escape(saved)}</text>',
+        ]
+
+    def addresses(self) -> list[str]:
+        """The axis of addresses, with lines across."""
+        parts = []
+        for address in _ticks(self._placement.peak, 6):
+            y = self._y(address)
+            parts.append(_line(self._x(0), y, self._end, y, 'stroke="#e3e3e3"'))
+            parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{size_text(address)}</text>')
+        middle = self._y(self._placement.peak / 2)
+        turned = f'transform="rotate(-90 14 {middle:.1f})"'
+        parts.append(f'<text x="14" y="{middle:.1f}" text-anchor="middle" fill="#666" {turned}>address</text>')
+        return parts
+
+    def shade(self) -> list[str]:
+        """The fullest position."""
+        if self._fullest is None:
+            return []
+        x, y, height = self._x(self._fullest), self._y(self._placement.peak), self._row * self._placement.peak
+        return [f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._column:.1f}" height="{height:.1f}" fill="#fbe3e4"/>']
+
+    def _pieces(self) -> Iterator[_Piece]:
+        """One rectangle for each stretch of a lifetime; the owners of the peak last, as their outline stands out."""
+        pairs = [(number, request) for number, request in enumerate(self._requests) if request.nbytes]
+        for number, request in sorted(pairs, key=lambda pair: self._owns(pair[1])):
+            offset, size = self._placement.offsets[number], aligned(request.nbytes)
+            for first, last in request.lifetime:
+                x, y = self._x(first), self._y(offset + size)
+                yield _Piece(number, request, (first, last), x, y, (last + 1 - first) * self._column, size * self._row)
+
+    def rectangles(self) -> list[str]:
+        """The requests."""
+        parts = []
+        for one in self._pieces():
+            stroke = 'stroke="#b3262d" stroke-width="1.6"' if self._owns(one.request) else 'stroke="#fff"'
+            first, last = one.alive
+            about = f"{one.name}: {size_text(one.request.nbytes)} at {self._placement.offsets[one.number]}"
+            about += f", alive from {first} to {last}"
+            parts.append(
+                f'<rect x="{one.x:.1f}" y="{one.y:.1f}" width="{one.width:.1f}" height="{one.height:.1f}"'
+                f' fill="{_COLOURS[one.number % len(_COLOURS)]}" fill-opacity="0.8" {stroke}>'
+                f"<title>{_plain(about)}</title></rect>"
+            )
+        return parts
+
+    def labels(self) -> list[str]:
+        """The names of the requests, where there is room."""
+        parts = []
+        halo = 'stroke="#fff" stroke-opacity="0.6" stroke-width="3" paint-order="stroke" fill="#1a1a1a"'
+        for one in self._pieces():
+            room = int((one.width - 8) / _LETTER)
+            if one.height >= 13 and room >= min(3, len(one.name)):
+                shown = one.name if len(one.name) <= room else one.name[: room - 1] + "~"
+                place = f'x="{one.x + one.width / 2:.1f}" y="{one.y + one.height / 2 + 4:.1f}"'
+                parts.append(f'<text {place} text-anchor="middle" {halo} pointer-events="none">{_plain(shown)}</text>')
+        return parts
+
+    def _owns(self, request: Request) -> bool:
+        return self._fullest is not None and request.is_alive(self._fullest)
+
+    def alive(self) -> list[str]:
+        """How much is alive at each position."""
+        corners = [
+            corner
+            for position, nbytes in enumerate(self._live)
+            for corner in ((position, nbytes), (position + 1, nbytes))
+        ]
+        points = " ".join(f"{self._x(position):.1f},{self._y(nbytes):.1f}" for position, nbytes in corners)
+        return [f'<polyline points="{points}" fill="none" stroke="#222" stroke-width="1.2" stroke-dasharray="4 3"/>']
+
+    def bound(self) -> list[str]:
+        """The line below which no arena ends."""
+        y = self._y(self._placement.lower_bound)
+        end = self._end
+        return [
+            _line(self._x(0), y, end, y, 'stroke="#b3262d" stroke-dasharray="8 4"'),
+            f'<text x="{end:.1f}" y="{y - 4:.1f}" text-anchor="end" fill="#b3262d">lower bound</text>',
+        ]
+
+    def times(self, names: Sequence[str]) -> list[str]:
+        """The axis of time."""
+        base = self._y(0)
+        parts = [_line(self._x(0), base, self._end, base, 'stroke="#333"')]
+        for position in _ticks(max(len(self._live) - 1, 0), 20):
+            x = self._x(position + 0.5)
+            name = names[position] if position < len(names) else str(position)
+            shown = name if len(name) <= 14 else name[:13] + "~"
+            parts.append(f'<text x="{x:.1f}" y="{base + 16:.1f}" text-anchor="middle">{_plain(shown)}</text>')
+        legend = "step; dashed: bytes alive; shaded: the fullest step, outlined: what is alive there"
+        middle = (self._x(0) + self._end) / 2
+        parts.append(f'<text x="{middle:.1f}" y="{base + 40:.1f}" text-anchor="middle" fill="#666">{legend}</text>')
+        return parts
+
+
+def _plain(text: str) -> str:
+    """A text that can stand in the picture, in ASCII, whatever is in it."""
+    return (
+        escape("".join(one if one.isprintable() else "?" for one in text)).encode("ascii", "xmlcharrefreplace").decode()
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {style}/>'
+
+
+def _ticks(most: int, about: int) -> list[int]:
+    """Round numbers from 0 up to one, at most about so many.
+
+    >>> _ticks(100, 6)
+    [0, 16, 32, 48, 64, 80, 96]
+    """
+    step = 1
+    while most // step > about:
+        step *= 2
+    return list(range(0, most + 1, step))

@@ -1,0 +1,270 @@
+"""A plan as plain data and as text: kernels with their cost, the fusion ledger, the arena.
+
+``openinfer synth --report`` prints it; what it says is for people, the facts are for programs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from openinfer.ir import Node, Op
+from openinfer.ir.expr import evaluate
+from openinfer.ir.graph import walk
+from openinfer.ir.text import node_head
+from openinfer.ir.values import StrValue
+from openinfer.loops.ir import Contraction, Kernel
+from openinfer.loops.ir import walk as walk_loops
+from openinfer.oinf.report import size_text
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.arena import Placement, Request
+from openinfer.synth.memory.place import MemoryPlan
+from openinfer.synth.passes.fuse.fuse import Entry
+from openinfer.synth.program.ir import KernelStep, LoopStep, Move, Program, Step, Value, steps_in
+from openinfer.synth.program.positions import Positions
+from openinfer.synth.report.arena_map import arena_text, describe
+from openinfer.synth.report.cost import cost_of
+
+_MOST_ROWS = 40
+"""So many values of the arena are listed; the facts have them all."""
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def kernel_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
+    """Every kernel call in the order of the blocks, with the nodes it computes and its cost."""
+    nodes = {node.index: node for node in program.bound.graph.walk()}
+    found = []
+    for block, steps in program.blocks.items():
+        for step, calls in _calls(program, steps, 1):
+            cost = cost_of(step.kernel)
+            found.append(
+                {
+                    "name": step.kernel.name,
+                    "block": block,
+                    "nodes": [node_facts(nodes[one]) for one in step.nodes or (step.node,) if one in nodes],
+                    "calls": calls,
+                    "operations": cost.operations,
+                    "bytes_read": cost.read,
+                    "bytes_written": cost.written,
+                    "intensity": round(cost.intensity, 4),
+                    "roofline_seconds": _roofline(cost.operations, cost.nbytes, arch),
+                    "tiles": _tile_facts(step.kernel),
+                }
+            )
+    return found
+
+
+def _tile_facts(kernel: Kernel) -> list[dict[str, Any]]:
+    """The tiles of a kernel's products, and what chose them: a rule, or measuring, with what was gained by it."""
+    tiles = [one.tile for one in walk_loops(kernel.body) if isinstance(one, Contraction) and one.tile is not None]
+    return [
+        {
+            "rows": tile.rows,
+            "columns": tile.columns,
+            "divided": tile.divided,
+            "chosen_by": "rule" if tile.gain is None else "measurement",
+            "gain": tile.gain,
+        }
+        for tile in tiles
+    ]
+
+
+def _calls(program: Program, steps: Sequence[Step], calls: int | None) -> Iterator[tuple[KernelStep, int | None]]:
+    """Kernel steps, and how often a run of their block calls each; None where only the run knows."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            yield step, calls
+        elif isinstance(step, LoopStep):
+            rounds = _rounds(program, step)
+            yield from _calls(program, step.body, None if calls is None or rounds is None else calls * rounds)
+
+
+def _rounds(program: Program, loop: LoopStep) -> int | None:
+    sizes = program.bound.sizes
+    try:
+        return max(evaluate(loop.end, sizes.__getitem__) - evaluate(loop.start, sizes.__getitem__), 0)
+    except KeyError:
+        return None
+
+
+def node_facts(node: Node) -> dict[str, Any]:
+    """A node: its index, its text, and its line in the source."""
+    place = node.span.facts() if node.span is not None else {}
+    return {"index": node.index, "text": node_head(node), "line": place.get("line")}
+
+
+def _roofline(operations: int, nbytes: int, arch: DeviceArch) -> float | None:
+    """The least time that the device needs, if its description says how fast it is."""
+    compute, memory = arch.cpu.flops_per_second, arch.memory.bandwidth_bytes_per_second
+    if not compute or not memory:
+        return None
+    return max(operations / compute, nbytes / memory)
+
+
+def ledger_facts(program: Program, ledger: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The fusion ledger."""
+    nodes = {node.index: node_facts(node) for node in program.bound.graph.walk()}
+    return [
+        {
+            "producer": nodes.get(entry.producer, {"index": entry.producer, "text": "", "line": None}),
+            "consumer": nodes.get(entry.consumer, {"index": entry.consumer, "text": "", "line": None}),
+            "fused": entry.is_fused,
+            "reason": entry.reason,
+            "bytes_saved": entry.bytes_saved,
+        }
+        for entry in ledger
+    ]
+
+
+def unmet_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
+    """Constraints that the device cannot obey: nodes, or all of a block, placed where it is not."""
+    found = []
+    for block in program.bound.graph.blocks.values():
+        for node in walk(block.nodes):
+            wanted = {**block.constraints, **node.constraints}.get("placement")
+            if isinstance(node.kind, Op) and isinstance(wanted, StrValue) and wanted.value != arch.device.type:
+                reason = f"placement is {wanted.value!r}, and this device is a {arch.device.type}"
+                found.append({"node": node_facts(node), "reason": reason})
+    return found
+
+
+def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request], Placement]:
+    """The arena as its planner saw it: what needs memory when, and where it was put.
+
+    Positions are those of ``arena_positions``; labels name the variables that a value holds.
+    """
+    last = len(Positions(program).steps) - 1
+    variables: dict[Value, dict[str, None]] = {}
+    for value in _written(program):
+        if value.variable is not None:
+            variables.setdefault(memory.classes.root(value), {})[value.variable] = None
+    requests = [
+        Request(
+            max(root.nbytes, 1),
+            # Liveness counts positions from the last step, since it walks backwards.
+            tuple(memory.classes.occupied(root).reversed(last)),
+            _label(root, variables.get(root, {})),
+        )
+        for root in memory.offsets
+    ]
+    return requests, Placement(tuple(memory.offsets.values()), memory.peak, memory.lower_bound)
+
+
+def arena_positions(program: Program) -> list[str]:
+    """What happens at each position of the arena's map, from first to last; a loop stands behind its body."""
+    return [_position(step) for step in reversed(Positions(program).steps)]
+
+
+def _position(step: Step) -> str:
+    match step:
+        case KernelStep():
+            return step.kernel.name
+        case LoopStep():
+            return f"loop {step.name or step.index}"
+        case _:
+            return type(step).__name__.removesuffix("Step").lower()
+
+
+def _written(program: Program) -> Iterator[Value]:
+    for steps in program.blocks.values():
+        for step in steps_in(steps):
+            match step:
+                case KernelStep():
+                    yield from step.outputs
+                case Move():
+                    yield step.dst
+
+
+def _label(value: Value, variables: Iterable[str]) -> str:
+    names = ", ".join(variables)
+    return f"{value.name} ({names})" if names else value.name
+
+
+def arena_facts(program: Program, memory: MemoryPlan) -> dict[str, Any]:
+    """The memory plan; ``peak_owners`` are what fills the arena where it is fullest."""
+    return {**describe(*arena_requests(program, memory)), "positions": arena_positions(program)}
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def kernels_text(kernels: Sequence[dict[str, Any]]) -> str:
+    """A line for each kernel call, and below it one for each tile and for each node it computes."""
+    lines = ["kernels"]
+    width = max((len(one["name"]) for one in kernels), default=0)
+    for one in kernels:
+        moved = size_text(one["bytes_read"] + one["bytes_written"])
+        calls = "" if one["calls"] == 1 else f"  x {one['calls'] if one['calls'] is not None else '?'}"
+        time = f"  at least {one['roofline_seconds'] * 1e6:.3g} us" if one["roofline_seconds"] is not None else ""
+        numbers = f"{one['operations']:>13,} ops {moved:>10}  {one['intensity']:>7.2f} ops/B"
+        lines.append(f"  {one['name']:<{width}}  {numbers}{time}{calls}")
+        lines += [f"      {_tile_text(tile)}" for tile in one["tiles"]]
+        lines += [f"      {_line(node)}{node['text']}" for node in one["nodes"]]
+    return "\n".join(lines if kernels else ["kernels: none"])
+
+
+def _tile_text(tile: dict[str, Any]) -> str:
+    chosen = "by rule" if tile["gain"] is None else f"by measuring, {tile['gain']:.2f} times as fast as by rule"
+    return f"in tiles of {tile['rows']} x {tile['columns']}, {chosen}"
+
+
+def _line(node: dict[str, Any]) -> str:
+    return f"line {node['line']}: " if node["line"] is not None else f"node {node['index']}: "
+
+
+def ledger_text(ledger: Sequence[dict[str, Any]]) -> str:
+    """What was fused and what was not, and why: a node that computes a value, and one that reads it."""
+    fused = [entry for entry in ledger if entry["fused"]]
+    refused = [entry for entry in ledger if not entry["fused"]]
+    saved = size_text(sum(entry["bytes_saved"] for entry in fused))
+    lines = [f"fused: {len(fused)}, {saved} less to move"]
+    for entry in fused:
+        lines += [*_pair(entry), f"      saves {size_text(entry['bytes_saved'])}"]
+    lines.append(f"not fused: {len(refused)}")
+    for entry in refused:
+        lines += [*_pair(entry), f"      because {entry['reason']}"]
+    return "\n".join(lines)
+
+
+def unmet_text(unmet: Sequence[dict[str, Any]]) -> str:
+    """Constraints that were not obeyed."""
+    lines = [f"constraints not obeyed: {len(unmet)}"]
+    for one in unmet:
+        lines += [f"  {_line(one['node'])}{one['node']['text']}", f"      {one['reason']}"]
+    return "\n".join(lines)
+
+
+def _pair(entry: dict[str, Any]) -> list[str]:
+    one, other = entry["producer"], entry["consumer"]
+    return [f"  {_line(one)}{one['text']}", f"    into {_line(other)}{other['text']}"]
+
+
+def files_text(files: Mapping[str, str | bytes]) -> str:
+    """The files of a project with their sizes."""
+    width = max(map(len, files), default=0)
+    return "\n".join(f"{path:<{width}}  {len(content):>10,} bytes" for path, content in files.items()) + "\n"
+
+
+def above_bound(memory: MemoryPlan) -> str:
+    """How far an arena is from the least that its values need where they are most."""
+    if not memory.gap:
+        return "exactly the lower bound"
+    share = 100 * memory.gap / memory.lower_bound
+    return f"{memory.gap:,} bytes ({share:.1f} %) above the lower bound of {memory.lower_bound:,}"
+
+
+def arena_report(program: Program, memory: MemoryPlan) -> str:
+    """The arena: how large, why, and a map of it."""
+    requests, placement = arena_requests(program, memory)
+    facts = describe(requests, placement)
+    lines = [f"arena: {memory.peak:,} bytes, {above_bound(memory)}"]
+    if facts["peak_owners"]:
+        fullest = facts["peak_position"]
+        owners = ", ".join(facts["peak_owners"])
+        lines.append(f"  fullest at position {fullest} ({arena_positions(program)[fullest]}): {owners}")
+    lines += [f"  {line}" for line in arena_text(requests, placement).splitlines()]
+    for one in facts["requests"][:_MOST_ROWS]:
+        alive = ", ".join(f"{first}-{last}" for first, last in one["lifetime"])
+        lines.append(f"  {one['offset']:>10,}  {one['nbytes']:>10,} bytes  at {alive}  {one['label']}")
+    more = len(facts["requests"]) - _MOST_ROWS
+    return "\n".join(lines if more <= 0 else [*lines, f"  and {more} more"])

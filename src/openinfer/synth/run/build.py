@@ -1,0 +1,188 @@
+"""Compiling generated code on this machine, and loading it: into the cache, or for once where there is no cache."""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from uuid import uuid4
+
+from openinfer.errors import (
+    Code,
+    Diagnostic,
+    ExecutionError,
+    MissingExtraError,
+    OpenInferError,
+    printable,
+    without_colours,
+)
+from openinfer.synth.run.cache import LIBRARY, cache_entry
+
+_MOST_SAID = 2000
+_MOST_LINES = 40
+
+
+def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: Sequence[str]) -> ctypes.CDLL:
+    """The shared library made from some files, compiled unless the cache has it, and loaded.
+
+    Builds of the same library wait for each other; a library that was damaged is built again. Where the cache cannot
+    be written, a temporary folder takes its place, which is removed once the library is loaded.
+    """
+    compiler = _found(cc)
+    job = _Job(code, sources, (compiler, *flags))
+    parts = (_version(compiler), tuple(flags), tuple(sources), sorted(code.items()))
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
+    try:
+        with cache_entry(digest) as entry:
+            if not entry.is_whole():
+                with entry.workplace() as place:
+                    job.compile(place)
+                    entry.keep(place / LIBRARY)
+            return _loaded_copy(entry.library, entry.record)
+    except OSError:
+        with _temporary_folder() as place:
+            job.compile(place)
+            return _loaded(place / LIBRARY)
+
+
+def _found(cc: str) -> str:
+    """The absolute path of a compiler: it runs in another folder."""
+    path = shutil.which(cc)
+    if path is None:
+        message = f"there is no C compiler {cc!r} to build with"
+        advice = "install one (apt-get install gcc), or name another: plan.build(cc='clang')"
+        raise MissingExtraError(Diagnostic(Code.MISSING_TOOL, message, None, advice))
+    return os.path.abspath(path)
+
+
+@cache
+def _version(compiler: str) -> str:
+    """What distinguishes a compiler from others: where it is and what it says of itself."""
+    return f"{compiler} {_run([compiler, '--version'], None).output[:500]}"
+
+
+@cache
+def _loaded_copy(library: Path, _record: bytes) -> ctypes.CDLL:
+    """A library that stays what it is whatever becomes of its file: code that is loaded is read when it is needed."""
+    copy = library.with_name(f"{uuid4().hex}.so")
+    try:
+        try:
+            shutil.copyfile(library, copy)
+        except OSError:  # the cache can only be read, or is full
+            return _loaded(library)
+        return _loaded(copy)
+    finally:
+        with suppress(OSError):
+            copy.unlink()
+
+
+def _loaded(library: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        message = f"the compiled code cannot be loaded: {printable(str(error))}"
+        advice = "the compiler must be one for this machine, and the cache (OPENINFER_CACHE) where programs may run"
+        raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice)) from error
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        yield folder
+    except OSError as error:
+        raise _no_room(error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_room(error: OSError) -> OpenInferError:
+    message = f"there is no place to compile the generated code in: {error.strerror or error}"
+    advice = "TMPDIR can name a folder for temporary files, OPENINFER_CACHE one for compiled modules"
+    return ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice))
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is compiled, and by which command."""
+
+    code: Mapping[str, str]
+    sources: Sequence[str]
+    command: Sequence[str]
+
+    def compile(self, folder: Path) -> None:
+        """Write the code into a folder, and compile it there; ``OSError`` where files cannot be written."""
+        for path, text in self.code.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="ascii", newline="\n")
+        line = [*self.command, "-shared", "-fPIC", "-Iinclude", *self.sources, "-o", LIBRARY]
+        ended = _run(line, folder)
+        if ended.status or not (folder / LIBRARY).is_file():
+            message = f"the generated code does not compile: {ended.told()}"
+            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A program that has run: its exit status, and what it said."""
+
+    program: str
+    status: int
+    output: str
+    errors: str
+
+    def told(self) -> str:
+        """Why it failed, in its own words if it had any."""
+        lines = self.errors[:_MOST_SAID].splitlines()[:_MOST_LINES]
+        said = "\n".join(printable(line) for line in lines)
+        if self.status < 0:
+            return f"{self.program!r} was ended by {_signal_name(-self.status)}{said and f': {said}'}"
+        return said or f"{self.program!r} ended with status {self.status} and made no library"
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _run(command: Sequence[str], folder: Path | None) -> _Ended:
+    """Run a program, in a folder that then has its temporary files too. An interrupt ends all that it has started."""
+    program = command[0]
+    try:
+        process = subprocess.Popen(  # noqa: S603  (the user's own compiler)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=os.environ | ({} if folder is None else {"TMPDIR": str(folder)}),
+            process_group=0,
+        )
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        message = f"the compiler {program!r} cannot be run: {reason}"
+        raise MissingExtraError(Diagnostic(Code.MISSING_TOOL, message, None, "name another: cc='gcc'")) from error
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()  # until nobody has the pipes: then nothing writes files any more
+        raise
+    return _Ended(program, process.returncode, _text(output), _text(errors))
+
+
+def _text(data: bytes) -> str:
+    return without_colours(data.decode("utf-8", "replace"))

@@ -1,0 +1,88 @@
+"""The library of a project: compiled into the cache, loaded, and called through ctypes."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.synth.run.build import library_of
+from openinfer.synth.targets.c.failures import OF_STATUS
+from openinfer.synth.targets.c.header import STATUS, Field, trace_fields
+from openinfer.synth.targets.c.project import Project
+
+FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+_ADVICE = {
+    "ERROR_STATE": "reset() or load_state(...) first",
+    "ERROR_BUDGET": "give a larger node_budget, or None",
+}
+
+
+def compiled(project: Project, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
+    """The library of a project: compiled into the cache, unless it is there, and loaded."""
+    sources = (f"src/{project.name}.c", "src/kernels.c")
+    return library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))
+
+
+def structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
+    """A struct of the header, as ctypes sees it."""
+    kinds: list[tuple[str, Any]] = []
+    for field in fields:
+        match field.kind:
+            case "pointer":
+                kinds.append((field.name, ctypes.c_void_p))
+            case "pointers":
+                kinds.append((field.name, ctypes.c_void_p * field.count))
+            case "int32":
+                kinds.append((field.name, ctypes.c_int32))
+            case "int64":
+                kinds.append((field.name, ctypes.c_int64))
+    return type(name, (ctypes.Structure,), {"_fields_": kinds or [("nothing", ctypes.c_char)]})
+
+
+class Instance:
+    """A context of a library, and the functions that take it."""
+
+    def __init__(self, project: Project, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._name = project.name
+        self._printer = project.printer
+        self._failures = list(project.printer.failures)
+        self.context: Any = structure("Context", [*project.context, *trace_fields(project.name)])()
+        self.function("last_error").restype = ctypes.c_char_p
+
+    def function(self, name: str) -> Any:
+        """A function of the library, by its name without the project's."""
+        return getattr(self._library, f"{self._name}_{name}")
+
+    def tell(self, name: str, *args: Any) -> None:
+        """Call a function that gives nothing back."""
+        function = self.function(name)
+        function.restype = None
+        function(ctypes.byref(self.context), *args)
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a function that gives a status; one that says that something is wrong becomes an exception."""
+        self.require(int(self.function(name)(ctypes.byref(self.context), *args)))
+
+    def require(self, status: int) -> None:
+        """Raise what a status says is wrong."""
+        if not status:
+            return
+        name, text = list(STATUS)[status], self.function("last_error")(ctypes.byref(self.context)).decode()
+        code, span = OF_STATUS.get(name, Code.BAD_VALUE), None
+        if name == "ERROR_BUSY":
+            text = STATUS[name]  # the last error is that of another call
+        elif self.context.status == status:
+            failure = self._failures[self.context.failure]
+            code, span = failure.mistake.code, self._printer.span_of(failure.node)
+        raise ExecutionError(Diagnostic(code, text, span, _ADVICE.get(name)))
+
+    def heap(self, table: int) -> int:
+        """The address of the memory of a table that grows, or 0; the next call can move it."""
+        return self.context.heap[table] or 0
+
+    def reserve(self, table: int, cells: Sequence[int]) -> None:
+        """Memory for so many cells along each axis of a table that grows."""
+        ends = (ctypes.c_int64 * len(cells))(*cells)
+        if self.function("reserve")(ctypes.byref(self.context), ctypes.c_int(table), ends):
+            raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for the tables of the state"))

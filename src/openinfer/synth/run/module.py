@@ -1,0 +1,415 @@
+"""Emitted code, compiled here and called from Python: ``CompiledModule`` has the executor's verbs."""
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from openinfer.check.bound import BoundVar, FromModel, FromPattern, interface
+from openinfer.check.events import Event
+from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
+from openinfer.check.one_call import OneCall
+from openinfer.check.results import DTypeName, Outputs, given_back
+from openinfer.check.saved_state import loaded, save, saved_bytes
+from openinfer.check.step_sizes import StepSizes
+from openinfer.dtypes import DTYPES, DType, pack
+from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
+from openinfer.ir import MemoryKind
+from openinfer.loops.dim import at
+from openinfer.ops import Array
+from openinfer.synth.program.ir import Value
+from openinfer.synth.run.interruption import Watch
+from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
+from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
+from openinfer.synth.targets.c.project import Project
+from openinfer.tensor import Tensor
+
+
+def built(
+    project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS, node_budget: int | None = None
+) -> "CompiledModule":
+    """A project as a module of this process."""
+    return CompiledModule(project, compiled(project, cc, flags), node_budget)
+
+
+class _Running(NamedTuple):
+    """A step that has begun: what it was given, where its results are, and what persistent memory held before."""
+
+    inputs: dict[str, Array]
+    results: Any
+    before: Contents | None
+
+
+class CompiledModule:
+    """Generated code with memory of its own. Usable wherever an executor is, as long as nobody looks inside a step.
+
+    A step that fails or is interrupted has not happened, as in the simulator. Code that cannot take it back by itself
+    (for devices without an operating system, and with loops of unknown length) costs a copy of the state before each
+    step here.
+
+    A module runs one call at a time: a second one, from another thread, is error E413. Several modules run side by
+    side. After a fork, the child's module is a copy that goes on by itself.
+    """
+
+    def __init__(self, project: Project, library: ctypes.CDLL, node_budget: int | None = None) -> None:
+        _require_budget(project, node_budget)
+        self.bound = project.program.bound
+        self._project = project
+        self._program = project.program
+        self._library = library
+        self._name = project.name
+        self._calls = OneCall("module")
+        self._watch = Watch()
+        self._arena = _aligned(project.arena_bytes)
+        self._state = _aligned(project.state_bytes)
+        blob = project.blob
+        self._weights = _aligned(max(len(blob), 1))
+        self._weights[: len(blob)] = np.frombuffer(blob, np.uint8)
+        self._instance = Instance(project, library)
+        self._context = self._instance.context
+        self._persistent = PersistentMemory(project, self._state, self._instance)
+        self._input_type = structure("Inputs", project.inputs)
+        self._output_type = structure("Outputs", project.outputs)
+        self._step = self._instance.function("step")
+        variables = self.bound.vars.items()
+        self._required = tuple(name for name, variable in variables if variable.kind is MemoryKind.DYNAMIC)
+        self._inserted: dict[str, Array] = {}
+        self._used: dict[str, Array] = {}
+        self._running: _Running | None = None
+        self._results: Any = None
+        self._sizes: dict[str, int] = {}
+        self._instance.call(
+            "init",
+            _address(self._arena),
+            ctypes.c_size_t(project.arena_bytes),
+            _address(self._state),
+            ctypes.c_size_t(project.state_bytes),
+            _address(self._weights),
+            ctypes.c_size_t(len(blob)),
+        )
+        if project.is_interruptible:
+            self._instance.tell("set_interrupt", self._watch.callback, None)
+            self._instance.tell("set_budget", ctypes.c_int64(-1 if node_budget is None else node_budget))
+        if project.printer.threads > 1:
+            self._instance.call("start_threads")
+
+    def __del__(self) -> None:
+        if getattr(self, "_step", None) is None:
+            return
+        if self._project.printer.threads > 1:
+            self._instance.tell("stop_threads")
+        if self._project.printer.heaps:
+            self._instance.tell("free")
+
+    def __repr__(self) -> str:
+        return f"<CompiledModule {self._project.name!r}: {interface(self.bound)}>"
+
+    # --- inputs ---------------------------------------------------------------------------------------------------
+
+    def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Give inputs for the next step: ``insert(x=array)`` or ``insert({"x": array})``.
+
+        Values convert, and are refused, as the simulator's are; the module keeps copies.
+        """
+        accepted = self._accepted(values, named)
+        with self._calls.claim():
+            self._settle()
+            self._inserted |= accepted
+
+    def _accepted(self, values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Array]:
+        everything = inputs_by_name(self.bound, values, named)
+        return {name: accepted_input(self.bound, name, value) for name, value in everything.items()}
+
+    def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
+        """Insert, run one step and fetch what the graph returns, as an executor does: ``y = module(x=array)``."""
+        accepted = self._accepted(values, named)
+        with self._calls.claim():
+            self._settle()
+            self._inserted |= accepted
+            self._run()
+            return given_back((name, self._array(name).copy()) for name in self.bound.output_names)
+
+    def insert_view(self, values: Mapping[str, Array] | None = None, /, **named: Array) -> None:
+        """Give inputs for the next step without copying: the arrays must not change before it has run.
+
+        They have the dtype and layout that the code reads: C order, and no packed dtypes.
+        """
+        accepted = {**(values or {}), **named}
+        for name, array in accepted.items():
+            variable = input_called(self.bound, name)
+            if not _is_readable(array, variable.dtype):
+                message = (
+                    f"the array for {name!r} cannot be read where it is: it must be {variable.dtype.name} in C order"
+                )
+                raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, None, "insert() makes a copy"))
+            require_shape(self.bound, variable, array.shape)
+        with self._calls.claim():
+            self._settle()
+            self._inserted |= accepted
+
+    def _missing(self) -> None:
+        for name in self._required:
+            if name not in self._inserted:
+                raise ExecutionError(Diagnostic(Code.NOT_INSERTED, f"the input {name!r} has not been inserted"))
+
+    def _bound_sizes(self) -> StepSizes:
+        """The dynamic sizes that the inputs have together."""
+        sizes = StepSizes(self.bound)
+        sizes.agree_together({name: value.shape for name, value in self._inserted.items()})
+        return sizes
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run_step(self) -> None:
+        """Run one step with the inserted inputs, which are used up by it.
+
+        A signal's handler that raises, as that of Ctrl-C does, ends the step at the next turn of one of the graph's
+        loops: the step has then not happened.
+        """
+        with self._calls.claim():
+            self._settle()
+            self._run()
+
+    def _run(self) -> None:
+        self._missing()
+        inputs, kept = self._arguments()
+        results = self._output_type()
+        before = self._persistent.contents() if self._project.can_tear else None
+        self._watch.is_wanted = False
+        self._results = None
+        self._context.has_outputs = 0
+        self._running = _Running(self._inserted, results, before)
+        try:
+            status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
+            if status:
+                self._fail(status)
+        finally:
+            del kept  # the code has read them
+            self._settle()
+
+    def _fail(self, status: int) -> None:
+        """Raise what a signal's handler has raised meanwhile, or what the status says."""
+        raised, self._watch.raised = self._watch.raised, None
+        if raised is not None:
+            raise raised
+        self._instance.require(status)
+
+    def _arguments(self) -> tuple[Any, list[Array]]:
+        """The inputs as the code wants them, and the arrays that these point into."""
+        sizes = self._bound_sizes() if self.bound.bounds else None
+        fields = self._project.printer
+        inputs, kept = self._input_type(), []
+        for name, value in self._program.inputs.items():
+            data = self._inserted[name]
+            data = pack(data, value.dtype) if value.dtype.is_packed else data
+            data = data if data.size else np.zeros(1, data.dtype)
+            kept.append(data)
+            setattr(inputs, fields.input_fields[name], data.ctypes.data)
+        for size in self._project.input_sizes:
+            assert sizes is not None
+            setattr(inputs, fields.size_fields[size], sizes.lookup(size))
+        return inputs, kept
+
+    def _settle(self) -> None:
+        """A step has happened if the code says so, whatever has interrupted its caller; any other is taken back.
+
+        Interrupted itself, it is done again before anything else.
+        """
+        running = self._running
+        if running is None:
+            return
+        if self._context.has_outputs:
+            fields = self._project.printer.size_fields
+            self._results = running.results
+            self._sizes = {size: getattr(self._context, fields[size]) for size in self._program.sizes}
+            self._used, self._inserted = running.inputs, {}
+        elif running.before is not None and self._context.is_broken:
+            self._put(running.before)
+        self._running = None
+
+    def step(self) -> None:
+        """The same as ``run_step``."""
+        self.run_step()
+
+    def interrupt(self) -> None:
+        """Stop a running step at the next turn of a loop; from another thread or a signal handler.
+
+        The step has then not run. Without loops in the graph there is nothing to stop at, and the step runs to its end.
+        """
+        self._watch.is_wanted = True
+
+    @property
+    def events(self) -> list[Event]:
+        """What the last step did, node by node; only a module that is built with a trace level knows."""
+        return []
+
+    def trace(self) -> list[dict[str, Any]]:
+        """The events of the last step as plain values, ready for JSON."""
+        return [event.facts() for event in self.events]
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    @overload
+    def fetch(self, name: str, /) -> Array: ...
+    @overload  # a dtype's name is a str as well
+    def fetch(self, name: str, dtype: DTypeName, /) -> Array: ...  # type: ignore[overload-overlap]
+    @overload
+    def fetch(self, *names: str) -> tuple[Array, ...]: ...
+    def fetch(self, *names: str) -> Any:
+        """A copy of a variable as a NumPy array; several names give a tuple.
+
+        A dtype after a single name is checked: ``fetch("y", "f32")``. Generated code keeps outputs, persistent
+        variables and inputs; other variables must be returned from the entry block to be seen.
+        """
+        with self._calls.claim():
+            self._settle()
+            if len(names) == 2 and names[1] in DTYPES:
+                found = self._variable(names[0]).dtype.name
+                if found != names[1]:
+                    raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{names[0]!r} is {found}, not {names[1]}"))
+                return self._array(names[0]).copy()
+            arrays = tuple(self._array(name).copy() for name in names)
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    def fetch_view(self, name: str) -> Array:
+        """A variable as a read-only array that shares the module's memory where it can: the next step writes it again.
+
+        The memory lives as long as the array does, also without the module. Tables that grow, and elements that share
+        bytes, are copied.
+        """
+        with self._calls.claim():
+            self._settle()
+            view = self._array(name).view()
+        view.flags.writeable = False
+        return view
+
+    def fetch_tensor(self, name: str) -> Tensor:
+        """A variable as a ``Tensor``, packed where its dtype is."""
+        with self._calls.claim():
+            self._settle()
+            return Tensor.from_numpy(self._array(name).copy(), self._variable(name).dtype)
+
+    def _variable(self, name: str) -> BoundVar:
+        if not isinstance(name, str) or name not in self.bound.vars:
+            advice = nearest(str(name), self.bound.vars)
+            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
+        return self.bound.vars[name]
+
+    def _array(self, name: str) -> Array:
+        variable = self._variable(name)
+        if variable.is_table:
+            return self._persistent.tables[name].array()
+        if isinstance(variable.origin, FromPattern):
+            message = f"{name!r} is a family of model tensors, not one value"
+            raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span if variable.decl else None))
+        if name in self._inserted:
+            return self._inserted[name]
+        if self._results is not None and name in self._program.outputs:
+            address = getattr(self._results, self._project.output_fields[name])
+            return self._output(address, self._program.outputs[name])
+        kept = self._persistent.value(name)
+        if kept is not None:
+            return kept
+        if name in self._used and name not in self._program.outputs:
+            return self._used[name]
+        return self._other(variable)
+
+    def _other(self, variable: BoundVar) -> Array:
+        """A variable that generated code does not keep: one that is the model's own is as it is there."""
+        model = self.bound.model
+        name = variable.origin.name if isinstance(variable.origin, FromModel) else ""
+        if model is not None and name in model.tensors and variable.kind is MemoryKind.CONSTANT:
+            return model.load(name).to_numpy()
+        message = f"generated code does not keep {variable.name!r}"
+        advice = f"return it from the entry block: return {variable.name};"
+        if variable.name in self._program.outputs or variable.kind is MemoryKind.DYNAMIC:
+            message, advice = f"{variable.name!r} has no value: no step has run", "run_step() first"
+        raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message, None, advice))
+
+    def _output(self, address: int, value: Value) -> Array:
+        """A tensor at an address of the arena or the state, as a part of the array that owns the memory."""
+        shape = tuple(at(extent, self._sizes) for extent in value.shape)
+        if any(extent < 0 for extent in shape):
+            message = f"{value.variable!r} has no shape: it would be {list(shape)}"
+            raise ExecutionError(Diagnostic(Code.BAD_SHAPE, message))
+        nbytes = value.dtype.nbytes(int(np.prod(shape, dtype=np.int64)))
+        if nbytes == 0:
+            return tensor(np.empty(0, np.uint8), value, shape)
+        owners = ((memory, address - memory.ctypes.data) for memory in (self._arena, self._state))
+        memory, start = next((one, start) for one, start in owners if 0 <= start <= one.size - nbytes)
+        return tensor(memory[start : start + nbytes], value, shape)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Put persistent memory back to its initial values and forget inserted inputs."""
+        with self._calls.claim():
+            self._settle()
+            self._inserted.clear()
+            self._used.clear()
+            self._results = None
+            self._instance.call("reset")
+
+    def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
+        """Persistent memory as a model file, the same as the simulator's: its bytes, or written to a path."""
+        with self._calls.claim():
+            self._settle()
+            if self._context.is_broken:
+                message = "the last step failed, and there is no state to save"
+                raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() or load_state(...) first"))
+            found = self._persistent.contents()
+        if path is None:
+            return saved_bytes(self.bound, found.plain, found.tables)
+        save(self.bound, found.plain, found.tables, path)
+        return None
+
+    def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
+        """Put back what ``save_state`` saved, here or in the simulator; a state that is refused changes nothing."""
+        tables = self._persistent.tables
+        found = Contents(*loaded(self.bound, state, lambda name, key, shape: tables[name].fits(key, shape)))
+        with self._calls.claim():
+            self._settle()
+            self._put(found)
+            self._results = None
+
+    def _put(self, contents: Contents) -> None:
+        """Replace persistent memory. Where an interruption leaves it half written, no step runs on it."""
+        self._persistent.reserve(contents)
+        self._context.is_broken = 1
+        self._instance.call("reset")
+        self._context.is_broken = 1
+        self._persistent.put(contents)
+        self._context.is_broken = 0
+
+
+def _require_budget(project: Project, nodes: int | None) -> None:
+    if not (nodes is None or (type(nodes) is int and nodes >= 0)):
+        message = f"the node budget is a number of nodes or None, not {nodes!r}"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
+    if nodes is not None and not project.options.hosted:
+        message = "code for a device without an operating system counts no nodes"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "leave out node_budget"))
+
+
+def _aligned(nbytes: int) -> Array:
+    """Memory that starts on a cache line."""
+    try:
+        raw = np.zeros(nbytes + 64, np.uint8)
+    except (MemoryError, ValueError) as error:
+        message = f"there is no memory of {nbytes:,} bytes to run the code in"
+        advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
+        raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice)) from error
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+def _address(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _is_readable(array: object, dtype: DType) -> bool:
+    if not isinstance(array, np.ndarray) or dtype.is_packed or array.dtype != dtype.array:
+        return False
+    return bool(array.flags.c_contiguous and array.flags.aligned)

@@ -1,0 +1,68 @@
+"""The persistent memory of a compiled module: plain variables and tables, kept, put back, and handed out as arrays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from openinfer.check.saved_state import Key
+from openinfer.dtypes import pack, unpack
+from openinfer.ops import Array
+from openinfer.synth.program.ir import Store, Value
+from openinfer.synth.run.library import Instance
+from openinfer.synth.run.table_memory import TableMemory
+from openinfer.synth.targets.c.project import Project
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that persistent memory holds, as copies."""
+
+    plain: Mapping[str, Array]
+    tables: Mapping[str, Mapping[Key, Array]]
+
+
+class PersistentMemory:
+    """The variables of a project that outlive steps, in the memory of one instance."""
+
+    def __init__(self, project: Project, state: Array, instance: Instance) -> None:
+        self._state = state
+        self._offsets = project.printer.state_offsets
+        self._homes = {name: home for name, home in project.program.homes.items() if home.store is Store.STATE}
+        layouts = project.printer.tables
+        self.tables = {name: TableMemory(layout, state, instance) for name, layout in layouts.items()}
+
+    def value(self, name: str) -> Array | None:
+        """A plain variable: as it lies there, if its elements have bytes of their own; None if it is none of these."""
+        home = self._homes.get(name)
+        return None if home is None else tensor(self._bytes(home), home, tuple(map(int, home.shape)))
+
+    def _bytes(self, home: Value) -> Array:
+        offset = self._offsets[home]
+        return self._state[offset : offset + home.nbytes]
+
+    def contents(self) -> Contents:
+        """A copy of everything."""
+        plain = {name: np.array(self.value(name), order="C") for name in self._homes}
+        return Contents(plain, {name: table.dumped() for name, table in self.tables.items()})
+
+    def reserve(self, contents: Contents) -> None:
+        """Memory for all tables; where there is none, an error, and nothing but unused memory has changed."""
+        for name, parts in contents.tables.items():
+            self.tables[name].reserve(parts)
+
+    def put(self, contents: Contents) -> None:
+        """Write everything into memory that is as it was in the beginning and has room for it."""
+        for name, array in contents.plain.items():
+            home = self._homes[name]
+            data = pack(array, home.dtype) if home.dtype.is_packed else np.ascontiguousarray(array).reshape(-1)
+            self._bytes(home)[:] = data.view(np.uint8)
+        for name, parts in contents.tables.items():
+            self.tables[name].restore(parts)
+
+
+def tensor(data: Array, value: Value, shape: tuple[int, ...]) -> Array:
+    """Bytes as the array that they are; shared where elements have bytes of their own."""
+    if value.dtype.is_packed:
+        return unpack(data, value.dtype, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+    return data.view(value.dtype.array).reshape(shape)

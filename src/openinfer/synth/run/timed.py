@@ -1,0 +1,165 @@
+"""Steps of compiled code under a clock: what ``plan.profile`` runs."""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.synth.devices.description import DeviceArch, cpu_target
+from openinfer.synth.report.cost import cost_of
+from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times, joined
+from openinfer.synth.report.report import node_facts
+from openinfer.synth.report.roofline import Roofline, measured_roofline
+from openinfer.synth.run.build import library_of
+from openinfer.synth.run.library import FLAGS
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """A step: how long it took, and how long each call in its source took, and how often it came to pass."""
+
+    seconds: float
+    calls: tuple[tuple[int, float], ...]
+
+
+class TimedModule(CompiledModule):
+    """A compiled module whose steps are timed, in C. The clock is the library's: one such module at a time."""
+
+    def __init__(self, project: Project, cc: str) -> None:
+        code = {**project.code(), TIMED_SOURCE: timed_source(project)}
+        library = library_of(code, (TIMED_SOURCE, "src/kernels.c"), cc, (*FLAGS, *project.build_options.flags))
+        super().__init__(project, library)
+        name, numbers = project.name, ctypes.c_int64 * max(len(project.printer.kernels.calls), 1)
+        self._step = getattr(library, f"{name}_clocked_step")
+        self._is_timed = ctypes.c_int32.in_dll(library, f"{name}_is_timed")
+        self._took = ctypes.c_int64.in_dll(library, f"{name}_step_nanoseconds")
+        self._spent = numbers.in_dll(library, f"{name}_nanoseconds")
+        self._counts = numbers.in_dll(library, f"{name}_calls")
+
+    def timed_step(self) -> StepTimes:
+        """Run a step, and time every call of a kernel."""
+        for counts in (self._spent, self._counts):
+            ctypes.memset(counts, 0, ctypes.sizeof(counts))
+        self._is_timed.value = 1
+        try:
+            self.run_step()
+        finally:
+            self._is_timed.value = 0
+        places = range(len(self._project.printer.kernels.calls))
+        return StepTimes(self.seconds, tuple((self._counts[place], self._spent[place] * 1e-9) for place in places))
+
+    @property
+    def seconds(self) -> float:
+        """How long the last step took."""
+        return self._took.value * 1e-9
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The dynamic sizes of the last step; those that it had no use for, at their bounds."""
+        bounds = self._program.sizes
+        return {size: value if value >= 0 else bounds[size] for size, value in self._sizes.items()}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is timed, and how often: every step with the same inputs, and the same state before it."""
+
+    inputs: Mapping[str, Any]
+    steps: int
+    warmup: int
+    state: Any = None
+    """What ``load_state`` takes; else the initial state."""
+    after_step: Callable[[float], None] = lambda _seconds: None
+    """Told of each step, and how long it took."""
+
+    def __post_init__(self) -> None:
+        if type(self.steps) is not int or type(self.warmup) is not int or self.steps < 1 or self.warmup < 0:
+            message = f"there is at least one step to time, not {self.steps!r} after {self.warmup!r} without a clock"
+            raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
+
+
+def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profile:
+    """Time the steps of a project, and measure what the machine can do.
+
+    Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.
+    """
+    module = TimedModule(project, cc)
+    if trial.state is not None:
+        module.load_state(trial.state)
+    has_state = bool(project.printer.state_offsets or project.printer.tables)
+    begin = module.save_state() if has_state else None
+    roofline = _roofline(project, arch, cc, trial.inputs)
+
+    def prepare() -> None:
+        if begin is not None:
+            module.load_state(begin)
+        module.insert(trial.inputs)
+
+    def untimed() -> float:
+        prepare()
+        module.run_step()
+        trial.after_step(module.seconds)
+        return module.seconds
+
+    def timed() -> StepTimes:
+        prepare()
+        step = module.timed_step()
+        trial.after_step(step.seconds)
+        return step
+
+    for _ in range(trial.warmup):
+        untimed()
+    pairs = [(untimed(), timed()) for _ in range(trial.steps)]
+    steps = [step for _, step in pairs]
+    roofline = roofline.best(_roofline(project, arch, cc, trial.inputs))
+    calls = call_profiles(project, steps, module.sizes, roofline)
+    by_kernel: dict[str, list[KernelProfile]] = {}
+    for one in calls:
+        by_kernel.setdefault(one.name, []).append(one)
+    return Profile(
+        name=project.name,
+        device=arch.title,
+        isa=project.options.isa,
+        roofline=roofline,
+        kernels=tuple(map(joined, by_kernel.values())),
+        calls=tuple(calls),
+        timed=Times(tuple(step.seconds for step in steps)),
+        untimed=Times(tuple(seconds for seconds, _ in pairs)),
+        restores_state=has_state,
+    )
+
+
+def _roofline(project: Project, arch: DeviceArch, cc: str, inputs: Mapping[str, Any]) -> Roofline:
+    """The roofline for the threads of a project, and for as many bytes as a step has before it."""
+    given = sum(value.nbytes for name, value in project.program.inputs.items() if name in inputs)
+    nbytes = sum(project.memory_bytes.values()) + given
+    return measured_roofline(cpu_target(arch), project.options.flags, cc, project.printer.threads, nbytes)
+
+
+def call_profiles(
+    project: Project, steps: Sequence[StepTimes], sizes: Mapping[str, int], roofline: Roofline
+) -> list[KernelProfile]:
+    """What each call in the source took, in the order of the nodes."""
+    nodes = {node.index: node for node in project.program.bound.graph.walk()}
+    found = []
+    for place, (used, step) in enumerate(project.printer.kernels.calls):
+        own = [taken.calls[place] for taken in steps]
+        count = own[-1][0]
+        indices = [index for index in step.nodes or (step.node,) if index in nodes]
+        found.append(
+            KernelProfile(
+                name=used.name,
+                nodes=tuple(NodePlace(**node_facts(nodes[index])) for index in indices),
+                calls=count,
+                threads=used.kernel.parts,
+                cost=cost_of(step.kernel, sizes).times(count),
+                times=Times(tuple(seconds for _, seconds in own)),
+                shares=tuple(mine / whole.seconds for (_, mine), whole in zip(own, steps, strict=True)),
+                roofline=roofline,
+            )
+        )
+    return sorted(found, key=lambda one: one.nodes[0].index if one.nodes else -1)

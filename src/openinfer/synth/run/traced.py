@@ -1,0 +1,218 @@
+"""Compiled code that records what its steps do, node by node, as the simulator's executor does."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.events import (
+    MOST_EVENTS,
+    Event,
+    PlacedNode,
+    TraceLevel,
+    node_kind,
+    node_params,
+    node_writes,
+    op_details,
+    placed_nodes,
+    split_time,
+    tensor_details,
+)
+from openinfer.dtypes import DType, unpack
+from openinfer.ir import Assign, Node, Op
+from openinfer.ir.rules import is_consumer
+from openinfer.ops import Array
+from openinfer.synth.program.ir import FOLDED, KernelStep, Mark, Program, Weight, steps_in
+from openinfer.synth.run.interruption import deferred_interrupt
+from openinfer.synth.run.library import compiled
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.c.trace_points import Reported
+
+
+def traced(
+    project: Project, cc: str, flags: Sequence[str], level: TraceLevel, node_budget: int | None = None
+) -> "TracedModule":
+    """A project as a module that records: the same code, compiled with its trace hook."""
+    library = compiled(project, cc, (*flags, f"-D{project.name.upper()}_TRACE"))
+    return TracedModule(project, library, level, node_budget)
+
+
+class _Event(ctypes.Structure):
+    """The header's ``NAME_event``."""
+
+    _fields_ = (
+        ("node", ctypes.c_int32),
+        ("output", ctypes.c_int32),
+        ("place", ctypes.c_int32),
+        ("variable", ctypes.c_char_p),
+        ("dtype", ctypes.c_char_p),
+        ("rank", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("data", ctypes.c_void_p),
+        ("depth", ctypes.c_int32),
+        ("indices", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Event))
+
+
+@dataclass
+class _Record:
+    """A node that a step has executed."""
+
+    node: int
+    thread: str
+    indices: dict[str, int]
+    start: int
+    end: int
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+
+
+class TracedModule(CompiledModule):
+    """A compiled module that keeps the events of its last step."""
+
+    def __init__(
+        self, project: Project, library: ctypes.CDLL, level: TraceLevel, node_budget: int | None = None
+    ) -> None:
+        super().__init__(project, library, node_budget)
+        self._level = level
+        self._records: list[_Record] = []
+        self._clock = 0
+        self._thread = "entry"
+        self.dropped_events = 0
+        """How many events of the last step were not kept, because a trace has a limit."""
+        self._placed = {placed.node.index: placed for placed in placed_nodes(self.bound.graph)}
+        self._consumers = {block.name for block in self.bound.graph.blocks.values() if is_consumer(block)}
+        self._absent = absent_values(project.program, project.printer.reported)
+        self._callback = _Callback(self._heard)  # kept here: the code only has its address
+        self._instance.tell("set_trace", self._callback, None)
+
+    def _run(self) -> None:
+        self._records, self._thread, self.dropped_events = [], "entry", 0
+        self._clock = perf_counter_ns()
+        with deferred_interrupt(self._watch):
+            super()._run()
+
+    # --- while a step runs ----------------------------------------------------------------------------------------
+
+    def _heard(self, _user: int | None, pointer: Any) -> None:
+        """The code says that a node has been executed. The time since the last one is what it took."""
+        now, event = perf_counter_ns(), pointer.contents
+        row = self._project.printer.reported[event.place]
+        if len(self._records) >= MOST_EVENTS:
+            self.dropped_events += 1
+        elif event.place and self._project.printer.reported[event.place - 1].node == row.node:
+            self._records[-1].outputs += self._values(row, event)
+        else:
+            indices = dict(zip(row.indices, event.indices[: event.depth], strict=True))
+            thread = self._strand(self._placed[row.node])
+            self._records.append(_Record(row.node, thread, indices, self._clock, now, self._values(row, event)))
+        self._clock = perf_counter_ns()
+
+    def _strand(self, placed: PlacedNode) -> str:
+        """The strand that a node runs in: a consumer's begins with its first node and ends with its last."""
+        if placed.block in self._consumers:
+            self._thread = placed.block
+        found = self._thread
+        if placed.block == found and node_kind(placed.node) in ("Yield", "Return"):
+            self._thread = "entry"
+        return found
+
+    def _values(self, row: Reported, event: _Event) -> list[dict[str, Any]]:
+        if self._level is not TraceLevel.FULL:
+            return []
+        if row.value is None:
+            return self._assigned(self._placed[row.node].node)
+        if isinstance(row.value, Weight):
+            return [tensor_details(row.name, row.value.dtype.name, self._weight(row.value))]
+        shape = tuple(event.shape[: event.rank])
+        if min(shape, default=0) < 0:  # a size has no value yet, and so the variable has none
+            return []
+        return [tensor_details(row.name, row.value.dtype.name, _array(event.data, row.value.dtype, shape))]
+
+    def _assigned(self, node: Node) -> list[dict[str, Any]]:
+        """A temporary variable begins with zeros, for which the code needs no memory until somebody reads them."""
+        variable = self.bound.vars[node.kind.name] if isinstance(node.kind, Assign) else None
+        if variable is None or variable.is_dynamic:
+            return []
+        nothing = -1 if variable.dtype.name == "t1" else 0  # which has no zero
+        return [
+            tensor_details(variable.name, variable.dtype.name, np.full(variable.shape, nothing, variable.dtype.array))
+        ]
+
+    def _weight(self, weight: Weight) -> Array:
+        name = weight.names[0]
+        if weight.part == FOLDED:
+            return self._program.folded[name].to_numpy()
+        data = self._project.weights.data(name, weight.part, weight.dtype)
+        return _decoded(data, weight.dtype, weight.shape)
+
+    # --- afterwards -----------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Event]:
+        """What the last step did, in the order in which it did it; of a step that failed, up to there."""
+        return [self._event(record) for record in self._records]
+
+    def _event(self, record: _Record) -> Event:
+        placed = self._placed[record.node]
+        node, writes = placed.node, node_writes(placed.node)
+        return Event(
+            kind=node_kind(node),
+            block_name=placed.block,
+            op_name=node.kind.op if isinstance(node.kind, Op) else "",
+            node_index=node.index,
+            node_uuid=str(node.uuid),
+            params=node_params(node),
+            output=[str(access) for access in writes],
+            micros=split_time(record.end - record.start),
+            thread=record.thread,
+            indices=record.indices,
+            scope=list(placed.scopes),
+            start_ns=record.start,
+            duration_ns=record.end - record.start,
+            details=self._details(placed, record) if self._level is TraceLevel.FULL else {},
+        )
+
+    def _details(self, placed: PlacedNode, record: _Record) -> dict[str, Any]:
+        kind, found = placed.node.kind, dict[str, Any]()
+        own = self.bound.ops.get(record.node)
+        # Where shapes differ from step to step, only the results say what they were.
+        if isinstance(kind, Op) and own is not None and own.call is not None and not own.is_dynamic:
+            found = op_details(own, kind, own.call)
+        if record.outputs:
+            found["outputs"] = record.outputs
+        if record.node in self._absent:
+            found["absent"] = self._absent[record.node]
+        return found
+
+
+def _array(address: int | None, dtype: DType, shape: tuple[int, ...]) -> Array:
+    count = int(np.prod(shape, dtype=np.int64))
+    data = ctypes.string_at(address, dtype.nbytes(count)) if address and count else b""
+    return _decoded(data, dtype, shape)
+
+
+def _decoded(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
+    count = int(np.prod(shape, dtype=np.int64))
+    if dtype.is_packed:
+        return unpack(np.frombuffer(data, np.uint8), dtype, 0, count).reshape(shape)
+    return np.frombuffer(data, dtype.array, count).reshape(shape)
+
+
+def absent_values(program: Program, reported: Sequence[Reported]) -> dict[int, str]:
+    """The nodes of whose values generated code does not have all, and why."""
+    shown = {(row.node, row.output) for row in reported if row.value is not None}
+    steps = [step for block in program.blocks.values() for step in steps_in(block)]
+    kernels = [step for step in steps if isinstance(step, KernelStep) and step.nodes]
+    fused = {node: step.node for step in kernels for node in step.nodes}
+    marked = {(step.node, place) for step in steps if isinstance(step, Mark) for place in range(len(step.values))}
+    return {
+        node: f"computed together with node {fused[node]}" if node in fused else "nobody reads it"
+        for node, _ in sorted(marked - shown)
+    }

@@ -1,0 +1,1 @@
+"""Targets: what a device's language and hardware add to a program."""

@@ -1,0 +1,212 @@
+"""What builds a project: a Makefile, CMake's lists, and the weights as sources. Only the project's own name appears."""
+
+from typing import TYPE_CHECKING
+
+from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, is_bare
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.c.project import ProjectOptions
+
+NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
+"""What results depend on: no contraction behind our back, and no calls that only exist to set errno."""
+
+
+_PACKAGES = {
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+}
+"""Debian's packages with compilers for other machines."""
+_AARCH64 = """# On a machine of another kind, programs run in an emulator, with the libraries of the cross compiler.
+ifeq ($(filter aarch64 arm64,$(shell uname -m)),)
+RUN ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
+endif
+"""
+
+
+def _sources(name: str, weights: str) -> list[str]:
+    extra = {"array": ["src/weights.c"], "incbin": ["src/weights.S"]}.get(weights, [])
+    return [f"src/{name}.c", "src/kernels.c", *extra]
+
+
+def _identifying(name: str) -> list[str]:
+    """Files that are others in any other project: they name the model and the graph, and have all the code."""
+    return [f"include/{name}.h", f"src/{name}.c", "src/kernels.c"]
+
+
+def makefile(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
+    """Targets: the library (default), ``example``, ``selftest``, ``clean``.
+
+    Objects of other files are made again, also those that a compiler was still at when the files were replaced.
+    """
+    objects = " ".join(
+        f"build/{source.split('/')[1].rsplit('.', 1)[0]}.o" for source in _sources(name, options.weights)
+    )
+    programs = ["example", *["selftest"] * has_selftest]
+    rules = "".join(_program_rules(name, program, options) for program in programs)
+    stamp = "build/files-$(FILES)"
+    assembly = f"""
+build/%.o: src/%.S src/weights.bin {stamp}
+	@mkdir -p build
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+"""
+    return f"""# Made by OpenInfer: {", ".join(["make", *(f"make {program}" for program in programs)])}.
+{_tools(options)}{_emulator(options.isa)}CFLAGS ?= -O3 -Wall -Wextra
+ALL_CFLAGS = -std=c11 $(CFLAGS) {" ".join([*options.flags, NUMERICS])} -Iinclude
+FILES := $(firstword $(shell cat {" ".join(_identifying(name))} | cksum))
+
+.PHONY: {" ".join(["all", *programs, "clean"])}
+
+all: build/lib{name}.a
+
+build/lib{name}.a: {objects}
+	$(AR) rcs $@ {objects}
+
+build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h {stamp}
+	@mkdir -p build
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+{assembly if options.weights == "incbin" else ""}{rules}
+# Newer than all objects that were made from other files than these.
+{stamp}:
+{_required_compiler(options)}	@mkdir -p build
+	@rm -f build/files-*
+	@touch $@
+
+clean:
+	rm -rf build
+"""
+
+
+def _tools(options: "ProjectOptions") -> str:
+    """The device's compiler, and the archiver that comes with it, unless the caller of make names others."""
+    if options.cc is None:
+        return "CC ?= cc\n"
+    tools = {"CC": options.cc}
+    if options.cc.endswith("-gcc"):
+        tools["AR"] = options.cc.removesuffix("gcc") + "ar"
+    return "".join(f"ifeq ($(origin {tool}),default)\n{tool} = {own}\nendif\n" for tool, own in tools.items())
+
+
+def _required_compiler(options: "ProjectOptions") -> str:
+    """A line that says what to install if the compiler for another machine is missing."""
+    if options.cc is None:
+        return ""
+    advice = f"apt-get install {_PACKAGES[options.cc]}, or " if options.cc in _PACKAGES else ""
+    message = f"there is no compiler $(firstword $(CC)): {advice}name another one with make CC=..."
+    return _required("$(firstword $(CC))", message)
+
+
+def _required(program: str, message: str) -> str:
+    return f'\t@command -v {program} >/dev/null || {{ echo "{message}" >&2; exit 1; }}\n'
+
+
+def _emulator(isa: str) -> str:
+    """``RUN``: what runs programs of another machine here."""
+    if is_bare(isa):
+        return EMULATOR
+    return _AARCH64 if isa == "neon" else ""
+
+
+def _program_rules(name: str, program: str, options: "ProjectOptions") -> str:
+    argument = " src/weights.bin" if options.weights == "file" and not is_bare(options.isa) else ""
+    link = f" {LINKED}" if is_bare(options.isa) else ""
+    return f"""
+{program}: build/{program}
+{_required_emulator(options.isa)}	$(RUN) ./build/{program}{argument}
+
+build/{program}: {program}/main.c build/lib{name}.a
+	$(CC) $(ALL_CFLAGS) -o $@{link} {program}/main.c build/lib{name}.a
+"""
+
+
+def _required_emulator(isa: str) -> str:
+    if not _emulator(isa):
+        return ""
+    package = "qemu-system-arm" if is_bare(isa) else "qemu-user"
+    message = f"there is no $(firstword $(RUN)): apt-get install {package}"
+    return _required("$(firstword $(RUN) true)", message)
+
+
+def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
+    """The same for CMake; the library is a target that other projects can link.
+
+    The definition of ``NAME_FILES`` has CMake compile everything again when the files are others.
+    """
+    language = "C ASM" if options.weights == "incbin" else "C"
+    sources = " ".join(_sources(name, options.weights))
+    flags = " ".join([*options.flags, NUMERICS])
+    include = ""
+    if options.weights == "incbin":
+        # Not through -Wa, which takes commas in a path apart.
+        folder = '"${CMAKE_CURRENT_SOURCE_DIR}"'
+        include = f"set_source_files_properties(src/weights.S PROPERTIES INCLUDE_DIRECTORIES {folder})\n"
+    return f"""# Made by OpenInfer.
+cmake_minimum_required(VERSION 3.13)
+project({name} {language})
+set(CMAKE_C_STANDARD 11)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+add_library({name} STATIC {sources})
+target_include_directories({name} PUBLIC include)
+
+# Everything is compiled again when the files are others, whatever the clock says.
+foreach(path {" ".join(_identifying(name))})
+  file(SHA256 "${{CMAKE_CURRENT_SOURCE_DIR}}/${{path}}" digest)
+  string(APPEND digests "${{digest}}")
+endforeach()
+string(SHA256 digest "${{digests}}")
+target_compile_definitions({name} PUBLIC {name.upper()}_FILES=0x${{digest}})
+
+target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{";".join(flags.split())}>)
+{include}{"" if is_bare(options.isa) else _cmake_programs(name, options, has_selftest=has_selftest)}"""
+
+
+def _cmake_programs(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
+    """The programs; a machine without an operating system has only the library here."""
+    argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
+    test = f"""
+enable_testing()
+add_executable({name}_selftest selftest/main.c)
+target_link_libraries({name}_selftest {name})
+add_test(NAME {name}_selftest COMMAND {name}_selftest{argument})
+"""
+    return f"""
+add_executable({name}_example example/main.c)
+target_link_libraries({name}_example {name})
+{test if has_selftest else ""}"""
+
+
+def weights_array(name: str, blob: bytes) -> str:
+    """The weights as an array that lies where other constants lie."""
+    data = blob or b"\0"
+    lines = [",".join(map(str, data[start : start + 24])) for start in range(0, len(data), 24)]
+    body = ",\n".join(lines)
+    return f"""
+#include "{name}.h"
+
+_Alignas(64) const unsigned char {name}_weights[{len(data)}] = {{
+{body}
+}};
+"""
+
+
+def weights_assembly(name: str) -> str:
+    """The weights as a file that the assembler includes."""
+    return f"""/* Made by OpenInfer. */
+#ifdef __APPLE__
+#define WEIGHTS _{name}_weights
+    .const
+#else
+#define WEIGHTS {name}_weights
+    .section .rodata
+#endif
+    .globl WEIGHTS
+    .balign 64
+WEIGHTS:
+    .incbin "src/weights.bin"
+    .byte 0
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack,"",%progbits
+#endif
+"""

@@ -1,0 +1,398 @@
+"""The public functions of a project in C: init, reset, step, state, fetch, errors.
+
+Where there is an operating system, a context takes one call at a time: each public function is then a wrapper that
+marks the context as busy.
+"""
+
+from dataclasses import dataclass
+
+from openinfer.check.bound import FromInit, FromModel
+from openinfer.synth.memory.place import MemoryPlan
+from openinfer.synth.memory.weights import WeightLayout
+from openinfer.synth.program.ir import Program, Value, Weight
+from openinfer.synth.targets.c.failures import Failure, mistake
+from openinfer.synth.targets.c.fetch import fetch_function
+from openinfer.synth.targets.c.source import StepPrinter
+from openinfer.synth.targets.c.states import StatePrinter
+from openinfer.synth.targets.c.tables import TableLayout, element_bits
+from openinfer.synth.targets.cstyle.names import string
+
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class EntryPrinter:
+    """Prints the functions that the header declares."""
+
+    name: str
+    program: Program
+    memory: MemoryPlan
+    weights: WeightLayout
+    printer: StepPrinter
+    output_fields: dict[str, str]
+    output_sizes: list[str]
+    state_hash: bytes
+    can_tear: bool
+    is_hosted: bool
+
+    @property
+    def upper(self) -> str:
+        """The prefix of macros."""
+        return self.name.upper()
+
+    @property
+    def _growing(self) -> list[TableLayout]:
+        return [layout for layout in self.printer.tables.values() if layout.heap is not None]
+
+    def _fail(self, status: str, reason: str) -> str:
+        place = self.printer.failures.setdefault(Failure(-1, mistake(status, reason)), len(self.printer.failures))
+        return f"return fail(c, {self.upper}_{status}, {place});"
+
+    def functions(self) -> str:
+        """All functions, behind the blocks."""
+        states = StatePrinter(self.name, self.printer, self.state_hash, self._fail)
+        parts = [self._init(), self._reset(), self._step(), states.functions(), self._states()]
+        parts.append(self._public("fetch", fetch_function(self.name, self.program, self.printer, self._fail)))
+        if self._growing:
+            parts.insert(1, self._free())
+        if self.printer.threads > 1:
+            parts.insert(1, self._threads())
+        if self.printer.is_interruptible:
+            parts.insert(1, self._limits())
+        self.printer.needs |= {"oi_crc32", "oi_same_text"}
+        return "\n".join(parts)
+
+    def _public(self, function: str, text: str) -> str:
+        """A function of the header; where calls could meet, behind one that lets only one of them in."""
+        own = f"int {self.name}_{function}("
+        if not self.is_hosted:
+            return text
+        begin = text.index(own)
+        parameters = text[begin + len(own) : text.index(")\n{", begin)]
+        names = ", ".join(one.split()[-1].lstrip("*") for one in parameters.split(","))
+        return f"""{text[:begin]}static int only_{function}({text[begin + len(own) :]}
+{own}{parameters})
+{{
+    if (!enter(c)) return {self.upper}_ERROR_BUSY;
+    const int status = only_{function}({names});
+    leave(c);
+    return status;
+}}
+"""
+
+    def plumbing(self) -> str:
+        """How failures are recorded, in front of everything that can fail."""
+        name, upper = self.name, self.upper
+        overlap = ""
+        if self.program.inputs:
+            overlap = f"""
+/* Whether a pointer points into memory that a step writes. */
+static bool is_ours(const {name}_context *c, const void *p)
+{{
+    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;
+    return (at >= arena && at - arena < {upper}_ARENA_BYTES) || (at >= state && at - state < {upper}_STATE_BYTES);
+}}
+"""
+        return f"""_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "floats are IEEE 754");
+_Static_assert({upper}_ARENA_BYTES < SIZE_MAX && {upper}_STATE_BYTES < SIZE_MAX && {upper}_WEIGHT_BYTES < SIZE_MAX,
+               "this machine can address the memory");
+_Static_assert({upper}_ARENA_BYTES % {upper}_ALIGNMENT == 0, "the arena is whole cache lines");
+_Static_assert({upper}_STATE_BYTES % {upper}_ALIGNMENT == 0, "the state is whole cache lines");
+
+/* Records what went wrong; every function up to the caller's then returns. */
+static int fail({name}_context *c, {name}_status status, int32_t failure)
+{{
+    c->status = (int32_t)status;
+    c->failure = failure;
+    return 1;
+}}
+{overlap}{self._one_call() if self.is_hosted else ""}{self._watched() if self.printer.is_interruptible else ""}"""
+
+    def _one_call(self) -> str:
+        name = self.name
+        return f"""
+/* One call at a time: a second one, from another thread or from a callback, is refused before it touches anything. */
+static bool enter({name}_context *c) {{ return __atomic_exchange_n(&c->is_busy, 1, __ATOMIC_ACQUIRE) == 0; }}
+
+static void leave({name}_context *c) {{ __atomic_store_n(&c->is_busy, 0, __ATOMIC_RELEASE); }}
+"""
+
+    def _watched(self) -> str:
+        name, upper = self.name, self.upper
+        return f"""
+/* Whether the caller wants the step to end. It is asked ten times a second at most; short turns look at the clock only
+   every eighth time. */
+static bool is_interrupted({name}_context *c)
+{{
+    struct timespec now;
+    if (timespec_get(&now, TIME_UTC) == 0) return false;
+    const int64_t time = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, passed = time - c->looked;
+    c->turns = passed >= 0 && passed < 10 ? 8 : 1;
+    c->looked = time;
+    if (time >= c->asked && time - c->asked < 100) return false;
+    c->asked = time;
+    return c->interrupt(c->interrupt_user) != 0;
+}}
+
+/* A block or a turn of a loop begins, with so many nodes: whether it is one too many, or the step is to end. */
+static int is_over({name}_context *c, int64_t nodes, int32_t failure)
+{{
+    c->nodes += nodes;
+    if (c->budget >= 0 && c->nodes > c->budget) return fail(c, {upper}_ERROR_BUDGET, failure + 1);
+    if (c->interrupt == NULL || --c->turns > 0) return 0;
+    return is_interrupted(c) ? fail(c, {upper}_ERROR_INTERRUPTED, failure) : 0;
+}}
+"""
+
+    def errors(self) -> str:
+        """``last_error`` with all messages; printed last, when all of them are known."""
+        lines = []
+        for failure in self.printer.failures:
+            where = self.printer.where(failure.node)
+            text = f"{where}: {failure.reason}" if where else failure.reason
+            lines.append(f"        {string(text[:_LONGEST])},")
+        messages = "\n".join(lines)
+        return f"""
+const char *{self.name}_last_error(const {self.name}_context *c)
+{{
+    static const char *const messages[] = {{
+{messages}
+    }};
+    return c->status == {self.upper}_OK ? "" : messages[c->failure];
+}}
+"""
+
+    # --- init and reset -------------------------------------------------------------------------------------------
+
+    def _init(self) -> str:
+        name, upper = self.name, self.upper
+        small = self._fail("ERROR_MEMORY", "the arena or the state is too small").replace("return ", "")
+        crooked = self._fail("ERROR_MEMORY", "memory does not begin at a multiple of 64").replace("return ", "")
+        wrong = self._fail("ERROR_WEIGHTS", "the weights have another size").replace("return ", "")
+        budget = "    c->budget = -1;\n" if self.printer.is_interruptible else ""
+        weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong} return {upper}_ERROR_WEIGHTS; }}"
+        return f"""int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
+        const void *weights, size_t weight_bytes)
+{{
+    *c = ({name}_context){{ 0 }};
+    if (arena == NULL || arena_bytes < {upper}_ARENA_BYTES || state == NULL || state_bytes < {upper}_STATE_BYTES) {{
+        {small}
+        return {upper}_ERROR_MEMORY;
+    }}
+    {weights}
+    const uintptr_t low = (uintptr_t)arena | (uintptr_t)state | ({upper}_WEIGHT_BYTES > 0 ? (uintptr_t)weights : 0);
+    if (low % {upper}_ALIGNMENT != 0 || ({upper}_WEIGHT_BYTES > 0 && weights == NULL)) {{
+        {crooked}
+        return {upper}_ERROR_MEMORY;
+    }}
+    c->arena = arena;
+    c->state = state;
+    c->weights = weights;
+{budget}    memset(state, 0, {upper}_STATE_BYTES);
+    return {name}_reset(c);
+}}
+
+int {name}_check_weights(const void *weights, size_t weight_bytes)
+{{
+    if (weight_bytes != {upper}_WEIGHT_BYTES) return {upper}_ERROR_WEIGHTS;
+    return oi_crc32(0, weights, weight_bytes) == {upper}_WEIGHT_CRC32 ? {upper}_OK : {upper}_ERROR_WEIGHTS;
+}}
+"""
+
+    def _threads(self) -> str:
+        name, upper = self.name, self.upper
+        fail = self._fail("ERROR_THREADS", "threads cannot be started, or have been already").replace("return ", "")
+        start = f"""int {name}_start_threads({name}_context *c)
+{{
+    oi_team *const team = c->team == NULL ? oi_team_start({upper}_THREADS) : NULL;
+    if (team == NULL) {{
+        {fail}
+        return {upper}_ERROR_THREADS;
+    }}
+    c->team = team;
+    return {upper}_OK;
+}}
+"""
+        return f"""{self._public("start_threads", start)}
+void {name}_stop_threads({name}_context *c)
+{{
+    oi_team_stop(c->team);
+    c->team = NULL;
+}}
+"""
+
+    def _limits(self) -> str:
+        name = self.name
+        return f"""void {name}_set_interrupt({name}_context *c, {name}_interrupt_function *function, void *user)
+{{
+    c->interrupt = function;
+    c->interrupt_user = user;
+}}
+
+void {name}_set_budget({name}_context *c, int64_t nodes)
+{{
+    c->budget = nodes;
+}}
+"""
+
+    def _free(self) -> str:
+        name, upper = self.name, self.upper
+        self.printer.needs.add("oi_table_grow")
+        cases = "\n".join(
+            f"    if (table == {layout.heap}) return !oi_table_grow(&(const oi_grid[]){{ grid{layout.number}(c) }}[0], "
+            f"&part) ? {upper}_ERROR_MEMORY : {upper}_OK;"
+            for layout in self._growing
+        )
+        reserve = f"""int {name}_reserve({name}_context *c, int table, const int64_t *cells)
+{{
+    oi_part part = {{ {{ 0 }}, {{ 0 }} }};
+    static const int axes[] = {{ {", ".join(str(layout.axes) for layout in self._growing)} }};
+    if (table < 0 || table >= {self.printer.heaps}) return {upper}_ERROR_NAME;
+    for (int axis = 0; axis < axes[table]; ++axis) part.count[axis] = cells[axis];
+{cases}
+    return {upper}_ERROR_NAME;
+}}
+"""
+        return f"""void {name}_free({name}_context *c)
+{{
+    for (int i = 0; i < {self.printer.heaps}; ++i) {{
+        free(c->heap[i]);
+        c->heap[i] = NULL;
+    }}
+    c->arena = NULL;
+}}
+
+{self._public("reserve", reserve)}"""
+
+    def _reset(self) -> str:
+        lines = [line for home in self.printer.state_offsets for line in self._initial(home)]
+        for layout in self.printer.tables.values():
+            self.printer.needs.add("oi_table_clear")
+            lines += [f"const oi_grid own{layout.number} = grid{layout.number}(c);"]
+            lines += [f"oi_table_clear(&own{layout.number});"]
+        body = "".join(f"    {line}\n" for line in lines)
+        reset = f"""int {self.name}_reset({self.name}_context *c)
+{{
+{body}    c->status = {self.upper}_OK;
+    c->is_broken = 0;
+    c->has_outputs = 0;
+    return {self.upper}_OK;
+}}
+"""
+        return self._public("reset", reset)
+
+    def _initial(self, home: Value) -> list[str]:
+        """The initial value of a persistent variable."""
+        origin = self.program.bound.vars[str(home.variable)].origin
+        offset = self.printer.state_offsets[home]
+        if home.nbytes == 0:
+            return []
+        if isinstance(origin, FromModel):
+            source = self.weights.offset(Weight((origin.name,), home.dtype, home.shape), origin.name)
+            return [f"memcpy(c->state + {offset}, c->weights + {source}, {home.nbytes});"]
+        assert isinstance(origin, FromInit)
+        element = element_bits(home.dtype, origin)
+        if element == 0:
+            return [f"memset(c->state + {offset}, 0, {home.nbytes});"]
+        count = 1
+        for extent in home.shape:
+            count *= int(extent)
+        self.printer.needs.add("oi_element")
+        return [f"oi_fill(c->state + {offset}, {home.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));"]
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _step(self) -> str:
+        name, upper, printer = self.name, self.upper, self.printer
+        fields = printer.size_fields
+        sizes = [
+            f"c->{fields[size]} = {f'in->{fields[size]}' if size in printer.input_sizes else '-1'};"
+            for size in self.program.sizes
+        ]
+        checks = printer.input_checks()
+        results = [
+            f"out->{self.output_fields[key]} = {printer.location(value)};"
+            for key, value in self.program.outputs.items()
+        ]
+        results += [f"out->{printer.size_fields[size]} = c->{printer.size_fields[size]};" for size in self.output_sizes]
+        unused = "" if results else "    (void)out;\n"
+        unread = "" if self.program.inputs or self.printer.input_sizes else "    (void)in;\n"
+        missing = self._fail("ERROR_INPUT", "there are no inputs or outputs: a pointer is NULL")
+        pointers = [f"{one} == NULL" for one, has in (("in", self.program.inputs), ("out", results)) if has]
+        checks = [f"    if ({' || '.join(pointers)}) {missing}"] * bool(pointers) + [
+            *(f"    {line}" for line in sizes),
+            *checks,
+        ]
+        ready = f"""static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_outputs *out)
+{{
+{unread}{unused}    if (c->is_broken) {self._fail("ERROR_STATE", "the last step failed: reset or load the state first")}
+{chr(10).join(checks)}
+    return 0;
+}}
+"""
+        begin = ["c->nodes = 0;", "c->turns = 1;"] * self.printer.is_interruptible
+        if printer.threads > 1:
+            begin.append(f"c->team = oi_team_here(c->team, {upper}_THREADS);")
+        step = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
+{ready}
+int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
+{{
+    c->has_outputs = 0;
+    if (is_ready(c, in, out)) return c->status;
+    c->in = in;
+{self._lines([*begin, *self._run()])}    c->in = NULL;
+    c->status = {upper}_OK;
+    c->has_outputs = 1;
+{self._lines(results)}    return {upper}_OK;
+}}
+"""
+        return self._public("step", step)
+
+    def _run(self) -> list[str]:
+        """The call of the entry block, and what becomes of the state if it fails."""
+        block, undo = self.printer.block_name("entry"), self.printer.undo
+        if undo is None:
+            broken = ["c->is_broken = 1;"] * self.can_tear
+            return [*broken, f"if ({block}(c)) return c->status;", *["c->is_broken = 0;"] * self.can_tear]
+        has_heap = bool(self._growing)
+        take_back = "oi_take_back_heap" if has_heap else "oi_take_back"
+        self.printer.needs |= {take_back}
+        offsets = self.printer.state_offsets
+        forget = ["oi_go_on(&undo);"] * has_heap
+        if self.can_tear:
+            failed = [f"if (!undo.is_full) {take_back}(&undo);", "c->is_broken = undo.is_full;", *forget]
+        else:
+            failed = [f"{take_back}(&undo);"]
+        return [
+            f"unsigned char *const memory = c->arena + {self.upper}_ARENA_BYTES - {self.upper}_UNDO_BYTES;",
+            f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false }};",
+            *(f"oi_keep(&undo, c->state + {offsets[home]}, {home.nbytes});" for home in undo.homes),
+            "c->undo = &undo;",
+            f"const int has_failed = {block}(c);",
+            "c->undo = NULL;",
+            "if (has_failed) {",
+            *(f"    {line}" for line in failed),
+            "    return c->status;",
+            "}",
+            *forget,
+        ]
+
+    @staticmethod
+    def _lines(lines: list[str]) -> str:
+        return "".join(f"    {line}\n" for line in lines)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def _states(self) -> str:
+        name, upper = self.name, self.upper
+        save = f"""int {name}_save_state({name}_context *c, void *to, size_t bytes)
+{{
+    return put_state(c, to, bytes) ? c->status : {upper}_OK;
+}}
+"""
+        load = f"""int {name}_load_state({name}_context *c, const void *from, size_t bytes)
+{{
+    return take_state(c, from, bytes) ? c->status : {upper}_OK;
+}}
+"""
+        return f"{self._public('save_state', save)}\n{self._public('load_state', load)}"

@@ -1,0 +1,252 @@
+"""A small program that shows how a project is used: it runs a step on simple inputs and prints the first results."""
+
+from typing import TYPE_CHECKING
+
+from openinfer.check.sizes import trial_sizes
+from openinfer.loops.dim import Dim, most_elements
+from openinfer.loops.ir import Buffer
+from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.cstyle.names import comment, string
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
+from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.cstyle.types import stored_type
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.c.project import Project
+
+SHOWN = 8
+
+
+_MAPPING = """
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+"""
+
+
+STATUS_OF_FILES = """
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#include <sys/stat.h>
+#endif
+"""
+
+
+def mapped_weights(project: "Project") -> str:
+    """Functions that give the weights, and give them back; a file is mapped where the system can do that."""
+    name, upper = project.name, project.name.upper()
+    if project.options.weights != "file":
+        return read_weights(project)
+    return f"""#ifdef _POSIX_C_SOURCE
+/* The file as memory: the system reads what is used, when it is used, and programs share it. */
+static const void *weights_of(const char *path)
+{{
+    static const unsigned char none[1];
+    struct stat about;
+    void *data = MAP_FAILED;
+    if ({upper}_WEIGHT_BYTES == 0) return none;
+    const int file = open(path, O_RDONLY | O_NONBLOCK); /* a pipe would keep us waiting */
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_size == {upper}_WEIGHT_BYTES)
+        data = mmap(NULL, {upper}_WEIGHT_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+    if (file >= 0) close(file);
+    if (data != MAP_FAILED && {name}_check_weights(data, {upper}_WEIGHT_BYTES) == {upper}_OK) return data;
+    fprintf(stderr, "%s does not hold the weights of this program\\n", path);
+    if (data != MAP_FAILED) munmap(data, {upper}_WEIGHT_BYTES);
+    return NULL;
+}}
+
+static void give_back(const void *weights)
+{{
+    if ({upper}_WEIGHT_BYTES > 0) munmap((void *)(uintptr_t)weights, {upper}_WEIGHT_BYTES);
+}}
+#else
+{read_weights(project)}
+static void give_back(const void *weights)
+{{
+    if ({upper}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);
+}}
+#endif
+"""
+
+
+def read_weights(project: "Project") -> str:
+    """A function that gives the weights: from a file, which is read, or from the program itself."""
+    name, upper = project.name, project.name.upper()
+    if project.options.weights != "file":
+        return f"""static const void *weights_of(const char *path)
+{{
+    (void)path;
+    return {name}_weights;
+}}
+"""
+    return f"""static const void *weights_of(const char *path)
+{{
+    static unsigned char none[1];
+    if ({upper}_WEIGHT_BYTES == 0) return none;
+#ifdef S_ISREG
+    struct stat about; /* a pipe would keep us waiting */
+    FILE *const file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL;
+#else
+    FILE *const file = fopen(path, "rb");
+#endif
+    unsigned char *const data = aligned_alloc({upper}_ALIGNMENT, ({upper}_WEIGHT_BYTES + 63u) / 64u * 64u);
+    const size_t got = file != NULL && data != NULL ? fread(data, 1, {upper}_WEIGHT_BYTES, file) : 0;
+    if (file != NULL) fclose(file);
+    if (got == {upper}_WEIGHT_BYTES && {name}_check_weights(data, got) == {upper}_OK) return data;
+    fprintf(stderr, "%s does not hold the weights of this program\\n", path);
+    free(data);
+    return NULL;
+}}
+"""
+
+
+def started(project: "Project") -> str:
+    """The statement that starts threads, where there are any; without them a step only takes longer."""
+    if project.printer.threads == 1:
+        return ""
+    return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
+
+
+def stopped(project: "Project") -> str:
+    """The statement that ends threads, where there are any."""
+    return f"    {project.name}_stop_threads(&context);\n" * (project.printer.threads > 1)
+
+
+def freed(project: "Project") -> str:
+    """The statements that end threads and give the weights back, where they were read."""
+    if project.options.weights != "file":
+        return stopped(project)
+    given_back = f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
+    return stopped(project) + given_back
+
+
+def memory(project: "Project") -> str:
+    """The memory that a caller gives, as static arrays."""
+    upper = project.name.upper()
+    return f"""static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES];
+static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES];
+"""
+
+
+def example(project: "Project") -> str:
+    """The text of ``example/main.c``."""
+    name, upper = project.name, project.name.upper()
+    program = project.program
+    inputs = [_input(project, key, value, place) for place, (key, value) in enumerate(program.inputs.items())]
+    shown, needs = [], set[str]()
+    for key, value in program.outputs.items():
+        lines, more = _output(project, key, value)
+        shown += lines
+        needs |= more
+    support = support_code(needs) if needs else ""
+    body = "\n".join(f"    {line}" for one in inputs for line in one[1])
+    arrays = "".join(one[0] for one in inputs)
+    run = _several_sizes(project, shown) if project.input_sizes else _one_step(project, shown)
+    from_file = project.options.weights == "file"
+    given_back = "    give_back(weights);\n" * from_file
+    return f"""{_MAPPING * from_file}
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "{name}.h"
+
+{support}
+{memory(project)}{arrays}
+{mapped_weights(project)}
+int main(int argc, char **argv)
+{{
+    const void *const weights = weights_of(argc > 1 ? argv[1] : "src/weights.bin");
+    {name}_context context;
+    {name}_inputs in = {{ 0 }};
+    {name}_outputs out;
+    if (weights == NULL) return 1;
+    if ({name}_init(&context, arena, sizeof arena, state, sizeof state, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
+        fprintf(stderr, "%s\\n", {name}_last_error(&context));
+        return 1;
+    }}
+{started(project)}{body or "    (void)in;"}
+{run}
+{stopped(project)}{given_back}    return 0;
+}}
+"""
+
+
+def _one_step(project: "Project", shown: list[str]) -> str:
+    name = project.name
+    lines = [
+        f"if ({name}_step(&context, &in, &out) != {name.upper()}_OK) {{",
+        f'    fprintf(stderr, "%s\\n", {name}_last_error(&context));',
+        "    return 1;",
+        "}",
+        *shown,
+    ]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _several_sizes(project: "Project", shown: list[str]) -> str:
+    """A step at each of several sizes, from a fresh start: those below the bounds may be refused."""
+    name, sizes = project.name, project.input_sizes
+    trials = trial_sizes({size: project.program.sizes[size] for size in sizes})
+    rows = ", ".join("{ " + ", ".join(str(trial[size]) for size in sizes) + " }" for trial in trials)
+    fields = [project.printer.size_fields[size] for size in sizes]
+    values = ", ".join(f"(long long)in.{field}" for field in fields)
+    label = ", ".join(f"{size} = %lld" for size in sizes)
+    lines = [
+        "/* Sizes are chosen in each step: here at their bounds, below them, at 1 and at 0. */",
+        f"static const int64_t sizes[{len(trials)}][{len(sizes)}] = {{ {rows} }};",
+        f"for (int trial = 0; trial < {len(trials)}; ++trial) {{",
+        *(f"    in.{field} = sizes[trial][{place}];" for place, field in enumerate(fields)),
+        f'    printf("{label}\\n", {values});',
+        f"    if ({name}_reset(&context) != {name.upper()}_OK) return 1;",
+        f"    if ({name}_step(&context, &in, &out) != {name.upper()}_OK) {{",
+        f'        fprintf(stderr, "%s\\n", {name}_last_error(&context));',
+        "        if (trial == 0) return 1;",
+        "        continue;",
+        "    }",
+        *(f"    {line}" for line in shown),
+        "}",
+    ]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str, list[str]]:
+    """Memory for an input with a ramp in it, or zeros where numbers have no type of their own in C."""
+    kind, field = stored_type(value.dtype), project.printer.input_fields[key]
+    length = max(1, value.nbytes // (1 if value.dtype.is_packed else value.dtype.bits // 8))
+    shape = ", ".join(map(repr, value.shape))
+    array = f"static {kind} input{place}[{length}]; /* {comment(f'{key}: {value.dtype.name}[{shape}]')} */\n"
+    lines = [f"in.{field} = input{place};"]
+    if value.dtype.name in ("f32", "f64"):
+        lines.insert(0, f"for (int i = 0; i < {length}; ++i) input{place}[i] = ({kind})(i % 17 - 8) / 8;")
+    return array, lines
+
+
+def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[str]]:
+    """Statements that print the first elements of an output."""
+    printer = ScalarPrinter(lambda _buffer: f"out.{project.output_fields[key]}")
+    element = printer.load(Buffer("out", value.dtype, value.shape), "i")
+    is_float = value.dtype.kind == "float"
+    call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
+    most = min(most_elements(value.shape), SHOWN)
+    count = str(most)
+    total: int = 1
+    for extent in value.shape:
+        total = extent * total
+    if isinstance(total, Dim):
+        # The step has succeeded, so that nothing can go wrong here.
+        text = size_text(total.expr, lambda size: f"out.{project.printer.size_fields[size]}")
+        count = f"{text} < {most} ? {text} : {most}"
+    shape = ", ".join(map(repr, value.shape))
+    label = f"{key}: {value.dtype.name}[{shape}]"
+    return [
+        f'printf("%s =", {string(label)});',
+        f"for (int64_t i = 0; i < ({count}); ++i) {call};",
+        'printf("\\n");',
+    ], printer.needs

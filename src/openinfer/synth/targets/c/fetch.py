@@ -1,0 +1,98 @@
+"""Values by name, in C: outputs, persistent variables, tables."""
+
+from collections.abc import Callable
+
+from openinfer.synth.program.ir import Program, Store, Value
+from openinfer.synth.targets.c.integers import can_fail
+from openinfer.synth.targets.c.source import StepPrinter
+from openinfer.synth.targets.c.tables import TableLayout
+from openinfer.synth.targets.cstyle.names import string
+
+UNKNOWN = "no output of a step that has run, and no persistent variable, has this name"
+
+
+def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Callable[[str, str], str]) -> str:
+    """The function ``NAME_fetch``, and what it needs. A persistent output has its own value before the first step."""
+    lines: list[str] = []
+    unknown = fail("ERROR_NAME", UNKNOWN)
+    for key, value in program.outputs.items():
+        lines += _tensor(name, key, value, printer, unknown, "c->has_outputs && ")
+    homes = {key: home for key, home in program.homes.items() if home.store is Store.STATE}
+    shown = (*program.outputs.values(), *homes.values())
+    lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, unknown)]
+    lines += [line for key, layout in printer.tables.items() for line in _table(key, layout)]
+    has_any = bool(lines)
+    head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
+    if can_fail(printer.extent(extent) for value in shown for extent in value.shape):
+        head = f"int bad = 0; /* the extents of a variable cannot be computed */\n    {head}"
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
+{{
+    {head}
+{body}    {unknown.replace("return ", "")}
+    return {name.upper()}_ERROR_NAME;
+}}
+"""
+    parts = [_dense(name)] * bool(program.outputs or homes) + [_shown_table(name)] * bool(printer.tables)
+    printer.needs |= {"oi_select"} if printer.tables else set()
+    return "\n".join([*parts, text])
+
+
+def _tensor(name: str, key: str, value: Value, printer: StepPrinter, unknown: str, condition: str = "") -> list[str]:
+    sizes = [printer.extent(one) for one in value.shape]
+    facts = f'{printer.location(value)}, "{value.dtype.name}", {len(sizes)}, {value.dtype.bits}'
+    shape = ", ".join(one.text for one in sizes) or "0"
+    return [
+        f"if ({condition}oi_same_text(name, {string(key)})) {{",
+        f"    *tensor = ({name}_tensor){{ {facts}, {{ {shape} }}, {{ 0 }} }};",
+        *[f"    if (bad) {unknown}"] * can_fail(sizes),
+        "    return dense(tensor);",
+        "}",
+    ]
+
+
+def _table(key: str, layout: TableLayout) -> list[str]:
+    entry = layout.table.entry
+    sizes = ", ".join(map(str, entry)) or "0"
+    facts = f'grid{layout.number}(c), "{layout.table.variable.dtype.name}", {len(entry)}, entry, tensor'
+    return [
+        f"if (oi_same_text(name, {string(key)})) {{",
+        f"    static const int64_t entry[] = {{ {sizes} }};",
+        f"    return shown_table({facts});",
+        "}",
+    ]
+
+
+def _dense(name: str) -> str:
+    return f"""/* Completes a tensor whose elements lie one after the other. */
+static int dense({name}_tensor *tensor)
+{{
+    int64_t stride = 1;
+    for (int axis = tensor->rank; axis-- > 0;) {{
+        tensor->strides[axis] = stride;
+        stride *= tensor->shape[axis];
+    }}
+    return {name.upper()}_OK;
+}}
+"""
+
+
+def _shown_table(name: str) -> str:
+    return f"""/* A table as a tensor: its extents and those of an entry, and strides over all that it has room for. */
+static int shown_table(oi_grid grid, const char *dtype, int rank, const int64_t *entry, {name}_tensor *tensor)
+{{
+    const oi_table *const t = grid.table;
+    const unsigned char *const memory = oi_memory(&grid);
+    const void *const cells = memory == NULL ? NULL : memory + oi_cells_at(t, grid.capacity);
+    oi_part all = {{ {{ 0 }}, {{ 0 }} }};
+    int64_t stride = 1;
+    *tensor = ({name}_tensor){{ cells, dtype, t->axes + rank, oi_cell_bits(t), {{ 0 }}, {{ 0 }} }};
+    for (int axis = 0; axis < t->axes; ++axis) tensor->shape[axis] = all.count[axis] = oi_extent(&grid, &all, axis);
+    for (int axis = 0; axis < rank; ++axis) tensor->shape[t->axes + axis] = entry[axis];
+    for (int axis = t->axes + rank; axis-- > 0;) {{
+        tensor->strides[axis] = stride;
+        stride *= axis < t->axes ? grid.capacity[axis] : tensor->shape[axis];
+    }}
+    return {name.upper()}_OK;
+}}
+"""

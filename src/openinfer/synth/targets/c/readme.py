@@ -1,0 +1,93 @@
+"""The README of a project: what it is, how it is built, how much memory it takes."""
+
+from typing import TYPE_CHECKING
+
+from openinfer._version import VERSION
+from openinfer.synth.program.ir import Value
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.c.project import Project
+
+
+def readme(project: "Project", *, has_selftest: bool) -> str:
+    """The text of ``README.md``."""
+    name, upper = project.name, project.name.upper()
+    test = "make selftest   # runs steps with known results and compares\n" if has_selftest else ""
+    weights = {
+        "file": "`src/weights.bin`, which the caller reads or maps into memory",
+        "array": "`src/weights.c`, an array that is part of the program",
+        "incbin": "`src/weights.bin`, which `src/weights.S` makes part of the program",
+    }[project.options.weights]
+    saved = "varies with the tables" if project.saved_bytes is None else _bytes(project.saved_bytes)
+    threads = (
+        f"\n`{name}_start_threads` lets {project.printer.threads} threads share the large kernels of a step; results"
+        " are the same without.\n"
+        if project.printer.threads > 1
+        else ""
+    )
+    free = f"\nTables without bounds own memory: call `{name}_free` in the end.\n" if project.printer.heaps else ""
+    return f"""# {name}
+
+C11 without dependencies, made by OpenInfer {VERSION} for the device {_plain(project.options.device)}.
+
+```
+make            # build/lib{name}.a
+make example    # runs a step on simple inputs
+{test}```
+
+The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `src/kernels.c` the arithmetic, and
+`plan.json` says where everything comes from. The code has no variables of its own and can be used from several
+threads, with a context for each.
+
+| memory | bytes |
+|---|---|
+| arena (`{upper}_ARENA_BYTES`) | {_bytes(project.arena_bytes)} |
+| state (`{upper}_STATE_BYTES`) | {_bytes(project.state_bytes)} |
+| weights (`{upper}_WEIGHT_BYTES`) | {_bytes(project.weights.size)} |
+| saved state | {saved} |
+
+The weights are in {weights}.
+{threads}{free}
+## Inputs
+
+{_listed(project, project.program.inputs, project.printer.input_fields)}
+
+## Outputs
+
+{_listed(project, project.program.outputs, project.output_fields)}
+
+{_failed_steps(project)}; `{name}_last_error` says what went wrong and where in the graph.
+"""
+
+
+def _failed_steps(project: "Project") -> str:
+    """What becomes of a step that fails, as the header says it too."""
+    if not project.can_tear:
+        return "A step that fails has not happened: persistent variables are as they were before"
+    rest = "persistent variables are undefined, and\nsteps are refused until they are reset or loaded"
+    if project.undo_bytes:
+        bytes_ = f"{project.name.upper()}_UNDO_BYTES"
+        return f"A step that fails has not happened. Only if `{bytes_}` do not suffice to take it back, {rest}"
+    return f"When a step fails because of an input, nothing has happened. When it fails later, {rest}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,}"
+
+
+def _listed(project: "Project", values: dict[str, Value], fields: dict[str, str]) -> str:
+    """A table of tensors. Names are identifiers of the graph, which no table can break."""
+    if not values:
+        return "None."
+    rows = [
+        f"| `{fields[key]}` | {_plain(key)} | {value.dtype.name}[{', '.join(map(repr, value.shape))}] |"
+        for key, value in values.items()
+    ]
+    sizes = [f"{_plain(size)} is at most {bound}" for size, bound in project.program.sizes.items()]
+    note = f"\n\nDynamic sizes: {'; '.join(sizes)}." if sizes and any(project.input_sizes) else ""
+    return "\n".join(["| field | variable | type |", "|---|---|---|", *rows]) + note
+
+
+def _plain(text: str) -> str:
+    """Text of others in Markdown: ASCII letters, digits and a few marks; the rest is left out."""
+    return "".join(one for one in text if (one.isascii() and one.isalnum()) or one in "_.- ")[:100]

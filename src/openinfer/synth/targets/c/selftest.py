@@ -1,0 +1,215 @@
+"""A program that runs steps with known inputs and compares what comes out with known outputs.
+
+The values are somebody else's, usually the simulator's: synthesis itself knows nothing of simulation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openinfer.dtypes import DType, pack
+from openinfer.loops.ir import Buffer
+from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.c.example import STATUS_OF_FILES, freed, read_weights, started
+from openinfer.synth.targets.c.solve import sizes_of_shapes
+from openinfer.synth.targets.cstyle.names import string
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.cstyle.types import literal, stored_type
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.c.project import Project
+
+Array = Any
+_RELATIVE = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8": 0.2}
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One step: what goes in and what must come out, as arrays by name; a refused one must fail.
+
+    ``tolerance`` is relative to the largest magnitude of an output; None means what is usual for its dtype. Integers
+    are compared exactly.
+    """
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    tolerance: float | None = None
+    begins: bool = False
+    """Whether the state is the initial one before it."""
+    is_refused: bool = False
+
+
+def selftest(project: "Project", golden: Sequence[Golden]) -> str:
+    """The text of ``selftest/main.c``."""
+    name, upper = project.name, project.name.upper()
+    needs: set[str] = set()
+    arrays: list[str] = []
+    steps: list[str] = []
+    for number, one in enumerate(golden):
+        steps += _step(project, one, number, arrays, needs)
+    support = support_code(needs)
+    body = "\n".join(f"    {line}" for line in steps)
+    return f"""{STATUS_OF_FILES * (project.options.weights == "file")}
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "{name}.h"
+
+{support}
+/* Memory as a program finds it, with a little behind it that nobody may write. */
+enum {{ GUARD = 64, FILL = 0xff }};
+static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES + GUARD];
+static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES + GUARD];
+
+{"".join(arrays)}
+{read_weights(project)}
+static int failures = 0, checked = 0;
+
+static void check(int step, const char *output, int64_t i, double got, double wanted, double tolerance)
+{{
+    ++checked;
+    if (got == wanted || (got != got && wanted != wanted)) return;
+    const double distance = got > wanted ? got - wanted : wanted - got;
+    if (distance <= tolerance) return;
+    if (++failures <= 10)
+        printf("step %d: %s[%lld] is %.9g, not %.9g\\n", step, output, (long long)i, got, wanted);
+}}
+
+/* Whether nothing was written behind the arena and the state. */
+static int is_whole(void)
+{{
+    for (int i = 0; i < GUARD; ++i)
+        if (arena[{upper}_ARENA_BYTES + i] != FILL || state[{upper}_STATE_BYTES + i] != FILL) return 0;
+    return 1;
+}}
+
+static int init({name}_context *c, size_t arena_bytes, size_t state_bytes, const void *weights)
+{{
+    return {name}_init(c, arena, arena_bytes, state, state_bytes, weights, {upper}_WEIGHT_BYTES);
+}}
+
+int main(int argc, char **argv)
+{{
+    const void *const weights = weights_of(argc > 1 ? argv[1] : "src/weights.bin");
+    {name}_context context;
+    {name}_outputs out;
+    if (weights == NULL) return 1;
+    memset(arena, FILL, sizeof arena);
+    memset(state, FILL, sizeof state);
+    if (init(&context, {upper}_ARENA_BYTES - 1, {upper}_STATE_BYTES, weights) != {upper}_ERROR_MEMORY
+            || init(&context, {upper}_ARENA_BYTES, {upper}_STATE_BYTES - 1, weights) != {upper}_ERROR_MEMORY) {{
+        printf("one byte less than is needed was not refused\\n");
+        return 1;
+    }}
+    if (init(&context, {upper}_ARENA_BYTES, {upper}_STATE_BYTES, weights) != {upper}_OK) {{
+        printf("%s\\n", {name}_last_error(&context));
+        return 1;
+    }}
+{started(project)}{body}
+    if (!is_whole()) {{
+        printf("memory behind the arena or the state was written\\n");
+        return 1;
+    }}
+{freed(project)}    printf("%d of %d value%s right\\n", checked - failures, checked, checked == 1 ? " is" : "s are");
+    return failures != 0;
+}}
+"""
+
+
+def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs: set[str]) -> list[str]:
+    name, upper, program = project.name, project.name.upper(), project.program
+    lines = [f"{name}_inputs in{number} = {{ 0 }};"]
+    lines += [f"if ({name}_reset(&context) != {upper}_OK) return 1;"] * one.begins
+    for place, (key, value) in enumerate(program.inputs.items()):
+        arrays.append(_array(f"in{number}_{place}", np.asarray(one.inputs[key]), value.dtype))
+        lines.append(f"in{number}.{project.printer.input_fields[key]} = in{number}_{place};")
+    shapes = {key: np.shape(one.inputs[key]) for key in program.inputs}
+    sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
+    fields = project.printer.size_fields
+    lines += [f"in{number}.{fields[size]} = {sizes[size]};" for size in project.input_sizes]
+    if one.is_refused:
+        return [
+            *lines,
+            "++checked;",
+            f"if ({name}_step(&context, &in{number}, &out) == {upper}_OK) {{",
+            "    ++failures;",
+            f'    printf("step {number}: it must fail, and has not\\n");',
+            "}",
+        ]
+    lines += [
+        f"if ({name}_step(&context, &in{number}, &out) != {upper}_OK) {{",
+        f'    printf("step {number}: %s\\n", {name}_last_error(&context));',
+        "    return 1;",
+        "}",
+    ]
+    lines += _size_checks(project, one, number)
+    for place, (key, wanted) in enumerate(one.outputs.items()):
+        if key in program.outputs:
+            lines += _comparison(project, key, np.asarray(wanted), one, (number, place), arrays, needs)
+    return lines
+
+
+def _size_checks(project: "Project", one: Golden, number: int) -> list[str]:
+    """The dynamic sizes of outputs must be those of the known results."""
+    program, fields = project.program, project.printer.size_fields
+    shapes = {key: np.shape(wanted) for key, wanted in one.outputs.items() if key in program.outputs}
+    sizes = sizes_of_shapes({key: program.outputs[key].shape for key in shapes}, shapes, program.sizes)
+    return [
+        f"check({number}, {string(size)}, 0, (double)out.{fields[size]}, {sizes[size]}, 0);"
+        for size in project.output_sizes
+        if size in sizes
+    ]
+
+
+def _comparison(
+    project: "Project",
+    key: str,
+    wanted: Array,
+    one: Golden,
+    at: tuple[int, int],
+    arrays: list[str],
+    needs: set[str],
+) -> list[str]:
+    value = project.program.outputs[key]
+    number, place = at
+    arrays.append(_array(f"out{number}_{place}", wanted, value.dtype))
+    own = ScalarPrinter(lambda _buffer: f"out.{project.output_fields[key]}")
+    other = ScalarPrinter(lambda _buffer: f"out{number}_{place}")
+    buffer = Buffer("any", value.dtype, value.shape)
+    got, expected = own.load(buffer, "i"), other.load(buffer, "i")
+    needs |= own.needs | other.needs
+    tolerance = _tolerance(wanted, value, one)
+    check = f"check({number}, {string(key)}, i, (double){got}, (double){expected}, {tolerance!r});"
+    return [f"for (int64_t i = 0; i < {wanted.size}; ++i) {check}"]
+
+
+def _tolerance(wanted: Array, value: Value, one: Golden) -> float:
+    if value.dtype.kind != "float":
+        return 0.0
+    magnitudes = np.abs(wanted.astype(np.float64))
+    finite = magnitudes[np.isfinite(magnitudes)]
+    relative = _RELATIVE[value.dtype.name] if one.tolerance is None else one.tolerance
+    return float(relative * (finite.max() if finite.size else 0.0))
+
+
+def _array(name: str, values: Array, dtype: DType) -> str:
+    """A constant array with the elements as they are stored."""
+    stored = np.ascontiguousarray(values).reshape(-1)
+    if stored.dtype != dtype.array:
+        stored = stored.astype(dtype.array)
+    if dtype.is_packed:
+        texts = [str(int(byte)) for byte in pack(stored, dtype)]
+    elif dtype.name in ("f8", "bf16", "f16"):
+        texts = [str(int(bits)) for bits in stored.view(np.uint8 if dtype.bits == 8 else np.uint16)]
+    elif dtype.kind == "bool":
+        texts = [str(int(one)) for one in stored]
+    else:
+        texts = [literal(one.item(), dtype) for one in stored]
+    rows = [", ".join(texts[start : start + 8]) for start in range(0, len(texts), 8)] or ["0"]
+    return f"static const {stored_type(dtype)} {name}[] = {{\n    " + ",\n    ".join(rows) + "\n};\n"

@@ -1,0 +1,1 @@
+"""Scheduling for processors: tiles, packed weights, vectors, and parts for threads."""

@@ -1,0 +1,209 @@
+"""Which kernels run in several parts at the same time, and what each part has a share of.
+
+The shares are decided here, once: a step computes the same bits on however many threads it runs. A kernel is divided
+if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking somebody for it. One
+that does several such things after each other becomes several kernels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from openinfer.loops.dim import is_symbolic, most_elements
+from openinfer.loops.ir import (
+    INDEX,
+    Const,
+    Contraction,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    LoopKind,
+    Space,
+    Statement,
+    Store,
+    Tile,
+    walk,
+)
+from openinfer.synth.passes.split import split, written_by
+from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Value
+from openinfer.synth.report.cost import cost_of
+from openinfer.synth.targets.cpu.byte_products import are_bytes
+from openinfer.synth.targets.cpu.product import Product, tiled_product
+
+_OPERATIONS, _BYTES = 50.0, 40.0
+"""What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
+_AT_ONCE = 4
+"""Products of bytes that are done in the time of one of floats."""
+_MOST_BEFORE = 0.05
+"""Parts may all do what comes before the divided loop, if it is no larger a share of the work than this."""
+_COPY = 8.0
+"""What copying an element costs, in products."""
+_LINE = 64
+_MANY_ROWS = 32
+"""So many rows for each part make it cheap that all parts read all columns."""
+
+
+@dataclass(frozen=True)
+class Divide:
+    """The pass: large kernels get as many parts as there are threads."""
+
+    threads: int | None = None
+    """None: as many as the device has cores."""
+    worth: float = 15_000.0
+    """A kernel that takes fewer nanoseconds is left in one piece: on a machine that has other things to do as well, a
+    thread would be waited for longer than that."""
+
+    def run(self, program: Program) -> Program:
+        """The program with divided kernels; its steps are changed in place."""
+        if self.threads is not None and self.threads > 1:
+            for name, steps in program.blocks.items():
+                program.blocks[name] = self._steps(steps)
+        return program
+
+    def _steps(self, steps: Sequence[Step]) -> list[Step]:
+        return [made for step in steps for made in self._step(step)]
+
+    def _step(self, step: Step) -> Sequence[Step]:
+        if isinstance(step, LoopStep):
+            step.body = self._steps(step.body)
+        if not isinstance(step, KernelStep):
+            return (step,)
+        whole = self._call(step)
+        if whole.kernel.parts > 1 or _nanoseconds(step.kernel) < self.worth:
+            return (whole,)
+        pieces = [self._call(one) for one in split(step, lambda kernel: _nanoseconds(kernel) >= self.worth)]
+        return pieces if any(one.kernel.parts > 1 for one in pieces) else (whole,)
+
+    def _call(self, step: KernelStep) -> KernelStep:
+        assert self.threads is not None
+        kernel = divided(step.kernel, self.threads, self.worth)
+        if kernel.parts == 1:
+            return step
+        memory = [
+            Value(value.name, value.dtype, (kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
+            for value, buffer in zip(step.scratch, kernel.scratch, strict=True)
+        ]
+        return replace(step, kernel=kernel, scratch=memory)
+
+
+def scratch_elements(bits: int, shape: Sequence[int]) -> int:
+    """How many elements a part's own scratch memory has: whole cache lines, so that parts do not share one."""
+    each = max(_LINE * 8 // bits, 1)
+    return -(-most_elements(shape) // each) * each
+
+
+def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
+    """A kernel in parts, or as it is where it cannot be divided or is not worth it."""
+    if not _is_dividable(kernel) or _nanoseconds(kernel) < worth:
+        return kernel
+    *before, last = kernel.body
+    if before and _nanoseconds(replace(kernel, body=tuple(before))) > _MOST_BEFORE * _nanoseconds(kernel):
+        return kernel
+    found = max(_ways(last, parts), key=lambda way: way.share, default=None)
+    if found is None or found.share < 0.6:
+        return kernel
+    return replace(kernel, body=(*before, found.statement), parts=parts)
+
+
+def _is_dividable(kernel: Kernel) -> bool:
+    """Whether parts would not get in each other's way: elements have bytes of their own, and nothing fails."""
+    if any(buffer.dtype.is_packed for buffer in (*kernel.outputs, *kernel.scratch)):
+        return False
+    if not kernel.body or any(isinstance(statement, Fail) for statement in walk(kernel.body)):
+        return False
+    scratch = {buffer.name for buffer in kernel.scratch}
+    writes = (written_by(statement) for statement in walk(kernel.body[:-1]))
+    return all(name is None or name in scratch for name in writes)
+
+
+def _nanoseconds(kernel: Kernel) -> float:
+    cost = cost_of(kernel)
+    has_bytes = any(isinstance(one, Contraction) and one.tile and are_bytes(one) for one in walk(kernel.body))
+    return max(cost.operations / _OPERATIONS / (_AT_ONCE if has_bytes else 1), cost.nbytes / _BYTES)
+
+
+# --- ways to divide a statement ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Way:
+    statement: Statement
+    share: float
+    """How much of the time the parts are busy with what one of them would do alone: 1 is perfect."""
+
+
+def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
+    """The ways to divide a statement; the outermost loops come first, and are taken if nothing is better."""
+    match statement:
+        case For(kind=LoopKind.PARALLEL, extent=Const(value=extent)):
+            yield _Way(replace(statement, kind=LoopKind.DIVIDED), _balance(int(extent), parts))
+            *before, last = statement.body
+            if all(isinstance(one, Let) or _is_copy(one) for one in before):
+                for way in _ways(last, parts):
+                    yield _Way(replace(statement, body=(*before, way.statement)), way.share)
+        case Contraction(tile=Tile() as tile):
+            product = tiled_product(statement, tile)
+            # Of a turned tile the indices outside are inside of the loop over panels.
+            if product.outside.vars and not tile.is_turned and tile.wanted is None:
+                yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
+            yield from _tiled(statement, tile, product, parts)
+        case Contraction(free=(_, _, *_)):
+            yield _outside(statement, 0, parts)
+
+
+def _is_copy(statement: Statement) -> bool:
+    """Whether scratch memory is filled with elements as they are, which each part can do for itself."""
+    inside = [one for one in walk((statement,)) if not isinstance(one, For | If)]
+    stores = [one for one in inside if isinstance(one, Store) and one.buffer.space is Space.SCRATCH]
+    return len(stores) == len(inside) and all(isinstance(one.value, Load | Const) for one in stores)
+
+
+def _balance(units: int, parts: int) -> float:
+    return units / (-(-units // parts) * parts) if units else 0.0
+
+
+def _outside(one: Contraction, place: int, parts: int) -> _Way:
+    """A loop around the contraction in place of one of its free indices."""
+    extent = one.extents[place]
+    inner = replace(
+        one,
+        free=(*one.free[:place], *one.free[place + 1 :]),
+        extents=(*one.extents[:place], *one.extents[place + 1 :]),
+    )
+    loop = For(one.free[place], Const(extent, INDEX), (inner,), LoopKind.DIVIDED)
+    return _Way(loop, _balance(int(extent), parts))
+
+
+def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterator[_Way]:
+    """Columns or rows of the result: what is copied for the other factor is copied by every part."""
+    rows, columns = int(product.rows.extent), int(product.columns.extent)
+    is_copied = tile.right is not None and not tile.is_direct
+    choices: list[tuple[Literal["rows", "columns"], int, int, float]] = [
+        ("columns", columns, tile.columns, _COPY / max(columns, 1) if tile.left is not None else 0.0),
+        ("rows", rows, tile.rows, _COPY / max(rows, 1) if is_copied else 0.0),
+    ]
+    if rows >= _MANY_ROWS * parts:
+        # Other kernels are divided by rows, too: what a thread has written, it reads itself.
+        choices.reverse()
+    for what, count, each, copied in choices:
+        if tile.wanted not in (None, what) or (what == "rows" and is_symbolic(product.rows.extent)):
+            continue
+        share = _tile_balance(count, each, parts) / (1 + copied * (parts - 1))
+        yield _Way(replace(one, tile=replace(tile, divided=what)), share)
+
+
+def _tile_balance(count: int, each: int, parts: int) -> float:
+    """The same for tiles, of which the last may be small: 49 columns in tiles of 48 are as good as one.
+
+    >>> _tile_balance(96, 48, 2), round(_tile_balance(49, 48, 2), 2), round(_tile_balance(144, 48, 2), 2)
+    (1.0, 0.51, 0.75)
+    """
+    tiles = -(-count // each)
+    most = max(
+        (min((part + 1) * tiles // parts * each, count) - part * tiles // parts * each for part in range(parts)),
+        default=0,
+    )
+    return count / (most * parts) if most else 0.0

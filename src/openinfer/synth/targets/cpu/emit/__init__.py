@@ -1,0 +1,1 @@
+"""The C of tiled contractions: panels, register tiles, vector intrinsics."""

@@ -1,0 +1,374 @@
+"""Which contractions are computed in tiles, and which weights are stored in panels for it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from openinfer.loops.affine import position
+from openinfer.loops.build import flat
+from openinfer.loops.dim import Dim, is_same, is_symbolic
+from openinfer.loops.expand import expanded
+from openinfer.loops.ir import (
+    INDEX,
+    Buffer,
+    Const,
+    Contraction,
+    For,
+    If,
+    Kernel,
+    Load,
+    LoopKind,
+    Scalar,
+    Select,
+    Space,
+    Statement,
+    Tile,
+    While,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import changed, straightened
+from openinfer.synth.memory.weights import is_finite
+from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Value, Weight
+from openinfer.synth.targets.cpu.byte_products import are_bytes
+from openinfer.synth.targets.cpu.bytes import grouped
+from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.product import Product, product_of, turned_product_of, without_single
+from openinfer.synth.targets.cpu.quantized import factored, integers_of
+from openinfer.synth.targets.cpu.reduction import gathered
+from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
+from openinfer.synth.targets.cpu.windows import windows_of
+from openinfer.synth.tuning.choices import Choose, by_rule, shape_of
+
+_LEAST = 512
+"""Contractions of fewer products are plain loops: nothing is gained by tiles."""
+_PACKED_FROM = 32
+"""So many rows make it worth while to copy a panel of columns that could be read where it lies."""
+_LANES_FROM = 32
+"""So many values are gathered in lanes, and joined at the end."""
+_FEW_ROWS = 4
+"""So many rows are too few to make a copy for."""
+_PAGE = 4096
+"""Rows so many bytes apart share a set of the first cache, which has no room for all rows of a tile then."""
+_MINDED_FROM = 4
+"""Rows are copied for so many panels; for fewer, copying costs more."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The pass: contractions get tiles, weights are packed for them."""
+
+    target: CpuTarget
+    choose: Choose = by_rule
+    """Tiles that were measured to be the best; where it knows none, rules decide."""
+
+    def run(self, program: Program) -> Program:
+        """The program with scheduled kernels; its steps are changed in place."""
+        for name, steps in program.blocks.items():
+            program.blocks[name] = [self._step(step, program) for step in steps]
+        return program
+
+    def _step(self, step: Step, program: Program) -> Step:
+        if isinstance(step, LoopStep):
+            step.body = [self._step(one, program) for one in step.body]
+        if not isinstance(step, KernelStep):
+            return step
+        names = [buffer.name for buffer in step.kernel.inputs]
+        pairs = list(zip(names, step.inputs, strict=True))
+        weights = {name: operand for name, operand in pairs if isinstance(operand, Weight)}
+        finite = None
+        if any(isinstance(one, Contraction) and one.valid is not None for one in walk(step.kernel.body)):
+            finite = frozenset(name for name, weight in weights.items() if is_finite(weight, program))
+        kernel, packings = scheduled(step.kernel, self.target, frozenset(weights), finite, self.choose)
+        inputs = [
+            replace(operand, packing=packings[name], shape=packings[name].shape)
+            if isinstance(operand, Weight) and name in packings
+            else operand
+            for name, operand in zip(names, step.inputs, strict=True)
+        ]
+        added = kernel.scratch[len(step.kernel.scratch) :]
+        memory = [Value(f"{step.outputs[0].name}_{buffer.name}", buffer.dtype, buffer.shape) for buffer in added]
+        return replace(step, kernel=kernel, inputs=inputs, scratch=[*step.scratch, *memory])
+
+
+def scheduled(
+    kernel: Kernel,
+    target: CpuTarget,
+    weights: frozenset[str],
+    finite: frozenset[str] | None = None,
+    choose: Choose = by_rule,
+) -> tuple[Kernel, dict[str, Packing]]:
+    """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed.
+
+    ``finite`` are the inputs without infinities and NaN, None meaning all weights.
+    """
+    planner = _Planner(kernel, target, weights, weights if finite is None else finite, choose)
+    body = planner.statements(straightened(kernel.body))
+    inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
+    made = replace(kernel, body=body, inputs=inputs, scratch=(*kernel.scratch, *planner.scratch))
+    return made, planner.packings
+
+
+class _Planner:
+    def __init__(
+        self, kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str], choose: Choose
+    ) -> None:
+        self._target = target
+        self._choose = choose
+        self._weights = weights
+        self._finite = finite
+        self._uses = list(_uses(kernel.body))
+        self.scratch: list[Buffer] = []
+        self.packings: dict[str, Packing] = {}
+        self.panels: dict[str, Buffer] = {}
+
+    def statements(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(made for statement in body for made in self._statements(statement))
+
+    def _statements(self, statement: Statement) -> tuple[Statement, ...]:
+        if isinstance(statement, Contraction) and self._target.vector_bits:
+            statement = factored(statement)
+        if isinstance(statement, Contraction) and self._is_read_along(statement):
+            return self.statements(expanded(statement))
+        in_bands = self._in_bands(statement) if isinstance(statement, Contraction) else None
+        return (self._statement(statement),) if in_bands is None else in_bands
+
+    def _statement(self, statement: Statement) -> Statement:
+        match statement:
+            case For() | While():
+                made = replace(statement, body=self.statements(statement.body))
+                return replace(made, kind=LoopKind.VECTOR) if isinstance(made, For) and _has_lanes(made) else made
+            case If():
+                then, otherwise = self.statements(statement.then), self.statements(statement.otherwise)
+                return replace(statement, then=then, otherwise=otherwise)
+            case Contraction():
+                return self._tiled(statement)
+            case _:
+                return statement
+
+    def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
+        """A convolution with channels as columns, where that takes less time."""
+        one = _ordered(without_single(statement), self._weights)
+        is_plain = one.b_value is None and one.b.dtype is one.accumulator
+        if not self._has_tiles(one) or not is_plain or not self._packable(one)(one.b):
+            return None
+        if one.valid is not None and one.b.name not in self._finite:
+            return None
+        usual = product_of(one, self._packable(one))
+        found = windows_of(one, usual, self._target, self._choose) if usual is not None and _is_large(usual) else None
+        if found is None:
+            return None
+        copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)
+        product = turned_product_of(inner)
+        assert product is not None
+        return found.around(*copy, self._with_panels(inner, product, found.tile))
+
+    def _has_tiles(self, one: Contraction) -> bool:
+        """Whether a contraction is of the kind that can be computed in tiles."""
+        extents = (*one.extents, *one.reduced)
+        is_empty = any(not extent and not is_symbolic(extent) for extent in extents)
+        is_known = one.accumulator.name in ("f32", "f64") or are_bytes(one)
+        return is_known and bool(self._target.vector_bits) and not is_empty
+
+    def _tiled(self, statement: Contraction) -> Contraction:
+        if not self._has_tiles(statement):
+            return statement
+        one = _ordered(without_single(statement), self._weights)
+        product = product_of(one, self._packable(one))
+        if product is None or not _is_large(product):
+            return statement
+        if are_bytes(one):
+            return self._in_groups(one, product)
+        # In a tile, terms that do not count are zeros times the other factor: infinities would make them NaN.
+        other = _other_than_zero(one, product)
+        if other is not None and other.dtype.kind == "float" and other.name not in self._finite:
+            return statement
+        tile = self._tile(one, product, has_panels=self._packable(one)(product.right.buffer))
+        if tile.has_panels:
+            return self._with_panels(one, product, tile)
+        return replace(one, tile=self._with_scratch(one, product, tile))
+
+    def _in_groups(self, one: Contraction, product: Product) -> Contraction:
+        """The same for bytes, which are multiplied in groups of four."""
+        if is_symbolic(product.inner.extent):
+            return one
+        # Without an instruction for it, each vector of bytes becomes two of products.
+        spare = 0 if self._target.dot else 4
+        target = replace(self._target, vector_registers=self._target.vector_registers - spare)
+        lanes = target.lanes(one.accumulator.bits)
+        rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, target)[0]
+        tile = Tile(rows, vectors * lanes, lanes)
+        found = grouped(one, product, tile, target, self._packable(one), len(self.scratch))
+        self.scratch += found.scratch
+        self.packings |= found.packings
+        self.panels |= found.panels
+        return found.contraction
+
+    def _tile(self, one: Contraction, product: Product, *, has_panels: bool) -> Tile:
+        """The tile that was measured to be the best, or else the one that rules choose."""
+        lanes = self._target.lanes(one.accumulator.bits)
+        lies, copies = product.right.place is not None, product.rows.extent >= _PACKED_FROM
+        shape = shape_of(one, product, has_panels=has_panels)
+        choice = None if shape is None else self._choose(shape)
+        if choice is not None:
+            copies = copies if choice.copies is None else choice.copies
+            tile = Tile(choice.rows, choice.vectors * lanes, lanes, wanted=choice.divided, gain=choice.gain)
+            return replace(tile, has_panels=has_panels, is_direct=lies and not copies)
+        # Vectors of 4-bit integers lie in pairs.
+        pairs = has_panels and product.right.buffer.dtype.bits < 8
+        rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)[0]
+        return Tile(rows, vectors * lanes, lanes, has_panels=has_panels, is_direct=lies and not copies)
+
+    def _is_read_along(self, one: Contraction) -> bool:
+        """Whether a few sums are taken over a factor that lies along them and must be converted, as integer weights.
+
+        That is done best where each element is read, which happens once.
+        """
+        if one.accumulator.name not in ("f32", "f64") or len(one.bound) != 1 or one.reduced[0] < _LANES_FROM:
+            return False
+        product = product_of(one, self._packable(one))
+        if product is None or product.rows.extent > _FEW_ROWS or product.right.buffer.dtype is one.accumulator:
+            return False
+        if self._packable(one)(product.right.buffer):
+            return False
+        place = position(product.right.buffer, one.index_of(product.right.buffer))
+        return place is not None and is_same(place.step(one.bound[0]), 1)
+
+    def _packable(self, one: Contraction) -> "_Packable":
+        return _Packable(one, self._weights, tuple(self._uses))
+
+    def _buffer(self, one: Contraction, shape: tuple[int, ...]) -> Buffer:
+        made = Buffer(f"pack{len(self.scratch)}", one.accumulator, shape, Space.SCRATCH)
+        self.scratch.append(made)
+        return made
+
+    def _with_scratch(self, one: Contraction, product: Product, tile: Tile) -> Tile:
+        """The tile with memory for the factors that cannot be read where they lie, or should not be."""
+        depth, columns = product.inner.extent, product.columns.extent
+        right = product.right
+        if tile.has_panels and right.buffer.dtype is not one.accumulator and _many(product.rows.extent):
+            tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
+        if not tile.has_panels and (not tile.is_direct or columns % tile.lanes or is_symbolic(columns)):
+            tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
+        if product.left.place is None or self._rows_collide(one, product, tile):
+            room = self._target.l2 // 2 // (one.accumulator.bits // 8) // max(int(depth), 1)
+            tiles = max(1, min(room // tile.rows, -(-int(product.rows.extent) // tile.rows)))
+            stride = depth + tile.lanes if _collides(depth, one) else depth
+            tile = replace(tile, left=self._buffer(one, (tiles * tile.rows, stride)), block=tiles * tile.rows)
+        return tile
+
+    def _rows_collide(self, one: Contraction, product: Product, tile: Tile) -> bool:
+        """Whether rows lie so that they drive each other out of the first cache, and are read often enough to mind."""
+        panels = product.columns.extent // tile.columns
+        return (
+            product.rows.extent >= _PACKED_FROM
+            and panels >= _MINDED_FROM
+            and _collides(product.left.step(product.rows), one)
+        )
+
+    def _with_panels(self, one: Contraction, product: Product, tile: Tile) -> Contraction:
+        buffer = product.right.buffer
+        place = position(buffer, one.index_of(buffer))
+        assert place is not None
+        outside = product.outside.used_by(place)
+        lanes = tile.lanes if buffer.dtype.bits < 8 else 0
+        packing = Packing(
+            place.first,
+            outside.steps(place),
+            product.inner.steps(place),
+            product.columns.steps(place),
+            tile.columns,
+            lanes,
+        )
+        panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
+        self.packings[buffer.name] = packing
+        self.panels[buffer.name] = panels
+        column, depth = (flat(axis.vars, axis.extents) for axis in (product.columns, product.inner))
+        width = Const(tile.columns, INDEX)
+        inside = column % width
+        if lanes:
+            pair, own = Const(2 * lanes, INDEX), Const(lanes, INDEX)
+            inside = inside // pair * pair + inside % own * 2 + inside % pair // own
+        where = (*outside.vars, column // width, depth, inside)
+
+        def moved(part: Scalar) -> Scalar | None:
+            return Load(panels, where) if isinstance(part, Load) and part.buffer == buffer else None
+
+        value = one.a_value if buffer == one.a else one.b_value
+        found = one.with_factor(buffer, panels, where, None if value is None else changed(value, moved))
+        return replace(found, tile=self._with_scratch(found, product, tile))
+
+
+def _is_large(product: Product) -> bool:
+    """Whether tiles gain anything."""
+    return product.rows.extent * product.columns.extent * product.inner.extent >= _LEAST
+
+
+def _many(rows: int) -> bool:
+    """Whether it pays to convert a panel once for all tiles of rows."""
+    return is_symbolic(rows) or rows > 2 * _FEW_ROWS
+
+
+def _has_lanes(loop: For) -> bool:
+    """Whether a loop gathers so many values that lanes pay."""
+    extent = loop.extent.value if isinstance(loop.extent, Const) else 0
+    is_long = extent >= _LANES_FROM or isinstance(extent, Dim)
+    return loop.kind is LoopKind.SERIAL and is_long and bool(gathered(loop))
+
+
+def _collides(step: int, one: Contraction) -> bool:
+    """Whether neighbours so far apart fall into the same set of a cache."""
+    return step > 0 and step * one.accumulator.bits // 8 % _PAGE == 0
+
+
+@dataclass(frozen=True)
+class _Packable:
+    """Whether a buffer of a contraction can be stored in panels beforehand."""
+
+    one: Contraction
+    weights: frozenset[str]
+    uses: tuple[str, ...]
+
+    def __call__(self, buffer: Buffer) -> bool:
+        one = self.one
+        value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
+        if buffer.name not in self.weights or self.uses.count(buffer.name) != 1:
+            return False
+        is_plain = value is None and (buffer.dtype is one.accumulator or (are_bytes(one) and buffer.dtype.bits == 8))
+        place = position(buffer, index)
+        own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
+        if place is None or not set(place.steps) <= set(own) or not (is_plain or integers_of(one, buffer) is not None):
+            return False
+        # How many rows the other factor has may be known only while running.
+        return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
+
+
+def _uses(body: Sequence[Statement]) -> Iterator[str]:
+    """The names of the buffers that are read, once for each place that reads them."""
+    for statement in walk(tuple(body)):
+        for value in scalars(statement):
+            yield from (one.buffer.name for one in visit(value) if isinstance(one, Load))
+
+
+def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:
+    """The contraction with the order of its inner indices in which a factor that is not packed beforehand lies."""
+    if len(one.bound) < 2:
+        return one
+    places = [position(one.a, one.a_index), position(one.b, one.b_index)]
+    known = [
+        place for place, buffer in zip(places, (one.a, one.b), strict=True) if place and buffer.name not in weights
+    ]
+    known += [place for place in places if place]
+    if not known:
+        return one
+    pairs = sorted(zip(one.bound, one.reduced, strict=True), key=lambda pair: -abs(int(known[0].step(pair[0]))))
+    return replace(one, bound=tuple(var for var, _ in pairs), reduced=tuple(extent for _, extent in pairs))
+
+
+def _other_than_zero(one: Contraction, product: Product) -> Buffer | None:
+    """The factor that meets zeros where terms do not count; None where all count."""
+    if one.valid is None:
+        return None
+    left = product.left.value
+    return (product.right if isinstance(left, Select) and left.cond == one.valid else product.left).buffer

@@ -1,0 +1,69 @@
+"""The sizes of tiles: they follow from the target by formula.
+
+As many sums as fit in registers, so that each number that is loaded takes part in as many products as possible.
+"""
+
+from collections.abc import Callable
+
+from openinfer.loops.dim import is_symbolic
+from openinfer.synth.targets.cpu.machine import CpuTarget
+
+_LATENCY = 4
+"""Sums that must be under way at least for the multipliers to be busy."""
+
+
+def row_sizes(count: int, rows: int) -> tuple[int, ...]:
+    """The heights of the tiles that cover so many rows, the usual one first; of unknown many, powers of two too."""
+    if is_symbolic(count):
+        return (rows, *(size for size in (8, 4, 2, 1) if size < rows))
+    if count <= rows or count % rows == 0:
+        return (rows,)
+    return (rows, count % rows)
+
+
+Step = Callable[[int, int], float]
+"""Cycles for one step of the sums of a tile, of so many rows and vectors."""
+
+
+def usual_step(rows: int, vectors: int) -> float:
+    """Multiplications, loads that do not hide behind them, and the loop."""
+    return max(rows * vectors, _LATENCY, vectors + rows / 2) + 0.1 * rows + 0.3 * vectors + 0.5
+
+
+def tile_shapes(
+    rows: int,
+    columns: int,
+    lanes: int,
+    target: CpuTarget,
+    *,
+    pairs: bool = False,
+    spare: int | None = None,
+    step: Step = usual_step,
+) -> list[tuple[int, int]]:
+    """The rows and vectors of all tiles that fit, those first that should take the least time over the whole result.
+
+    ``spare`` are the registers for neither sums nor columns; None means those for a number of a row and its product.
+    """
+    registers = target.vector_registers - ((1 if target.fma else 2) if spare is None else spare)
+    found = [
+        (height, vectors)
+        for vectors in ((2, 4, 6, 8) if pairs else range(1, 9))
+        for height in range(1, 17)
+        if height * vectors + vectors <= registers
+        and (vectors <= (2 if pairs else 1) or (vectors - 1) * lanes < columns)
+        and height <= max(rows, 1)
+    ]
+    return sorted(found, key=lambda shape: round(tile_time(rows, columns, shape, lanes, step), 9))
+
+
+def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step: Step = usual_step) -> float:
+    """Cycles for one step of all sums in tiles of a shape."""
+    height, vectors = shape
+    total = 0.0
+    wide = -(-int(columns) // lanes)
+    for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
+        for broad, broad_count in ((vectors, wide // vectors), (wide % vectors, 1)):
+            if tall and broad:
+                total += step(tall, broad) * tall_count * broad_count
+    # Tiles of other sizes at the edges are code of their own.
+    return total * (1 + 0.02 * bool(rows % height) + 0.02 * bool(wide % vectors))

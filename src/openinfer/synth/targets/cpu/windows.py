@@ -1,0 +1,205 @@
+"""Which convolutions have their channels as columns, and in which bands they are computed.
+
+Weights then are in panels, as those of other products, and what windows see is read where it lies. With places as
+columns it is copied once for each position in the window, but the results of a tile need not be turned.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd, prod
+
+from openinfer.loops.affine import variables
+from openinfer.loops.build import index
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Tile, Var
+from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.product import Product, turned_product_of
+from openinfer.synth.targets.cpu.tile_shapes import Step, tile_shapes, tile_time, usual_step
+from openinfer.synth.targets.cpu.window import BAND, Span, band, copied, is_window, spans, without
+from openinfer.synth.tuning.choices import Choose, shape_of
+
+_COPY = 0.4
+"""What copying an element costs, in cycles."""
+_RUN = 10.0
+"""What each run of places that lie together costs besides, where places are columns."""
+_COPIED_FROM = 32
+"""For so many rows, columns that are places are copied whether or not they must be."""
+_TURN = 0.6
+"""What turning an element of the result costs."""
+_LEAST_GAIN = 0.98
+"""The most time compared with that of places as columns: both are estimates."""
+_LONG = 512
+"""Bits of vectors of which processors multiply one at a time."""
+_TWO_AT_ONCE = 8
+"""Sums that must be under way at least where it is two."""
+_LARGE = 500_000
+"""So many products are worth dividing among threads."""
+_LEAST_HEIGHT = 4
+"""Lower bands would copy much that others copy, too."""
+_MOST_PARTS = 8
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution in bands: the loops around it, the contraction in them, and what it sees."""
+
+    loops: tuple[tuple[Var, int], ...]
+    one: Contraction
+    seen: tuple[Span, ...]
+    is_copied: bool
+    tile: Tile
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of a copy of what is seen."""
+        return tuple(span.count for span in self.seen)
+
+    def over(self, memory: Buffer | None) -> tuple[tuple[Statement, ...], Contraction]:
+        """What comes before the contraction, and the contraction over its copy, if there is one."""
+        return ((), self.one) if memory is None else copied(self.one, self.seen, memory)
+
+    def around(self, *body: Statement) -> tuple[Statement, ...]:
+        """The loops with a body."""
+        for var, extent in reversed(self.loops):
+            body = (For(var, index(extent), body, LoopKind.PARALLEL),)
+        return body
+
+
+def windows_of(one: Contraction, usual: Product, target: CpuTarget, choose: Choose) -> Windows | None:
+    """The bands of a contraction, or None where it has no windows, or where its usual product takes no longer."""
+    if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
+        return None
+    if one.a_value is not None or one.a.dtype is not one.accumulator or not is_window(one):
+        return None
+    product = _product(one)
+    if product is None or not product.inner.vars:
+        return None
+    clock = _Clock(target, target.lanes(one.accumulator.bits))
+    rows, vectors = clock.shape(product)
+    copies = _COPY * prod(product.left.buffer.shape) if _is_copied(one) else 0.0
+    time = clock.time(product, (rows, vectors)) + copies + _TURN * prod(one.extents)
+    if time > _LEAST_GAIN * clock.usual_time(usual):
+        return None
+    shape = shape_of(one, product, has_panels=True)
+    choice = None if shape is None else choose(shape.model_copy(update={"left": "windows"}))
+    if choice is not None:
+        rows, vectors = choice.rows, choice.vectors
+    gain = None if choice is None else choice.gain
+    tile = Tile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True, gain=gain)
+    return _in_bands(one, product, tile, target)
+
+
+def window_tiles(rows: int, columns: int, lanes: int, target: CpuTarget) -> list[tuple[int, int]]:
+    """All shapes of tiles that fit, those first that should take the least time."""
+    clock = _Clock(target, lanes)
+    return tile_shapes(rows, columns, lanes, target, spare=clock.least_spare, step=clock.step)
+
+
+def _is_copied(one: Contraction) -> bool:
+    """Whether windows reach over edges, so that what they see cannot be read where it lies."""
+    return one.valid is not None
+
+
+def _product(one: Contraction) -> Product | None:
+    """The product, over a copy where one is needed."""
+    if not _is_copied(one):
+        return turned_product_of(one)
+    seen = spans(one, {})
+    memory = Buffer("copy", one.accumulator, tuple(span.count for span in seen), Space.SCRATCH)
+    return turned_product_of(copied(one, seen, memory)[1])
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def _short_step(rows: int, vectors: int) -> float:
+    """A step of a tile on processors with short vectors: two are multiplied at once, and two numbers loaded."""
+    return max(rows * vectors, _TWO_AT_ONCE, 1.15 * (rows + vectors)) / 2 + 0.3 * vectors
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Estimates of time, in cycles."""
+
+    target: CpuTarget
+    lanes: int
+
+    @property
+    def step(self) -> Step:
+        return usual_step if self.target.vector_bits == _LONG else _short_step
+
+    @property
+    def least_spare(self) -> int | None:
+        """Registers beside those of sums and columns: with AVX-512, factors of rows stay in memory and need none."""
+        return 0 if self.target.vector_bits == _LONG else None
+
+    def shape(self, product: Product) -> tuple[int, int]:
+        """The rows and vectors of a tile."""
+        rows, columns = product.rows.extent, product.columns.extent
+        usual = tile_shapes(rows, columns, self.lanes, self.target, step=self.step)[0]
+        full = tile_shapes(rows, columns, self.lanes, self.target, spare=self.least_spare, step=self.step)[0]
+        return full if self.time(product, full) < 0.98 * self.time(product, usual) else usual
+
+    def time(self, product: Product, shape: tuple[int, int]) -> float:
+        """The time of all tiles."""
+        each = tile_time(product.rows.extent, product.columns.extent, shape, self.lanes, self.step)
+        return each * product.inner.extent * product.outside.extent
+
+    def usual_time(self, product: Product) -> float:
+        """The time with places as columns, which are copied for each position in the window."""
+        rows, columns = product.rows.extent, product.columns.extent
+        is_copied = product.right.place is None or rows >= _COPIED_FROM
+        runs = columns // product.columns.extents[-1]
+        copies = (_COPY * columns + _RUN * runs) * product.inner.extent * product.outside.extent if is_copied else 0.0
+        return self.time(product, tile_shapes(rows, columns, self.lanes, self.target)[0]) + copies
+
+
+# --- bands ------------------------------------------------------------------------------------------------------------
+
+
+def _in_bands(one: Contraction, product: Product, tile: Tile, target: CpuTarget) -> Windows | None:
+    """A loop for each index of the places that no tile has, the last of them in bands."""
+    extents = dict(zip(one.free, one.extents, strict=True))
+    channels = variables(one.factors[1])
+    places = [var for var in product.outside.vars if var.name not in channels]
+    loops = {var: extents[var] for var in places[:-1]}
+    inner = one
+    for var in loops:
+        inner = without(inner, var)
+    if places:
+        height = _height(inner, places[-1], loops, target)
+        if height is None:
+            return None
+        if height < extents[places[-1]]:
+            inner = band(inner, places[-1], height)
+            loops[BAND] = extents[places[-1]] // height
+    seen = _seen(inner, loops)
+    if _is_copied(one) and seen[-1].first.steps:
+        return None
+    return Windows(tuple(loops.items()), inner, seen, _is_copied(one), tile)
+
+
+def _height(one: Contraction, var: Var, loops: Mapping[Var, int], target: CpuTarget) -> int | None:
+    """How many positions of an index a band has, as many as others: what they see must fit in a cache.
+
+    A large contraction has bands that 2, 4 or 8 threads can share evenly, and as high ones as that allows.
+    """
+    extent = one.extents[one.free.index(var)]
+    heights = [height for height in range(1, extent + 1) if extent % height == 0]
+    if _is_copied(one):
+        heights = [height for height in heights if _nbytes(band(one, var, height), loops) <= target.l2]
+    is_large = prod(one.extents) * prod(one.reduced) >= _LARGE
+
+    def rank(height: int) -> tuple[int, int, int]:
+        return min(height, _LEAST_HEIGHT), gcd(extent // height, _MOST_PARTS) if is_large else 0, height
+
+    return max(heights, key=rank, default=None)
+
+
+def _nbytes(one: Contraction, loops: Mapping[Var, int]) -> int:
+    """The size of a copy; how many bands there are does not change it."""
+    return prod(span.count for span in _seen(one, {**loops, BAND: 1})) * one.accumulator.bits // 8
+
+
+def _seen(one: Contraction, loops: Mapping[Var, int]) -> tuple[Span, ...]:
+    return spans(one, {var.name: extent for var, extent in loops.items()})

@@ -1,0 +1,147 @@
+"""Kernels that do the same in different ways, in one program, timed against each other.
+
+The program is made of calls alone: all calls of one contender, then those of the next. So each runs as often as the
+others, at the same time of day, and finds its weights as cold as they are in the program that it is chosen for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Fail, walk
+from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight, steps_in
+from openinfer.synth.run.timed import StepTimes, TimedModule
+from openinfer.synth.targets.c.project import Project, ProjectOptions
+from openinfer.synth.targets.cstyle.statements import kernel_sizes
+
+_MOST_CALLS = 6
+_MOST_BYTES = 24 << 20
+"""A contender makes calls with different weights as long as these are no more than so much."""
+_LEAST_ROUNDS = 9
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A program in which contenders run one after the other, and for each of them the calls that count."""
+
+    project: Project
+    counted: tuple[range, ...]
+
+    def times(self, step: StepTimes) -> list[float]:
+        """The seconds of each contender in one step."""
+        return [sum(step.calls[place][1] for place in places) for places in self.counted]
+
+
+Measure = Callable[[Contest, float], Sequence[Sequence[float]]]
+"""Runs a contest for so many seconds: the times of all contenders, once for each round."""
+
+
+def raced(contest: Contest, seconds: float) -> list[list[float]]:
+    """Rounds on this machine. The first one warms up, and does not count."""
+    module = TimedModule(contest.project, contest.project.options.cc or "gcc")
+    module.timed_step()
+    rounds: list[list[float]] = []
+    end = perf_counter() + seconds
+    while len(rounds) < _LEAST_ROUNDS or perf_counter() < end:
+        rounds.append(contest.times(module.timed_step()))
+    return rounds
+
+
+def contest_of(
+    program: Program, contenders: Sequence[Sequence[KernelStep]], options: ProjectOptions, *, is_warm: bool
+) -> Contest:
+    """A contest of kernels with the weights of a program.
+
+    ``is_warm``: its weights stay in the second cache, so that calls count when they are made a second time.
+    """
+    memory = _Memory()
+    steps: list[KernelStep] = []
+    counted = []
+    for calls in contenders:
+        for _ in range(1 + is_warm):
+            first = len(steps)
+            steps += [memory.placed(call) for call in calls]
+        counted.append(range(first, len(steps)))
+    bound = replace(program.bound, vars={}, bounds={})
+    made = Program(bound, {"entry": [*steps]}, {}, {}, {}, {}, {}, folded=program.folded)
+    return Contest(Project(made, "contest", options), tuple(counted))
+
+
+class _Memory:
+    """Values for calls outside of their program. What is read is the same memory for all, as it would be in a step."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[int, str, tuple[int, ...]], Value] = {}
+        self._count = 0
+
+    def placed(self, call: KernelStep) -> KernelStep:
+        return replace(
+            call,
+            inputs=[self._input(number, operand) for number, operand in enumerate(call.inputs)],
+            outputs=[self._new(value) for value in call.outputs],
+            scratch=[self._new(value) for value in call.scratch],
+        )
+
+    def _input(self, number: int, operand: Operand) -> Operand:
+        if isinstance(operand, Weight):
+            return operand
+        key = (number, operand.dtype.name, operand.shape)
+        if key not in self._read:
+            self._read[key] = self._new(operand)
+        return self._read[key]
+
+    def _new(self, value: Value) -> Value:
+        self._count += 1
+        return Value(f"v{self._count}", value.dtype, value.shape)
+
+
+# --- calls of a program -----------------------------------------------------------------------------------------------
+
+
+def calls_in(program: Program) -> Iterator[KernelStep]:
+    """The calls of a program that can be made anywhere: all sizes are known, and nothing fails.
+
+    A call in a loop that chooses weights is one call for each of them.
+    """
+    for steps in program.blocks.values():
+        for step in steps_in(steps):
+            if isinstance(step, KernelStep) and _is_alone(step):
+                yield from _with_fixed_weights(step)
+
+
+def _is_alone(step: KernelStep) -> bool:
+    return not kernel_sizes(step.kernel) and not any(isinstance(one, Fail) for one in walk(step.kernel.body))
+
+
+def _with_fixed_weights(step: KernelStep) -> Iterator[KernelStep]:
+    families = [operand.names for operand in step.inputs if isinstance(operand, Weight)]
+    for number in range(max(map(len, families), default=1)):
+        names = [family[number % len(family)] for family in families]
+        if all(names):
+            yield replace(step, inputs=[_fixed(operand, number) for operand in step.inputs], scalars=[])
+
+
+def _fixed(operand: Operand, number: int) -> Operand:
+    if not isinstance(operand, Weight):
+        return operand
+    name = operand.names[number % len(operand.names)]
+    return replace(operand, names=(name,), index=(), extents=(), firsts=())
+
+
+def fewer(calls: Sequence[KernelStep]) -> Sequence[KernelStep]:
+    """Some of the calls of a product, from first to last: as many as it takes, and as fit in memory."""
+    each = max(weight_bytes([call]) for call in calls)
+    most = max(1, min(_MOST_CALLS, _MOST_BYTES // max(each, 1)))
+    return calls[:: -(-len(calls) // most)]
+
+
+def weight_bytes(calls: Iterable[KernelStep]) -> int:
+    """How many bytes of weights some calls read."""
+    weights = {
+        (operand.names, operand.part): operand
+        for call in calls
+        for operand in call.inputs
+        if isinstance(operand, Weight)
+    }
+    return sum(weight.dtype.nbytes(most_elements(weight.shape)) for weight in weights.values())

@@ -1,0 +1,155 @@
+"""What was measured about tiles: records that can be kept in a file, committed, and used where nothing is measured."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from openinfer.dtypes import DTYPES
+from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, counted
+from openinfer.oinf.atomic import atomic_file
+from openinfer.synth.devices.documents import document_bytes, parsed_document, validation_problems
+from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
+from openinfer.synth.targets.cpu.windows import window_tiles
+from openinfer.synth.tuning.choices import Choice, Choose, Facts, ProductShape
+
+FOLDER = Path(__file__).parent / "files"
+"""The shipped records, a file for each instruction set."""
+MAX_TUNED_BYTES = 16 << 20
+
+
+class Processor(Facts):
+    """What a choice is good for: a processor, and how many threads a step has on it."""
+
+    isa: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
+    vector_bits: Annotated[int, Field(ge=0, le=2048, multiple_of=32)]
+    vector_registers: Annotated[int, Field(ge=0, le=1024)]
+    fma: bool
+    threads: Annotated[int, Field(ge=1, lt=1 << 31)]
+
+    @classmethod
+    def of(cls, target: CpuTarget, threads: int) -> Self:
+        """The processor that code is written for."""
+        return cls(
+            isa=target.isa,
+            vector_bits=target.vector_bits,
+            vector_registers=target.vector_registers,
+            fma=target.fma,
+            threads=threads,
+        )
+
+
+class Record(Facts):
+    """What was found about one product; without a choice, that no tile is better than the rule's."""
+
+    processor: Processor
+    product: ProductShape
+    choice: Choice | None = None
+
+
+class Tuned(Facts):
+    """Records, one for each product on each processor.
+
+    >>> Tuned.from_json('{"schema": "openinfer.tuned", "version": 1, "records": []}').records
+    ()
+    """
+
+    document: Literal["openinfer.tuned"] = Field(default="openinfer.tuned", alias="schema")
+    version: Literal[1] = 1
+    records: Annotated[tuple[Record, ...], Field(strict=False)] = ()
+
+    @classmethod
+    def from_json(cls, document: str | bytes | Mapping[str, Any], *, name: str = "<tuned>") -> Self:
+        """The records in a JSON text; a tile that cannot be is refused, whoever asks for it."""
+        value = dict(document) if isinstance(document, Mapping) else parsed_document(document, name)
+        try:
+            found = cls.model_validate(value)
+        except ValidationError as error:
+            raise DeviceError(*validation_problems(error, value, name, Code.BAD_TUNED)) from error
+        problems = found._problems(name)
+        if problems:
+            raise DeviceError(*problems)
+        return found
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The records in a file."""
+        data = document_bytes(path, "file of measured choices", Code.BAD_TUNED, MAX_TUNED_BYTES)
+        return cls.from_json(data, name=os.fspath(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the records to a file, which is replaced at once or not at all."""
+        with atomic_file(os.fspath(path)) as sink:
+            sink.write(self.to_text().encode("ascii"))
+
+    def to_text(self) -> str:
+        """The document as the text of a file: a line for each record, in an order of their own."""
+        lines = sorted(json.dumps(one.model_dump(mode="json", exclude_none=True)) for one in self.records)
+        records = "".join(f"\n    {line}," for line in lines).removesuffix(",")
+        return f'{{\n  "schema": "{self.document}",\n  "version": {self.version},\n  "records": [{records}\n  ]\n}}\n'
+
+    def choices(self, processor: Processor) -> dict[ProductShape, Choice | None]:
+        """What is known about products on a processor; None where the rule is as good as anything."""
+        return {one.product: one.choice for one in self.records if one.processor == processor}
+
+    def choose(self, processor: Processor) -> Choose:
+        """The choices for a processor, as a schedule asks for them."""
+        return self.choices(processor).get
+
+    def including(self, *found: Record) -> "Tuned":
+        """The records with others, which take the place of those about the same."""
+        known = {(one.processor, one.product): one for one in (*self.records, *found)}
+        return Tuned(records=tuple(known.values()))
+
+    def _problems(self, name: str) -> list[Diagnostic]:
+        found = []
+        seen = set()
+        for number, one in enumerate(self.records):
+            message, key = _problem(one), (one.processor, one.product)
+            if key in seen:
+                message = "there are two records about this product"
+            seen.add(key)
+            if message:
+                found.append(Diagnostic(Code.BAD_TUNED, message, DocumentSpan(f"/records/{number}", name)))
+        return found
+
+
+def _problem(one: Record) -> str | None:
+    """Why a record cannot be, or None."""
+    product, choice = one.product, one.choice
+    unknown = [dtype for dtype in (product.accumulator, product.stored) if dtype not in DTYPES]
+    if unknown:
+        return f"there is no dtype {unknown[0]!r}"
+    if choice is None:
+        return None
+    if (choice.rows, choice.vectors) not in possible_tiles(product, one.processor):
+        return (
+            f"this product has no tile of {counted(choice.rows, 'row')} and {choice.vectors} vectors on this processor"
+        )
+    if choice.copies is not None and product.right != "lies":
+        return "the columns of this product cannot be read where they lie: nothing is to be chosen about copies"
+    if choice.divided is not None and product.left == "windows":
+        return "threads share the bands of a convolution: nothing is to be chosen about what is divided"
+    return None
+
+
+def possible_tiles(product: ProductShape, processor: Processor) -> list[tuple[int, int]]:
+    """Rows and vectors of all tiles that a product can have, those first that should be fastest."""
+    target = CpuTarget(processor.isa, processor.vector_bits, processor.vector_registers, fma=processor.fma, l1d=0, l2=0)
+    pairs = product.right == "panels" and DTYPES[product.stored].bits < 8
+    lanes = target.lanes(DTYPES[product.accumulator].bits)
+    if product.left == "windows":
+        return window_tiles(product.rows, product.columns, lanes, target)
+    return tile_shapes(product.rows, product.columns, lanes, target, pairs=pairs)
+
+
+@cache
+def shipped() -> Tuned:
+    """The records that come with the package."""
+    found = (Tuned.load(path) for path in sorted(FOLDER.glob("*.json")))
+    return Tuned().including(*(record for one in found for record in one.records))

@@ -1,0 +1,155 @@
+"""Tiles chosen by measuring: for every product of a program the likely ones run against each other on this machine."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from openinfer.synth.program.ir import KernelStep, Program
+from openinfer.synth.targets.c.project import ProjectOptions
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.schedule import Schedule
+from openinfer.synth.tuning.choices import Choice, ProductShape
+from openinfer.synth.tuning.race import Contest, Measure, calls_in, contest_of, fewer, raced, weight_bytes
+from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
+
+_WORTH = 1.03
+"""A tile must be so many times as fast as the rule's: less is noise."""
+_SHAPES = 10
+"""So many shapes of tiles are tried,"""
+_HEIGHTS = 2
+"""with so many heights for each width."""
+_FINALISTS = 2
+Calls = Sequence[KernelStep]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What candidates are built for, and how."""
+
+    target: CpuTarget
+    divide: Divide
+    options: ProjectOptions
+
+    @property
+    def processor(self) -> Processor:
+        """What choices are good for."""
+        return Processor.of(self.target, self.divide.threads or 1)
+
+    def made(self, program: Program, calls: Calls, choices: Mapping[ProductShape, Choice | None]) -> list[KernelStep]:
+        """Calls with the tiles that were chosen, and those of the rules where nothing was."""
+        alone = replace(program, blocks={"entry": [*calls]})
+        done = self.divide.run(Schedule(self.target, choices.get).run(alone))
+        return [step for step in done.blocks["entry"] if isinstance(step, KernelStep)]
+
+    def products(self, program: Program) -> dict[ProductShape, list[KernelStep]]:
+        """The products of a program, and the calls that compute them."""
+        found: dict[ProductShape, list[KernelStep]] = {}
+        for call in calls_in(program):
+            asked: list[ProductShape] = []
+            Schedule(self.target, asked.append).run(replace(program, blocks={"entry": [call]}))
+            for shape in dict.fromkeys(asked):
+                found.setdefault(shape, []).append(call)
+        return found
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A product whose tile is to be chosen."""
+
+    program: Program
+    shape: ProductShape
+    calls: Calls
+    workshop: Workshop
+    is_warm: bool
+
+    def contenders(self, choices: Sequence[Choice]) -> dict[Choice | None, list[KernelStep]]:
+        """The rule, as None, and the choices that come to something else than the rule and each other."""
+        found: dict[Choice | None, list[KernelStep]] = {}
+        for choice in (None, *choices):
+            made = self.workshop.made(self.program, self.calls, {self.shape: choice})
+            kernels = [step.kernel for step in made]
+            if all(kernels != [step.kernel for step in other] for other in found.values()):
+                found[choice] = made
+        return found
+
+    def contest(self, contenders: Sequence[Calls]) -> Contest:
+        """The contenders in one program."""
+        return contest_of(self.program, contenders, self.workshop.options, is_warm=self.is_warm)
+
+
+@dataclass(frozen=True)
+class Tune:
+    """The pass: products that nothing is known about are measured."""
+
+    seconds: float = 1.0
+    """For each product, and twice: once for all candidates, once for the best of them."""
+    measure: Measure = raced
+    after_product: Callable[[int, int, Record], None] = lambda _done, _total, _record: None
+    """Told of each product that was measured: how many are done, of how many, and what was found."""
+
+    def run(self, program: Program, known: Tuned, workshop: Workshop) -> Tuned:
+        """What is known, and what was found about the products of a program that is about to be scheduled."""
+        everything = workshop.products(program)
+        before = known.choices(workshop.processor)
+        products = {shape: calls for shape, calls in everything.items() if shape not in before}
+        is_warm = weight_bytes([call for calls in everything.values() for call in calls]) <= workshop.target.l2
+        for done, (shape, calls) in enumerate(products.items(), 1):
+            trial = Trial(program, shape, fewer(calls), workshop, is_warm)
+            record = Record(processor=workshop.processor, product=shape, choice=self._best(trial))
+            known = known.including(record)
+            self.after_product(done, len(products), record)
+        return known
+
+    def _best(self, trial: Trial) -> Choice | None:
+        """The fastest tile, if it is faster than the rule's. What seemed fast, perhaps by luck, is measured again."""
+        first = self._times(trial, candidates(trial.shape, trial.workshop.processor))
+        finalists = [*sorted(first, key=first.__getitem__)[:_FINALISTS], *joined(first)]
+        times = self._times(trial, list(dict.fromkeys(finalists)))
+        best = min(times, key=times.__getitem__, default=None)
+        if best is None or 1 / times[best] < _WORTH:
+            return None
+        return best.model_copy(update={"gain": round(1 / times[best], 3)})
+
+    def _times(self, trial: Trial, choices: Sequence[Choice]) -> dict[Choice, float]:
+        """How long choices take, compared with the rule in the same round: medians.
+
+        One that is not faster in three of four rounds counts as no faster.
+        """
+        contenders = trial.contenders(choices)
+        others = [choice for choice in contenders if choice is not None]
+        if not others:
+            return {}
+        rounds = np.array(self.measure(trial.contest(list(contenders.values())), self.seconds))
+        middle, high = np.percentile(rounds[:, 1:] / rounds[:, :1], (50, 75), axis=0)
+        shares = np.where(high < 1, middle, np.maximum(middle, 1))
+        return dict(zip(others, map(float, shares), strict=True))
+
+
+def candidates(shape: ProductShape, processor: Processor) -> list[Choice]:
+    """What is tried: shapes of tiles that should be fast, and for the first of them what else can be chosen."""
+    tiles = possible_tiles(shape, processor)
+    heights: dict[int, list[int]] = {}
+    for rows, vectors in tiles:
+        heights.setdefault(vectors, []).append(rows)
+    likely = [tile for tile in tiles if tile[0] in heights[tile[1]][:_HEIGHTS]][:_SHAPES]
+    found = [Choice(rows=rows, vectors=vectors) for rows, vectors in likely]
+    if shape.right == "lies":
+        found += [found[0].model_copy(update={"copies": copies}) for copies in (True, False)]
+    # Where weights are columns, rows are what threads have written themselves: one kernel alone does not show that.
+    if processor.threads > 1 and shape.right != "panels":
+        found += [found[0].model_copy(update={"divided": what}) for what in ("rows", "columns")]
+    return found
+
+
+def joined(times: Mapping[Choice, float]) -> list[Choice]:
+    """The fastest shape with whatever else was faster than the rule; nothing where that is nothing new."""
+    shapes = [choice for choice in times if choice.copies is None and choice.divided is None]
+    fast = sorted((choice for choice in times if choice not in shapes and times[choice] < 1), key=times.__getitem__)
+    if not shapes or not fast:
+        return []
+    shape = min(shapes, key=times.__getitem__)
+    copies = next((choice.copies for choice in fast if choice.copies is not None), None)
+    divided = next((choice.divided for choice in fast if choice.divided is not None), None)
+    return [shape.model_copy(update={"copies": copies, "divided": divided})]
