@@ -72,6 +72,7 @@ __all__ = [
     "While",
     "as_scalar",
     "binary",
+    "bodies",
     "children",
     "rebuilt",
     "scalars",
@@ -263,16 +264,23 @@ class Kernel:
     """In how many parts it can run at the same time, each with scratch memory of its own."""
 
 
+def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
+    """The statements directly inside a statement: the body of a loop, both branches of a condition."""
+    match statement:
+        case For(body=body) | While(body=body):
+            return (body,)
+        case If(then=then, otherwise=otherwise):
+            return then, otherwise
+        case _:
+            return ()
+
+
 def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
     """Statements and those inside them, heads before bodies."""
     for statement in statements:
         yield statement
-        match statement:
-            case For(body=body) | While(body=body):
-                yield from walk(body)
-            case If(then=then, otherwise=otherwise):
-                yield from walk(then)
-                yield from walk(otherwise)
+        for body in bodies(statement):
+            yield from walk(body)
 
 
 def scalars(statement: Statement) -> tuple[Scalar, ...]:

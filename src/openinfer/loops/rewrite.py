@@ -1,6 +1,6 @@
 """Kernels made of kernels: expressions and statements with parts replaced."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import (
@@ -27,6 +27,7 @@ from openinfer.loops.ir import (
     walk,
 )
 
+Body = tuple[Statement, ...]
 Change = Callable[[Scalar], Scalar | None]
 """What an expression becomes, or None where it stays as it is (its parts already changed)."""
 
@@ -40,23 +41,44 @@ def changed(value: Scalar, change: Change) -> Scalar:
     return own if found is None else found
 
 
-def changed_statements(statements: tuple[Statement, ...], change: Change) -> tuple[Statement, ...]:
+def with_bodies(statement: Statement, change: Callable[[Body], Body]) -> Statement:
+    """A statement with what is directly inside it changed: the body of a loop, both branches of a condition."""
+    match statement:
+        case For() | While():
+            return replace(statement, body=change(statement.body))
+        case If():
+            return If(statement.cond, change(statement.then), change(statement.otherwise))
+        case _:
+            return statement
+
+
+def map_statements(statements: Body, change: Callable[[Statement], Iterable[Statement]]) -> Body:
+    """Statements, those inside others too, with what a function puts in the place of each; innermost first.
+
+    >>> x, nothing = Var("x"), Let(Var("unused"), Const(1, INDEX))
+    >>> loop = For(Var("i"), Const(4, INDEX), (nothing, Let(x, Const(2, INDEX))))
+    >>> map_statements((loop,), lambda one: () if one == nothing else (one,))[0].body == (Let(x, Const(2, INDEX)),)
+    True
+    """
+
+    def inside(body: Body) -> Body:
+        return map_statements(body, change)
+
+    return tuple(made for statement in statements for made in change(with_bodies(statement, inside)))
+
+
+def changed_statements(statements: Body, change: Change) -> Body:
     """Statements with all their expressions changed."""
-    return tuple(_changed_statement(statement, change) for statement in statements)
+    return map_statements(statements, lambda one: (_with_scalars(one, lambda value: changed(value, change)),))
 
 
-def _changed_statement(statement: Statement, change: Change) -> Statement:
-    def apply(value: Scalar) -> Scalar:
-        return changed(value, change)
-
+def _with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Statement:
+    """A statement with the expressions directly in it changed."""
     match statement:
         case For():
-            return replace(statement, extent=apply(statement.extent), body=changed_statements(statement.body, change))
-        case While():
-            return While(apply(statement.cond), changed_statements(statement.body, change))
-        case If():
-            then, otherwise = (changed_statements(one, change) for one in (statement.then, statement.otherwise))
-            return If(apply(statement.cond), then, otherwise)
+            return replace(statement, extent=apply(statement.extent))
+        case While() | If():
+            return replace(statement, cond=apply(statement.cond))
         case Let() | Local() | Assign():
             return replace(statement, value=apply(statement.value))
         case Store():
@@ -85,85 +107,68 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
     def change(value: Scalar) -> Scalar | None:
         return replace(value, buffer=swap(value.buffer)) if isinstance(value, Load) else None
 
-    def statements(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        found: list[Statement] = []
-        for one in body:
-            statement = one
-            match statement:
-                case Store():
-                    statement = replace(statement, buffer=swap(statement.buffer))
-                case Contraction():
-                    statement = replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b))
-                case For() | While():
-                    statement = replace(statement, body=statements(statement.body))
-                case If():
-                    then, otherwise = statements(statement.then), statements(statement.otherwise)
-                    statement = replace(statement, then=then, otherwise=otherwise)
-            found.append(statement)
-        return tuple(found)
+    def own(statement: Statement) -> tuple[Statement]:
+        match statement:
+            case Store():
+                return (replace(statement, buffer=swap(statement.buffer)),)
+            case Contraction():
+                return (replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b)),)
+            case _:
+                return (statement,)
 
     outputs = tuple(swap(buffer) for buffer in kernel.outputs)
     inputs = [swap(buffer) for buffer in kernel.inputs]
     kept = tuple(buffer for buffer in dict.fromkeys(inputs) if buffer not in outputs)
-    body = changed_statements(statements(kernel.body), change)
+    body = changed_statements(map_statements(kernel.body, own), change)
     return replace(kernel, inputs=kept, outputs=outputs, body=body)
 
 
-def renamed(statements: tuple[Statement, ...], names: Mapping[str, Var]) -> tuple[Statement, ...]:
+def renamed(statements: Body, names: Mapping[str, Var]) -> Body:
     """Statements with variables replaced, where they are bound and where they are used."""
 
     def change(value: Scalar) -> Scalar | None:
         return names.get(value.name) if isinstance(value, Var) else None
 
-    def binders(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        found: list[Statement] = []
-        for one in body:
-            statement = one
-            match statement:
-                case For():
-                    index = names.get(statement.index.name, statement.index)
-                    statement = replace(statement, index=index, body=binders(statement.body))
-                case While():
-                    statement = replace(statement, body=binders(statement.body))
-                case If():
-                    statement = If(statement.cond, binders(statement.then), binders(statement.otherwise))
-                case Let() | Local() | Assign():
-                    statement = replace(statement, var=names.get(statement.var.name, statement.var))
-                case Contraction():
-                    free = tuple(names.get(var.name, var) for var in statement.free)
-                    bound = tuple(names.get(var.name, var) for var in statement.bound)
-                    statement = replace(statement, free=free, bound=bound)
-            found.append(statement)
-        return tuple(found)
+    def binder(var: Var) -> Var:
+        return names.get(var.name, var)
 
-    return changed_statements(binders(statements), change)
+    def own(statement: Statement) -> tuple[Statement]:
+        match statement:
+            case For():
+                return (replace(statement, index=binder(statement.index)),)
+            case Let() | Local() | Assign():
+                return (replace(statement, var=binder(statement.var)),)
+            case Contraction():
+                free, bound = tuple(map(binder, statement.free)), tuple(map(binder, statement.bound))
+                return (replace(statement, free=free, bound=bound),)
+            case _:
+                return (statement,)
+
+    return changed_statements(map_statements(statements, own), change)
 
 
-def straightened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """Statements without loops that are none: one of a single round is its body, one of no rounds is nothing."""
+def straightened(statements: Body) -> Body:
+    """Statements without zero-trip and single-iteration loops: of the latter, the body is left."""
     return without_unused(_straightened(statements))
 
 
-def _straightened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    found: list[Statement] = []
-    for one in statements:
+def _straightened(statements: Body) -> Body:
+    def own(one: Statement) -> Body:
         match one:
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
-                found += _straightened(_at_first(body, index)) if rounds else ()
-            case For() | While():
-                found.append(replace(one, body=_straightened(one.body)))
-            case If():
-                found.append(If(one.cond, _straightened(one.then), _straightened(one.otherwise)))
+                # With a number for the index, loops inside may turn out to have no iterations, or a single one.
+                return _straightened(_at_first(body, index)) if rounds else ()
             case _:
-                found.append(one)
-    return tuple(found)
+                return (one,)
+
+    return map_statements(statements, own)
 
 
-def _at_first(body: tuple[Statement, ...], index: Var) -> tuple[Statement, ...]:
+def _at_first(body: Body, index: Var) -> Body:
     return changed_statements(body, lambda part: Const(0, INDEX) if part == index else None)
 
 
-def without_unused(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+def without_unused(statements: Body) -> Body:
     """Statements without the names for values, and the variables, that nothing reads."""
     while True:
         read = {part for one in walk(statements) for value in scalars(one) for part in visit(value)}
@@ -173,19 +178,14 @@ def without_unused(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
         statements = kept
 
 
-def _without_unread(statements: tuple[Statement, ...], read: Collection[Scalar]) -> tuple[Statement, ...]:
-    found: list[Statement] = []
-    for one in statements:
-        statement = one
-        match statement:
-            case Let() | Local() | Assign() if statement.var not in read:
-                continue
-            case For() | While():
-                statement = replace(statement, body=_without_unread(statement.body, read))
-                if isinstance(statement, For) and not statement.body:
-                    continue
-            case If():
-                then, otherwise = _without_unread(statement.then, read), _without_unread(statement.otherwise, read)
-                statement = If(statement.cond, then, otherwise)
-        found.append(statement)
-    return tuple(found)
+def _without_unread(statements: Body, read: Collection[Scalar]) -> Body:
+    def own(one: Statement) -> Body:
+        match one:
+            case Let() | Local() | Assign() if one.var not in read:
+                return ()
+            case For(body=()):
+                return ()
+            case _:
+                return (one,)
+
+    return map_statements(statements, own)

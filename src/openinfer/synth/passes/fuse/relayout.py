@@ -14,8 +14,6 @@ from openinfer.loops.ir import (
     Buffer,
     Const,
     Contraction,
-    For,
-    If,
     Kernel,
     Load,
     Scalar,
@@ -27,7 +25,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.loops.rewrite import changed, changed_statements, without_unused
+from openinfer.loops.rewrite import changed, changed_statements, map_statements, without_unused
 from openinfer.synth.passes.fuse.pointwise import Pointwise, expression, pointwise_form
 
 Place = tuple[Scalar, ...]
@@ -60,23 +58,14 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
     def change(one: Scalar) -> Scalar | None:
         return Load(source.buffer, placed(one.index)) if isinstance(one, Load) and one.buffer == target else None
 
-    def factors(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        found: list[Statement] = []
-        for one in statements:
-            match one:
-                case For() | While():
-                    found.append(replace(one, body=factors(one.body)))
-                case If():
-                    found.append(replace(one, then=factors(one.then), otherwise=factors(one.otherwise)))
-                case Contraction(a=a, b=b):
-                    left = replace(one, a=source.buffer, a_index=placed(one.a_index)) if a == target else one
-                    both = replace(left, b=source.buffer, b_index=placed(one.b_index)) if b == target else left
-                    found.append(both)
-                case _:
-                    found.append(one)
-        return tuple(found)
+    def factors(one: Statement) -> tuple[Statement]:
+        if not isinstance(one, Contraction):
+            return (one,)
+        left = replace(one, a=source.buffer, a_index=placed(one.a_index)) if one.a == target else one
+        return (replace(left, b=source.buffer, b_index=placed(one.b_index)) if one.b == target else left,)
 
-    return replace(consumer, body=without_unused(changed_statements(factors(consumer.body), change)))
+    body = map_statements(consumer.body, factors)
+    return replace(consumer, body=without_unused(changed_statements(body, change)))
 
 
 def _is_squared(buffer: Buffer, kernel: Kernel) -> bool:
@@ -193,21 +182,14 @@ def with_stores(
     finished: Callable[[Contraction], Contraction],
 ) -> tuple[Statement, ...]:
     """Statements with others in place of those that write a buffer."""
-    found: list[Statement] = []
-    for one in body:
-        statement = one
-        match statement:
-            case Store() if statement.buffer == out:
-                found += stored(statement)
-                continue
-            case Contraction() if statement.out == out:
-                statement = finished(statement)
-            case For():
-                statement = replace(statement, body=with_stores(statement.body, out, stored, finished))
-            case If():
-                then, otherwise = (
-                    with_stores(part, out, stored, finished) for part in (statement.then, statement.otherwise)
-                )
-                statement = If(statement.cond, then, otherwise)
-        found.append(statement)
-    return tuple(found)
+
+    def own(one: Statement) -> Sequence[Statement]:
+        match one:
+            case Store() if one.buffer == out:
+                return stored(one)
+            case Contraction() if one.out == out:
+                return (finished(one),)
+            case _:
+                return (one,)
+
+    return map_statements(body, own)

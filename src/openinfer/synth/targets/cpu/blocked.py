@@ -4,7 +4,6 @@ One accumulator loses what is small beside it: a million terms of 0.1 are 3 % of
 a block of terms adds up blocks, each in an accumulator of its own, and nested loops have one for every level.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from openinfer.loops.build import pair
@@ -26,8 +25,9 @@ from openinfer.loops.ir import (
     While,
     scalars,
     visit,
+    walk,
 )
-from openinfer.loops.rewrite import changed_statements, renamed
+from openinfer.loops.rewrite import changed_statements, renamed, with_bodies
 
 BLOCK = 256
 """The most terms that one accumulator takes in."""
@@ -44,22 +44,18 @@ def _blocked(statement: Statement) -> Statement:
     match statement:
         case For(kind=LoopKind.SERIAL | LoopKind.VECTOR):
             totals = [var for var in _totals(statement) if _terms(statement, var) > BLOCK]
-            return _in_blocks(statement, totals) if totals else replace(statement, body=blocked(statement.body))
-        case For() | While():
-            return replace(statement, body=blocked(statement.body))
-        case If():
-            return If(statement.cond, blocked(statement.then), blocked(statement.otherwise))
+            return _in_blocks(statement, totals) if totals else with_bodies(statement, blocked)
         case _:
-            return statement
+            return with_bodies(statement, blocked)
 
 
 def _totals(loop: For) -> list[Var]:
     """The floats of 32 bits that a loop only adds to, wherever in it."""
     updates: dict[Var, int] = {}
-    for one in _inside(loop.body):
+    for one in walk(loop.body):
         if isinstance(one, Assign) and _added(one) is not None:
             updates[one.var] = updates.get(one.var, 0) + 1
-    own = {one.var for one in _inside(loop.body) if isinstance(one, Local | Let)}
+    own = {one.var for one in walk(loop.body) if isinstance(one, Local | Let)}
     found = [var for var in updates if var.dtype.name == "f32" and var not in own]
     return [var for var in found if _mentions(loop.body, var) == updates[var]]
 
@@ -78,22 +74,11 @@ def _added(update: Assign) -> Scalar | None:
 def _mentions(body: tuple[Statement, ...], var: Var) -> int:
     """How often a variable is read or, other than by adding to it, written; a contraction counts as many times."""
     count = 0
-    for one in _inside(body):
+    for one in walk(body):
         count += sum(part == var for value in scalars(one) for part in visit(value))
         count += 2 if isinstance(one, Contraction | While) else 0
         count += 1 if isinstance(one, Assign) and one.var == var and _added(one) is None else 0
     return count
-
-
-def _inside(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    for one in body:
-        yield one
-        match one:
-            case For(body=inner) | While(body=inner):
-                yield from _inside(inner)
-            case If(then=then, otherwise=otherwise):
-                yield from _inside(then)
-                yield from _inside(otherwise)
 
 
 def _rounds(loop: For) -> int:
@@ -126,7 +111,7 @@ def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
 
 
 def _adds(body: tuple[Statement, ...], var: Var) -> bool:
-    return any(isinstance(one, Assign) and one.var == var for one in _inside(body))
+    return any(isinstance(one, Assign) and one.var == var for one in walk(body))
 
 
 def _parts(totals: list[Var], loop: For) -> dict[str, Var]:
@@ -166,7 +151,7 @@ def _in_blocks(loop: For, totals: list[Var]) -> For:
 
 def _by_level(loop: For, totals: list[Var]) -> For:
     """A loop over loops: what these add up goes into accumulators of each round."""
-    deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in _inside(loop.body))]
+    deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in walk(loop.body))]
     if not deep or loop.kind is LoopKind.VECTOR:
         return loop
     parts = _parts(deep, loop)

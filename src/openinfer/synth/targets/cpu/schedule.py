@@ -13,7 +13,6 @@ from openinfer.loops.ir import (
     Const,
     Contraction,
     For,
-    If,
     Kernel,
     Load,
     LoopKind,
@@ -22,12 +21,11 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Tile,
-    While,
     scalars,
     visit,
     walk,
 )
-from openinfer.loops.rewrite import changed, straightened
+from openinfer.loops.rewrite import changed, straightened, with_bodies
 from openinfer.synth.memory.weights import is_finite
 from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.targets.cpu.byte_products import are_bytes
@@ -135,17 +133,10 @@ class _Planner:
         return (self._statement(statement),) if in_bands is None else in_bands
 
     def _statement(self, statement: Statement) -> Statement:
-        match statement:
-            case For() | While():
-                made = replace(statement, body=self.statements(statement.body))
-                return replace(made, kind=LoopKind.VECTOR) if isinstance(made, For) and _has_lanes(made) else made
-            case If():
-                then, otherwise = self.statements(statement.then), self.statements(statement.otherwise)
-                return replace(statement, then=then, otherwise=otherwise)
-            case Contraction():
-                return self._tiled(statement)
-            case _:
-                return statement
+        if isinstance(statement, Contraction):
+            return self._tiled(statement)
+        made = with_bodies(statement, self.statements)
+        return replace(made, kind=LoopKind.VECTOR) if isinstance(made, For) and _has_lanes(made) else made
 
     def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
         """A convolution with channels as columns, where that takes less time."""
