@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -10,6 +11,7 @@ from openinfer.dtypes import DType, convert, pack, unpack
 from openinfer.oinf.model import ModelLoader
 from openinfer.synth.program.ir import FOLDED, EntryStep, KernelStep, Move, Program, Weight, steps_in
 from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.tensor import Tensor
 
 ALIGNMENT = 64
 
@@ -30,6 +32,26 @@ def _key(name: str, weight: Weight) -> tuple[str, str, str, Packing | None]:
     return name, weight.part, weight.dtype.name, weight.packing
 
 
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the tensors of a family lie; -1 for those that the model does not have."""
+
+    offsets: tuple[int, ...]
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether the model does not have some of them."""
+        return -1 in self.offsets
+
+    @cached_property
+    def line(self) -> tuple[int, int] | None:
+        """The first offset and the step to the next, if all steps are the same and there are no gaps."""
+        first, *others = self.offsets
+        step = others[0] - first if others else 0
+        even = all(offset == first + step * place for place, offset in enumerate(self.offsets))
+        return (first, step) if even and not self.has_gaps else None
+
+
 class WeightLayout:
     """Where each tensor that a program reads lies; tensors that nothing reads are left out."""
 
@@ -39,7 +61,7 @@ class WeightLayout:
         self.pieces: dict[tuple[str, str, str, Packing | None], Piece] = {}
         self.size = 0
         self._included: set[Weight] = set()
-        self._offsets: dict[Weight, list[int | None]] = {}
+        self._places: dict[Weight, Places] = {}
         for weight in weights_in(program):
             self.include(weight)
 
@@ -65,12 +87,13 @@ class WeightLayout:
         """The offset of one tensor of a weight operand."""
         return self.pieces[_key(name, weight)].offset
 
-    def offsets(self, weight: Weight) -> list[int | None]:
-        """The offsets of all tensors that an operand can be; None for names that the model does not have."""
+    def places(self, weight: Weight) -> Places:
+        """Where all tensors that an operand can be lie."""
         family = replace(weight, index=())
-        if family not in self._offsets:
-            self._offsets[family] = [self.offset(weight, name) if name else None for name in weight.names]
-        return self._offsets[family]
+        if family not in self._places:
+            found = (self.offset(weight, name) if name else -1 for name in weight.names)
+            self._places[family] = Places(tuple(found))
+        return self._places[family]
 
     def data(self, name: str, part: str, dtype: DType) -> bytes:
         """The bytes of a tensor as a kernel reads them."""
@@ -121,15 +144,26 @@ def weights_in(program: Program) -> Iterator[Weight]:
                 yield step.family.entries
 
 
-def is_finite(weight: Weight, program: Program) -> bool:
-    """Whether the tensors of a weight operand have neither infinities nor NaN."""
-    if weight.dtype.kind != "float" or weight.part not in ("data", FOLDED):
-        return True
-    if weight.part == FOLDED:
-        tensors = [program.folded[name] for name in weight.names]
-    else:
-        model = program.bound.model
+class FiniteWeights:
+    """Which weights of a program have neither infinities nor NaN; each tensor is looked at once."""
+
+    def __init__(self, program: Program) -> None:
+        self._model = program.bound.model
+        self._folded = program.folded
+        self._known: dict[Weight, bool] = {}
+
+    def __contains__(self, weight: Weight) -> bool:
+        if weight.dtype.kind != "float" or weight.part not in ("data", FOLDED):
+            return True
+        family = replace(weight, index=())
+        if family not in self._known:
+            found = (np.frombuffer(one.raw(), weight.dtype.array) for one in self._tensors(weight))
+            self._known[family] = all(bool(np.isfinite(one.astype(np.float64)).all()) for one in found)
+        return self._known[family]
+
+    def _tensors(self, weight: Weight) -> list[Tensor]:
+        if weight.part == FOLDED:
+            return [self._folded[name] for name in weight.names]
+        model = self._model
         assert isinstance(model, ModelLoader)
-        tensors = [model.load(name) for name in weight.names if name in model.tensors]
-    found = [np.frombuffer(one.raw(), weight.dtype.array) for one in tensors]
-    return all(bool(np.isfinite(one.astype(np.float64)).all()) for one in found)
+        return [model.load(name) for name in weight.names if name in model.tensors]

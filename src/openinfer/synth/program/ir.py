@@ -7,6 +7,7 @@ has a *home*, and moves bring its value there; placement makes most moves vanish
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeAlias
 
 from openinfer.check.bound import BoundGraph, BoundVar
@@ -101,6 +102,11 @@ class Family:
     """The bytes of the step's own entries."""
     written: Value
     """Whether the step has written its own entry, in which case it is the one that counts."""
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether there are entries that nothing writes."""
+        return -1 in self.slots
 
 
 Operand: TypeAlias = Value | Weight

@@ -11,6 +11,7 @@ from openinfer.synth.memory.weights import WeightLayout
 from openinfer.synth.program.ir import Program, Store, Table, Value
 from openinfer.synth.targets.c.failures import BY_ZERO, TOO_LONG, Failure, Mistake
 from openinfer.synth.targets.c.integers import Integer
+from openinfer.synth.targets.c.lists import NumberLists
 from openinfer.synth.targets.c.tables import TableLayout, table_layout
 from openinfer.synth.targets.cstyle.names import field as field_name
 
@@ -45,6 +46,7 @@ class FunctionPrinter:
         self._nodes = {node.index: node for node in program.bound.graph.walk()}
         self._now = Function()
         self.needs: set[str] = set()
+        self.lists = NumberLists()
         self.failures: dict[Failure, int] = {}
         self.undo: Undo | None = None
         """What a step keeps in order to be taken back."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import prod
 
-from openinfer.synth.program.ir import EntryStep, Store, Value, Weight
+from openinfer.synth.program.ir import EntryStep, Family, Store, Value, Weight
 from openinfer.synth.targets.c.failures import NO_TENSOR
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.c.sizes import SizePrinter
@@ -70,21 +70,17 @@ class OperandPrinter(SizePrinter):
 
     def _weight_place(self, weight: Weight, node: int, depth: int) -> str:
         """The offset of a weight; of one that indices choose, the expression of it."""
-        offsets = self._weights.offsets(weight)
+        places = self._weights.places(weight)
         if not weight.index:
-            return str(offsets[0])
+            return str(places.offsets[0])
         self._now.count += 1
         place = f"at{self._now.count}"
         index = self._weight_number(weight, node, depth)
-        known = [offset for offset in offsets if offset is not None]
-        stride = known[1] - known[0] if len(known) > 1 else 0
-        if offsets == [known[0] + stride * place for place in range(len(offsets))]:
-            first = f"{known[0]} + " if known[0] else ""
-            return f"{first}{index} * {stride}" if stride else str(known[0])
-        listed = ", ".join(str(-1 if offset is None else offset) for offset in offsets)
-        self._line(depth, f"static const int64_t offsets_{place}[] = {{ {listed} }};")
-        self._line(depth, f"const int64_t {place} = offsets_{place}[{index}];")
-        if None in offsets:
+        if places.line is not None:
+            first, step = places.line
+            return f"{f'{first} + ' if first else ''}{index} * {step}" if step else str(first)
+        self._line(depth, f"const int64_t {place} = {self.lists.name('offsets', places, places.offsets)}[{index}];")
+        if places.has_gaps:
             self._line(depth, f"if ({place} < 0) {self._no_tensor(node)}")
         return place
 
@@ -114,30 +110,36 @@ class OperandPrinter(SizePrinter):
 
     def _entry(self, step: EntryStep, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
-        weight, is_write = replace(step.family.entries, index=step.index), step.action == "write"
-        offsets = [self._weights.offset(weight, name) if name else -1 for name in weight.names]
+        family, is_write = step.family, step.action == "write"
+        weight, places = replace(family.entries, index=step.index), self._weights.places(family.entries)
         self._line(depth, "{")
         self._line(depth + 1, f"const int64_t at = {self._weight_number(weight, step.node, depth + 1)};")
-        if not is_write:
-            self._line(depth + 1, f"static const int64_t offsets[] = {{ {', '.join(map(str, offsets))} }};")
-        if step.action != "check":
-            self._line(depth + 1, f"static const int64_t slots[] = {{ {', '.join(map(str, step.family.slots))} }};")
-        missing = "slots[at] < 0" if is_write else "offsets[at] < 0"
-        if -1 in (step.family.slots if is_write else offsets) or step.action == "check":
-            self._line(depth + 1, f"if ({missing}) {self._no_tensor(step.node)}")
+        checked = self._slots(family) if is_write else self._offsets(family)
+        if (family.has_gaps if is_write else places.has_gaps) or step.action == "check":
+            self._line(depth + 1, f"if ({checked} < 0) {self._no_tensor(step.node)}")
         if step.action != "check":
             self._entry_access(step, weight.dtype.nbytes(prod(weight.shape)), depth + 1)
         self._line(depth, "}")
 
+    def _slots(self, family: Family) -> str:
+        """Where among the step's own entries the chosen one is."""
+        return f"{self.lists.name('slots', family, family.slots)}[at]"
+
+    def _offsets(self, family: Family) -> str:
+        """Where among the weights the chosen entry is."""
+        places = self._weights.places(family.entries)
+        return f"{self.lists.name('offsets', places, places.offsets)}[at]"
+
     def _entry_access(self, step: EntryStep, nbytes: int, depth: int) -> None:
         own, written, value = (self._pointer(one) for one in (step.family.own, step.family.written, step.value))
-        mine = f"{own} + slots[at] * {nbytes}"
+        slot = self._slots(step.family)
+        mine = f"{own} + {slot} * {nbytes}"
         if step.action == "read":
-            chosen = f"slots[at] >= 0 && {written}[slots[at]] ? {mine} : c->weights + offsets[at]"
+            chosen = f"{slot} >= 0 && {written}[{slot}] ? {mine} : c->weights + {self._offsets(step.family)}"
             self._line(depth, f"memcpy({value}, {chosen}, {nbytes});")
         else:
             self._line(depth, f"memcpy({mine}, {value}, {nbytes});")
-            self._line(depth, f"{written}[slots[at]] = 1;")
+            self._line(depth, f"{written}[{slot}] = 1;")
 
     # --- integers -------------------------------------------------------------------------------------------------
 

@@ -316,6 +316,7 @@ class Project:
             entry.plumbing(),
             printer.trace_code(),
             *tables,
+            *filter(None, [printer.lists.code()]),
             *["\n".join([*prototypes, ""])] * bool(prototypes),
         ]
         return "\n".join([*parts, *self._blocks, functions]) + entry.errors()

@@ -88,6 +88,7 @@ class StepPrinter(MarkPrinter):
     def __init__(self, program: Program, plan: MemoryPlan, weights: WeightLayout, name: str, *, heap: bool) -> None:
         super().__init__(program, plan, weights, name, heap=heap)
         self.kernels = KernelLibrary(name)
+        self._block_names = {block: field_name("block_", block, at) for at, block in enumerate(program.blocks)}
         steps = [step for block in program.blocks.values() for step in steps_in(block)]
         self.threads = max([1, *(step.kernel.parts for step in steps if isinstance(step, KernelStep))])
 
@@ -95,7 +96,7 @@ class StepPrinter(MarkPrinter):
 
     def block_name(self, name: str) -> str:
         """The C function of a block."""
-        return field_name("block_", name, list(self._program.blocks).index(name))
+        return self._block_names[name]
 
     def block(self, name: str) -> str:
         """A block as a C function."""

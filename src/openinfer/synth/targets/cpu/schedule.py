@@ -26,7 +26,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import changed, straightened, with_bodies
-from openinfer.synth.memory.weights import is_finite
+from openinfer.synth.memory.weights import FiniteWeights
 from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Value, Weight
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
@@ -63,13 +63,14 @@ class Schedule:
 
     def run(self, program: Program) -> Program:
         """The program with scheduled kernels; its steps are changed in place."""
+        finite = FiniteWeights(program)
         for name, steps in program.blocks.items():
-            program.blocks[name] = [self._step(step, program) for step in steps]
+            program.blocks[name] = [self._step(step, finite) for step in steps]
         return program
 
-    def _step(self, step: Step, program: Program) -> Step:
+    def _step(self, step: Step, finite_weights: FiniteWeights) -> Step:
         if isinstance(step, LoopStep):
-            step.body = [self._step(one, program) for one in step.body]
+            step.body = [self._step(one, finite_weights) for one in step.body]
         if not isinstance(step, KernelStep):
             return step
         names = [buffer.name for buffer in step.kernel.inputs]
@@ -77,7 +78,7 @@ class Schedule:
         weights = {name: operand for name, operand in pairs if isinstance(operand, Weight)}
         finite = None
         if any(isinstance(one, Contraction) and one.valid is not None for one in walk(step.kernel.body)):
-            finite = frozenset(name for name, weight in weights.items() if is_finite(weight, program))
+            finite = frozenset(name for name, weight in weights.items() if weight in finite_weights)
         kernel, packings = scheduled(step.kernel, self.target, frozenset(weights), finite, self.choose)
         inputs = [
             replace(operand, packing=packings[name], shape=packings[name].shape)
