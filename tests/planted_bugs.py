@@ -885,9 +885,9 @@ TUNING_BUGS = (
     ),
     Bug(
         "kernels that copy and that do not are one function",
-        "loops/text.py",
-        "if one.tile is not None and one.tile.is_direct:",
-        "if one.tile is None:",
+        "synth/targets/cpu/tile.py",
+        '" of columns as they lie" if self.is_direct else ""',
+        '""',
         TUNE,
         "not_one_function",
     ),

@@ -1,10 +1,26 @@
 """Kernels as text: three that together have every kind of statement and expression."""
 
+from dataclasses import dataclass
+
 from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
 from openinfer.loops.build import Builder, bits, cast, const, load, math, pair, rounded, select, unary
 from openinfer.loops.dim import Dim
-from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, Kernel, Load, LoopKind, Space, Tile, Var
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    INDEX,
+    Bind,
+    Buffer,
+    Contraction,
+    For,
+    Kernel,
+    Load,
+    LoopKind,
+    Space,
+    Store,
+    Template,
+    Var,
+)
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 
@@ -29,8 +45,8 @@ def search() -> Kernel:
     x, y = Buffer("x0", F32, (8,), Space.WEIGHTS), Buffer("y0", INDEX, ())
     builder = Builder()
     kept = builder.buffer(U32, (8,))
-    with builder.loop(8, LoopKind.VECTOR) as i:
-        builder.store(kept, (i,), bits(load(x, i), U32))
+    i = builder.fresh("i")
+    builder.add(For(i, const(8, INDEX), (Store(kept, (i,), bits(load(x, i), U32)),), bind=Bind.LANES))
     low, high = builder.local(0, INDEX, "low"), builder.local(8, INDEX, "high")
     with builder.repeat_while(low < high):
         middle = builder.let((low + high) // 2, "m")
@@ -43,8 +59,16 @@ def search() -> Kernel:
     return Kernel("search", (x,), (y,), builder.body, tuple(builder.scratch))
 
 
+@dataclass(frozen=True)
+class Blocks(Template):
+    """A template of some target."""
+
+    rows: int
+    columns: int
+
+
 def product() -> Kernel:
-    """A matrix product with quantized weights, a condition and an epilogue, in tiles."""
+    """A matrix product with quantized weights, a condition and an epilogue, by a template."""
     x, w, bias = Buffer("x0", F32, (4, 8)), Buffer("x1", I8, (8, 6), Space.WEIGHTS), Buffer("x2", F32, (6,))
     y = Buffer("y0", F32, (4, 6))
     i, j, k = Var("i"), Var("j"), Var("k")
@@ -64,15 +88,15 @@ def product() -> Kernel:
         pair("max", total + Load(bias, (j,)), 0.0),
         valid=k < i,
         b_value=cast(Load(w, (k, j)), F32) * 0.25,
-        tile=Tile(4, 16, 8),
+        template=Blocks(4, 16),
     )
     return Kernel("product", (x, w, bias), (y,), (statement,))
 
 
 POINTWISE = """\
 kernel pointwise(x0: f16[T, 3], x1: i4[3]) -> y0: f16[T, 3] {
-    for i1 < T parallel {
-        for i2 < 3 parallel {
+    parallel i1 < T {
+        parallel i2 < 3 {
             let v3: f32 = x0[i1, i2]
             y0[i1, i2] = (isnan(v3) ? 0.0:f32 : exp(neg(abs(round.f16(((v3 * f32(x1[i2])) - 0.5:f32))))))
         }
@@ -83,7 +107,7 @@ kernel pointwise(x0: f16[T, 3], x1: i4[3]) -> y0: f16[T, 3] {
 SEARCH = """\
 kernel search(x0: f32[8]) -> y0: i64[] {
     scratch scratch0: u32[8]
-    for i1 < 8 vector {
+    serial i1 < 8 @lanes {
         scratch0[i1] = bits.u32(x0[i1])
     }
     var low2: i64 = 0
@@ -106,7 +130,7 @@ kernel search(x0: f32[8]) -> y0: i64[] {
 
 PRODUCT = """\
 kernel product(x0: f32[4, 8], x1: i8[8, 6], x2: f32[6]) -> y0: f32[4, 6] {
-    contract i < 4, j < 6 over k < 8 in f32 in tiles of 4 x 16 by 8 {
+    contract i < 4, j < 6 over k < 8 in f32 by Blocks(rows=4, columns=16) {
         acc += x0[i, k] * (f32(x1[k, j]) * 0.25:f32) where (k < i)
         y0[i, j] = max((acc + x2[j]), 0.0:f32)
     }

@@ -1,6 +1,6 @@
 """Every rule of the loop IR: what keeps it passes, what breaks it is refused in words."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from openinfer.loops.ir import (
     INDEX,
     Assign,
     Binary,
+    Bind,
     Bits,
     Buffer,
     Cast,
@@ -35,7 +36,7 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
-    Tile,
+    Template,
     Unary,
     Var,
     While,
@@ -69,6 +70,17 @@ def using(value: Scalar) -> Kernel:
 
 def problems(*body: Statement, **changes: Any) -> list[str]:
     return verify(kernel(*body, **changes))
+
+
+@dataclass(frozen=True)
+class WithMemory(Template):
+    """A template that uses memory."""
+
+    buffer: Buffer
+
+    @property
+    def memory(self) -> tuple[Buffer, ...]:
+        return (self.buffer,)
 
 
 PRODUCT = Contraction(
@@ -182,6 +194,7 @@ STATEMENTS: list[tuple[tuple[Statement, ...], str]] = [
         (Local(I, ZERO), For(J, ZERO, (Assign(I, J),), LoopKind.PARALLEL)),
         "'i' gets another value, but belongs to all iterations of a parallel loop",
     ),
+    ((For(I, ZERO, (), bind=Bind.PART),), "parts share the iterations of loop 'i', which build on each other"),
     ((While(ZERO, ()),), "a condition is i64, not bool: 0"),
     ((If(ZERO, ()),), "a condition is i64, not bool: 0"),
     ((Store(X, (ZERO, ZERO), ONE),), "input 'x' is written"),
@@ -224,8 +237,8 @@ CONTRACTIONS: list[tuple[dict[str, Any], str]] = [
     ({"b_value": ONE}, "factor b of a contraction does not contain b[k, j]"),
     ({"b_value": Load(B, (Var("k"), J)).eq(0)}, "a contraction multiplies the bool (b[k, j] == 0:f32)"),
     (
-        {"tile": Tile(8, 8, 8, left=Buffer("l", F32, (8,)))},
-        "a tile uses 'l', which is not scratch memory of the kernel",
+        {"template": WithMemory(Buffer("l", F32, (8,)))},
+        "a template uses 'l', which is not scratch memory of the kernel",
     ),
 ]
 

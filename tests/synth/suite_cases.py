@@ -18,6 +18,7 @@ from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cstyle.statements import printed
 
@@ -114,10 +115,10 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuTarget) -> Ite
         schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = usual
     parts = divided(tiles, PARTS, 0.0)
     more: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts.parts > 1)
-    if any(isinstance(statement, Contraction) and statement.tile for statement in walk(panels[0].body)):
+    if any(isinstance(statement, Contraction) and statement.template for statement in walk(panels[0].body)):
         more += [(tiles, {}), panels]
     shares = divided(panels[0], PARTS, 0.0)
-    if any(isinstance(one, Contraction) and one.tile and one.tile.is_turned for one in walk(shares.body)):
+    if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_turned for one in walk(shares.body)):
         more += [(shares, panels[1])] * (shares.parts > 1)
     for place, made in enumerate(more):
         yield _prepared(record, one, call, number + 1 + place, made)

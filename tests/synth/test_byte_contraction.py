@@ -16,7 +16,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import Contraction, Kernel, Tile
+from openinfer.loops.ir import Contraction, Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
@@ -26,6 +26,7 @@ from openinfer.synth.targets.cpu.divide import divided, scratch_elements
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, has_dot, runnable
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 from openinfer.synth.targets.cstyle.statements import printed
 
 I8, U8, I32 = DTYPES["i8"], DTYPES["u8"], DTYPES["i32"]
@@ -75,11 +76,12 @@ def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = I8, **params:
     return kernel_of(record, call, [dtype] * len(shapes))
 
 
-def tile_of(kernel: Kernel) -> Tile:
+def tile_in(kernel: Kernel) -> CpuTile:
     (statement,) = kernel.body
     assert isinstance(statement, Contraction)
-    assert statement.tile is not None
-    return statement.tile
+    tile = tile_of(statement)
+    assert tile is not None
+    return tile
 
 
 Task = tuple[Kernel, Sequence[Any], tuple[int, ...]]
@@ -131,7 +133,7 @@ def test_every_size_around_a_tile(way: Way, dtype: DType, tmp_path: Path) -> Non
             shapes = (m, k), (n, k) if turned else (k, n)
             kernel = kernel_for("matmul", *shapes, dtype=dtype, transpose_b=turned)
             kernel, _ = scheduled(kernel, way.target, frozenset())
-            assert tile_of(kernel).is_flipped is way.target.dot
+            assert tile_in(kernel).is_flipped is way.target.dot
             tasks.append((kernel, [a, b.T if turned else b], (m, n)))
             wanted.append(wrapped(a.astype(np.int64) @ b.astype(np.int64)))
     for found, right in zip(run(tasks, tmp_path, way), wanted, strict=True):
@@ -148,13 +150,13 @@ def test_weights_in_groups(way: Way, dtype: DType, tmp_path: Path) -> None:
     for m, n, k in product((1, 37), (10, 129), (33, 64)):
         x, w = matrix(rng, dtype, 2, m, k), matrix(rng, dtype, n, k)
         kernel, packings = scheduled(kernel_for("linear", x.shape, w.shape, dtype=dtype), way.target, frozenset({"w"}))
-        assert tile_of(kernel).has_panels
+        assert tile_in(kernel).has_panels
         tasks.append((kernel, [x, packings["w"].packed(w)], (2, m, n)))
         wanted.append(wrapped(x.astype(np.int64) @ w.T.astype(np.int64)))
     for features, places, channels in product((1, 24), (3, 65), (1, 9)):
         x, w = matrix(rng, dtype, 2, channels, places), matrix(rng, dtype, features, channels, 1)
         kernel, packings = scheduled(kernel_for("conv1d", x.shape, w.shape, dtype=dtype), way.target, frozenset({"w"}))
-        assert tile_of(kernel).left is None
+        assert tile_in(kernel).left is None
         tasks.append((kernel, [x, packings["w"].packed(w)], (2, features, places)))
         wanted.append(wrapped(w[:, :, 0].astype(np.int64) @ x.astype(np.int64)))
     for found, right in zip(run(tasks, tmp_path, way), wanted, strict=True):
@@ -204,7 +206,7 @@ def test_factors_of_different_signs_are_not_flipped(way: Way, left: DType, right
     a, b = replace(one.a, dtype=left), replace(one.b, dtype=right)
     kernel = replace(kernel, inputs=(a, b), body=(replace(one, a=a, b=b),))
     made, _ = scheduled(kernel, way.target, frozenset())
-    assert not tile_of(made).is_flipped
+    assert not tile_in(made).is_flipped
     rng = np.random.default_rng(3)
     arrays = matrix(rng, left, 9, 21), matrix(rng, right, 21, 40)
     (found,) = run([(made, arrays, (9, 40))], tmp_path, way)
@@ -229,7 +231,7 @@ def test_large_products_are_divided(target: CpuTarget) -> None:
     made = divided(scheduled(kernel, target, frozenset())[0], 3, 0.0)
     assert made.parts == 3
     assert divided(replace(made, parts=1), 3, 2 * 40 * 30 * 200 / 150).parts == 1, "four products take the time of one"
-    assert tile_of(made).divided is not None
+    assert tile_in(made).divided is not None
     assert all(scratch_elements(one.dtype.bits, one.shape) % 64 == 0 for one in made.scratch)
 
 
@@ -252,7 +254,7 @@ def test_what_is_not_of_bytes_stays_in_loops() -> None:
         kernel = kernel_for("matmul", (9, 40), (40, 40), dtype=DTYPES[dtype], acc=(DTYPES[acc],))
         (one,) = scheduled(kernel, DOT, frozenset())[0].body
         assert isinstance(one, Contraction)
-        assert one.tile is None
+        assert one.template is None
 
 
 def test_a_packing_in_groups() -> None:

@@ -20,6 +20,7 @@ from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cstyle.statements import printed
 
@@ -103,7 +104,8 @@ def test_weights_in_panels(target: CpuTarget, tmp_path: Path) -> None:
         wanted.append((x, w.T, bias.astype(np.float64)))
     assert (
         sum(
-            any(c.tile and c.tile.has_panels for c in walk(one[0].body) if isinstance(c, Contraction)) for one in chosen
+            any((tile := tile_of(c)) and tile.has_panels for c in walk(one[0].body) if isinstance(c, Contraction))
+            for one in chosen
         )
         >= 18
     )

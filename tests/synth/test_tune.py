@@ -12,7 +12,7 @@ from tests.synth.scheduled_in_c import kernel_for, run
 from tests.synth.test_contraction import near
 
 from openinfer import DeviceArch, ModelLoader, graph
-from openinfer.loops.ir import Contraction, Tile, walk
+from openinfer.loops.ir import Contraction, walk
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
@@ -23,6 +23,7 @@ from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import AVX512, CpuTarget, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.tuning.choices import Choice, Choose, ProductShape
 from openinfer.synth.tuning.race import Contest, calls_in, raced
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
@@ -70,20 +71,22 @@ def model(tmp_path: Path) -> ModelLoader:
     return ModelLoader.open(tmp_path / "m.oinf")
 
 
-def tiles(contest: Contest) -> list[Tile]:
+def tiles(contest: Contest) -> list[CpuTile]:
     """The tile of each contender."""
     calls = contest.project.printer.kernels.calls
     return [tile_of(calls[places[0]][0].kernel.body) for places in contest.counted]
 
 
-def tile_of(body: Any) -> Tile:
-    return next(one.tile for one in walk(body) if isinstance(one, Contraction) and one.tile is not None)
+def tile_of(body: Any) -> CpuTile:
+    return next(
+        one.template for one in walk(body) if isinstance(one, Contraction) and isinstance(one.template, CpuTile)
+    )
 
 
 class Watch:
     """A measure that makes times up from tiles, and remembers what it was asked."""
 
-    def __init__(self, *speeds: Callable[[Tile], Sequence[float]]) -> None:
+    def __init__(self, *speeds: Callable[[CpuTile], Sequence[float]]) -> None:
         self.speeds = speeds
         self.contests: list[Contest] = []
 
@@ -93,7 +96,7 @@ class Watch:
         return [list(times) for times in zip(*(speed(tile) for tile in tiles(contest)), strict=True)]
 
 
-def steady(fast: tuple[int, int], seconds: float) -> Callable[[Tile], Sequence[float]]:
+def steady(fast: tuple[int, int], seconds: float) -> Callable[[CpuTile], Sequence[float]]:
     """One tile takes so long, all others a second."""
     return lambda tile: [seconds if (tile.rows, tile.columns) == fast else 1.0] * 4
 

@@ -12,13 +12,14 @@ from tests.synth.scheduled_in_c import kernel_for, run
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import INDEX, Const, Contraction, For, Kernel, LoopKind, walk
+from openinfer.loops.ir import INDEX, Bind, Const, Contraction, For, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuTarget, runnable
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.tuning.choices import Choice, ProductShape
 from openinfer.synth.tuning.records import Processor, possible_tiles
 
@@ -71,7 +72,7 @@ def contraction(kernel: Kernel) -> Contraction:
 
 
 def is_turned(kernel: Kernel) -> bool:
-    tile = contraction(kernel).tile
+    tile = tile_of(contraction(kernel))
     return tile is not None and tile.is_turned
 
 
@@ -132,7 +133,7 @@ def test_every_possible_tile_computes_the_convolution(target: CpuTarget, tmp_pat
     for rows, vectors in tiles[:: max(1, len(tiles) // 12)]:
         choices = {shape: Choice(rows=rows, vectors=vectors, gain=1.5)}
         own, packings = scheduled(kernel, target, WEIGHTS, choose=choices.get)
-        tile = contraction(own).tile
+        tile = tile_of(contraction(own))
         assert tile is not None
         assert (tile.is_turned, tile.rows, tile.columns // tile.lanes, tile.gain) == (True, rows, vectors, 1.5)
         tasks.append((own, packed(arrays, packings), out))
@@ -175,7 +176,7 @@ def test_dynamic_sizes_and_transposed_windows_have_places_as_columns() -> None:
 
 
 def test_seven_rows_and_four_vectors_take_all_registers() -> None:
-    tile = contraction(made(square(512, 7, 512), AVX512)[0]).tile
+    tile = tile_of(contraction(made(square(512, 7, 512), AVX512)[0]))
     assert tile is not None
     assert (tile.rows, tile.columns) == (7, 64)
 
@@ -208,8 +209,8 @@ def test_what_a_band_sees_fits_in_a_cache() -> None:
 )
 def test_threads_have_bands_or_channels(case: Case, parts: int, share: str) -> None:
     kernel = divided(made(case, AVX512)[0], parts, 0.0)
-    loops = [one for one in walk(kernel.body) if isinstance(one, For) and one.kind is LoopKind.DIVIDED]
-    tile = contraction(kernel).tile
+    loops = [one for one in walk(kernel.body) if isinstance(one, For) and one.bind is Bind.PART]
+    tile = tile_of(contraction(kernel))
     assert kernel.parts == parts
     assert tile is not None
     assert (bool(loops), tile.divided) == ((True, None) if share == "bands" else (False, "columns"))

@@ -136,7 +136,7 @@ class _Run:
         match statement:
             case For(index, extent, body, kind):
                 count = range(max(int(self.value(extent)), 0))
-                for place in self._order(count) if kind in (LoopKind.PARALLEL, LoopKind.DIVIDED) else count:
+                for place in self._order(count) if kind is LoopKind.PARALLEL else count:
                     self._variables[index.name] = np.int64(place)
                     self.body(body)
             case While(cond, body):

@@ -6,7 +6,7 @@ Here are statements and kernels; the expressions in them are of ``openinfer.loop
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from openinfer.dtypes import DType
 from openinfer.loops.scalar import (
@@ -43,6 +43,7 @@ __all__ = [
     "Assign",
     "Binary",
     "BinaryOp",
+    "Bind",
     "Bits",
     "Buffer",
     "Cast",
@@ -65,7 +66,7 @@ __all__ = [
     "Space",
     "Statement",
     "Store",
-    "Tile",
+    "Template",
     "Unary",
     "UnaryOp",
     "Var",
@@ -82,14 +83,21 @@ __all__ = [
 
 
 class LoopKind(StrEnum):
-    """How the iterations of a loop may run."""
+    """What is true of a loop's iterations, whatever runs them; lowerings say so."""
 
     SERIAL = "serial"
+    """Each iteration may build on those before it."""
     PARALLEL = "parallel"
-    DIVIDED = "divided"
-    """Each part of the kernel runs a share of the iterations, which are independent of each other."""
-    VECTOR = "vector"
-    UNROLL = "unroll"
+    """Iterations are independent of each other: any order, or all at once, gives the same result."""
+
+
+class Bind(StrEnum):
+    """What runs the iterations of a loop; schedules decide it, and without it they run one after the other."""
+
+    LANES = "lanes"
+    """Neighbouring iterations gather in lanes of their own, which are joined after the loop."""
+    PART = "part"
+    """Each part of the kernel runs a share of the iterations of a parallel loop."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ class For:
     extent: Scalar
     body: tuple["Statement", ...]
     kind: LoopKind = LoopKind.SERIAL
+    bind: Bind | None = None
 
 
 @dataclass(frozen=True)
@@ -160,36 +169,28 @@ class Fail:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """How a contraction is computed in tiles of sums that stay in registers; a schedule decides it, for one target.
+class Template:
+    """How a structured statement is computed, as a schedule decided; every target derives templates of its own."""
 
-    ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
-    them the factors are read where they lie. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
-    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With ``is_turned`` rows
-    lie next to each other in the result, not columns. Of a kernel in several parts, ``divided`` says what each part has
-    a share of.
+    @property
+    def text(self) -> str:
+        """What tells it from other templates, as part of a kernel's text."""
+        return f"by {self!r}"
 
-    Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
-    column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is in groups. With
-    ``is_flipped`` the bytes of the rows have the other sign, which is taken back in the result.
-    """
+    @property
+    def memory(self) -> tuple[Buffer, ...]:
+        """The scratch memory of the kernel that it uses."""
+        return ()
 
-    rows: int
-    columns: int
-    lanes: int
-    block: int = 0
-    has_panels: bool = False
-    is_direct: bool = False
-    is_turned: bool = False
-    left: Buffer | None = None
-    right: Buffer | None = None
-    divided: Literal["rows", "columns"] | None = None
-    lines: Buffer | None = None
-    is_flipped: bool = False
-    wanted: Literal["rows", "columns"] | None = field(default=None, compare=False)
-    """What should be divided, if anything is, where that was measured; None leaves it to the rule."""
-    gain: float | None = field(default=None, compare=False)
-    """How many times as fast as by rule the tile was measured to be; None where a rule chose it."""
+    @property
+    def prepares_factors(self) -> bool:
+        """Whether factors are computed from their elements once, not again for each term."""
+        return False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a plan says of it."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class Contraction:
     valid: Scalar | None = None
     a_value: Scalar | None = None
     b_value: Scalar | None = None
-    tile: "Tile | None" = None
+    template: Template | None = None
 
     def index_of(self, buffer: Buffer) -> tuple[Scalar, ...]:
         """The index of a factor by its buffer."""

@@ -67,8 +67,9 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
     found: list[str] = []
     for statement in statements:
         match statement:
-            case For(variable, extent, body, kind):
-                found.append(f"{pad}for {variable.name} < {scalar_text(extent)} {kind.value} {{")
+            case For(variable, extent, body, kind, bind):
+                head = f"{kind} {variable.name} < {scalar_text(extent)}"
+                found.append(f"{pad}{head} {{" if bind is None else f"{pad}{head} @{bind} {{")
                 found += [*_lines(body, depth + 1), f"{pad}}}"]
             case While(cond, body):
                 found += [f"{pad}while {scalar_text(cond)} {{", *_lines(body, depth + 1), f"{pad}}}"]
@@ -97,15 +98,9 @@ def _contraction(one: Contraction) -> list[str]:
     bound = ", ".join(f"{var.name} < {extent!r}" for var, extent in zip(one.bound, one.reduced, strict=True))
     term = " * ".join(map(scalar_text, one.factors))
     where = f" where {scalar_text(one.valid)}" if one.valid is not None else ""
-    tile = "" if one.tile is None else f" in tiles of {one.tile.rows} x {one.tile.columns} by {one.tile.lanes}"
-    if one.tile is not None and one.tile.is_turned:
-        tile += ", turned,"
-    if one.tile is not None and one.tile.is_direct:
-        tile += " of columns as they lie"
-    if one.tile is not None and one.tile.divided is not None:
-        tile += f" with {one.tile.divided} divided"
+    template = "" if one.template is None else f" {one.template.text}"
     return [
-        f"contract {free} over {bound} in {one.accumulator.name}{tile} {{",
+        f"contract {free} over {bound} in {one.accumulator.name}{template} {{",
         f"    acc += {term}{where}",
         f"    {one.out.name}[{', '.join(map(scalar_text, one.out_index))}] = {scalar_text(one.epilogue)}",
         "}",

@@ -34,9 +34,8 @@ def used_buffers(kernel: Kernel) -> set[str]:
         match statement:
             case Store(buffer=buffer):
                 found.add(buffer.name)
-            case Contraction(out=out, tile=tile):
-                own = () if tile is None else (tile.left, tile.right, tile.lines)
-                found |= {one.name for one in (out, *own) if one is not None}
+            case Contraction(out=out, template=template):
+                found |= {one.name for one in (out, *(() if template is None else template.memory))}
     return found
 
 
@@ -69,7 +68,7 @@ def _computed(kernel: Kernel) -> Iterator[Scalar]:
                 values = (offset(buffer, index), value)
             case Contraction(out=out, out_index=index):
                 values = (offset(out, index), *values[len(index) :])
-        if isinstance(statement, Contraction) and statement.tile is not None:
+        if isinstance(statement, Contraction) and statement.template is not None:
             yield from (one for value in values for one in _parts(value) if isinstance(one, Load))
         else:
             yield from (one for value in values for one in _parts(value))

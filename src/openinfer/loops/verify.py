@@ -16,6 +16,7 @@ from openinfer.loops.ir import (
     INDEX,
     Assign,
     Binary,
+    Bind,
     Bits,
     Buffer,
     Cast,
@@ -138,8 +139,10 @@ class _Verifier:
             yield f"the index of loop '{loop.index.name}' is {loop.index.dtype}, not i64"
         own = scope.inside()
         yield from self._bind(loop.index, own, is_local=False)
-        if loop.kind in (LoopKind.PARALLEL, LoopKind.DIVIDED):
+        if loop.kind is LoopKind.PARALLEL:
             own = own.in_parallel()
+        elif loop.bind is Bind.PART:
+            yield f"parts share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 
     def _bind(self, var: Var, scope: "_Scope", *, is_local: bool) -> Iterator[str]:
@@ -194,10 +197,9 @@ class _Verifier:
         ):
             if factor is not None and place not in tuple(visit(factor)):
                 yield f"factor {name} of a contraction does not contain {scalar_text(place)}"
-        if one.tile is not None:
-            for memory in (one.tile.left, one.tile.right, one.tile.lines):
-                if memory is not None and memory not in self._kernel.scratch:
-                    yield f"a tile uses '{memory.name}', which is not scratch memory of the kernel"
+        for memory in () if one.template is None else one.template.memory:
+            if memory not in self._kernel.scratch:
+                yield f"a template uses '{memory.name}', which is not scratch memory of the kernel"
 
     def _indices(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
         """Where each index of a contraction may be used."""

@@ -78,9 +78,8 @@ class _Part:
             read |= {one.buffer.name for one in values if isinstance(one, Load)}
             name = written_by(statement)
             written |= {name} if name is not None else set()
-            if isinstance(statement, Contraction) and statement.tile is not None:
-                copies = (statement.tile.left, statement.tile.right)
-                written |= {buffer.name for buffer in copies if buffer is not None}
+            if isinstance(statement, Contraction) and statement.template is not None:
+                written |= {buffer.name for buffer in statement.template.memory}
         return cls(body, frozenset(read), frozenset(written))
 
 

@@ -114,8 +114,8 @@ def _operations(statement: Statement, sizes: Sizes | None) -> int:
     match statement:
         case Contraction():
             sums, terms = _products(statement, sizes)
-            is_flipped = statement.tile is not None and statement.tile.is_flipped  # beforehand, or as it is copied
-            each = 2 + (0 if is_flipped else sum(_arithmetic(factor) for factor in statement.factors))
+            is_ready = statement.template is not None and statement.template.prepares_factors
+            each = 2 + (0 if is_ready else sum(_arithmetic(factor) for factor in statement.factors))
             return sums * terms * each + sums * _arithmetic(statement.epilogue)
         case Let(value=value) | Local(value=value) | Assign(value=value) | Store(value=value):
             return _arithmetic(value)

@@ -55,18 +55,9 @@ def kernel_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
 
 
 def _tile_facts(kernel: Kernel) -> list[dict[str, Any]]:
-    """The tiles of a kernel's products, and what chose them: a rule, or measuring, with what was gained by it."""
-    tiles = [one.tile for one in walk_loops(kernel.body) if isinstance(one, Contraction) and one.tile is not None]
-    return [
-        {
-            "rows": tile.rows,
-            "columns": tile.columns,
-            "divided": tile.divided,
-            "chosen_by": "rule" if tile.gain is None else "measurement",
-            "gain": tile.gain,
-        }
-        for tile in tiles
-    ]
+    """How the products of a kernel are computed, as schedules decided."""
+    found = [one.template for one in walk_loops(kernel.body) if isinstance(one, Contraction)]
+    return [template.facts for template in found if template is not None]
 
 
 def _calls(program: Program, steps: Sequence[Step], calls: int | None) -> Iterator[tuple[KernelStep, int | None]]:

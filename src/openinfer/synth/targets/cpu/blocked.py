@@ -12,6 +12,7 @@ from openinfer.loops.ir import (
     INDEX,
     Assign,
     Binary,
+    Bind,
     Const,
     Contraction,
     For,
@@ -42,7 +43,7 @@ def blocked(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
 
 def _blocked(statement: Statement) -> Statement:
     match statement:
-        case For(kind=LoopKind.SERIAL | LoopKind.VECTOR):
+        case For(kind=LoopKind.SERIAL):
             totals = [var for var in _totals(statement) if _terms(statement, var) > BLOCK]
             return _in_blocks(statement, totals) if totals else with_bodies(statement, blocked)
         case _:
@@ -90,7 +91,7 @@ def _rounds(loop: For) -> int:
 def _terms(loop: For, var: Var) -> int:
     """How many terms a loop adds to a variable at most, not counting what lanes take in."""
     rounds = _rounds(loop)
-    if loop.kind is LoopKind.VECTOR:
+    if loop.bind is Bind.LANES:
         return max(rounds // LANES, min(rounds, LANES))
     return rounds * _terms_of(loop.body, var)
 
@@ -101,7 +102,7 @@ def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
         match one:
             case Assign() if one.var == var:
                 count += 1
-            case For(kind=LoopKind.VECTOR) if _adds(one.body, var):
+            case For(bind=Bind.LANES) if _adds(one.body, var):
                 count += LANES
             case For():
                 count += _rounds(one) * _terms_of(one.body, var)
@@ -130,7 +131,7 @@ def _around(totals: list[Var], parts: dict[str, Var], inner: tuple[Statement, ..
 
 def _in_blocks(loop: For, totals: list[Var]) -> For:
     """A loop that adds up many terms: over blocks of its rounds, which may be so many that they have blocks again."""
-    block = BLOCK * LANES if loop.kind is LoopKind.VECTOR else BLOCK
+    block = BLOCK * LANES if loop.bind is Bind.LANES else BLOCK
     if _rounds(loop) <= block:
         return _by_level(loop, totals)
     assert isinstance(loop.extent, Const)
@@ -152,7 +153,7 @@ def _in_blocks(loop: For, totals: list[Var]) -> For:
 def _by_level(loop: For, totals: list[Var]) -> For:
     """A loop over loops: what these add up goes into accumulators of each round."""
     deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in walk(loop.body))]
-    if not deep or loop.kind is LoopKind.VECTOR:
+    if not deep or loop.bind is Bind.LANES:
         return loop
     parts = _parts(deep, loop)
     return replace(loop, body=_around(deep, parts, blocked(renamed(loop.body, parts))))

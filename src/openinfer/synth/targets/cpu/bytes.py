@@ -12,11 +12,12 @@ from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine, position
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_same
-from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Space, Tile
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Space
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.product import Axis, Product
+from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 
 _PAGE, _LINE = 4096, 64
 """Rows a multiple of so many bytes apart share a set of the first cache, in which each line has so many."""
@@ -32,22 +33,28 @@ class Grouped:
     scratch: tuple[Buffer, ...] = ()
 
     @property
-    def tile(self) -> Tile:
+    def tile(self) -> CpuTile:
         """The tile of the contraction."""
-        assert self.contraction.tile is not None
-        return self.contraction.tile
+        tile = tile_of(self.contraction)
+        assert tile is not None
+        return tile
 
-    def with_tile(self, tile: Tile, *memory: Buffer) -> "Grouped":
+    def with_tile(self, tile: CpuTile, *memory: Buffer) -> "Grouped":
         """The same with another tile, and more memory."""
-        return replace(self, contraction=replace(self.contraction, tile=tile), scratch=(*self.scratch, *memory))
+        return replace(self, contraction=replace(self.contraction, template=tile), scratch=(*self.scratch, *memory))
 
 
 def grouped(
-    one: Contraction, product: Product, tile: Tile, target: CpuTarget, is_packable: Callable[[Buffer], bool], taken: int
+    one: Contraction,
+    product: Product,
+    tile: CpuTile,
+    target: CpuTarget,
+    is_packable: Callable[[Buffer], bool],
+    taken: int,
 ) -> Grouped:
     """The contraction in tiles of that size; ``taken`` scratch buffers have names already."""
     is_flipped = target.dot and len({value.dtype for value in one.factors}) == 1
-    found = Grouped(replace(one, tile=replace(tile, is_flipped=is_flipped)))
+    found = Grouped(replace(one, template=replace(tile, is_flipped=is_flipped)))
     if is_packable(product.right.buffer):
         found = _with_panels(found, product)
     else:

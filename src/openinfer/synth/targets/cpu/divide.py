@@ -12,6 +12,7 @@ from typing import Literal
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import (
     INDEX,
+    Bind,
     Const,
     Contraction,
     Fail,
@@ -24,7 +25,6 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
-    Tile,
     walk,
 )
 from openinfer.synth.passes.split import split, written_by
@@ -32,6 +32,7 @@ from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Valu
 from openinfer.synth.report.cost import cost_of
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.product import Product, tiled_product
+from openinfer.synth.targets.cpu.tile import CpuTile
 
 _OPERATIONS, _BYTES = 50.0, 40.0
 """What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
@@ -121,7 +122,7 @@ def _is_dividable(kernel: Kernel) -> bool:
 
 def _nanoseconds(kernel: Kernel) -> float:
     cost = cost_of(kernel)
-    has_bytes = any(isinstance(one, Contraction) and one.tile and are_bytes(one) for one in walk(kernel.body))
+    has_bytes = any(isinstance(one, Contraction) and one.template and are_bytes(one) for one in walk(kernel.body))
     return max(cost.operations / _OPERATIONS / (_AT_ONCE if has_bytes else 1), cost.nbytes / _BYTES)
 
 
@@ -138,13 +139,13 @@ class _Way:
 def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
     """The ways to divide a statement; the outermost loops come first, and are taken if nothing is better."""
     match statement:
-        case For(kind=LoopKind.PARALLEL, extent=Const(value=extent)):
-            yield _Way(replace(statement, kind=LoopKind.DIVIDED), _balance(int(extent), parts))
+        case For(kind=LoopKind.PARALLEL, bind=None, extent=Const(value=extent)):
+            yield _Way(replace(statement, bind=Bind.PART), _balance(int(extent), parts))
             *before, last = statement.body
             if all(isinstance(one, Let) or _is_copy(one) for one in before):
                 for way in _ways(last, parts):
                     yield _Way(replace(statement, body=(*before, way.statement)), way.share)
-        case Contraction(tile=Tile() as tile):
+        case Contraction(template=CpuTile() as tile):
             product = tiled_product(statement, tile)
             # Of a turned tile the indices outside are inside of the loop over panels.
             if product.outside.vars and not tile.is_turned and tile.wanted is None:
@@ -173,11 +174,11 @@ def _outside(one: Contraction, place: int, parts: int) -> _Way:
         free=(*one.free[:place], *one.free[place + 1 :]),
         extents=(*one.extents[:place], *one.extents[place + 1 :]),
     )
-    loop = For(one.free[place], Const(extent, INDEX), (inner,), LoopKind.DIVIDED)
+    loop = For(one.free[place], Const(extent, INDEX), (inner,), LoopKind.PARALLEL, Bind.PART)
     return _Way(loop, _balance(int(extent), parts))
 
 
-def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterator[_Way]:
+def _tiled(one: Contraction, tile: CpuTile, product: Product, parts: int) -> Iterator[_Way]:
     """Columns or rows of the result: what is copied for the other factor is copied by every part."""
     rows, columns = int(product.rows.extent), int(product.columns.extent)
     is_copied = tile.right is not None and not tile.is_direct
@@ -192,7 +193,7 @@ def _tiled(one: Contraction, tile: Tile, product: Product, parts: int) -> Iterat
         if tile.wanted not in (None, what) or (what == "rows" and is_symbolic(product.rows.extent)):
             continue
         share = _tile_balance(count, each, parts) / (1 + copied * (parts - 1))
-        yield _Way(replace(one, tile=replace(tile, divided=what)), share)
+        yield _Way(replace(one, template=replace(tile, divided=what)), share)
 
 
 def _tile_balance(count: int, each: int, parts: int) -> float:

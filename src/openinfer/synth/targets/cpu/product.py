@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from openinfer.loops.affine import Affine, position, variables
 from openinfer.loops.build import cast
 from openinfer.loops.dim import is_same
-from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Tile, Var, children
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Var, children
 from openinfer.loops.rewrite import changed, changed_statements
+from openinfer.synth.targets.cpu.tile import CpuTile
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def turned_product_of(one: Contraction) -> Product | None:
     return _Finder(one, lambda _: True).run_turned()
 
 
-def tiled_product(one: Contraction, tile: Tile) -> Product:
+def tiled_product(one: Contraction, tile: CpuTile) -> Product:
     """The product of a contraction that has a tile."""
     found = turned_product_of(one) if tile.is_turned else product_of(one, lambda _: tile.has_panels)
     assert found is not None

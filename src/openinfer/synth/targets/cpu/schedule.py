@@ -9,6 +9,7 @@ from openinfer.loops.dim import Dim, is_same, is_symbolic
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
     INDEX,
+    Bind,
     Buffer,
     Const,
     Contraction,
@@ -20,7 +21,6 @@ from openinfer.loops.ir import (
     Select,
     Space,
     Statement,
-    Tile,
     scalars,
     visit,
     walk,
@@ -35,6 +35,7 @@ from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.product import Product, product_of, turned_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
 from openinfer.synth.targets.cpu.reduction import gathered
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
 from openinfer.synth.tuning.choices import Choose, by_rule, shape_of
@@ -137,7 +138,7 @@ class _Planner:
         if isinstance(statement, Contraction):
             return self._tiled(statement)
         made = with_bodies(statement, self.statements)
-        return replace(made, kind=LoopKind.VECTOR) if isinstance(made, For) and _has_lanes(made) else made
+        return replace(made, bind=Bind.LANES) if isinstance(made, For) and _has_lanes(made) else made
 
     def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
         """A convolution with channels as columns, where that takes less time."""
@@ -179,7 +180,7 @@ class _Planner:
         tile = self._tile(one, product, has_panels=self._packable(one)(product.right.buffer))
         if tile.has_panels:
             return self._with_panels(one, product, tile)
-        return replace(one, tile=self._with_scratch(one, product, tile))
+        return replace(one, template=self._with_scratch(one, product, tile))
 
     def _in_groups(self, one: Contraction, product: Product) -> Contraction:
         """The same for bytes, which are multiplied in groups of four."""
@@ -190,14 +191,14 @@ class _Planner:
         target = replace(self._target, vector_registers=self._target.vector_registers - spare)
         lanes = target.lanes(one.accumulator.bits)
         rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, target)[0]
-        tile = Tile(rows, vectors * lanes, lanes)
+        tile = CpuTile(rows, vectors * lanes, lanes)
         found = grouped(one, product, tile, target, self._packable(one), len(self.scratch))
         self.scratch += found.scratch
         self.packings |= found.packings
         self.panels |= found.panels
         return found.contraction
 
-    def _tile(self, one: Contraction, product: Product, *, has_panels: bool) -> Tile:
+    def _tile(self, one: Contraction, product: Product, *, has_panels: bool) -> CpuTile:
         """The tile that was measured to be the best, or else the one that rules choose."""
         lanes = self._target.lanes(one.accumulator.bits)
         lies, copies = product.right.place is not None, product.rows.extent >= _PACKED_FROM
@@ -205,12 +206,12 @@ class _Planner:
         choice = None if shape is None else self._choose(shape)
         if choice is not None:
             copies = copies if choice.copies is None else choice.copies
-            tile = Tile(choice.rows, choice.vectors * lanes, lanes, wanted=choice.divided, gain=choice.gain)
+            tile = CpuTile(choice.rows, choice.vectors * lanes, lanes, wanted=choice.divided, gain=choice.gain)
             return replace(tile, has_panels=has_panels, is_direct=lies and not copies)
         # Vectors of 4-bit integers lie in pairs.
         pairs = has_panels and product.right.buffer.dtype.bits < 8
         rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)[0]
-        return Tile(rows, vectors * lanes, lanes, has_panels=has_panels, is_direct=lies and not copies)
+        return CpuTile(rows, vectors * lanes, lanes, has_panels=has_panels, is_direct=lies and not copies)
 
     def _is_read_along(self, one: Contraction) -> bool:
         """Whether a few sums are taken over a factor that lies along them and must be converted, as integer weights.
@@ -235,7 +236,7 @@ class _Planner:
         self.scratch.append(made)
         return made
 
-    def _with_scratch(self, one: Contraction, product: Product, tile: Tile) -> Tile:
+    def _with_scratch(self, one: Contraction, product: Product, tile: CpuTile) -> CpuTile:
         """The tile with memory for the factors that cannot be read where they lie, or should not be."""
         depth, columns = product.inner.extent, product.columns.extent
         right = product.right
@@ -250,7 +251,7 @@ class _Planner:
             tile = replace(tile, left=self._buffer(one, (tiles * tile.rows, stride)), block=tiles * tile.rows)
         return tile
 
-    def _rows_collide(self, one: Contraction, product: Product, tile: Tile) -> bool:
+    def _rows_collide(self, one: Contraction, product: Product, tile: CpuTile) -> bool:
         """Whether rows lie so that they drive each other out of the first cache, and are read often enough to mind."""
         panels = product.columns.extent // tile.columns
         return (
@@ -259,7 +260,7 @@ class _Planner:
             and _collides(product.left.step(product.rows), one)
         )
 
-    def _with_panels(self, one: Contraction, product: Product, tile: Tile) -> Contraction:
+    def _with_panels(self, one: Contraction, product: Product, tile: CpuTile) -> Contraction:
         buffer = product.right.buffer
         place = position(buffer, one.index_of(buffer))
         assert place is not None
@@ -289,7 +290,7 @@ class _Planner:
 
         value = one.a_value if buffer == one.a else one.b_value
         found = one.with_factor(buffer, panels, where, None if value is None else changed(value, moved))
-        return replace(found, tile=self._with_scratch(found, product, tile))
+        return replace(found, template=self._with_scratch(found, product, tile))
 
 
 def _is_large(product: Product) -> bool:
@@ -306,7 +307,7 @@ def _has_lanes(loop: For) -> bool:
     """Whether a loop gathers so many values that lanes pay."""
     extent = loop.extent.value if isinstance(loop.extent, Const) else 0
     is_long = extent >= _LANES_FROM or isinstance(extent, Dim)
-    return loop.kind is LoopKind.SERIAL and is_long and bool(gathered(loop))
+    return loop.kind is LoopKind.SERIAL and loop.bind is None and is_long and bool(gathered(loop))
 
 
 def _collides(step: int, one: Contraction) -> bool:

@@ -11,9 +11,10 @@ from math import gcd, prod
 from openinfer.loops.affine import variables
 from openinfer.loops.build import index
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Tile, Var
+from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Var
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.product import Product, turned_product_of
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import Step, tile_shapes, tile_time, usual_step
 from openinfer.synth.targets.cpu.window import BAND, Span, band, copied, is_window, spans, without
 from openinfer.synth.tuning.choices import Choose, shape_of
@@ -47,7 +48,7 @@ class Windows:
     one: Contraction
     seen: tuple[Span, ...]
     is_copied: bool
-    tile: Tile
+    tile: CpuTile
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,7 +86,7 @@ def windows_of(one: Contraction, usual: Product, target: CpuTarget, choose: Choo
     if choice is not None:
         rows, vectors = choice.rows, choice.vectors
     gain = None if choice is None else choice.gain
-    tile = Tile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True, gain=gain)
+    tile = CpuTile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True, gain=gain)
     return _in_bands(one, product, tile, target)
 
 
@@ -157,7 +158,7 @@ class _Clock:
 # --- bands ------------------------------------------------------------------------------------------------------------
 
 
-def _in_bands(one: Contraction, product: Product, tile: Tile, target: CpuTarget) -> Windows | None:
+def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuTarget) -> Windows | None:
     """A loop for each index of the places that no tile has, the last of them in bands."""
     extents = dict(zip(one.free, one.extents, strict=True))
     channels = variables(one.factors[1])

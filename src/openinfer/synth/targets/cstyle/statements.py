@@ -8,6 +8,7 @@ from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
     INDEX,
     Assign,
+    Bind,
     Const,
     Contraction,
     Fail,
@@ -16,11 +17,9 @@ from openinfer.loops.ir import (
     Kernel,
     Let,
     Local,
-    LoopKind,
     Select,
     Statement,
     Store,
-    Tile,
     Var,
     While,
     scalars,
@@ -35,6 +34,7 @@ from openinfer.synth.targets.cpu.divide import scratch_elements
 from openinfer.synth.targets.cpu.emit.byte_contraction import tiled_bytes
 from openinfer.synth.targets.cpu.emit.contraction import side_by_side, tiled
 from openinfer.synth.targets.cpu.reduction import gathered
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, share
 from openinfer.synth.targets.cstyle.types import scalar_type, stored_type
 
@@ -172,11 +172,11 @@ class _KernelPrinter:
         text = self._scalars.text
         for statement in statements:
             match statement:
-                case For(kind=LoopKind.VECTOR):
+                case For(bind=Bind.LANES):
                     self._in_lanes(statement, depth)
-                case For(variable, extent, body, kind):
+                case For(variable, extent, body, _, bind):
                     first, last = "0", text(extent)
-                    if kind is LoopKind.DIVIDED:
+                    if bind is Bind.PART:
                         first, last = share(last, self._kernel.parts)
                     if depth > 1 and last.isdecimal() and _has_choices(body):
                         self._line(depth, _ROLLED)
@@ -207,7 +207,7 @@ class _KernelPrinter:
                     self._line(depth, self._scalars.store(buffer, self._scalars.offset(buffer, index), value))
                 case Fail(reason):
                     self._line(depth, f"return 1; /* {reason} */")
-                case Contraction(tile=Tile() as tile):
+                case Contraction(template=CpuTile() as tile):
                     self._lines += [PAD * depth + line for line in self._tiled(statement, tile)]
                 case Contraction(free=()):
                     # No loop gives the accumulator a scope of its own.
@@ -221,7 +221,7 @@ class _KernelPrinter:
                     else:
                         self._lines += [PAD * depth + line for line in lines]
 
-    def _tiled(self, one: Contraction, tile: Tile) -> list[str]:
+    def _tiled(self, one: Contraction, tile: CpuTile) -> list[str]:
         in_tiles = tiled_bytes if are_bytes(one) else tiled
         return in_tiles(one, tile, self._scalars, self._kernel.parts)
 

@@ -3,18 +3,19 @@
 from openinfer.loops.affine import position
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, Contraction, Tile
+from openinfer.loops.ir import Buffer, Contraction
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
 from openinfer.synth.targets.cpu.emit.byte_tiles import byte_tile_name, flips_name, group_name
 from openinfer.synth.targets.cpu.emit.contraction import TilePrinter
 from openinfer.synth.targets.cpu.emit.panels import COLUMN, PANEL, TILE_ROW, loop, moved, offset_from
 from openinfer.synth.targets.cpu.product import tiled_product
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.types import scalar_type
 
 
-def tiled_bytes(one: Contraction, tile: Tile, scalars: ScalarPrinter, parts: int) -> list[str]:
+def tiled_bytes(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
     """The lines of a contraction of bytes that has a tile, in a kernel of so many parts."""
     return _Printer(one, tile, tiled_product(one, tile), scalars, parts).run()
 

@@ -21,7 +21,6 @@ from openinfer.loops.ir import (
     Contraction,
     Let,
     Scalar,
-    Tile,
     Var,
 )
 from openinfer.loops.used import used_variables
@@ -41,12 +40,13 @@ from openinfer.synth.targets.cpu.emit.panels import (
 )
 from openinfer.synth.targets.cpu.emit.tiles import tile_name, turn_name, window_tile_name
 from openinfer.synth.targets.cpu.product import as_one, tiled_product
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, share
 from openinfer.synth.targets.cstyle.types import scalar_type
 
 
-def tiled(one: Contraction, tile: Tile, scalars: ScalarPrinter, parts: int) -> list[str]:
+def tiled(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
     """The lines of a contraction that has a tile, in a kernel of so many parts."""
     return TilePrinter(one, tile, tiled_product(one, tile), scalars, parts).run()
 

@@ -16,13 +16,13 @@ from openinfer.loops.ir import (
     Load,
     Scalar,
     Select,
-    Tile,
     Var,
 )
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import SHIFT, turn_name
 from openinfer.synth.targets.cpu.product import Axis, Product, as_one
 from openinfer.synth.targets.cpu.quantized import Integers, integers_of
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
 from openinfer.synth.targets.cstyle.types import scalar_type, stored_type
@@ -35,7 +35,7 @@ ROW, COLUMN = Var("row"), Var("column")
 class PanelPrinter:
     """The lines of a contraction, and how it comes to the panels that it reads."""
 
-    def __init__(self, one: Contraction, tile: Tile, product: Product, scalars: ScalarPrinter, parts: int) -> None:
+    def __init__(self, one: Contraction, tile: CpuTile, product: Product, scalars: ScalarPrinter, parts: int) -> None:
         self._parts = parts
         self._one = one
         self._tile = tile
