@@ -49,7 +49,7 @@ def bare_step(model: Model, module: CompiledModule) -> Callable[[], None]:
     """One step of the C code itself, without the checks and copies that Python does around it."""
     inputs, results = module._input_type(), module._output_type()
     for name, array in model.inputs.items():
-        setattr(inputs, module._project.printer.input_fields[name], array.ctypes.data)
+        setattr(inputs, module._project.placed.names.inputs[name], array.ctypes.data)
     plain = [(module.fetch_view(name), value) for name, value in model.plain.items()]
     for view, _ in plain:
         view.flags.writeable = True

@@ -99,7 +99,7 @@ def main() -> None:
     table.add_row("C program", f"about {made / seconds:,.0f} tokens a second, start included")
     same = "the same text" if text[len(PROMPT) :].startswith(said) else "[red]another text[/]"
     table.add_row("agreement", f"{same} for the {len(tokens)} tokens that both made")
-    table.add_row("memory", f"{plan.project.arena_bytes:,} bytes of arena, {plan.project.state_bytes:,} of cache")
+    table.add_row("memory", f"{plan.placed.arena_bytes:,} bytes of arena, {plan.placed.state_bytes:,} of cache")
     table.add_row("read it", f"{FOLDER}/decode/src/decode.c, {FOLDER}/talk.c, {FOLDER}/decode/plan.json")
     table.add_row("go on", f'cd {FOLDER} && ./talk "Exceptions are"    (up to {CONTEXT} tokens)')
     console.print()

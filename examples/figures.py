@@ -59,8 +59,8 @@ def side_by_side(
         found += [difference(executor.fetch(name), module.fetch(name), tolerance) for name in outputs_of(plan)]
     return Figures(
         about,
-        plan.project.weights.size,
-        plan.project.arena_bytes,
+        plan.placed.weights.size,
+        plan.placed.arena_bytes,
         statistics.median(times[0]),
         statistics.median(times[1]),
         _said(found),

@@ -86,7 +86,7 @@ def described(model: Model, plan: Plan, folder: Path) -> None:
     ]
     description = {
         **{name: facts["bytes"][name] for name in ("arena", "state", "weights")},
-        "threads": project.printer.threads,
+        "threads": project.placed.threads,
         "inputs": [one["variable"] for one in facts["inputs"]],
         "outputs": outputs,
         "output": at,

@@ -42,7 +42,7 @@ def compare(threads: int | None) -> bool:
             "simulator": Simulator(model).with_trace("off").make_executor(embedder(precision)),
             "C": plan.build(),
         }
-        sizes = f"{plan.project.weights.size / 1e6:.1f} MB of weights, {plan.project.arena_bytes / 1e6:.1f} MB of arena"
+        sizes = f"{plan.placed.weights.size / 1e6:.1f} MB of weights, {plan.placed.arena_bytes / 1e6:.1f} MB of arena"
         print(f"{precision}: {sizes}")
         for name, machine in machines.items():
             near = cosines(embeddings(machine, rows), wanted).min()

@@ -106,8 +106,8 @@ def figures() -> Figures:
     same = sum(one == other for one, other in zip(*streams, strict=True))
     return Figures(
         "decoder, 870 K parameters",
-        decode.weights.size,
-        decode.arena_bytes,
+        decode.placed.weights.size,
+        decode.placed.arena_bytes,
         times[0],
         times[1],
         f"{same} of {len(streams[0])} tokens",

@@ -71,4 +71,4 @@ def test_the_program_for_a_board_draws_and_reads(precision: Precision, tmp_path:
     said = re.search(r"(\d+) of 60 right, with (\d+) bytes of weights, (\d+) of arena", ended.stdout)
     assert said
     assert int(said[1]) >= 58
-    assert int(said[3]) == plan.project.arena_bytes
+    assert int(said[3]) == plan.placed.arena_bytes

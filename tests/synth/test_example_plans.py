@@ -90,4 +90,4 @@ def test_code_grows_with_kernels_and_not_with_layers(tmp_path: Path) -> None:
     assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
     source = twelve.project.code()["src/net.c"]
     assert len(re.findall(r"\bfor \(int64_t i_l = 0; i_l < 12;", source)) == 1
-    assert twelve.project.weights.size == pytest.approx(6 * two.project.weights.size, rel=0.01)
+    assert twelve.project.placed.weights.size == pytest.approx(6 * two.project.placed.weights.size, rel=0.01)

@@ -215,7 +215,7 @@ def test_the_plan_says_where_everything_comes_from(tmp_path: Path, model: ModelL
     plan = emitted(tmp_path, model)
     facts = json.loads((tmp_path / "plan.json").read_text("ascii"))
     assert (facts["schema"], facts["version"]) == ("openinfer.plan", 1)
-    assert facts["bytes"]["arena"] == plan.project.arena_bytes
+    assert facts["bytes"]["arena"] == plan.placed.arena_bytes
     assert {one["variable"] for one in facts["tables"]} == {"K", "A", "Q"}
     lines = {node["line"] for kernel in facts["kernels"] for node in kernel["nodes"]}
     assert {RICH[: RICH.index(text)].count("\n") + 1 for text in ("op softmax", "op exp", "op matmul")} <= lines

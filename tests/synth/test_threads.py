@@ -74,7 +74,7 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
     alone = results(plan(tmp_path, 1).build())
     for threads in (2, 3, 7):
         own = plan(tmp_path, threads)
-        assert len([used for used in own.project.printer.kernels.used.values() if used.kernel.parts == threads]) >= 3
+        assert len([used for used in own.project.kernels.used.values() if used.kernel.parts == threads]) >= 3
         assert all(np.array_equal(one, other) for one, other in zip(results(own.build()), alone, strict=True))
     simulated = results(Simulator(model(tmp_path)).make_executor(graph(TEXT)))
     assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(simulated, alone, strict=True))
@@ -140,7 +140,7 @@ def test_a_kernel_of_several_products_becomes_several_kernels(tmp_path: Path) ->
     for threads, kernels in ((1, 1), (3, 3)):
         passes = Passes(divide=Divide(threads, 0.0))
         own = Synthesizer(passes=passes).synthesize(ModelLoader.open(tmp_path / "m.oinf"), graph(CELL))
-        used = list(own.project.printer.kernels.used.values())
+        used = list(own.project.kernels.used.values())
         assert [one.kernel.parts for one in used] == [threads] * kernels
         assert [one["index"] for call in own.facts()["kernels"] for one in call["nodes"]] == [0] * kernels
         module = own.build()
@@ -181,7 +181,7 @@ def test_a_small_graph_has_one_thread() -> None:
 def test_a_device_without_an_operating_system_has_one_thread(tmp_path: Path) -> None:
     arch = DeviceArch.from_json({"device": {"type": "cpu"}, "cpu": {"cores": 4}, "features": {"hosted": False}})
     own = Synthesizer(arch, passes=Passes(divide=Divide(worth=0.0))).synthesize(model(tmp_path), graph(TEXT))
-    assert own.project.printer.threads == 1
+    assert own.project.placed.threads == 1
 
 
 def test_cores_of_the_device_are_the_threads(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def model(tmp_path: Path) -> ModelLoader:
 
 def tiles(contest: Contest) -> list[CpuTile]:
     """The tile of each contender."""
-    calls = contest.project.printer.kernels.calls
+    calls = contest.project.kernels.calls
     return [tile_of(calls[places[0]][0].kernel.body) for places in contest.counted]
 
 
@@ -181,7 +181,7 @@ def test_contenders_differ_from_the_rule_and_from_each_other(model: ModelLoader)
     watch = Watch(steady((5, 64), 0.8))
     tuned_with(watch, model, divide=Divide(2))
     for contest in watch.contests:
-        calls = contest.project.printer.kernels.calls
+        calls = contest.project.kernels.calls
         kernels = [calls[places[0]][0].kernel for places in contest.counted]
         assert all(one != other for place, one in enumerate(kernels) for other in kernels[:place])
         assert not [problem for kernel in kernels for problem in verify(kernel)]

@@ -127,7 +127,7 @@ block entry {
 def test_attention_over_a_table_copies_and_turns_nothing() -> None:
     plan = planned(CACHED)
     assert copies(CACHED) == 0
-    assert next(kernel.name for kernel in plan.project.printer.kernels.used.values()).endswith("_sdpa")
+    assert next(kernel.name for kernel in plan.project.kernels.used.values()).endswith("_sdpa")
     assert plan.memory.peak < 9 * 2 * 8 * 4 + 1024
     rng = np.random.default_rng(0)
     module = plan.build()

@@ -226,12 +226,12 @@ def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses:
 
 
 def _require_arena(plan: "Plan", most: int) -> None:
-    if plan.project.arena_bytes <= most:
+    if plan.placed.arena_bytes <= most:
         return
     from openinfer.synth.report.report import arena_facts
 
     facts = arena_facts(plan.project.program, plan.memory)
-    message = f"a step needs an arena of {plan.project.arena_bytes:,} bytes, and {most:,} are allowed"
+    message = f"a step needs an arena of {plan.placed.arena_bytes:,} bytes, and {most:,} are allowed"
     sizes = {one["label"]: one["nbytes"] for one in facts["requests"]}
     notes = tuple(f"{label}: {sizes[label]:,} bytes" for label in facts["peak_owners"])
     least = f"{facts['lower_bound_bytes']:,}"

@@ -12,7 +12,7 @@ from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
 from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of, cpu_target
 from openinfer.synth.lower.graph import lowered
-from openinfer.synth.memory.place import plan_memory
+from openinfer.synth.memory.placed import MemoryRules, place
 from openinfer.synth.memory.regions import regions_for
 from openinfer.synth.passes.fuse.fuse import Fuse
 from openinfer.synth.passes.simplify import Simplify
@@ -178,24 +178,27 @@ class Synthesizer:
         yield Reached(Stage.FUSE, lambda: program_text(program))
 
         if passes.schedule:
-            workshop = Workshop(self._target, self._divide(), self._options())
+            workshop = Workshop(self._target, self._divide(), self._rules(), self._options())
             choose = self._tuned(program, workshop).choose(workshop.processor)
             program = Schedule(self._target, choose).run(program)
             program = verified(workshop.divide.run(program), Stage.SCHEDULE)
         yield Reached(Stage.SCHEDULE, lambda: program_text(program))
 
-        memory = plan_memory(program)
-        yield Reached(Stage.PLACE, lambda: arena_report(program, memory))
+        placed = place(program, self._rules())
+        yield Reached(Stage.PLACE, lambda: arena_report(program, placed.memory))
 
-        project = Project(program, self._name, self._options(), memory)
-        plan = Plan(project, tuple(ledger), self._arch, regions_for(self._arch, project.memory_bytes))
+        project = Project(placed, self._options())
+        plan = Plan(project, tuple(ledger), self._arch, regions_for(self._arch, placed.memory_bytes))
         yield Reached(Stage.EMIT, lambda: files_text(plan.files()), plan)
+
+    def _rules(self) -> MemoryRules:
+        is_hosted = bool(self._arch.features.hosted)
+        rolls_back = is_hosted if self._passes.undo is None else self._passes.undo
+        return MemoryRules(64, has_heap=is_hosted, is_hosted=is_hosted, rolls_back=rolls_back)
 
     def _options(self) -> ProjectOptions:
         return ProjectOptions(
-            heap=bool(self._arch.features.hosted),
-            hosted=bool(self._arch.features.hosted),
-            undo=bool(self._arch.features.hosted) if self._passes.undo is None else self._passes.undo,
+            name=self._name,
             weights=self._weights,
             device=self._arch.title,
             flags=(*self._target.flags, *self._arch.toolchain.cflags),

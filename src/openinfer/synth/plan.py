@@ -12,6 +12,7 @@ from openinfer.check.bound import interface
 from openinfer.check.events import TraceLevel, trace_level
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.place import MemoryPlan
+from openinfer.synth.memory.placed import Placed
 from openinfer.synth.passes.fuse.fuse import Entry
 from openinfer.synth.program.ir import Value
 from openinfer.synth.report.profile import Profile
@@ -41,9 +42,14 @@ class Plan:
         return f"<Plan {self.project.name!r} for {self.arch.title}: {interface(self.project.program.bound)}>"
 
     @property
+    def placed(self) -> Placed:
+        """The program as it was scheduled, and where everything lies: arena, state, weights."""
+        return self.project.placed
+
+    @property
     def memory(self) -> MemoryPlan:
         """Where every value lies in the arena."""
-        return self.project.memory
+        return self.placed.memory
 
     def facts(self) -> dict[str, Any]:
         """The plan as plain values: what ``plan.json`` says."""
@@ -61,11 +67,11 @@ class Plan:
             "model_sha256": project.model_hash,
             "sizes": sizes,
             "bytes": _byte_facts(project),
-            "inputs": _tensor_facts(program.inputs, project.printer.input_fields),
-            "outputs": _tensor_facts(program.outputs, project.output_fields),
+            "inputs": _tensor_facts(program.inputs, project.placed.names.inputs),
+            "outputs": _tensor_facts(program.outputs, project.placed.names.outputs),
             "functions": [
                 {"name": used.name, "nodes": sorted({one for step in used.steps for one in step.nodes or (step.node,)})}
-                for used in project.printer.kernels.used.values()
+                for used in project.kernels.used.values()
             ],
             "kernels": kernel_facts(program, self.arch),
             "ledger": ledger_facts(program, self.ledger),
@@ -137,10 +143,10 @@ class Plan:
 
 def _byte_facts(project: Project) -> dict[str, Any]:
     return {
-        "arena": project.arena_bytes,
-        "undo": project.undo_bytes,
-        "state": project.state_bytes,
-        "weights": project.weights.size,
+        "arena": project.placed.arena_bytes,
+        "undo": project.placed.undo_bytes,
+        "state": project.placed.state_bytes,
+        "weights": project.placed.weights.size,
         "saved_state": project.saved_bytes,
         "code": {path: len(text) for path, text in project.code().items()},
     }
@@ -159,7 +165,7 @@ def _tensor_facts(values: Mapping[str, Value], fields: Mapping[str, str]) -> lis
 
 
 def _state_facts(project: Project) -> list[dict[str, Any]]:
-    places = project.printer.state_offsets
+    places = project.placed.state.homes
     return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places.items()]
 
 
@@ -172,7 +178,7 @@ def _table_facts(project: Project) -> list[dict[str, Any]]:
             "bounds": list(layout.table.bounds),
             "grows": layout.heap is not None,
         }
-        for key, layout in project.printer.tables.items()
+        for key, layout in project.placed.state.tables.items()
     ]
 
 
@@ -186,5 +192,5 @@ def _weight_facts(project: Project) -> list[dict[str, Any]]:
             "bytes": piece.nbytes,
             "packed": None if piece.packing is None else list(piece.packing.shape),
         }
-        for piece in project.weights.pieces.values()
+        for piece in project.placed.weights.pieces.values()
     ]

@@ -1,19 +1,29 @@
 """The model data a program needs, laid out in one blob."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from openinfer.check.bound import FromModel
 from openinfer.dtypes import DType, convert, pack, unpack
 from openinfer.oinf.model import ModelLoader
-from openinfer.synth.program.ir import FOLDED, EntryStep, KernelStep, Move, Program, Weight, steps_in
+from openinfer.synth.memory.alignment import aligned
+from openinfer.synth.program.ir import (
+    FOLDED,
+    EntryStep,
+    KernelStep,
+    Move,
+    PartStep,
+    Program,
+    Store,
+    Weight,
+    steps_in,
+)
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.tensor import Tensor
-
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,11 @@ class Piece:
     nbytes: int
 
 
-def _key(name: str, weight: Weight) -> tuple[str, str, str, Packing | None]:
+Key = tuple[str, str, str, Packing | None]
+"""A tensor, which part of it, its dtype, and its order."""
+
+
+def _key(name: str, weight: Weight) -> Key:
     return name, weight.part, weight.dtype.name, weight.packing
 
 
@@ -52,36 +66,15 @@ class Places:
         return (first, step) if even and not self.has_gaps else None
 
 
+@dataclass(frozen=True)
 class WeightLayout:
     """Where each tensor that a program reads lies; tensors that nothing reads are left out."""
 
-    def __init__(self, program: Program) -> None:
-        self._model = program.bound.model
-        self._folded = program.folded
-        self.pieces: dict[tuple[str, str, str, Packing | None], Piece] = {}
-        self.size = 0
-        self._included: set[Weight] = set()
-        self._places: dict[Weight, Places] = {}
-        for weight in weights_in(program):
-            self.include(weight)
-
-    def include(self, weight: Weight) -> None:
-        """Make room for the tensors of a weight operand."""
-        family = replace(weight, index=())
-        if family not in self._included:
-            self._included.add(family)
-            for name in filter(None, weight.names):
-                self._add(name, weight)
-
-    def _add(self, name: str, weight: Weight) -> None:
-        key = _key(name, weight)
-        if key in self.pieces:
-            return
-        nbytes = len(self.data(name, weight.part, weight.dtype))
-        if weight.packing is not None:
-            nbytes = weight.dtype.nbytes(prod(weight.packing.shape))
-        self.pieces[key] = Piece(name, weight.part, weight.dtype, weight.packing, self.size, nbytes)
-        self.size += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    program: Program
+    pieces: Mapping[Key, Piece]
+    families: Mapping[Weight, Places]
+    """For each operand, without its indices, where the tensors that it can be lie."""
+    size: int
 
     def offset(self, weight: Weight, name: str) -> int:
         """The offset of one tensor of a weight operand."""
@@ -89,28 +82,11 @@ class WeightLayout:
 
     def places(self, weight: Weight) -> Places:
         """Where all tensors that an operand can be lie."""
-        family = replace(weight, index=())
-        if family not in self._places:
-            found = (self.offset(weight, name) if name else -1 for name in weight.names)
-            self._places[family] = Places(tuple(found))
-        return self._places[family]
+        return self.families[replace(weight, index=())]
 
     def data(self, name: str, part: str, dtype: DType) -> bytes:
         """The bytes of a tensor as a kernel reads them."""
-        if part == FOLDED:
-            return self._folded[name].raw().tobytes()
-        model = self._model
-        assert isinstance(model, ModelLoader)
-        if part != "data":
-            quant = model.tensors[name].quant
-            assert quant is not None
-            values = quant.scale.values if part == "scale" else quant.zero_point.values  # type: ignore[union-attr]
-            return values.astype(dtype.array).tobytes()
-        if name in model.tensors:
-            return model.load(name).raw().tobytes()
-        value = np.asarray(model.metadata[name])
-        stored = convert(value, dtype) if dtype.kind != "float" else value.astype(dtype.array)
-        return pack(stored, dtype).tobytes() if dtype.is_packed else np.asarray(stored).tobytes()
+        return _data(self.program, name, part, dtype)
 
     def blob(self) -> bytes:
         """All pieces at their offsets."""
@@ -121,6 +97,47 @@ class WeightLayout:
                 data = _in_panels(data, piece.dtype, piece.packing)
             out[piece.offset : piece.offset + piece.nbytes] = data
         return bytes(out)
+
+
+def weight_layout(program: Program, alignment: int) -> WeightLayout:
+    """Room for all tensors that a program reads, in the order in which it names them."""
+    pieces: dict[Key, Piece] = {}
+    size = 0
+    operands = (*weights_in(program), *_other_weights(program))
+    families: dict[Weight, Places] = {}
+    for weight in dict.fromkeys(replace(one, index=()) for one in operands):
+        for name in filter(None, weight.names):
+            key = _key(name, weight)
+            if key not in pieces:
+                nbytes = _nbytes(program, name, weight)
+                pieces[key] = Piece(name, weight.part, weight.dtype, weight.packing, size, nbytes)
+                size += aligned(nbytes, alignment)
+        offsets = (pieces[_key(name, weight)].offset if name else -1 for name in weight.names)
+        families[weight] = Places(tuple(offsets))
+    return WeightLayout(program, pieces, families, size)
+
+
+def _nbytes(program: Program, name: str, weight: Weight) -> int:
+    if weight.packing is not None:
+        return weight.dtype.nbytes(prod(weight.packing.shape))
+    return len(_data(program, name, weight.part, weight.dtype))
+
+
+def _data(program: Program, name: str, part: str, dtype: DType) -> bytes:
+    if part == FOLDED:
+        return program.folded[name].raw().tobytes()
+    model = program.bound.model
+    assert isinstance(model, ModelLoader)
+    if part != "data":
+        quant = model.tensors[name].quant
+        assert quant is not None
+        values = quant.scale.values if part == "scale" else quant.zero_point.values  # type: ignore[union-attr]
+        return values.astype(dtype.array).tobytes()
+    if name in model.tensors:
+        return model.load(name).raw().tobytes()
+    value = np.asarray(model.metadata[name])
+    stored = convert(value, dtype) if dtype.kind != "float" else value.astype(dtype.array)
+    return pack(stored, dtype).tobytes() if dtype.is_packed else np.asarray(stored).tobytes()
 
 
 def _in_panels(data: bytes, dtype: DType, packing: Packing) -> bytes:
@@ -142,6 +159,18 @@ def weights_in(program: Program) -> Iterator[Weight]:
                 yield step.src
             elif isinstance(step, EntryStep):
                 yield step.family.entries
+
+
+def _other_weights(program: Program) -> Iterator[Weight]:
+    """Weights that no kernel reads: initial values, and tensors of which parts are read."""
+    for home in program.homes.values():
+        origin = program.bound.vars[str(home.variable)].origin
+        if home.store is Store.STATE and isinstance(origin, FromModel):
+            yield Weight((origin.name,), home.dtype, home.shape)
+    for steps in program.blocks.values():
+        for step in steps_in(steps):
+            if isinstance(step, PartStep):
+                yield from (one for one in (step.whole, step.value) if isinstance(one, Weight))
 
 
 class FiniteWeights:

@@ -45,8 +45,8 @@ class Instance:
     def __init__(self, project: Project, library: ctypes.CDLL) -> None:
         self._library = library
         self._name = project.name
-        self._printer = project.printer
-        self._failures = list(project.printer.failures)
+        self._failures = project.failures
+        self._spans = {node.index: node.span for node in project.program.bound.graph.walk()}
         self.context: Any = structure("Context", [*project.context, *trace_fields(project.name)])()
         self.function("last_error").restype = ctypes.c_char_p
 
@@ -74,7 +74,7 @@ class Instance:
             text = STATUS[name]  # the last error is that of another call
         elif self.context.status == status:
             failure = self._failures[self.context.failure]
-            code, span = failure.mistake.code, self._printer.span_of(failure.node)
+            code, span = failure.mistake.code, self._spans.get(failure.node)
         raise ExecutionError(Diagnostic(code, text, span, _ADVICE.get(name)))
 
     def heap(self, table: int) -> int:

@@ -62,8 +62,8 @@ class CompiledModule:
         self._name = project.name
         self._calls = OneCall("module")
         self._watch = Watch()
-        self._arena = _aligned(project.arena_bytes)
-        self._state = _aligned(project.state_bytes)
+        self._arena = _aligned(project.placed.arena_bytes)
+        self._state = _aligned(project.placed.state_bytes)
         blob = project.blob
         self._weights = _aligned(max(len(blob), 1))
         self._weights[: len(blob)] = np.frombuffer(blob, np.uint8)
@@ -83,24 +83,24 @@ class CompiledModule:
         self._instance.call(
             "init",
             _address(self._arena),
-            ctypes.c_size_t(project.arena_bytes),
+            ctypes.c_size_t(project.placed.arena_bytes),
             _address(self._state),
-            ctypes.c_size_t(project.state_bytes),
+            ctypes.c_size_t(project.placed.state_bytes),
             _address(self._weights),
             ctypes.c_size_t(len(blob)),
         )
-        if project.is_interruptible:
+        if project.placed.is_interruptible:
             self._instance.tell("set_interrupt", self._watch.callback, None)
             self._instance.tell("set_budget", ctypes.c_int64(-1 if node_budget is None else node_budget))
-        if project.printer.threads > 1:
+        if project.placed.threads > 1:
             self._instance.call("start_threads")
 
     def __del__(self) -> None:
         if getattr(self, "_step", None) is None:
             return
-        if self._project.printer.threads > 1:
+        if self._project.placed.threads > 1:
             self._instance.tell("stop_threads")
-        if self._project.printer.heaps:
+        if self._project.placed.state.growing:
             self._instance.tell("free")
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class CompiledModule:
         self._missing()
         inputs, kept = self._arguments()
         results = self._output_type()
-        before = self._persistent.contents() if self._project.can_tear else None
+        before = self._persistent.contents() if self._project.placed.can_tear else None
         self._watch.is_wanted = False
         self._results = None
         self._context.has_outputs = 0
@@ -199,17 +199,17 @@ class CompiledModule:
     def _arguments(self) -> tuple[Any, list[Array]]:
         """The inputs as the code wants them, and the arrays that these point into."""
         sizes = self._bound_sizes() if self.bound.bounds else None
-        fields = self._project.printer
+        names = self._project.placed.names
         inputs, kept = self._input_type(), []
         for name, value in self._program.inputs.items():
             data = self._inserted[name]
             data = pack(data, value.dtype) if value.dtype.is_packed else data
             data = data if data.size else np.zeros(1, data.dtype)
             kept.append(data)
-            setattr(inputs, fields.input_fields[name], data.ctypes.data)
-        for size in self._project.input_sizes:
+            setattr(inputs, names.inputs[name], data.ctypes.data)
+        for size in names.input_sizes:
             assert sizes is not None
-            setattr(inputs, fields.size_fields[size], sizes.lookup(size))
+            setattr(inputs, names.sizes[size], sizes.lookup(size))
         return inputs, kept
 
     def _settle(self) -> None:
@@ -221,7 +221,7 @@ class CompiledModule:
         if running is None:
             return
         if self._context.has_outputs:
-            fields = self._project.printer.size_fields
+            fields = self._project.placed.names.sizes
             self._results = running.results
             self._sizes = {size: getattr(self._context, fields[size]) for size in self._program.sizes}
             self._used, self._inserted = running.inputs, {}
@@ -307,7 +307,7 @@ class CompiledModule:
         if name in self._inserted:
             return self._inserted[name]
         if self._results is not None and name in self._program.outputs:
-            address = getattr(self._results, self._project.output_fields[name])
+            address = getattr(self._results, self._project.placed.names.outputs[name])
             return self._output(address, self._program.outputs[name])
         kept = self._persistent.value(name)
         if kept is not None:
@@ -388,7 +388,7 @@ def _require_budget(project: Project, nodes: int | None) -> None:
     if not (nodes is None or (type(nodes) is int and nodes >= 0)):
         message = f"the node budget is a number of nodes or None, not {nodes!r}"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
-    if nodes is not None and not project.options.hosted:
+    if nodes is not None and not project.placed.rules.is_hosted:
         message = "code for a device without an operating system counts no nodes"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "leave out node_budget"))
 

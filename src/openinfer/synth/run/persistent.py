@@ -27,9 +27,9 @@ class PersistentMemory:
 
     def __init__(self, project: Project, state: Array, instance: Instance) -> None:
         self._state = state
-        self._offsets = project.printer.state_offsets
+        self._offsets = project.placed.state.homes
         self._homes = {name: home for name, home in project.program.homes.items() if home.store is Store.STATE}
-        layouts = project.printer.tables
+        layouts = project.placed.state.tables
         self.tables = {name: TableMemory(layout, state, instance) for name, layout in layouts.items()}
 
     def value(self, name: str) -> Array | None:

@@ -13,8 +13,8 @@ import numpy as np
 from openinfer.check.saved_state import Key
 from openinfer.dtypes import DType, pack, unpack
 from openinfer.ops import Array
+from openinfer.synth.memory.state import TableLayout, element_bits
 from openinfer.synth.run.library import Instance
-from openinfer.synth.targets.c.tables import TableLayout, element_bits
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class TimedModule(CompiledModule):
         code = {**project.code(), TIMED_SOURCE: timed_source(project)}
         library = library_of(code, (TIMED_SOURCE, "src/kernels.c"), cc, (*FLAGS, *project.build_options.flags))
         super().__init__(project, library)
-        name, numbers = project.name, ctypes.c_int64 * max(len(project.printer.kernels.calls), 1)
+        name, numbers = project.name, ctypes.c_int64 * max(len(project.kernels.calls), 1)
         self._step = getattr(library, f"{name}_clocked_step")
         self._is_timed = ctypes.c_int32.in_dll(library, f"{name}_is_timed")
         self._took = ctypes.c_int64.in_dll(library, f"{name}_step_nanoseconds")
@@ -49,7 +49,7 @@ class TimedModule(CompiledModule):
             self.run_step()
         finally:
             self._is_timed.value = 0
-        places = range(len(self._project.printer.kernels.calls))
+        places = range(len(self._project.kernels.calls))
         return StepTimes(self.seconds, tuple((self._counts[place], self._spent[place] * 1e-9) for place in places))
 
     @property
@@ -90,7 +90,7 @@ def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profi
     module = TimedModule(project, cc)
     if trial.state is not None:
         module.load_state(trial.state)
-    has_state = bool(project.printer.state_offsets or project.printer.tables)
+    has_state = bool(project.placed.state.homes or project.placed.state.tables)
     begin = module.save_state() if has_state else None
     roofline = _roofline(project, arch, cc, trial.inputs)
 
@@ -136,8 +136,8 @@ def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profi
 def _roofline(project: Project, arch: DeviceArch, cc: str, inputs: Mapping[str, Any]) -> Roofline:
     """The roofline for the threads of a project, and for as many bytes as a step has before it."""
     given = sum(value.nbytes for name, value in project.program.inputs.items() if name in inputs)
-    nbytes = sum(project.memory_bytes.values()) + given
-    return measured_roofline(cpu_target(arch), project.options.flags, cc, project.printer.threads, nbytes)
+    nbytes = sum(project.placed.memory_bytes.values()) + given
+    return measured_roofline(cpu_target(arch), project.options.flags, cc, project.placed.threads, nbytes)
 
 
 def call_profiles(
@@ -146,7 +146,7 @@ def call_profiles(
     """What each call in the source took, in the order of the nodes."""
     nodes = {node.index: node for node in project.program.bound.graph.walk()}
     found = []
-    for place, (used, step) in enumerate(project.printer.kernels.calls):
+    for place, (used, step) in enumerate(project.kernels.calls):
         own = [taken.calls[place] for taken in steps]
         count = own[-1][0]
         indices = [index for index in step.nodes or (step.node,) if index in nodes]

@@ -88,7 +88,7 @@ class TracedModule(CompiledModule):
         """How many events of the last step were not kept, because a trace has a limit."""
         self._placed = {placed.node.index: placed for placed in placed_nodes(self.bound.graph)}
         self._consumers = {block.name for block in self.bound.graph.blocks.values() if is_consumer(block)}
-        self._absent = absent_values(project.program, project.printer.reported)
+        self._absent = absent_values(project.program, project.reported)
         self._callback = _Callback(self._heard)  # kept here: the code only has its address
         self._instance.tell("set_trace", self._callback, None)
 
@@ -103,10 +103,10 @@ class TracedModule(CompiledModule):
     def _heard(self, _user: int | None, pointer: Any) -> None:
         """The code says that a node has been executed. The time since the last one is what it took."""
         now, event = perf_counter_ns(), pointer.contents
-        row = self._project.printer.reported[event.place]
+        row = self._project.reported[event.place]
         if len(self._records) >= MOST_EVENTS:
             self.dropped_events += 1
-        elif event.place and self._project.printer.reported[event.place - 1].node == row.node:
+        elif event.place and self._project.reported[event.place - 1].node == row.node:
             self._records[-1].outputs += self._values(row, event)
         else:
             indices = dict(zip(row.indices, event.indices[: event.depth], strict=True))
@@ -149,7 +149,7 @@ class TracedModule(CompiledModule):
         name = weight.names[0]
         if weight.part == FOLDED:
             return self._program.folded[name].to_numpy()
-        data = self._project.weights.data(name, weight.part, weight.dtype)
+        data = self._project.placed.weights.data(name, weight.part, weight.dtype)
         return _decoded(data, weight.dtype, weight.shape)
 
     # --- afterwards -----------------------------------------------------------------------------------------------

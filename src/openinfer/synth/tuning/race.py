@@ -12,7 +12,7 @@ from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Fail, walk
 from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight, steps_in
 from openinfer.synth.run.timed import StepTimes, TimedModule
-from openinfer.synth.targets.c.project import Project, ProjectOptions
+from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cstyle.statements import kernel_sizes
 
 _MOST_CALLS = 6
@@ -33,6 +33,7 @@ class Contest:
         return [sum(step.calls[place][1] for place in places) for places in self.counted]
 
 
+MakeProject = Callable[[Program], Project]
 Measure = Callable[[Contest, float], Sequence[Sequence[float]]]
 """Runs a contest for so many seconds: the times of all contenders, once for each round."""
 
@@ -49,7 +50,7 @@ def raced(contest: Contest, seconds: float) -> list[list[float]]:
 
 
 def contest_of(
-    program: Program, contenders: Sequence[Sequence[KernelStep]], options: ProjectOptions, *, is_warm: bool
+    program: Program, contenders: Sequence[Sequence[KernelStep]], project: MakeProject, *, is_warm: bool
 ) -> Contest:
     """A contest of kernels with the weights of a program.
 
@@ -65,7 +66,7 @@ def contest_of(
         counted.append(range(first, len(steps)))
     bound = replace(program.bound, vars={}, bounds={})
     made = Program(bound, {"entry": [*steps]}, {}, {}, {}, {}, {}, folded=program.folded)
-    return Contest(Project(made, "contest", options), tuple(counted))
+    return Contest(project(made), tuple(counted))
 
 
 class _Memory:

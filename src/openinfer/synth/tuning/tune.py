@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from openinfer.synth.memory.placed import MemoryRules, place
 from openinfer.synth.program.ir import KernelStep, Program
-from openinfer.synth.targets.c.project import ProjectOptions
+from openinfer.synth.targets.c.project import Project, ProjectOptions
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.schedule import Schedule
@@ -30,12 +31,17 @@ class Workshop:
 
     target: CpuTarget
     divide: Divide
+    rules: MemoryRules
     options: ProjectOptions
 
     @property
     def processor(self) -> Processor:
         """What choices are good for."""
         return Processor.of(self.target, self.divide.threads or 1)
+
+    def project(self, program: Program) -> Project:
+        """A program of candidates, ready to be run."""
+        return Project(place(program, self.rules), replace(self.options, name="contest"))
 
     def made(self, program: Program, calls: Calls, choices: Mapping[ProductShape, Choice | None]) -> list[KernelStep]:
         """Calls with the tiles that were chosen, and those of the rules where nothing was."""
@@ -76,7 +82,7 @@ class Trial:
 
     def contest(self, contenders: Sequence[Calls]) -> Contest:
         """The contenders in one program."""
-        return contest_of(self.program, contenders, self.workshop.options, is_warm=self.is_warm)
+        return contest_of(self.program, contenders, self.workshop.project, is_warm=self.is_warm)
 
 
 @dataclass(frozen=True)

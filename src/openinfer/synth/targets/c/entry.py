@@ -7,14 +7,13 @@ marks the context as busy.
 from dataclasses import dataclass
 
 from openinfer.check.bound import FromInit, FromModel
-from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.memory.weights import WeightLayout
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.state import element_bits
 from openinfer.synth.program.ir import Program, Value, Weight
 from openinfer.synth.targets.c.failures import Failure, mistake
 from openinfer.synth.targets.c.fetch import fetch_function
 from openinfer.synth.targets.c.source import StepPrinter
 from openinfer.synth.targets.c.states import StatePrinter
-from openinfer.synth.targets.c.tables import TableLayout, element_bits
 from openinfer.synth.targets.cstyle.names import string
 
 _LONGEST = 300
@@ -25,15 +24,9 @@ class EntryPrinter:
     """Prints the functions that the header declares."""
 
     name: str
-    program: Program
-    memory: MemoryPlan
-    weights: WeightLayout
+    placed: Placed
     printer: StepPrinter
-    output_fields: dict[str, str]
-    output_sizes: list[str]
     state_hash: bytes
-    can_tear: bool
-    is_hosted: bool
 
     @property
     def upper(self) -> str:
@@ -41,8 +34,9 @@ class EntryPrinter:
         return self.name.upper()
 
     @property
-    def _growing(self) -> list[TableLayout]:
-        return [layout for layout in self.printer.tables.values() if layout.heap is not None]
+    def program(self) -> Program:
+        """What is printed."""
+        return self.placed.program
 
     def _fail(self, status: str, reason: str) -> str:
         place = self.printer.failures.setdefault(Failure(-1, mistake(status, reason)), len(self.printer.failures))
@@ -50,14 +44,14 @@ class EntryPrinter:
 
     def functions(self) -> str:
         """All functions, behind the blocks."""
-        states = StatePrinter(self.name, self.printer, self.state_hash, self._fail)
+        states = StatePrinter(self.name, self.placed, self.printer, self.state_hash, self._fail)
         parts = [self._init(), self._reset(), self._step(), states.functions(), self._states()]
-        parts.append(self._public("fetch", fetch_function(self.name, self.program, self.printer, self._fail)))
-        if self._growing:
+        parts.append(self._public("fetch", fetch_function(self.name, self.placed, self.printer, self._fail)))
+        if self.placed.state.growing:
             parts.insert(1, self._free())
-        if self.printer.threads > 1:
+        if self.placed.threads > 1:
             parts.insert(1, self._threads())
-        if self.printer.is_interruptible:
+        if self.placed.is_interruptible:
             parts.insert(1, self._limits())
         self.printer.needs |= {"oi_crc32", "oi_same_text"}
         return "\n".join(parts)
@@ -65,7 +59,7 @@ class EntryPrinter:
     def _public(self, function: str, text: str) -> str:
         """A function of the header; where calls could meet, behind one that lets only one of them in."""
         own = f"int {self.name}_{function}("
-        if not self.is_hosted:
+        if not self.placed.rules.is_hosted:
             return text
         begin = text.index(own)
         parameters = text[begin + len(own) : text.index(")\n{", begin)]
@@ -93,6 +87,8 @@ static bool is_ours(const {name}_context *c, const void *p)
     return (at >= arena && at - arena < {upper}_ARENA_BYTES) || (at >= state && at - state < {upper}_STATE_BYTES);
 }}
 """
+        one_call = self._one_call() if self.placed.rules.is_hosted else ""
+        watched = self._watched() if self.placed.is_interruptible else ""
         return f"""_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "floats are IEEE 754");
 _Static_assert({upper}_ARENA_BYTES < SIZE_MAX && {upper}_STATE_BYTES < SIZE_MAX && {upper}_WEIGHT_BYTES < SIZE_MAX,
                "this machine can address the memory");
@@ -106,7 +102,7 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
     c->failure = failure;
     return 1;
 }}
-{overlap}{self._one_call() if self.is_hosted else ""}{self._watched() if self.printer.is_interruptible else ""}"""
+{overlap}{one_call}{watched}"""
 
     def _one_call(self) -> str:
         name = self.name
@@ -169,7 +165,7 @@ const char *{self.name}_last_error(const {self.name}_context *c)
         small = self._fail("ERROR_MEMORY", "the arena or the state is too small").replace("return ", "")
         crooked = self._fail("ERROR_MEMORY", "memory does not begin at a multiple of 64").replace("return ", "")
         wrong = self._fail("ERROR_WEIGHTS", "the weights have another size").replace("return ", "")
-        budget = "    c->budget = -1;\n" if self.printer.is_interruptible else ""
+        budget = "    c->budget = -1;\n" if self.placed.is_interruptible else ""
         weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong} return {upper}_ERROR_WEIGHTS; }}"
         return f"""int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes)
@@ -241,13 +237,13 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         cases = "\n".join(
             f"    if (table == {layout.heap}) return !oi_table_grow(&(const oi_grid[]){{ grid{layout.number}(c) }}[0], "
             f"&part) ? {upper}_ERROR_MEMORY : {upper}_OK;"
-            for layout in self._growing
+            for layout in self.placed.state.growing
         )
         reserve = f"""int {name}_reserve({name}_context *c, int table, const int64_t *cells)
 {{
     oi_part part = {{ {{ 0 }}, {{ 0 }} }};
-    static const int axes[] = {{ {", ".join(str(layout.axes) for layout in self._growing)} }};
-    if (table < 0 || table >= {self.printer.heaps}) return {upper}_ERROR_NAME;
+    static const int axes[] = {{ {", ".join(str(layout.axes) for layout in self.placed.state.growing)} }};
+    if (table < 0 || table >= {len(self.placed.state.growing)}) return {upper}_ERROR_NAME;
     for (int axis = 0; axis < axes[table]; ++axis) part.count[axis] = cells[axis];
 {cases}
     return {upper}_ERROR_NAME;
@@ -255,7 +251,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 """
         return f"""void {name}_free({name}_context *c)
 {{
-    for (int i = 0; i < {self.printer.heaps}; ++i) {{
+    for (int i = 0; i < {len(self.placed.state.growing)}; ++i) {{
         free(c->heap[i]);
         c->heap[i] = NULL;
     }}
@@ -265,8 +261,8 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 {self._public("reserve", reserve)}"""
 
     def _reset(self) -> str:
-        lines = [line for home in self.printer.state_offsets for line in self._initial(home)]
-        for layout in self.printer.tables.values():
+        lines = [line for home in self.placed.state.homes for line in self._initial(home)]
+        for layout in self.placed.state.tables.values():
             self.printer.needs.add("oi_table_clear")
             lines += [f"const oi_grid own{layout.number} = grid{layout.number}(c);"]
             lines += [f"oi_table_clear(&own{layout.number});"]
@@ -284,11 +280,11 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
     def _initial(self, home: Value) -> list[str]:
         """The initial value of a persistent variable."""
         origin = self.program.bound.vars[str(home.variable)].origin
-        offset = self.printer.state_offsets[home]
+        offset = self.placed.state.homes[home]
         if home.nbytes == 0:
             return []
         if isinstance(origin, FromModel):
-            source = self.weights.offset(Weight((origin.name,), home.dtype, home.shape), origin.name)
+            source = self.placed.weights.offset(Weight((origin.name,), home.dtype, home.shape), origin.name)
             return [f"memcpy(c->state + {offset}, c->weights + {source}, {home.nbytes});"]
         assert isinstance(origin, FromInit)
         element = element_bits(home.dtype, origin)
@@ -304,19 +300,19 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 
     def _step(self) -> str:
         name, upper, printer = self.name, self.upper, self.printer
-        fields = printer.size_fields
+        names = self.placed.names
+        fields = names.sizes
         sizes = [
-            f"c->{fields[size]} = {f'in->{fields[size]}' if size in printer.input_sizes else '-1'};"
+            f"c->{fields[size]} = {f'in->{fields[size]}' if size in names.input_sizes else '-1'};"
             for size in self.program.sizes
         ]
         checks = printer.input_checks()
         results = [
-            f"out->{self.output_fields[key]} = {printer.location(value)};"
-            for key, value in self.program.outputs.items()
+            f"out->{names.outputs[key]} = {printer.location(value)};" for key, value in self.program.outputs.items()
         ]
-        results += [f"out->{printer.size_fields[size]} = c->{printer.size_fields[size]};" for size in self.output_sizes]
+        results += [f"out->{fields[size]} = c->{fields[size]};" for size in names.output_sizes]
         unused = "" if results else "    (void)out;\n"
-        unread = "" if self.program.inputs or self.printer.input_sizes else "    (void)in;\n"
+        unread = "" if self.program.inputs or names.input_sizes else "    (void)in;\n"
         missing = self._fail("ERROR_INPUT", "there are no inputs or outputs: a pointer is NULL")
         pointers = [f"{one} == NULL" for one, has in (("in", self.program.inputs), ("out", results)) if has]
         checks = [f"    if ({' || '.join(pointers)}) {missing}"] * bool(pointers) + [
@@ -330,8 +326,8 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
     return 0;
 }}
 """
-        begin = ["c->nodes = 0;", "c->turns = 1;"] * self.printer.is_interruptible
-        if printer.threads > 1:
+        begin = ["c->nodes = 0;", "c->turns = 1;"] * self.placed.is_interruptible
+        if self.placed.threads > 1:
             begin.append(f"c->team = oi_team_here(c->team, {upper}_THREADS);")
         step = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
 {ready}
@@ -350,16 +346,16 @@ int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
 
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
-        block, undo = self.printer.block_name("entry"), self.printer.undo
+        block, undo = self.printer.block_name("entry"), self.placed.undo
         if undo is None:
-            broken = ["c->is_broken = 1;"] * self.can_tear
-            return [*broken, f"if ({block}(c)) return c->status;", *["c->is_broken = 0;"] * self.can_tear]
-        has_heap = bool(self._growing)
+            broken = ["c->is_broken = 1;"] * self.placed.can_tear
+            return [*broken, f"if ({block}(c)) return c->status;", *["c->is_broken = 0;"] * self.placed.can_tear]
+        has_heap = bool(self.placed.state.growing)
         take_back = "oi_take_back_heap" if has_heap else "oi_take_back"
         self.printer.needs |= {take_back}
-        offsets = self.printer.state_offsets
+        offsets = self.placed.state.homes
         forget = ["oi_go_on(&undo);"] * has_heap
-        if self.can_tear:
+        if self.placed.can_tear:
             failed = [f"if (!undo.is_full) {take_back}(&undo);", "c->is_broken = undo.is_full;", *forget]
         else:
             failed = [f"{take_back}(&undo);"]

@@ -106,14 +106,14 @@ def read_weights(project: "Project") -> str:
 
 def started(project: "Project") -> str:
     """The statement that starts threads, where there are any; without them a step only takes longer."""
-    if project.printer.threads == 1:
+    if project.placed.threads == 1:
         return ""
     return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
 
 
 def stopped(project: "Project") -> str:
     """The statement that ends threads, where there are any."""
-    return f"    {project.name}_stop_threads(&context);\n" * (project.printer.threads > 1)
+    return f"    {project.name}_stop_threads(&context);\n" * (project.placed.threads > 1)
 
 
 def freed(project: "Project") -> str:
@@ -145,7 +145,7 @@ def example(project: "Project") -> str:
     support = support_code(needs) if needs else ""
     body = "\n".join(f"    {line}" for one in inputs for line in one[1])
     arrays = "".join(one[0] for one in inputs)
-    run = _several_sizes(project, shown) if project.input_sizes else _one_step(project, shown)
+    run = _several_sizes(project, shown) if project.placed.names.input_sizes else _one_step(project, shown)
     from_file = project.options.weights == "file"
     given_back = "    give_back(weights);\n" * from_file
     return f"""{_MAPPING * from_file}
@@ -192,10 +192,10 @@ def _one_step(project: "Project", shown: list[str]) -> str:
 
 def _several_sizes(project: "Project", shown: list[str]) -> str:
     """A step at each of several sizes, from a fresh start: those below the bounds may be refused."""
-    name, sizes = project.name, project.input_sizes
+    name, sizes = project.name, project.placed.names.input_sizes
     trials = trial_sizes({size: project.program.sizes[size] for size in sizes})
     rows = ", ".join("{ " + ", ".join(str(trial[size]) for size in sizes) + " }" for trial in trials)
-    fields = [project.printer.size_fields[size] for size in sizes]
+    fields = [project.placed.names.sizes[size] for size in sizes]
     values = ", ".join(f"(long long)in.{field}" for field in fields)
     label = ", ".join(f"{size} = %lld" for size in sizes)
     lines = [
@@ -218,7 +218,7 @@ def _several_sizes(project: "Project", shown: list[str]) -> str:
 
 def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str, list[str]]:
     """Memory for an input with a ramp in it, or zeros where numbers have no type of their own in C."""
-    kind, field = stored_type(value.dtype), project.printer.input_fields[key]
+    kind, field = stored_type(value.dtype), project.placed.names.inputs[key]
     length = max(1, value.nbytes // (1 if value.dtype.is_packed else value.dtype.bits // 8))
     shape = ", ".join(map(repr, value.shape))
     array = f"static {kind} input{place}[{length}]; /* {comment(f'{key}: {value.dtype.name}[{shape}]')} */\n"
@@ -230,7 +230,7 @@ def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str,
 
 def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[str]]:
     """Statements that print the first elements of an output."""
-    printer = ScalarPrinter(lambda _buffer: f"out.{project.output_fields[key]}")
+    printer = ScalarPrinter(lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     element = printer.load(Buffer("out", value.dtype, value.shape), "i")
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
@@ -241,7 +241,7 @@ def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[
         total = extent * total
     if isinstance(total, Dim):
         # The step has succeeded, so that nothing can go wrong here.
-        text = size_text(total.expr, lambda size: f"out.{project.printer.size_fields[size]}")
+        text = size_text(total.expr, lambda size: f"out.{project.placed.names.sizes[size]}")
         count = f"{text} < {most} ? {text} : {most}"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 
-from openinfer.synth.program.ir import Program, Store, Value
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.state import TableLayout
+from openinfer.synth.program.ir import Store, Value
 from openinfer.synth.targets.c.integers import can_fail
 from openinfer.synth.targets.c.source import StepPrinter
-from openinfer.synth.targets.c.tables import TableLayout
 from openinfer.synth.targets.cstyle.names import string
 
 UNKNOWN = "no output of a step that has run, and no persistent variable, has this name"
 
 
-def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Callable[[str, str], str]) -> str:
+def fetch_function(name: str, placed: Placed, printer: StepPrinter, fail: Callable[[str, str], str]) -> str:
     """The function ``NAME_fetch``, and what it needs. A persistent output has its own value before the first step."""
+    program, tables = placed.program, placed.state.tables
     lines: list[str] = []
     unknown = fail("ERROR_NAME", UNKNOWN)
     for key, value in program.outputs.items():
@@ -20,7 +22,7 @@ def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Call
     homes = {key: home for key, home in program.homes.items() if home.store is Store.STATE}
     shown = (*program.outputs.values(), *homes.values())
     lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, unknown)]
-    lines += [line for key, layout in printer.tables.items() for line in _table(key, layout)]
+    lines += [line for key, layout in tables.items() for line in _table(key, layout)]
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
     if can_fail(printer.extent(extent) for value in shown for extent in value.shape):
@@ -33,8 +35,8 @@ def fetch_function(name: str, program: Program, printer: StepPrinter, fail: Call
     return {name.upper()}_ERROR_NAME;
 }}
 """
-    parts = [_dense(name)] * bool(program.outputs or homes) + [_shown_table(name)] * bool(printer.tables)
-    printer.needs |= {"oi_select"} if printer.tables else set()
+    parts = [_dense(name)] * bool(program.outputs or homes) + [_shown_table(name)] * bool(tables)
+    printer.needs |= {"oi_select"} if tables else set()
     return "\n".join([*parts, text])
 
 

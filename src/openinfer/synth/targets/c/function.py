@@ -1,19 +1,13 @@
-"""C functions in the making: their lines, the memory they name, what can fail in them, where state lies."""
+"""C functions in the making: their lines, the memory they name, what can fail in them."""
 
 from dataclasses import dataclass, field
 
-from openinfer.errors import Code, Diagnostic, GraphError, GraphPlace, Span
+from openinfer.errors import Span
 from openinfer.ir.text import node_head
-from openinfer.loops.dim import sizes_in
-from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.memory.rollback import Undo
-from openinfer.synth.memory.weights import WeightLayout
-from openinfer.synth.program.ir import Program, Store, Table, Value
+from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.c.failures import BY_ZERO, TOO_LONG, Failure, Mistake
 from openinfer.synth.targets.c.integers import Integer
 from openinfer.synth.targets.c.lists import NumberLists
-from openinfer.synth.targets.c.tables import TableLayout, table_layout
-from openinfer.synth.targets.cstyle.names import field as field_name
 
 PAD = "    "
 
@@ -38,47 +32,17 @@ class Function:
 class FunctionPrinter:
     """What all printers of a program's blocks share."""
 
-    def __init__(self, program: Program, plan: MemoryPlan, weights: WeightLayout, name: str, *, heap: bool) -> None:
-        self._program = program
-        self._plan = plan
-        self._weights = weights
+    def __init__(self, placed: Placed, name: str) -> None:
+        self._placed = placed
+        self._program = placed.program
+        self._plan = placed.memory
         self._name = name
-        self._nodes = {node.index: node for node in program.bound.graph.walk()}
+        self._nodes = {node.index: node for node in self._program.bound.graph.walk()}
         self._now = Function()
         self.needs: set[str] = set()
         self.lists = NumberLists()
         self.failures: dict[Failure, int] = {}
-        self.undo: Undo | None = None
-        """What a step keeps in order to be taken back."""
-        self.is_interruptible = False
-        """Whether a step asks, where blocks and turns of loops begin, if it is to end."""
-        self.size_fields = {size: field_name("s_", size, place) for place, size in enumerate(program.sizes)}
-        self.size_fields |= {size: f"s_{size}" for size in program.sizes if not size.isidentifier()}
-        self.input_fields = {key: field_name("v_", key, place) for place, key in enumerate(program.inputs)}
-        self.input_sizes = sorted(
-            {size for value in program.inputs.values() for extent in value.shape for size in sizes_in(extent)}
-        )
-        self._lay_out(heap=heap)
-
-    def _lay_out(self, *, heap: bool) -> None:
-        """The state: plain variables, then tables; those without bounds have memory of their own."""
-        self.state_offsets: dict[Value, int] = {}
-        offset = 0
-        for home in self._program.homes.values():
-            if home.store is Store.STATE:
-                self.state_offsets[home] = offset
-                offset += -(-home.nbytes // 64) * 64
-        self.tables: dict[str, TableLayout] = {}
-        self.heaps = 0
-        for place, (key, table) in enumerate(self._program.tables.items()):
-            own = None
-            if None in table.bounds:
-                _require_heap(table, heap=heap)
-                own = self.heaps
-                self.heaps += 1
-            self.tables[key] = table_layout(table, place, offset, own)
-            offset += self.tables[key].size
-        self.state_size = offset
+        self.size_fields = placed.names.sizes
 
     def _line(self, depth: int, text: str) -> None:
         self._now.lines.append(PAD * depth + text)
@@ -120,16 +84,3 @@ class FunctionPrinter:
         zero, long = (self._failure(node, what) for what in (BY_ZERO, TOO_LONG))
         places = f"bad == 2 ? {zero} : bad ? {long} : {self._failure(node, otherwise)}"
         return f"return fail(c, {self._name.upper()}_{otherwise.status}, {places});"
-
-    def span_of(self, node: int) -> GraphPlace | None:
-        """Where a node stands in the source."""
-        return self._nodes[node].span if node in self._nodes else None
-
-
-def _require_heap(table: Table, *, heap: bool) -> None:
-    if heap:
-        return
-    decl = table.variable.decl
-    message = f"the table {table.variable.name!r} can grow without bound, and there is no heap"
-    advice = "bound its indices with @fixed(...)"
-    raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, decl.span if decl else None, advice))

@@ -31,9 +31,9 @@ class OperandPrinter(SizePrinter):
         kind = stored_type(value.dtype)
         match root.store:
             case Store.INPUT:
-                return f"c->in->{self.input_fields[str(root.variable)]}"
+                return f"c->in->{self._placed.names.inputs[str(root.variable)]}"
             case Store.STATE:
-                return f"({kind} *)(c->state + {self.state_offsets[root]})"
+                return f"({kind} *)(c->state + {self._placed.state.homes[root]})"
             case _:
                 return f"({kind} *)(c->arena + {self._plan.offset(root)})"
 
@@ -70,7 +70,7 @@ class OperandPrinter(SizePrinter):
 
     def _weight_place(self, weight: Weight, node: int, depth: int) -> str:
         """The offset of a weight; of one that indices choose, the expression of it."""
-        places = self._weights.places(weight)
+        places = self._placed.weights.places(weight)
         if not weight.index:
             return str(places.offsets[0])
         self._now.count += 1
@@ -111,7 +111,7 @@ class OperandPrinter(SizePrinter):
     def _entry(self, step: EntryStep, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
         family, is_write = step.family, step.action == "write"
-        weight, places = replace(family.entries, index=step.index), self._weights.places(family.entries)
+        weight, places = replace(family.entries, index=step.index), self._placed.weights.places(family.entries)
         self._line(depth, "{")
         self._line(depth + 1, f"const int64_t at = {self._weight_number(weight, step.node, depth + 1)};")
         checked = self._slots(family) if is_write else self._offsets(family)
@@ -127,7 +127,7 @@ class OperandPrinter(SizePrinter):
 
     def _offsets(self, family: Family) -> str:
         """Where among the weights the chosen entry is."""
-        places = self._weights.places(family.entries)
+        places = self._placed.weights.places(family.entries)
         return f"{self.lists.name('offsets', places, places.offsets)}[at]"
 
     def _entry_access(self, step: EntryStep, nbytes: int, depth: int) -> None:

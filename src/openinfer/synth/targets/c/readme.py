@@ -1,5 +1,6 @@
 """The README of a project: what it is, how it is built, how much memory it takes."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from openinfer._version import VERSION
@@ -20,12 +21,14 @@ def readme(project: "Project", *, has_selftest: bool) -> str:
     }[project.options.weights]
     saved = "varies with the tables" if project.saved_bytes is None else _bytes(project.saved_bytes)
     threads = (
-        f"\n`{name}_start_threads` lets {project.printer.threads} threads share the large kernels of a step; results"
+        f"\n`{name}_start_threads` lets {project.placed.threads} threads share the large kernels of a step; results"
         " are the same without.\n"
-        if project.printer.threads > 1
+        if project.placed.threads > 1
         else ""
     )
-    free = f"\nTables without bounds own memory: call `{name}_free` in the end.\n" if project.printer.heaps else ""
+    free = (
+        f"\nTables without bounds own memory: call `{name}_free` in the end.\n" if project.placed.state.growing else ""
+    )
     return f"""# {name}
 
 C11 without dependencies, made by OpenInfer {VERSION} for the device {_plain(project.options.device)}.
@@ -41,20 +44,20 @@ threads, with a context for each.
 
 | memory | bytes |
 |---|---|
-| arena (`{upper}_ARENA_BYTES`) | {_bytes(project.arena_bytes)} |
-| state (`{upper}_STATE_BYTES`) | {_bytes(project.state_bytes)} |
-| weights (`{upper}_WEIGHT_BYTES`) | {_bytes(project.weights.size)} |
+| arena (`{upper}_ARENA_BYTES`) | {_bytes(project.placed.arena_bytes)} |
+| state (`{upper}_STATE_BYTES`) | {_bytes(project.placed.state_bytes)} |
+| weights (`{upper}_WEIGHT_BYTES`) | {_bytes(project.placed.weights.size)} |
 | saved state | {saved} |
 
 The weights are in {weights}.
 {threads}{free}
 ## Inputs
 
-{_listed(project, project.program.inputs, project.printer.input_fields)}
+{_listed(project, project.program.inputs, project.placed.names.inputs)}
 
 ## Outputs
 
-{_listed(project, project.program.outputs, project.output_fields)}
+{_listed(project, project.program.outputs, project.placed.names.outputs)}
 
 {_failed_steps(project)}; `{name}_last_error` says what went wrong and where in the graph.
 """
@@ -62,10 +65,10 @@ The weights are in {weights}.
 
 def _failed_steps(project: "Project") -> str:
     """What becomes of a step that fails, as the header says it too."""
-    if not project.can_tear:
+    if not project.placed.can_tear:
         return "A step that fails has not happened: persistent variables are as they were before"
     rest = "persistent variables are undefined, and\nsteps are refused until they are reset or loaded"
-    if project.undo_bytes:
+    if project.placed.undo_bytes:
         bytes_ = f"{project.name.upper()}_UNDO_BYTES"
         return f"A step that fails has not happened. Only if `{bytes_}` do not suffice to take it back, {rest}"
     return f"When a step fails because of an input, nothing has happened. When it fails later, {rest}"
@@ -75,7 +78,7 @@ def _bytes(count: int) -> str:
     return f"{count:,}"
 
 
-def _listed(project: "Project", values: dict[str, Value], fields: dict[str, str]) -> str:
+def _listed(project: "Project", values: Mapping[str, Value], fields: Mapping[str, str]) -> str:
     """A table of tensors. Names are identifiers of the graph, which no table can break."""
     if not values:
         return "None."
@@ -84,7 +87,7 @@ def _listed(project: "Project", values: dict[str, Value], fields: dict[str, str]
         for key, value in values.items()
     ]
     sizes = [f"{_plain(size)} is at most {bound}" for size, bound in project.program.sizes.items()]
-    note = f"\n\nDynamic sizes: {'; '.join(sizes)}." if sizes and any(project.input_sizes) else ""
+    note = f"\n\nDynamic sizes: {'; '.join(sizes)}." if sizes and any(project.placed.names.input_sizes) else ""
     return "\n".join(["| field | variable | type |", "|---|---|---|", *rows]) + note
 
 

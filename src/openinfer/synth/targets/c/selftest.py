@@ -128,11 +128,11 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
     lines += [f"if ({name}_reset(&context) != {upper}_OK) return 1;"] * one.begins
     for place, (key, value) in enumerate(program.inputs.items()):
         arrays.append(_array(f"in{number}_{place}", np.asarray(one.inputs[key]), value.dtype))
-        lines.append(f"in{number}.{project.printer.input_fields[key]} = in{number}_{place};")
+        lines.append(f"in{number}.{project.placed.names.inputs[key]} = in{number}_{place};")
     shapes = {key: np.shape(one.inputs[key]) for key in program.inputs}
     sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
-    fields = project.printer.size_fields
-    lines += [f"in{number}.{fields[size]} = {sizes[size]};" for size in project.input_sizes]
+    fields = project.placed.names.sizes
+    lines += [f"in{number}.{fields[size]} = {sizes[size]};" for size in project.placed.names.input_sizes]
     if one.is_refused:
         return [
             *lines,
@@ -157,12 +157,12 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
 
 def _size_checks(project: "Project", one: Golden, number: int) -> list[str]:
     """The dynamic sizes of outputs must be those of the known results."""
-    program, fields = project.program, project.printer.size_fields
+    program, fields = project.program, project.placed.names.sizes
     shapes = {key: np.shape(wanted) for key, wanted in one.outputs.items() if key in program.outputs}
     sizes = sizes_of_shapes({key: program.outputs[key].shape for key in shapes}, shapes, program.sizes)
     return [
         f"check({number}, {string(size)}, 0, (double)out.{fields[size]}, {sizes[size]}, 0);"
-        for size in project.output_sizes
+        for size in project.placed.names.output_sizes
         if size in sizes
     ]
 
@@ -179,7 +179,7 @@ def _comparison(
     value = project.program.outputs[key]
     number, place = at
     arrays.append(_array(f"out{number}_{place}", wanted, value.dtype))
-    own = ScalarPrinter(lambda _buffer: f"out.{project.output_fields[key]}")
+    own = ScalarPrinter(lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     other = ScalarPrinter(lambda _buffer: f"out{number}_{place}")
     buffer = Buffer("any", value.dtype, value.shape)
     got, expected = own.load(buffer, "i"), other.load(buffer, "i")

@@ -14,9 +14,9 @@ from openinfer.loops.dim import form, most_elements, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.text import kernel_text
-from openinfer.synth.memory.place import MemoryPlan
+from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.rollback import is_partly_written
-from openinfer.synth.memory.weights import WeightLayout
+from openinfer.synth.memory.state import element_bits
 from openinfer.synth.program.ir import (
     BindSize,
     BranchStep,
@@ -30,7 +30,6 @@ from openinfer.synth.program.ir import (
     Mark,
     Move,
     PartStep,
-    Program,
     RequireSize,
     Step,
     TableStep,
@@ -38,14 +37,14 @@ from openinfer.synth.program.ir import (
     Weight,
     steps_in,
 )
+from openinfer.synth.program.names import field as field_name
 from openinfer.synth.targets.c.failures import BAD_LENGTH, BAD_SIZE, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
 from openinfer.synth.targets.c.function import PAD, Function
 from openinfer.synth.targets.c.integers import Integer, can_fail
 from openinfer.synth.targets.c.sizes import is_even
-from openinfer.synth.targets.c.tables import Picks, TableAccess, element_bits, picks
+from openinfer.synth.targets.c.tables import Picks, TableAccess, picks
 from openinfer.synth.targets.c.trace_points import MarkPrinter
 from openinfer.synth.targets.cstyle.names import comment
-from openinfer.synth.targets.cstyle.names import field as field_name
 from openinfer.synth.targets.cstyle.statements import Printed, printed
 
 _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
@@ -85,12 +84,11 @@ class KernelLibrary:
 class StepPrinter(MarkPrinter):
     """Prints the blocks of a program."""
 
-    def __init__(self, program: Program, plan: MemoryPlan, weights: WeightLayout, name: str, *, heap: bool) -> None:
-        super().__init__(program, plan, weights, name, heap=heap)
+    def __init__(self, placed: Placed, name: str) -> None:
+        super().__init__(placed, name)
         self.kernels = KernelLibrary(name)
-        self._block_names = {block: field_name("block_", block, at) for at, block in enumerate(program.blocks)}
-        steps = [step for block in program.blocks.values() for step in steps_in(block)]
-        self.threads = max([1, *(step.kernel.parts for step in steps if isinstance(step, KernelStep))])
+        blocks = enumerate(placed.program.blocks)
+        self._block_names = {block: field_name("block_", block, at) for at, block in blocks}
 
     # --- functions ------------------------------------------------------------------------------------------------
 
@@ -100,7 +98,7 @@ class StepPrinter(MarkPrinter):
 
     def block(self, name: str) -> str:
         """A block as a C function."""
-        self._now = Function(known=set(self.input_sizes))
+        self._now = Function(known=set(self._placed.names.input_sizes))
         self._begin(name)
         nodes = self._program.bound.graph.blocks[name].nodes
         self._watch(_executed(nodes), nodes[0].index if nodes else -1, 1)
@@ -111,7 +109,7 @@ class StepPrinter(MarkPrinter):
         if now.has_bad:
             tops.append("int bad = 0; /* how an index expression has gone wrong */")
         steps = steps_in(self._program.blocks[name])
-        if not tops and not self.is_interruptible and not any(isinstance(step, _ON_CONTEXT) for step in steps):
+        if not tops and not self._placed.is_interruptible and not any(isinstance(step, _ON_CONTEXT) for step in steps):
             tops.append("(void)c;")
         gap = [""] if now.pointers else []
         text = [*head, *(PAD + line for line in _in_columns(tops)), *gap, *now.lines, f"{PAD}return 0;", "}"]
@@ -119,7 +117,7 @@ class StepPrinter(MarkPrinter):
 
     def _watch(self, nodes: int, node: int, depth: int) -> None:
         """So many nodes are about to be executed, if the step goes on."""
-        if not self.is_interruptible:
+        if not self._placed.is_interruptible:
             return
         place = self._failure(node, mistake("ERROR_INTERRUPTED", "the step was interrupted"))
         self._failure(node, mistake("ERROR_BUDGET", "the step has run its budget of nodes"))
@@ -153,8 +151,8 @@ class StepPrinter(MarkPrinter):
 
     def input_checks(self) -> list[str]:
         """What must be true of the inputs before anything runs."""
-        self._now = Function(known=set(self.input_sizes))
-        for size in self.input_sizes:
+        self._now = Function(known=set(self._placed.names.input_sizes))
+        for size in self._placed.names.input_sizes:
             fail = self._fail(
                 -1, mistake("ERROR_SIZE", f"the size {size} is not between 0 and {self._program.sizes[size]}")
             )
@@ -162,7 +160,7 @@ class StepPrinter(MarkPrinter):
             self._line(1, f"if ({own} < 0 || {own} > {self._program.sizes[size]}) {fail}")
         for key, value in self._program.inputs.items():
             fail = self._fail(-1, mistake("ERROR_INPUT", f"the input {key} is missing"))
-            own = f"in->{self.input_fields[key]}"
+            own = f"in->{self._placed.names.inputs[key]}"
             self._line(1, f"if ({own} == NULL) {fail}")
             fail = self._fail(
                 -1, mistake("ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")
@@ -386,7 +384,7 @@ class StepPrinter(MarkPrinter):
         return self._fail_either(node, f"oi_is_negative(pick, {found.axes}, {bounds}, {keys})", NEGATIVE, OUTSIDE)
 
     def _table(self, step: TableStep, depth: int) -> None:
-        layout = self.tables[step.table.variable.name]
+        layout = self._placed.state.tables[step.table.variable.name]
         grid = f"grid{layout.number}"
         if step.action == "reset" and not step.indices:
             self.needs.add("oi_table_clear")
@@ -449,7 +447,7 @@ class StepPrinter(MarkPrinter):
         own = self._operand(whole, step.node, depth)
         own = f"(void *)(uintptr_t){own}" if isinstance(whole, Weight) or self._is_constant(whole) else own
         facts = f"{own}, shape, {axes}, {whole.dtype.bits}, &part"
-        undo = "c->undo" if self.undo is not None and is_partly_written(step, self._plan) else "NULL"
+        undo = "c->undo" if self._placed.undo is not None and is_partly_written(step, self._plan) else "NULL"
         self._line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}), {undo});")
 
     def _lengths(self, value: Value, kept: Iterable[int], node: int, depth: int, *, binds: bool) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from openinfer.dtypes import DType, pack
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.state import TableLayout
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.c.function import PAD
 from openinfer.synth.targets.c.source import StepPrinter
-from openinfer.synth.targets.c.tables import TableLayout
 
 MAGIC = b"OINFST01"
 SAVED_HEAD = 48
@@ -38,6 +39,7 @@ class StatePrinter:
     """Prints ``NAME_saved_bytes``, and what saving and loading do."""
 
     name: str
+    placed: Placed
     printer: StepPrinter
     state_hash: bytes
     fail: Callable[[str, str], str]
@@ -46,10 +48,6 @@ class StatePrinter:
     def upper(self) -> str:
         """The prefix of macros."""
         return self.name.upper()
-
-    @property
-    def _growing(self) -> list[TableLayout]:
-        return [layout for layout in self.printer.tables.values() if layout.heap is not None]
 
     def functions(self) -> str:
         """The functions behind ``NAME_save_state`` and ``NAME_load_state``, which return whether they failed."""
@@ -61,7 +59,7 @@ class StatePrinter:
         codes = [f"0x{byte:02x}" for byte in (*MAGIC, *self.state_hash)]
         magic = ",\n    ".join(", ".join(codes[start : start + 12]) for start in (0, 12))
         sizes, copies = [], []
-        for layout in self._growing:
+        for layout in self.placed.state.growing:
             self.printer.needs.add("oi_table_bytes")
             room = f"(const int64_t *)(const void *)(c->state + {layout.extents_at + 8 * layout.axes})"
             has_memory = f"c->heap[{layout.heap}] != NULL && oi_table_bytes(&table{layout.number}, {room}, &own)"
@@ -72,8 +70,8 @@ class StatePrinter:
                 "    at += own;",
                 "}",
             ]
-        own = ["size_t own = 0;"] * bool(self._growing)
-        unused = [] if self._growing else ["(void)c;"]
+        own = ["size_t own = 0;"] * bool(self.placed.state.growing)
+        unused = [] if self.placed.state.growing else ["(void)c;"]
         small = self.fail("ERROR_MEMORY", "the saved state does not fit the memory given for it")
         broken = self.fail("ERROR_STATE", "the last step failed: there is no state to save")
         return f"""/* A saved state begins with what it is, how long it is, and the CRC-32 of the rest. */
@@ -107,12 +105,14 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
     def _load(self) -> str:
         name, upper = self.name, self.upper
         foreign = self.fail("ERROR_STATE", "this is no state of this program, or it is damaged")
-        checks = [line for home in self.printer.state_offsets for line in self._checked_variable(home, foreign)]
-        for layout in self.printer.tables.values():
+        checks = [line for home in self.placed.state.homes for line in self._checked_variable(home, foreign)]
+        for layout in self.placed.state.tables.values():
             if layout.heap is None:
                 checks += self._checked_table(layout, f"table{layout.number}_bound", foreign)
-        lines = self._loaded_tables(foreign) if self._growing else []
-        length = f"bytes {'<' if self._growing else '!='} {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
+        lines = self._loaded_tables(foreign) if self.placed.state.growing else []
+        length = (
+            f"bytes {'<' if self.placed.state.growing else '!='} {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
+        )
         return f"""/* Puts a saved state in place of what there is; one that is refused changes nothing. */
 static int take_state({name}_context *c, const unsigned char *from, size_t bytes)
 {{
@@ -136,7 +136,7 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
 """
 
     def _checked_variable(self, home: Value, foreign: str) -> list[str]:
-        allowed, place = allowed_codes(home.dtype), self.printer.state_offsets[home]
+        allowed, place = allowed_codes(home.dtype), self.placed.state.homes[home]
         if allowed is None or home.nbytes == 0:
             return []
         self.printer.needs.add("oi_codes")
@@ -155,14 +155,14 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
 
     def _loaded_tables(self, foreign: str) -> list[str]:
         """Checks the tables that own memory, makes new memory for all of them, and only then gives back the old."""
-        heaps, upper = self.printer.heaps, self.upper
+        heaps, upper = len(self.placed.state.growing), self.upper
         memory = self.fail("ERROR_MEMORY", "there is no memory for the tables of the state")
         lines = [
             f"unsigned char *made[{heaps}] = {{ 0 }};",
             f"size_t own[{heaps}] = {{ 0 }}, rest = bytes - {SAVED_HEAD} - {upper}_STATE_BYTES;",
             f"const unsigned char *at = state + {upper}_STATE_BYTES;",
         ]
-        for layout in self._growing:
+        for layout in self.placed.state.growing:
             lines += self._loaded_table(layout, foreign)
         return [
             *lines,

@@ -2,125 +2,50 @@
 
 A table is an array over its growing axes and the entry's own, filled with the initial value; cells that were never
 written still hold it, so reading past an extent needs no special case. ``runtime/tables.c`` does the work; what is
-printed here says which table, which cells, and which tensor. Tables with bounds lie in the state; others own memory
-that grows, where the target has a heap.
+printed here says which table, which cells, and which tensor.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
-from openinfer.check.bound import FromInit
-from openinfer.dtypes import DType, convert, pack
 from openinfer.ir import Index, Single, Slice
 from openinfer.ir.expr import Expr
 from openinfer.ir.text import var_text
-from openinfer.synth.program.ir import Table, TableStep
+from openinfer.synth.memory.state import TableLayout, element_bits
+from openinfer.synth.program.ir import TableStep
 from openinfer.synth.targets.c.integers import Integer, can_fail
 from openinfer.synth.targets.cstyle.names import comment
 
-ALIGNMENT = 64
 
-
-@dataclass(frozen=True)
-class TableLayout:
-    """Where a table lies in the state: its extents (and what it has room for, if it grows), then its cells.
-
-    Packed elements have a byte each in the cells. ``heap`` numbers the tables that own memory.
-    """
-
-    table: Table
-    number: int
-    extents_at: int
-    memory_at: int
-    size: int
-    heap: int | None = None
-
-    @property
-    def axes(self) -> int:
-        """How many axes grow."""
-        return len(self.table.bounds)
-
-    @property
-    def capacity(self) -> tuple[int, ...]:
-        """How many cells each growing axis has, in a table that lies in the state."""
-        return tuple(bound or 0 for bound in self.table.bounds)
-
-    @property
-    def has_matrices(self) -> bool:
-        """Whether keys choose matrices that grow by themselves."""
-        return 0 < self.table.keys < self.axes
-
-    @property
-    def start_extents(self) -> tuple[int, ...]:
-        """The extents of the growing axes in the beginning: tables are empty, matrices have their declared shape."""
-        grown = self.axes - self.table.keys
-        return (*(0,) * self.table.keys, *map(int, self.table.variable.shape[:grown]))
-
-    def cells_at(self, capacity: Sequence[int]) -> int:
-        """How far behind the start of the memory the cells begin: the extents of matrices come first."""
-        sets = prod(capacity[: self.table.keys]) if self.has_matrices else 0
-        return _aligned(sets * (self.axes - self.table.keys) * 8)
-
-    def nbytes(self, capacity: Sequence[int]) -> int:
-        """The bytes of the memory with so many cells."""
-        element = max(self.table.variable.dtype.bits, 8) // 8
-        return self.cells_at(capacity) + prod(capacity) * prod(self.table.entry) * element
-
-    @property
-    def definition(self) -> str:
-        """The constants that describe the table."""
-        table, number = self.table, self.number
-        dtype = table.variable.dtype
-        assert table.variable.decl is not None
-        bounds = ", ".join(str(-1 if bound is None else bound) for bound in table.bounds)
-        starts = ", ".join(map(str, self.start_extents))
-        initial = element_bits(dtype, table.variable.origin)
-        facts = f"{self.axes}, {table.keys}, {dtype.bits}, {prod(table.entry)}, UINT64_C(0x{initial:x})"
-        return f"""/* {comment(var_text(table.variable.decl))} */
+def table_definition(layout: TableLayout) -> str:
+    """The constants that describe a table."""
+    table, number = layout.table, layout.number
+    dtype = table.variable.dtype
+    assert table.variable.decl is not None
+    bounds = ", ".join(str(-1 if bound is None else bound) for bound in table.bounds)
+    starts = ", ".join(map(str, layout.start_extents))
+    initial = element_bits(dtype, table.variable.origin)
+    facts = f"{layout.axes}, {table.keys}, {dtype.bits}, {prod(table.entry)}, UINT64_C(0x{initial:x})"
+    return f"""/* {comment(var_text(table.variable.decl))} */
 static const int64_t table{number}_bound[] = {{ {bounds} }}, table{number}_start[] = {{ {starts} }};
 static const oi_table table{number} = {{ {facts}, table{number}_bound, table{number}_start }};
 """
 
-    def function(self, name: str, undo: str) -> str:
-        """The function that says where the table's memory is; ``undo`` is where changes are kept, or NULL."""
-        number, extents = self.number, f"(int64_t *)(void *)(c->state + {self.extents_at})"
-        if self.heap is None:
-            where = f"table{number}_bound, c->state + {self.memory_at}, NULL, NULL"
-        else:
-            where = f"extent + {self.axes}, NULL, extent + {self.axes}, &c->heap[{self.heap}]"
-        return f"""static oi_grid grid{number}({name}_context *c)
+
+def table_function(layout: TableLayout, name: str, undo: str) -> str:
+    """The function that says where a table's memory is; ``undo`` is where changes are kept, or NULL."""
+    number, extents = layout.number, f"(int64_t *)(void *)(c->state + {layout.extents_at})"
+    if layout.heap is None:
+        where = f"table{number}_bound, c->state + {layout.memory_at}, NULL, NULL"
+    else:
+        where = f"extent + {layout.axes}, NULL, extent + {layout.axes}, &c->heap[{layout.heap}]"
+    return f"""static oi_grid grid{number}({name}_context *c)
 {{
     int64_t *const extent = {extents};
     return (oi_grid){{ &table{number}, extent, {where}, {undo} }};
 }}
 """
-
-
-def element_bits(dtype: DType, origin: object) -> int:
-    """The bits of an initial element; without a value all are zero."""
-    assert isinstance(origin, FromInit)
-    if origin.value is None:
-        return 0
-    element = np.atleast_1d(convert(np.asarray(origin.value.value), dtype))
-    if dtype.is_packed:
-        return int(pack(element, dtype)[0])
-    return int.from_bytes(element.tobytes(), "little" if np.little_endian else "big")
-
-
-def table_layout(table: Table, number: int, offset: int, heap: int | None) -> TableLayout:
-    """A table at an offset of the state."""
-    own = TableLayout(table, number, offset, 0, 0, heap)
-    head = 8 * own.axes * (1 if heap is None else 2)
-    memory_at = _aligned(offset + head)
-    end = _aligned(memory_at + own.nbytes(own.capacity)) if heap is None else memory_at
-    return TableLayout(table, number, offset, memory_at, end - offset, heap)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 # --- accesses ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ def timed_source(project: Project) -> str:
 
     A call is known by its place in the source: the compiler counts them, in the order of ``KernelLibrary.calls``.
     """
-    name, kernels = project.name, project.printer.kernels
+    name, kernels = project.name, project.kernels
     count = max(len(kernels.calls), 1)
     alone = [_macro(used) for used in kernels.used.values() if used.kernel.parts == 1]
     together = [_timed("oi_run")] if any(used.kernel.parts > 1 for used in kernels.used.values()) else []

@@ -8,8 +8,7 @@ without it; so a value is reported only if nothing has taken its memory yet.
 from dataclasses import dataclass
 
 from openinfer.check.events import node_writes
-from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.memory.weights import WeightLayout
+from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import (
     BranchStep,
     CallStep,
@@ -17,7 +16,6 @@ from openinfer.synth.program.ir import (
     Mark,
     Operand,
     PartStep,
-    Program,
     Step,
     Value,
 )
@@ -56,15 +54,15 @@ class Reported:
 class MarkPrinter(OperandPrinter):
     """Prints the lines, and collects the rows of the table."""
 
-    def __init__(self, program: Program, plan: MemoryPlan, weights: WeightLayout, name: str, *, heap: bool) -> None:
-        super().__init__(program, plan, weights, name, heap=heap)
+    def __init__(self, placed: Placed, name: str) -> None:
+        super().__init__(placed, name)
         self.reported: list[Reported] = []
-        self._alive = lives_of(program).at_marks
-        self._fresh = FreshValues(plan)
+        self._alive = lives_of(placed.program).at_marks
+        self._fresh = FreshValues(placed.memory)
 
     def _begin(self, block: str) -> None:
         """A block begins: what outlives steps is there, if nothing has run yet."""
-        self._fresh = FreshValues(self._plan, self.state_offsets if block == "entry" else ())
+        self._fresh = FreshValues(self._plan, self._placed.state.homes if block == "entry" else ())
 
     def _follow(self, step: Step) -> None:
         """A step has been printed: what it writes is there, and what lay in the same memory is not any more."""

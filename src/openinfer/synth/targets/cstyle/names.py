@@ -8,7 +8,6 @@ import re
 
 _LONGEST = 48
 _WIDEST = 200
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADERS = """
 aio aliases alloca ar argp argz arm_acle arm_neon assert builtins byteswap cet complex conio corecrt cpio cpuid crt
 crtdefs crypt ctype devctl direct dirent dispatch dlfcn elf endian envlock envz err errno error execinfo fastmath fcntl
@@ -71,16 +70,6 @@ def string(text: str) -> str:
         else:
             parts.append(character if " " <= character <= "~" else f"\\{byte:03o}")
     return f'"{"".join(parts)}"'
-
-
-def field(prefix: str, name: str, number: int) -> str:
-    """An identifier with a prefix: the name follows it if it is a short identifier, else a number.
-
-    >>> field("v_", "int", 0), field("v_", "x" * 99, 3), field("v_", "a b", 1)
-    ('v_int', 'v_3', 'v_1')
-    """
-    usable = len(name) <= _LONGEST and _IDENTIFIER.fullmatch(name) is not None
-    return f"{prefix}{name if usable else number}"
 
 
 def project_name(text: str) -> str:

@@ -1,0 +1,94 @@
+"""A program with all of its bytes placed: what every emitter gets. Nothing in here names a language.
+
+``place`` decides; whoever prints code afterwards only reads.
+"""
+
+from dataclasses import dataclass
+
+from openinfer.synth.memory.alignment import aligned
+from openinfer.synth.memory.place import MemoryPlan, plan_memory
+from openinfer.synth.memory.rollback import Undo, undo_of
+from openinfer.synth.memory.state import StateLayout, state_layout
+from openinfer.synth.memory.weights import WeightLayout, weight_layout
+from openinfer.synth.program.ir import KernelStep, LoopStep, Program, steps_in
+from openinfer.synth.program.names import Names, names_of
+
+
+@dataclass(frozen=True)
+class MemoryRules:
+    """What the target and the device say about memory."""
+
+    alignment: int
+    """Every value, variable, table and weight begins at a multiple of it."""
+    has_heap: bool = True
+    """Tables without bounds may own memory that grows."""
+    is_hosted: bool = True
+    """There is an operating system: a step can be told to end."""
+    rolls_back: bool = True
+    """A step that fails is taken back, which takes memory."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program, and where everything lies."""
+
+    program: Program
+    rules: MemoryRules
+    memory: MemoryPlan
+    """The arena."""
+    state: StateLayout
+    weights: WeightLayout
+    undo: Undo | None
+    """What a step keeps in order to be taken back."""
+    can_tear: bool
+    """Whether a step that fails can leave persistent memory changed."""
+    is_interruptible: bool
+    """Whether a step asks, where blocks and turns of loops begin, if it is to end."""
+    names: Names
+
+    @property
+    def threads(self) -> int:
+        """The most threads that share a kernel."""
+        steps = (step for block in self.program.blocks.values() for step in steps_in(block))
+        return max([1, *(step.kernel.parts for step in steps if isinstance(step, KernelStep))])
+
+    @property
+    def undo_bytes(self) -> int:
+        """The bytes at the end of the arena for what a step changes, so that it can be taken back."""
+        return 0 if self.undo is None else aligned(self.undo.nbytes, self.rules.alignment)
+
+    @property
+    def arena_bytes(self) -> int:
+        """The bytes of memory one step works in."""
+        return max(self.memory.peak, self.rules.alignment) + self.undo_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of memory that outlives steps."""
+        return max(self.state.size, self.rules.alignment)
+
+    @property
+    def memory_bytes(self) -> dict[str, int]:
+        """The memory that the caller provides, by what it is for."""
+        return {"arena": self.arena_bytes, "state": self.state_bytes, "weights": self.weights.size}
+
+
+def place(program: Program, rules: MemoryRules) -> Placed:
+    """Lay out everything that a program needs memory for."""
+    memory = plan_memory(program)
+    blocks = program.blocks.values()
+    has_loops = any(isinstance(step, LoopStep) for block in blocks for step in steps_in(block))
+    is_interruptible = rules.is_hosted and has_loops
+    needed = undo_of(program, memory, is_interruptible=is_interruptible)
+    undo = needed if rules.rolls_back else None
+    return Placed(
+        program=program,
+        rules=rules,
+        memory=memory,
+        state=state_layout(program, rules.alignment, heap=rules.has_heap),
+        weights=weight_layout(program, rules.alignment),
+        undo=undo,
+        can_tear=needed is not None and (undo is None or not needed.is_complete),
+        is_interruptible=is_interruptible,
+        names=names_of(program),
+    )
