@@ -2,10 +2,13 @@
 
 import json
 import xml.etree.ElementTree as ET
+from functools import partial
 
-from openinfer.synth.memory.arena import Request, placed
+from openinfer.synth.memory.arena import Request
+from openinfer.synth.memory.arena import placed as placed_at
 from openinfer.synth.report.arena_map import arena_svg, arena_text, describe
 
+placed = partial(placed_at, alignment=64)
 REQUESTS = [
     Request(100, ((0, 1),), "a"),
     Request(256, ((1, 2),), "b"),

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations, permutations
 from time import process_time
 
@@ -10,19 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.arena import (
-    ALIGNMENT,
     Placement,
     Request,
-    aligned,
     live_bytes,
     lower_bound,
-    placed,
 )
+from openinfer.synth.memory.arena import placed as placed_at
 from openinfer.synth.memory.search import best_gap, first_gap
 from openinfer.synth.program.stretches import Stretches
 
 Size = Callable[[random.Random], int]
+ALIGNMENT = 64
+placed = partial(placed_at, alignment=ALIGNMENT)
 
 
 def bits(mask: int) -> tuple[tuple[int, int], ...]:
@@ -55,10 +57,12 @@ def overlap(one: Request, other: Request) -> bool:
 
 
 def require_valid(requests: list[Request], placement: Placement) -> None:
-    ends = [offset + aligned(request.nbytes) for request, offset in zip(requests, placement.offsets, strict=True)]
+    ends = [
+        offset + aligned(request.nbytes, ALIGNMENT) for request, offset in zip(requests, placement.offsets, strict=True)
+    ]
     assert all(offset >= 0 and offset % ALIGNMENT == 0 for offset in placement.offsets)
     assert placement.peak == max(ends, default=0)
-    assert placement.peak >= placement.lower_bound == lower_bound(requests)
+    assert placement.peak >= placement.lower_bound == lower_bound(requests, ALIGNMENT)
     assert placement.is_optimal or placement.gap > 0
     for one, other in combinations(range(len(requests)), 2):
         both = requests[one], requests[other]
@@ -96,13 +100,13 @@ def test_when_it_all_begins_does_not_matter(requests: list[Request], shift: int)
 
 def smallest(requests: list[Request]) -> int:
     """The smallest arena there is: some order of requests, each put as low as it goes, gives it."""
-    best = sum(aligned(request.nbytes) for request in requests)
+    best = sum(aligned(request.nbytes, ALIGNMENT) for request in requests)
     for order in permutations(request for request in requests if request.nbytes and request.lifetime):
         taken: list[tuple[int, int, Request]] = []
         for request in order:
             around = sorted((start, end) for start, end, other in taken if overlap(other, request))
-            start = first_gap(aligned(request.nbytes), around)
-            taken.append((start, start + aligned(request.nbytes), request))
+            start = first_gap(aligned(request.nbytes, ALIGNMENT), around)
+            taken.append((start, start + aligned(request.nbytes, ALIGNMENT), request))
             if taken[-1][1] >= best:
                 break
         else:
@@ -170,8 +174,8 @@ def test_five_thousand_tensors_take_seconds() -> None:
 
 def test_what_is_never_alive_or_empty_takes_no_room_from_others() -> None:
     requests = [Request(128, ()), Request(0, bits(0b11)), Request(64, bits(0b11))]
-    assert placed(requests) == Placement((0, 0, 0), 128, 128, is_optimal=True)
-    assert placed([]) == Placement((), 0, 0, is_optimal=True)
+    assert placed(requests) == Placement((0, 0, 0), 128, 128, ALIGNMENT, is_optimal=True)
+    assert placed([]) == Placement((), 0, 0, ALIGNMENT, is_optimal=True)
 
 
 def test_the_plan_is_the_same_in_every_process() -> None:
@@ -185,7 +189,7 @@ def test_the_plan_is_the_same_in_every_process() -> None:
 def test_lifetimes_may_have_holes() -> None:
     requests = [Request(64, bits(0b101)), Request(64, bits(0b010))]
     assert requests[0].lifetime == ((0, 0), (2, 2))
-    assert live_bytes(requests) == [64, 64, 64]
+    assert live_bytes(requests, ALIGNMENT) == [64, 64, 64]
     assert placed(requests).peak == 64
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.search import Budget, greedy, search
 from openinfer.synth.memory.skyline import Component, Steps
 
-ALIGNMENT = 64
 GREEDY_STEPS = 3_000_000
 """How many neighbours the greedy orders may look at, all together; the first order always runs to its end."""
 SEARCH_STEPS = 600_000
@@ -43,6 +43,7 @@ class Placement:
     offsets: tuple[int, ...]
     peak: int
     lower_bound: int
+    alignment: int
     is_optimal: bool = False
     """Whether no placement is smaller: the bound is met, or the search has excluded everything below the peak."""
 
@@ -52,26 +53,17 @@ class Placement:
         return self.peak - self.lower_bound
 
 
-def aligned(nbytes: int) -> int:
-    """The next multiple of the alignment.
-
-    >>> aligned(1), aligned(64), aligned(0)
-    (64, 64, 0)
-    """
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def live_bytes(requests: Sequence[Request]) -> list[int]:
+def live_bytes(requests: Sequence[Request], alignment: int) -> list[int]:
     """How many bytes are alive at each position.
 
-    >>> live_bytes([Request(64, ((0, 1),)), Request(100, ((1, 2),))])
+    >>> live_bytes([Request(64, ((0, 1),)), Request(100, ((1, 2),))], 64)
     [64, 192, 128]
     """
     changes = [0] * (1 + max((request.lifetime[-1][1] + 1 for request in requests if request.lifetime), default=0))
     for request in requests:
         for first, last in request.lifetime:
-            changes[first] += aligned(request.nbytes)
-            changes[last + 1] -= aligned(request.nbytes)
+            changes[first] += aligned(request.nbytes, alignment)
+            changes[last + 1] -= aligned(request.nbytes, alignment)
     alive = 0
     found = []
     for change in changes[:-1]:
@@ -80,34 +72,36 @@ def live_bytes(requests: Sequence[Request]) -> list[int]:
     return found
 
 
-def lower_bound(requests: Sequence[Request]) -> int:
+def lower_bound(requests: Sequence[Request], alignment: int) -> int:
     """The most bytes that are alive at one position; no request is larger, alive or not."""
-    largest = max((aligned(request.nbytes) for request in requests), default=0)
-    return max(largest, max(live_bytes(requests), default=0))
+    largest = max((aligned(request.nbytes, alignment) for request in requests), default=0)
+    return max(largest, max(live_bytes(requests, alignment), default=0))
 
 
 # --- one arena --------------------------------------------------------------------------------------------------------
 
 
-def placed(requests: Sequence[Request], steps: int | None = None) -> Placement:
+def placed(requests: Sequence[Request], alignment: int, steps: int | None = None) -> Placement:
     """Offsets such that what is alive together does not overlap, in an arena as small as was found.
 
-    >>> placed([Request(100, ((0, 1),)), Request(64, ((1, 2),)), Request(100, ((2, 2),))]).offsets
+    >>> placed([Request(100, ((0, 1),)), Request(64, ((1, 2),)), Request(100, ((2, 2),))], 64).offsets
     (0, 128, 0)
     """
-    least = proven = lower_bound(requests)
+    least = proven = lower_bound(requests, alignment)
     if _meetings(requests) > MOST_MEETINGS * len(requests):
-        offsets = reused(requests)
-        peak = max(offset + aligned(request.nbytes) for request, offset in zip(requests, offsets, strict=True))
-        return Placement(tuple(offsets), peak, least, peak == least)
-    components = _components(requests)
+        offsets = reused(requests, alignment)
+        peak = max(
+            offset + aligned(request.nbytes, alignment) for request, offset in zip(requests, offsets, strict=True)
+        )
+        return Placement(tuple(offsets), peak, least, alignment, peak == least)
+    components = _components(requests, alignment)
     budget = Budget(Steps(GREEDY_STEPS), Steps(SEARCH_STEPS if steps is None else steps))
     found = [greedy(component, least, budget.greedy) for component in components]
     highest = sorted(range(len(found)), key=lambda number: -components[number].peak(found[number]))
     for number in highest:
         # What one component certainly needs the others may use.
         if components[number].peak(found[number]) > proven:
-            result = search(components[number], found[number], proven, ALIGNMENT, budget)
+            result = search(components[number], found[number], proven, alignment, budget)
             found[number], proven = result.offsets, result.at_least
     # What is never alive, or has no bytes, lies at the start.
     offsets = [0] * len(requests)
@@ -116,7 +110,7 @@ def placed(requests: Sequence[Request], steps: int | None = None) -> Placement:
         peak = max(peak, component.peak(own))
         for request, offset in zip(component.requests, own, strict=True):
             offsets[request] = offset
-    return Placement(tuple(offsets), peak, least, peak == proven)
+    return Placement(tuple(offsets), peak, least, alignment, peak == proven)
 
 
 def _meetings(requests: Sequence[Request]) -> int:
@@ -131,10 +125,10 @@ def _meetings(requests: Sequence[Request]) -> int:
     return found
 
 
-def reused(requests: Sequence[Request]) -> list[int]:
+def reused(requests: Sequence[Request], alignment: int) -> list[int]:
     """Offsets that take one look at each request: memory is used again by what needs as much, or at least half of it.
 
-    >>> reused([Request(64, ((0, 1),)), Request(64, ((1, 2),)), Request(64, ((2, 3),))])
+    >>> reused([Request(64, ((0, 1),)), Request(64, ((1, 2),)), Request(64, ((2, 3),))], 64)
     [0, 64, 0]
     """
     offsets = [0] * len(requests)
@@ -151,7 +145,7 @@ def reused(requests: Sequence[Request]) -> list[int]:
             if not free.setdefault(size, []):
                 insort(sizes, size)
             heappush(free[size], offset)
-        size = aligned(requests[number].nbytes)
+        size = aligned(requests[number].nbytes, alignment)
         place = bisect_left(sizes, size)
         if place < len(sizes) and sizes[place] <= 2 * size:
             size = sizes[place]
@@ -165,7 +159,7 @@ def reused(requests: Sequence[Request]) -> list[int]:
     return offsets
 
 
-def _components(requests: Sequence[Request]) -> list[Component]:
+def _components(requests: Sequence[Request], alignment: int) -> list[Component]:
     """Requests that touch each other in time, directly or through others; each group is placed by itself."""
     sections, neighbours = _sections(requests)
     group: dict[int, int] = {}
@@ -188,7 +182,7 @@ def _components(requests: Sequence[Request]) -> list[Component]:
     return [
         Component(
             tuple(members),
-            tuple(aligned(requests[one].nbytes) for one in members),
+            tuple(aligned(requests[one].nbytes, alignment) for one in members),
             tuple(tuple(sorted(number[other] for other in neighbours[one])) for one in members),
             tuple(map(tuple, own)),
         )

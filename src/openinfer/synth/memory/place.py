@@ -138,6 +138,7 @@ class MemoryPlan:
     offsets: dict[Value, int]
     peak: int
     lower_bound: int
+    alignment: int
     views: frozenset[Value] = frozenset()
     """The values that are parts of tables, and need no memory."""
 
@@ -155,7 +156,7 @@ class MemoryPlan:
         return self.classes.root(one) is self.classes.root(other)
 
 
-def plan_memory(program: Program) -> MemoryPlan:
+def plan_memory(program: Program, alignment: int) -> MemoryPlan:
     """The memory of a program."""
     lives = lives_of(program)
     views = views_of(program, lives)
@@ -165,6 +166,6 @@ def plan_memory(program: Program) -> MemoryPlan:
     ordered = sorted(roots, key=lambda value: (classes.occupied(value).order, len(value.name), value.name))
     arena = [value for value in ordered if value.store is Memory.ARENA]
     requests = [Request(max(value.nbytes, 1), tuple(classes.occupied(value)), value.name) for value in arena]
-    placement = placed(requests)
+    placement = placed(requests, alignment)
     offsets = dict(zip(arena, placement.offsets, strict=True))
-    return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound, views)
+    return MemoryPlan(classes, offsets, placement.peak, placement.lower_bound, alignment, views)

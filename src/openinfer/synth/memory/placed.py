@@ -75,7 +75,7 @@ class Placed:
 
 def place(program: Program, rules: MemoryRules) -> Placed:
     """Lay out everything that a program needs memory for."""
-    memory = plan_memory(program)
+    memory = plan_memory(program, rules.alignment)
     blocks = program.blocks.values()
     has_loops = any(isinstance(step, LoopStep) for block in blocks for step in steps_in(block))
     is_interruptible = rules.is_hosted and has_loops

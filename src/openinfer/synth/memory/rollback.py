@@ -188,7 +188,7 @@ class _Amount:
             case CallStep(block=block):
                 return self._blocks[block]
             case TableStep(action="write" | "reset"):
-                return _table_bytes(step)
+                return _table_bytes(step, self._plan.alignment)
             case PartStep() if is_partly_written(step, self._plan):
                 whole = step.whole if step.action == "reset" else step.value
                 assert whole is not None
@@ -211,7 +211,7 @@ def _record(nbytes: int) -> int:
     return UNIT + -(-nbytes // UNIT) * UNIT
 
 
-def _table_bytes(step: TableStep) -> int | None:
+def _table_bytes(step: TableStep, alignment: int) -> int | None:
     """The records of one change: extents, memory that grows, every cell on its own, the extents of its matrix."""
     table, axes = step.table, len(step.table.bounds)
     entry = prod(map(int, table.entry))
@@ -225,6 +225,6 @@ def _table_bytes(step: TableStep) -> int | None:
         return None
     else:
         cells = prod(bound or 0 for bound in table.bounds)
-        heads += _record(64)  # extents of matrices end on a cache line
+        heads += _record(alignment)  # where the extents of matrices end
     matrix = _record(8 * (axes - table.keys)) if 0 < table.keys < axes else 0
     return heads + cells * (_record(entry * max(table.variable.dtype.bits, 8) // 8) + matrix)

@@ -6,18 +6,19 @@ from html import escape
 from typing import Any
 
 from openinfer.oinf.report import size_text
-from openinfer.synth.memory.arena import ALIGNMENT, Placement, Request, aligned, live_bytes
+from openinfer.synth.memory.alignment import aligned
+from openinfer.synth.memory.arena import Placement, Request, live_bytes
 
 
 def describe(requests: Sequence[Request], placement: Placement) -> dict[str, Any]:
     """The plan as plain data.
 
     >>> requests = [Request(100, ((0, 1),), "a"), Request(64, ((1, 2),), "b")]
-    >>> found = describe(requests, Placement((0, 128), 192, 192, True))
+    >>> found = describe(requests, Placement((0, 128), 192, 192, 64, True))
     >>> found["peak_bytes"], found["peak_position"], found["peak_owners"], found["requests"][1]["lifetime"]
     (192, 1, ['a', 'b'], [[1, 2]])
     """
-    alive = live_bytes(requests)
+    alive = live_bytes(requests, placement.alignment)
     fullest = _fullest(alive)
     owners = [] if fullest is None else [one for one in requests if one.is_alive(fullest) and one.nbytes]
     return {
@@ -25,7 +26,7 @@ def describe(requests: Sequence[Request], placement: Placement) -> dict[str, Any
         "lower_bound_bytes": placement.lower_bound,
         "gap_bytes": placement.gap,
         "is_optimal": placement.is_optimal,
-        "alignment": ALIGNMENT,
+        "alignment": placement.alignment,
         "peak_position": fullest,
         "peak_owners": [one.label for one in sorted(owners, key=lambda one: -one.nbytes)],
         "live_bytes": alive,
@@ -55,19 +56,19 @@ def arena_text(requests: Sequence[Request], placement: Placement, width: int = 7
     """The arena as characters: positions from left to right, addresses from the bottom up, a letter for each request.
 
     >>> two = [Request(64, ((0, 1),), "a"), Request(128, ((1, 2),), "b"), Request(64, ((2, 3),), "c")]
-    >>> print(arena_text(two, Placement((0, 64, 0), 192, 192, True), height=3))
+    >>> print(arena_text(two, Placement((0, 64, 0), 192, 192, 64, True), height=3))
     192 B |.bb.
           |.bb.
       0 B |aacc
     """
-    positions = len(live_bytes(requests))
-    columns, rows = min(width, positions), min(height, max(placement.peak // ALIGNMENT, 1))
+    positions = len(live_bytes(requests, placement.alignment))
+    columns, rows = min(width, positions), min(height, max(placement.peak // placement.alignment, 1))
     if columns == 0:
         return "the arena is empty"
     cells = [["."] * columns for _ in range(rows)]
     for number, (request, offset) in enumerate(zip(requests, placement.offsets, strict=True)):
         bottom = offset * rows // max(placement.peak, 1)
-        top = -(-(offset + aligned(request.nbytes)) * rows // max(placement.peak, 1))
+        top = -(-(offset + aligned(request.nbytes, placement.alignment)) * rows // max(placement.peak, 1))
         for first, last in request.lifetime:
             for column in range(first * columns // positions, -(-(last + 1) * columns // positions)):
                 for row in range(bottom, top):
@@ -151,7 +152,7 @@ class _Picture:
     def __init__(self, requests: Sequence[Request], placement: Placement, width: int, height: int) -> None:
         self._requests = requests
         self._placement = placement
-        self._live = live_bytes(requests)
+        self._live = live_bytes(requests, placement.alignment)
         self._fullest = _fullest(self._live)
         self._height = height
         self._column = (width - _LEFT - _RIGHT) / max(len(self._live), 1)
@@ -175,7 +176,7 @@ class _Picture:
             gap += ", and nothing smaller exists"
         facts = f"{size_text(own.peak)} for {len(self._requests)} requests; at most {size_text(own.lower_bound)} "
         facts += f"alive at once: {gap}"
-        together = sum(aligned(request.nbytes) for request in self._requests)
+        together = sum(aligned(request.nbytes, self._placement.alignment) for request in self._requests)
         saved = f"without sharing it would take {size_text(together)}"
         return [
             f'<text x="{_LEFT}" y="22" font-size="15" font-weight="bold">Arena: {escape(facts)}</text>',
@@ -205,7 +206,8 @@ class _Picture:
         """One rectangle for each stretch of a lifetime; the owners of the peak last, as their outline stands out."""
         pairs = [(number, request) for number, request in enumerate(self._requests) if request.nbytes]
         for number, request in sorted(pairs, key=lambda pair: self._owns(pair[1])):
-            offset, size = self._placement.offsets[number], aligned(request.nbytes)
+            offset = self._placement.offsets[number]
+            size = aligned(request.nbytes, self._placement.alignment)
             for first, last in request.lifetime:
                 x, y = self._x(first), self._y(offset + size)
                 yield _Piece(number, request, (first, last), x, y, (last + 1 - first) * self._column, size * self._row)

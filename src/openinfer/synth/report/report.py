@@ -138,7 +138,7 @@ def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request],
         )
         for root in memory.offsets
     ]
-    return requests, Placement(tuple(memory.offsets.values()), memory.peak, memory.lower_bound)
+    return requests, Placement(tuple(memory.offsets.values()), memory.peak, memory.lower_bound, memory.alignment)
 
 
 def arena_positions(program: Program) -> list[str]:

@@ -62,10 +62,11 @@ class CompiledModule:
         self._name = project.name
         self._calls = OneCall("module")
         self._watch = Watch()
-        self._arena = _aligned(project.placed.arena_bytes)
-        self._state = _aligned(project.placed.state_bytes)
+        alignment = project.placed.rules.alignment
+        self._arena = _aligned(project.placed.arena_bytes, alignment)
+        self._state = _aligned(project.placed.state_bytes, alignment)
         blob = project.blob
-        self._weights = _aligned(max(len(blob), 1))
+        self._weights = _aligned(max(len(blob), 1), alignment)
         self._weights[: len(blob)] = np.frombuffer(blob, np.uint8)
         self._instance = Instance(project, library)
         self._context = self._instance.context
@@ -393,15 +394,15 @@ def _require_budget(project: Project, nodes: int | None) -> None:
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "leave out node_budget"))
 
 
-def _aligned(nbytes: int) -> Array:
-    """Memory that starts on a cache line."""
+def _aligned(nbytes: int, alignment: int) -> Array:
+    """Memory that starts at a multiple of the alignment."""
     try:
-        raw = np.zeros(nbytes + 64, np.uint8)
+        raw = np.zeros(nbytes + alignment, np.uint8)
     except (MemoryError, ValueError) as error:
         message = f"there is no memory of {nbytes:,} bytes to run the code in"
         advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
         raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice)) from error
-    start = -raw.ctypes.data % 64
+    start = -raw.ctypes.data % alignment
     return raw[start : start + nbytes]
 
 

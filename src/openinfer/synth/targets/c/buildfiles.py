@@ -177,7 +177,7 @@ target_link_libraries({name}_example {name})
 {test if has_selftest else ""}"""
 
 
-def weights_array(name: str, blob: bytes) -> str:
+def weights_array(name: str, blob: bytes, alignment: int) -> str:
     """The weights as an array that lies where other constants lie."""
     data = blob or b"\0"
     lines = [",".join(map(str, data[start : start + 24])) for start in range(0, len(data), 24)]
@@ -185,13 +185,13 @@ def weights_array(name: str, blob: bytes) -> str:
     return f"""
 #include "{name}.h"
 
-_Alignas(64) const unsigned char {name}_weights[{len(data)}] = {{
+_Alignas({alignment}) const unsigned char {name}_weights[{len(data)}] = {{
 {body}
 }};
 """
 
 
-def weights_assembly(name: str) -> str:
+def weights_assembly(name: str, alignment: int) -> str:
     """The weights as a file that the assembler includes."""
     return f"""/* Made by OpenInfer. */
 #ifdef __APPLE__
@@ -202,7 +202,7 @@ def weights_assembly(name: str) -> str:
     .section .rodata
 #endif
     .globl WEIGHTS
-    .balign 64
+    .balign {alignment}
 WEIGHTS:
     .incbin "src/weights.bin"
     .byte 0

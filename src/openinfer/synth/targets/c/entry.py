@@ -163,7 +163,8 @@ const char *{self.name}_last_error(const {self.name}_context *c)
     def _init(self) -> str:
         name, upper = self.name, self.upper
         small = self._fail("ERROR_MEMORY", "the arena or the state is too small").replace("return ", "")
-        crooked = self._fail("ERROR_MEMORY", "memory does not begin at a multiple of 64").replace("return ", "")
+        begin = f"memory does not begin at a multiple of {self.placed.rules.alignment}"
+        crooked = self._fail("ERROR_MEMORY", begin).replace("return ", "")
         wrong = self._fail("ERROR_WEIGHTS", "the weights have another size").replace("return ", "")
         budget = "    c->budget = -1;\n" if self.placed.is_interruptible else ""
         weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong} return {upper}_ERROR_WEIGHTS; }}"

@@ -83,6 +83,8 @@ def read_weights(project: "Project") -> str:
     return {name}_weights;
 }}
 """
+    step = project.placed.rules.alignment
+    room = f"({upper}_WEIGHT_BYTES + {step - 1}u) / {step}u * {step}u"
     return f"""static const void *weights_of(const char *path)
 {{
     static unsigned char none[1];
@@ -93,7 +95,7 @@ def read_weights(project: "Project") -> str:
 #else
     FILE *const file = fopen(path, "rb");
 #endif
-    unsigned char *const data = aligned_alloc({upper}_ALIGNMENT, ({upper}_WEIGHT_BYTES + 63u) / 64u * 64u);
+    unsigned char *const data = aligned_alloc({upper}_ALIGNMENT, {room});
     const size_t got = file != NULL && data != NULL ? fread(data, 1, {upper}_WEIGHT_BYTES, file) : 0;
     if (file != NULL) fclose(file);
     if (got == {upper}_WEIGHT_BYTES && {name}_check_weights(data, got) == {upper}_OK) return data;

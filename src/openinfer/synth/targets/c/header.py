@@ -9,7 +9,7 @@ from openinfer.synth.targets.cstyle.types import stored_type
 
 STATUS = {
     "OK": "",
-    "ERROR_MEMORY": "memory is too small or does not begin at a multiple of 64, or a table cannot grow",
+    "ERROR_MEMORY": "memory is too small or does not begin at a multiple of {alignment}, or a table cannot grow",
     "ERROR_WEIGHTS": "the weights are not those that the code was made for",
     "ERROR_INPUT": "an input is missing, or lies in the memory that a step works in",
     "ERROR_VALUE": "an operation has no result for a value",
@@ -22,7 +22,7 @@ STATUS = {
     "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
     "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
 }
-"""What functions return, and what it means."""
+"""What functions return, and what it means; ``{alignment}`` stands for that of the target."""
 FieldKind = Literal["pointer", "pointers", "int32", "int64"]
 
 
@@ -72,6 +72,7 @@ class HeaderFacts:
 
     name: str
     banner: str
+    alignment: int
     arena: int
     undo: int
     can_tear: bool
@@ -95,7 +96,9 @@ def header(facts: HeaderFacts) -> str:
     """The text of the header."""
     name, upper = facts.name, facts.name.upper()
     statuses = "\n".join(
-        f"    {upper}_{status} = {number}, /* {about} */" if about else f"    {upper}_{status} = {number},"
+        f"    {upper}_{status} = {number}, /* {about.format(alignment=facts.alignment)} */"
+        if about
+        else f"    {upper}_{status} = {number},"
         for number, (status, about) in enumerate(STATUS.items())
     )
     return f"""{facts.banner}
@@ -109,7 +112,7 @@ def header(facts: HeaderFacts) -> str:
 extern "C" {{
 #endif
 
-#define {upper}_ALIGNMENT 64
+#define {upper}_ALIGNMENT {facts.alignment}
 #define {upper}_ARENA_BYTES {facts.arena}
 #define {upper}_STATE_BYTES {facts.state}
 #define {upper}_STATE_ID 0x{facts.state_id:08x}u /* programs with the same one can exchange states */

@@ -179,9 +179,9 @@ class Project:
         match self.options.weights:
             case "array":
                 del found["src/weights.bin"]
-                found["src/weights.c"] = banner + weights_array(self.name, self.blob)
+                found["src/weights.c"] = banner + weights_array(self.name, self.blob, self.placed.rules.alignment)
             case "incbin":
-                found["src/weights.S"] = weights_assembly(self.name)
+                found["src/weights.S"] = weights_assembly(self.name, self.placed.rules.alignment)
         found["Makefile"] = makefile(self.name, self.build_options, has_selftest=bool(golden))
         found["CMakeLists.txt"] = cmake_lists(self.name, self.build_options, has_selftest=bool(golden))
         found["example/main.c"] = banner + example(self)
@@ -211,6 +211,7 @@ class Project:
             HeaderFacts(
                 name=self.name,
                 banner=banner,
+                alignment=self.placed.rules.alignment,
                 arena=self.placed.arena_bytes,
                 undo=self.placed.undo_bytes,
                 can_tear=self.placed.can_tear,
