@@ -664,8 +664,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "what a step has written of the model lasts",
         "synth/lower/graph.py",
-        "entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]",
-        "entry = [*entry]",
+        "entry = (*fresh, *entry, *self._take_steps())",
+        "entry = (*entry, *self._take_steps())",
         "tests/synth/test_tables_in_c.py",
         "hold_until_the_step_ends",
     ),
@@ -917,8 +917,8 @@ PROGRAM_BUGS = (
     Bug(
         "a write of what was read from a table is a view",
         "synth/targets/c/source.py",
-        '"view" if step.action == "read" and step.value in',
-        '"view" if step.value in',
+        "is_view = step.action is Action.READ and step.value in",
+        "is_view = step.value in",
         PROGRAMS,
         "agree[7]",
     ),

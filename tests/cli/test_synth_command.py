@@ -278,6 +278,13 @@ def test_steps_are_shown_on_the_way(mlp: tuple[str, ...]) -> None:
     assert list(facts_of(*mlp, "--stop-after", "bind")["printed"]) == ["bind"]
 
 
+def test_a_step_that_is_shown_on_the_way_is_as_it_was_when_the_pipeline_stopped_there(mlp: tuple[str, ...]) -> None:
+    printed = facts_of(*mlp, "--print-after", "all")["printed"]
+    for stage in ("decompose", "simplify", "fuse", "schedule"):
+        assert facts_of(*mlp, "--stop-after", stage)["printed"][stage] == printed[stage]
+    assert printed["decompose"] != printed["fuse"] != printed["schedule"]
+
+
 def test_a_step_that_does_not_exist_is_refused_with_a_list(mlp: tuple[str, ...]) -> None:
     for option in ("--stop-after", "--print-after"):
         done = openinfer("synth", *mlp, option, "fusion")

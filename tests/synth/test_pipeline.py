@@ -1,20 +1,24 @@
 """The pipeline: its steps in their order, what each makes of a program as text, and programs that are none."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from openinfer import Code, DeviceArch, graph
+from openinfer import Code, DeviceArch, ModelLoader, graph
 from openinfer.dtypes import dtype_of
 from openinfer.errors import GraphError
 from openinfer.loops.ir import Let, Var
+from openinfer.oinf import save_file
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.passes.fuse.fuse import Fuse
 from openinfer.synth.pipeline import NODE_BY_NODE, Passes, Stage, Synthesizer, stage_called
-from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, Move, Program, Store, Value
+from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, LoopStep, Move, Program, Step, Store, Value
 from openinfer.synth.program.verify import InvariantError, Verifier
+from openinfer.synth.targets.cpu.divide import Divide
 
 SOURCE = """
 dynamic { x: f32[2, 3]; }
@@ -89,8 +93,8 @@ block entry {
 }
 
 k0 = neg_exp(x: f32[2, 3]) -> y: f32[2, 3] {
-    for i1 < 2 parallel {
-        for i2 < 3 parallel {
+    parallel i1 < 2 {
+        parallel i2 < 3 {
             let v3: f32 = x[i1, i2]
             y[i1, i2] = exp(neg(v3))
         }
@@ -98,8 +102,8 @@ k0 = neg_exp(x: f32[2, 3]) -> y: f32[2, 3] {
 }
 
 k1 = add(a: f32[2, 3], b: f32[2, 3]) -> y: f32[2, 3] {
-    for i1 < 2 parallel {
-        for i2 < 3 parallel {
+    parallel i1 < 2 {
+        parallel i2 < 3 {
             let v3: f32 = a[i1, i2]
             let v4: f32 = b[i1, i2]
             y[i1, i2] = (v3 + v4)
@@ -133,6 +137,70 @@ def test_each_step_shows_what_it_made() -> None:
     assert found["schedule"] == found["fuse"]  # there is no contraction in it
     assert found["place"].startswith("arena: ")
     assert "src/model.c " in found["emit"]
+
+
+ALL_PASSES = """
+dynamic { x: f32[32, 64]; }
+constant { w: f32[64, 48]; b: f32[48]; }
+volatile { y: f32[32, 48]; z: f32[32, 48]; }
+persistent { K(t): f32[32, 48] @table @fixed(t=2); n: i32 @init(0); }
+block entry {
+    assign h: f32[32, 48];
+    assign unused: f32[32, 48];
+    op matmul(x, w) >> h;
+    op add(h, b) >> h;
+    op exp(h) >> unused;
+    op matmul(x, w) >> z;
+    loop twice (i in 0..2) { op add(h, b) >> h; op relu(h) >> h; }
+    cache.write h >> K[n];
+    cache.read K[n] >> unused;
+    op relu(h) >> y;
+    return y, z;
+}
+"""
+
+
+def test_every_step_shows_what_it_made_also_when_the_pipeline_is_through(tmp_path: Path) -> None:
+    """A pass makes another program: those before it stay what they were."""
+    save_file(tmp_path / "m.oinf", {"w": np.ones((64, 48), np.float32), "b": np.ones(48, np.float32)})
+    with ModelLoader.open(tmp_path / "m.oinf") as model:
+        synthesizer = Synthesizer("generic", passes=Passes(divide=Divide(2, 0.0)))
+        in_time = [reached.text() for reached in synthesizer.pipeline(model, graph(ALL_PASSES))]
+        afterwards = [reached.text() for reached in list(synthesizer.pipeline(model, graph(ALL_PASSES)))]
+    assert afterwards == in_time
+    assert len(set(in_time)) == len(in_time), "a pass that changes nothing shows nothing"
+
+
+def test_nothing_of_a_program_can_be_changed() -> None:
+    one = Synthesizer("generic").synthesize(None, graph(SOURCE)).project.program
+    parts = [one, *one.homes.values(), *one.tables.values(), *one.steps()]
+    for part in parts:
+        for name in (each.name for each in fields(part)):
+            with pytest.raises(FrozenInstanceError):
+                setattr(part, name, None)
+            assert not isinstance(getattr(part, name), list | dict | set), (part, name)
+    with pytest.raises(TypeError):
+        one.blocks["entry"] = ()  # type: ignore[index]
+
+
+def test_what_a_pass_leaves_alone_is_the_same_object() -> None:
+    one = Synthesizer("generic").synthesize(None, graph(SOURCE)).project.program
+    again = one.map_kernels(lambda step: (step,))
+    assert all(before is after for before, after in zip(one.steps(), again.steps(), strict=True))
+
+
+def test_a_call_inside_a_loop_can_become_several_or_none() -> None:
+    one = Synthesizer("generic").synthesize(None, graph(SOURCE)).project.program
+
+    def calls(changed: Program) -> list[tuple[str, int]]:
+        every = changed.blocks["entry"]
+        bodies = [(step.name, step.body) for step in every if isinstance(step, LoopStep)]
+        return [(name, sum(isinstance(step, KernelStep) for step in body)) for name, body in (("", every), *bodies)]
+
+    assert calls(one) == [("", 2), ("twice", 1)]
+    assert calls(one.map_kernels(lambda step: (step, step))) == [("", 4), ("twice", 2)]
+    assert calls(one.map_kernels(lambda _: ())) == [("", 0), ("twice", 0)]
+    assert calls(one) == [("", 2), ("twice", 1)]
 
 
 def test_steps_that_are_off_change_nothing() -> None:
@@ -206,56 +274,74 @@ def kernel_steps(one: Program) -> tuple[KernelStep, KernelStep]:
     return first, second
 
 
-def stray(one: Program) -> None:
-    kernel_steps(one)[1].inputs = [Value("t99", dtype_of("f32"), (4,))]
+def with_second(one: Program, **fields: Any) -> Program:
+    second = kernel_steps(one)[1]
+    return one.map_kernels(lambda step: (replace(step, **fields) if step is second else step,))
 
 
-def reversed_steps(one: Program) -> None:
-    one.blocks["entry"].reverse()
+def with_first(one: Program, **fields: Any) -> Program:
+    first = kernel_steps(one)[0]
+    return one.map_kernels(lambda step: (replace(step, **fields) if step is first else step,))
 
 
-def other_shape(one: Program) -> None:
-    step = kernel_steps(one)[1]
-    step.outputs[0].shape = (5,)
+def with_entry(one: Program, *steps: Step) -> Program:
+    return replace(one, blocks={"entry": steps})
 
 
-def other_dtype(one: Program) -> None:
-    kernel_steps(one)[1].outputs[0].dtype = dtype_of("i32")
+def with_last(one: Program, step: Step) -> Program:
+    return with_entry(one, *one.blocks["entry"], step)
 
 
-def too_few(one: Program) -> None:
-    kernel_steps(one)[0].inputs = []
+def stray(one: Program) -> Program:
+    return with_second(one, inputs=(Value("t99", dtype_of("f32"), (4,)),))
 
 
-def written_twice(one: Program) -> None:
-    one.blocks["entry"].append(kernel_steps(one)[0])
+def reversed_steps(one: Program) -> Program:
+    return with_entry(one, *reversed(one.blocks["entry"]))
 
 
-def input_written(one: Program) -> None:
+def other_shape(one: Program) -> Program:
+    return with_second(one, outputs=(replace(kernel_steps(one)[1].outputs[0], shape=(5,)),))
+
+
+def other_dtype(one: Program) -> Program:
+    return with_second(one, outputs=(replace(kernel_steps(one)[1].outputs[0], dtype=dtype_of("i32")),))
+
+
+def too_few(one: Program) -> Program:
+    return with_first(one, inputs=())
+
+
+def written_twice(one: Program) -> Program:
+    return with_last(one, kernel_steps(one)[0])
+
+
+def input_written(one: Program) -> Program:
     first, _ = kernel_steps(one)
-    one.blocks["entry"].append(Move(first.outputs[0], one.inputs["x"], 0))
+    return with_last(one, Move(first.outputs[0], one.inputs["x"], 0))
 
 
-def moved_types(one: Program) -> None:
+def moved_types(one: Program) -> Program:
     home = Value("t98", dtype_of("i32"), (4,), Store.ARENA, is_home=True)
-    one.blocks["entry"].append(Move(kernel_steps(one)[0].outputs[0], home, 0))
+    return with_last(one, Move(kernel_steps(one)[0].outputs[0], home, 0))
 
 
-def unknown_block(one: Program) -> None:
-    one.blocks["entry"].append(BranchStep(None, "nowhere", None, 0))
+def unknown_block(one: Program) -> Program:
+    return with_last(one, BranchStep(None, "nowhere", None, 0))
 
 
-def unknown_consumer(one: Program) -> None:
-    one.blocks["entry"].append(CallStep("nobody", 0))
+def unknown_consumer(one: Program) -> Program:
+    return with_last(one, CallStep("nobody", 0))
 
 
-def lost_output(one: Program) -> None:
-    one.blocks["entry"].remove(kernel_steps(one)[1])
+def lost_output(one: Program) -> Program:
+    second = kernel_steps(one)[1]
+    return one.map_kernels(lambda step: () if step is second else (step,))
 
 
-def unsound_kernel(one: Program) -> None:
-    step = kernel_steps(one)[0]
-    step.kernel = replace(step.kernel, body=(*step.kernel.body, Let(Var("v"), Var("w"))))
+def unsound_kernel(one: Program) -> Program:
+    kernel = kernel_steps(one)[0].kernel
+    return with_first(one, kernel=replace(kernel, body=(*kernel.body, Let(Var("v"), Var("w")))))
 
 
 @pytest.mark.parametrize(
@@ -276,19 +362,17 @@ def unsound_kernel(one: Program) -> None:
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
-def test_a_program_that_is_none_does_not_get_past_the_verifier(spoil: Callable[[Program], None], said: str) -> None:
+def test_a_program_that_is_none_does_not_get_past_the_verifier(spoil: Callable[[Program], Program], said: str) -> None:
     one = program()
     Verifier().verified(one, "decompose")
-    spoil(one)
     with pytest.raises(InvariantError, match=r"^after fuse: ") as caught:
-        Verifier().verified(one, "fuse")
+        Verifier().verified(spoil(one), "fuse")
     assert said in str(caught.value)
 
 
 def test_a_pass_that_spoils_a_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def spoiled(_self: Fuse, one: Program) -> tuple[Program, list[Any]]:
-        stray(one)
-        return one, []
+        return stray(one), []
 
     monkeypatch.setattr(Fuse, "run", spoiled)
     text = """dynamic { x: f32[4]; } volatile { y: f32[4]; }

@@ -157,7 +157,7 @@ def test_parts_that_write_the_same_memory_stay_together() -> None:
     fill = For(index, Const(8, INDEX), (Store(out, (index,), Const(0.0, F32)),), LoopKind.PARALLEL)
     copy = For(index, Const(4, INDEX), (Store(out, (index,), Load(given, (index,))),), LoopKind.PARALLEL)
     values = [Value("given", F32, (4,)), Value("out", F32, (8,))]
-    step = KernelStep(Kernel("pad", (given,), (out,), (fill, copy)), [values[0]], [values[1]], 0)
+    step = KernelStep(Kernel("pad", (given,), (out,), (fill, copy)), (values[0],), (values[1],), 0)
     assert split(step, lambda _: True) == [step]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Literal
 
 from openinfer.check import bind
@@ -85,7 +86,7 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
 
 @dataclass(frozen=True)
 class Reached:
-    """A step of the pipeline that has been done. ``text`` shows what it made, until the next one is done."""
+    """A step of the pipeline that has been done. ``text`` shows what it made, also after later ones."""
 
     stage: Stage
     text: Callable[[], str]
@@ -164,31 +165,31 @@ class Synthesizer:
         """The pipeline, one step at a time. Programs are verified after each; steps that are off change nothing."""
         verified, passes = Verifier().verified, self._passes
         bound = bind(graph, model, sizes, strict=strict)
-        yield Reached(Stage.BIND, lambda: bound_text(bound))
+        yield Reached(Stage.BIND, partial(bound_text, bound))
 
         program = verified(lowered(bound), Stage.DECOMPOSE)
-        yield Reached(Stage.DECOMPOSE, lambda: program_text(program))
+        yield Reached(Stage.DECOMPOSE, partial(program_text, program))
 
         if passes.simplify is not None:
             program = verified(passes.simplify.run(program), Stage.SIMPLIFY)
-        yield Reached(Stage.SIMPLIFY, lambda: program_text(program))
+        yield Reached(Stage.SIMPLIFY, partial(program_text, program))
 
-        program, ledger = passes.fuse.run(program) if passes.fuse is not None else (program, [])
+        program, ledger = passes.fuse.run(program) if passes.fuse is not None else (program, ())
         verified(program, Stage.FUSE)
-        yield Reached(Stage.FUSE, lambda: program_text(program))
+        yield Reached(Stage.FUSE, partial(program_text, program))
 
         if passes.schedule:
             workshop = Workshop(self._target, self._divide(), self._rules(), self._options())
             choose = self._tuned(program, workshop).choose(workshop.processor)
             program = Schedule(self._target, choose).run(program)
             program = verified(workshop.divide.run(program), Stage.SCHEDULE)
-        yield Reached(Stage.SCHEDULE, lambda: program_text(program))
+        yield Reached(Stage.SCHEDULE, partial(program_text, program))
 
         placed = place(program, self._rules())
-        yield Reached(Stage.PLACE, lambda: arena_report(program, placed.memory))
+        yield Reached(Stage.PLACE, partial(arena_report, program, placed.memory))
 
         project = Project(placed, self._options())
-        plan = Plan(project, tuple(ledger), self._arch, regions_for(self._arch, placed.memory_bytes))
+        plan = Plan(project, ledger, self._arch, regions_for(self._arch, placed.memory_bytes))
         yield Reached(Stage.EMIT, lambda: files_text(plan.files()), plan)
 
     def _rules(self) -> MemoryRules:

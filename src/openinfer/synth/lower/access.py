@@ -11,7 +11,7 @@ from openinfer.ir.expr import Expr, Ref
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.variables import Current, fill_step, refused
-from openinfer.synth.program.ir import IntegerStep, Move, PartStep, Table, TableStep, Value
+from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, Table, TableStep, Value
 
 
 class Operands(Families):
@@ -62,7 +62,7 @@ class Operands(Families):
             shape = self._table_shape(access, table, node)
         value = self._value(access.base, table.variable.dtype, shape)
         scalars = self._index_scalars(access.indices)
-        self._emit(TableStep("read", table, access.indices, value, node.index, scalars))
+        self._emit(TableStep(Action.READ, table, access.indices, value, node.index, scalars))
         return value
 
     def _table_shape(self, access: Access, table: Table, node: Node) -> tuple[int, ...]:
@@ -134,10 +134,10 @@ class Operands(Families):
             shape = self._part_shape(access, self.bound.vars[access.base], whole.shape, node, kept)
         scalars = self._index_scalars(access.indices)
         value = self._value(access.base, whole.dtype, shape)
-        self._emit(PartStep("read", whole, access.indices, value, node.index, scalars))
+        self._emit(PartStep(Action.READ, whole, access.indices, value, node.index, scalars))
         return value
 
-    def _part_change(self, action: str, access: Access, node: Node, value: Current | None, initial: float) -> None:
+    def _part_change(self, action: Action, access: Access, node: Node, value: Current | None, initial: float) -> None:
         """A part gets other values: a copy of the whole is changed, which placement makes the whole itself."""
         scalars = self._index_scalars(access.indices)
         whole = self._read(access.base, node.index)

@@ -17,7 +17,7 @@ from openinfer.ir import Access, CacheRead, CacheWrite, Loop, ModelRef, Node, Op
 from openinfer.ir.expr import Expr, Ref
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower.variables import Values, refused
-from openinfer.synth.program.ir import BindSize, EntryStep, Family, Value, Weight
+from openinfer.synth.program.ir import Action, BindSize, EntryStep, Family, Value, Weight
 
 _MOST_ENTRIES = 1 << 20
 """How many entries of a prefix table are listed."""
@@ -102,7 +102,7 @@ class Families(Values):
         value = self._value(access.base, weight.dtype, weight.shape)
         scalars = self._scalars(*weight.index)
         self._emit(
-            EntryStep("read", self._written_family(access.base, weight), weight.index, value, node.index, scalars)
+            EntryStep(Action.READ, self._written_family(access.base, weight), weight.index, value, node.index, scalars)
         )
         self._read_entries[value] = weight
         return value
@@ -113,7 +113,7 @@ class Families(Values):
                 self._emit(BindSize(declared, own, node.index))
         scalars = self._scalars(*weight.index)
         family = self._written_family(access.base, weight)
-        self._emit(EntryStep("write", family, weight.index, value, node.index, scalars))
+        self._emit(EntryStep(Action.WRITE, family, weight.index, value, node.index, scalars))
 
     def _written_family(self, name: str, weight: Weight) -> Family:
         """The family of a prefix table, with memory for the entries that some node can write."""
@@ -123,9 +123,8 @@ class Families(Values):
             places = {one: place for place, one in enumerate(kept)}
             slots = tuple(places.get(one, -1) for one in weight.names)
             byte = DTYPES["u8"]
-            own = self._value(name, byte, (len(kept), weight.dtype.nbytes(prod(weight.shape))))
-            written = self._value(name, byte, (len(kept),))
-            own.is_home = written.is_home = True
+            own = self._new_home(name, byte, (len(kept), weight.dtype.nbytes(prod(weight.shape))))
+            written = self._new_home(name, byte, (len(kept),))
             self.families[name] = Family(replace(weight, index=()), slots, own, written)
         return self.families[name]
 

@@ -1,6 +1,6 @@
 """From a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from openinfer.check.bound import BoundGraph
 from openinfer.ir import (
@@ -35,7 +35,7 @@ from openinfer.synth.program.ir import (
     LoopStep,
     Mark,
     Program,
-    Step,
+    Steps,
     Store,
     Value,
     steps_in,
@@ -98,8 +98,8 @@ class _Lowering(Nodes):
             self._binds[name] = tuple(sorted(free))
         entry = self._entry()
         outputs = {name: self._as_value(name) for name in self.bound.output_names if name in self.plain}
-        entry += self._take_steps()
-        entry = [*(fill_step(family.written, 0, -1) for family in self.families.values()), *entry]
+        fresh = (fill_step(family.written, 0, -1) for family in self.families.values())
+        entry = (*fresh, *entry, *self._take_steps())
         blocks = {"entry": entry, **blocks}
         reached = _reached(blocks, "entry")
         blocks = {name: steps for name, steps in blocks.items() if name in reached}
@@ -109,7 +109,7 @@ class _Lowering(Nodes):
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
-    def _entry(self) -> list[Step]:
+    def _entry(self) -> Steps:
         self.current, self.known = CurrentValues(self.homes), self._input_sizes()
         self._body(self.graph.blocks["entry"].nodes)
         self._take_all_back()
@@ -118,16 +118,15 @@ class _Lowering(Nodes):
                 self._bring_home(name)
         return self._take_steps()
 
-    def _block(self, name: str) -> list[Step]:
+    def _block(self, name: str) -> Steps:
         """A block that runs on homes, and leaves everything there."""
         block = self.graph.blocks[name]
         self.known = self._input_sizes()
         copies: dict[str, Value] = {}
         if is_consumer(block):
             for variable in awaited(block):
-                home = self._value(variable, self.bound.vars[variable].dtype, self._shape(self.bound.vars[variable]))
-                home.is_home = True
-                copies[variable] = home
+                own = self.bound.vars[variable]
+                copies[variable] = self._new_home(variable, own.dtype, self._shape(own))
             self._copies[name] = copies
         self.current = CurrentValues(self.homes, self._at_home, copies)
         self._body(block.nodes)
@@ -214,7 +213,7 @@ class _Lowering(Nodes):
         body, self.steps, self.loops, self.known = self.steps, outer, loops, known
         # What the body computed for itself is gone after it; what it only read is where it was.
         self.current.restore(before, written)
-        self._emit(LoopStep(kind.index, kind.start, kind.end, body, node.index, kind.name, scalars))
+        self._emit(LoopStep(kind.index, kind.start, kind.end, tuple(body), node.index, kind.name, scalars))
 
     def _settle_weights(self, index: str) -> None:
         """A loop takes the name of another one's index: what that index chose is copied while it still has a value."""
@@ -300,7 +299,7 @@ def _require_shallow(program: Program) -> None:
                 depth[called] = max(depth.get(called, 0), depth[name] + 1)
 
 
-def _reached(blocks: dict[str, list[Step]], first: str) -> set[str]:
+def _reached(blocks: Mapping[str, Steps], first: str) -> set[str]:
     """The blocks that one runs, itself or through others; what entry does not run is no part of the program."""
     found = {first}
     todo = [first]

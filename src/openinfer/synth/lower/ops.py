@@ -21,7 +21,7 @@ from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.lower.access import Operands
 from openinfer.synth.lower.variables import Current, refused
-from openinfer.synth.program.ir import BindSize, KernelStep, Move, RequireSize, TableStep, Value, Weight
+from openinfer.synth.program.ir import Action, BindSize, KernelStep, Move, RequireSize, TableStep, Value, Weight
 
 _SMALL_SIZES = 64
 _MOST_SIZES = 1024
@@ -52,13 +52,14 @@ class Nodes(Operands):
         kernel = kernel_of(own.record, call, own.stored)
         inputs: list[Current] = [value for value in operands if value is not None]
         inputs += self._quantization(kernel, own.operands, operands)
-        outputs = [self._result(output, found, node) for output, found in zip(kind.outputs, call.outputs, strict=True)]
-        scratch = [self._value(one.name, one.dtype, one.shape) for one in kernel.scratch]
+        results = zip(kind.outputs, call.outputs, strict=True)
+        outputs = tuple(self._result(output, found, node) for output, found in results)
+        scratch = tuple(self._value(one.name, one.dtype, one.shape) for one in kernel.scratch)
         scalars = self._scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
-        self._emit(KernelStep(kernel, inputs, outputs, node.index, scratch, scalars))
+        self._emit(KernelStep(kernel, tuple(inputs), outputs, node.index, scratch, scalars))
         for output, value in zip(kind.outputs, outputs, strict=True):
             self._write(node, output, value)
-        return tuple(outputs)
+        return outputs
 
     def _result(self, output: Access, found: TensorType, node: Node) -> Value:
         """The value an op gives. A variable's extents are those it declares, which may have no value until now."""
@@ -182,12 +183,12 @@ class Nodes(Operands):
         variable = self.bound.vars[access.base]
         if variable.is_table:
             scalars = self._index_scalars(access.indices)
-            self._emit(TableStep("write", self.tables[access.base], access.indices, value, node.index, scalars))
+            self._emit(TableStep(Action.WRITE, self.tables[access.base], access.indices, value, node.index, scalars))
         elif isinstance(variable.origin, FromPattern):
             weight = self._family(access, variable, variable.origin.pattern, node)
             self._entry_write(access, weight, value, node)
         elif access.bracketed and access.indices:
-            self._part_change("write", access, node, value, 0)
+            self._part_change(Action.WRITE, access, node, value, 0)
         else:
             self.current[access.base] = value
 
@@ -229,10 +230,10 @@ class Nodes(Operands):
         """A counter moves by a number, or by an integer that only a run knows."""
         by = None if isinstance(amount, Num) else self._integer(amount, node)
         value = self._read(name, node.index)
-        result, inputs = self._value(name, value.dtype, ()), [value] if by is None else [value, by]
+        result, inputs = self._value(name, value.dtype, ()), (value,) if by is None else (value, by)
         kernel = count_kernel(value.dtype, sign * amount.value if isinstance(amount, Num) else None, sign)
         scalars = self._scalars(*(value.index if isinstance(value, Weight) else ()))
-        self._emit(KernelStep(kernel, inputs, [result], node.index, scalars=scalars))
+        self._emit(KernelStep(kernel, inputs, (result,), node.index, scalars=scalars))
         self.current[name] = result
         return result
 
@@ -240,19 +241,19 @@ class Nodes(Operands):
         variable = self.bound.vars[access.base]
         if variable.is_table:
             scalars = self._index_scalars(access.indices)
-            self._emit(TableStep("reset", self.tables[access.base], access.indices, None, node.index, scalars))
+            self._emit(TableStep(Action.RESET, self.tables[access.base], access.indices, None, node.index, scalars))
             return
         if isinstance(variable.origin, FromModel):
             original = Weight((variable.origin.name,), variable.dtype, variable.shape)
             if access.indices:
-                self._part_change("reset", access, node, original, 0)
+                self._part_change(Action.RESET, access, node, original, 0)
             else:
                 self.current[access.base] = original
             return
         assert isinstance(variable.origin, FromInit)
         number = 0 if variable.origin.value is None else variable.origin.value.value
         if access.indices:
-            self._part_change("reset", access, node, None, number)
+            self._part_change(Action.RESET, access, node, None, number)
             return
         self.current[access.base] = self._filled(variable, number, node.index)
 

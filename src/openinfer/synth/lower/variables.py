@@ -1,7 +1,7 @@
 """Variables while a graph is lowered: the value each has now, its home, and the steps emitted so far."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 from openinfer.check.bound import BoundGraph, BoundVar, Effects, FromCaller, FromInit, FromModel, FromPattern
 from openinfer.check.indices import Around
@@ -15,12 +15,14 @@ from openinfer.loops.dim import Dim, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
 from openinfer.synth.lower.current import CurrentValues
 from openinfer.synth.program.ir import (
+    Action,
     BindSize,
     KernelStep,
     Move,
     PartStep,
     RequireSize,
     Step,
+    Steps,
     Store,
     Table,
     TableStep,
@@ -68,6 +70,9 @@ class Values:
         self.count += 1
         return Value(f"t{self.count}", dtype, tuple(shape), store, hint)
 
+    def _new_home(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
+        return replace(self._value(hint, dtype, shape, store), is_home=True)
+
     def _size(self, name: str) -> int:
         """A size: a number, or a symbol that is known when the code runs."""
         if name in self.sizes:
@@ -90,9 +95,7 @@ class Values:
         if name not in self.homes:
             variable = self.bound.vars[name]
             store = Store.STATE if variable.kind is MemoryKind.PERSISTENT else Store.ARENA
-            home = self._value(name, variable.dtype, self._shape(variable), store)
-            home.is_home = True
-            self.homes[name] = home
+            self.homes[name] = self._new_home(name, variable.dtype, self._shape(variable), store)
         return self.homes[name]
 
     def _emit(self, step: Step) -> None:
@@ -119,9 +122,9 @@ class Values:
                 self._emit(RequireSize(extent, 0, self.node))
                 self.known.add(key)
 
-    def _take_steps(self) -> list[Step]:
+    def _take_steps(self) -> Steps:
         steps, self.steps = self.steps, []
-        return steps
+        return tuple(steps)
 
     def _read(self, name: str, node: int = -1) -> Current:
         """The value a variable has now; one that nothing has written yet begins here."""
@@ -198,7 +201,7 @@ class Values:
             return found if isinstance(found, int) else None
         return self.bound.sizes.get(name)
 
-    def _scalars(self, *exprs: Expr | None) -> list[Value]:
+    def _scalars(self, *exprs: Expr | None) -> tuple[Value, ...]:
         """The homes of the variables that index expressions read, with their values brought there."""
         indices = {loop.index for loop in self.loops}
         found: list[Value] = []
@@ -211,9 +214,9 @@ class Values:
                     found.append(self._home(name))
                 elif name in self.sizes:
                     self._require_known([self._size(name)])
-        return found
+        return tuple(found)
 
-    def _index_scalars(self, indices: Sequence[Index]) -> list[Value]:
+    def _index_scalars(self, indices: Sequence[Index]) -> tuple[Value, ...]:
         exprs: list[Expr | None] = []
         for index in indices:
             exprs += [index.value] if isinstance(index, Single) else [index.start, index.end]
@@ -238,7 +241,7 @@ def _settled_by(step: Step) -> set[str]:
 
 def bound_by(step: Step) -> set[str]:
     """The dynamic sizes that may get values from a step."""
-    is_read = isinstance(step, TableStep | PartStep) and step.action == "read"
+    is_read = isinstance(step, TableStep | PartStep) and step.action is Action.READ
     return _settled_by(step) if is_read or isinstance(step, BindSize) else set()
 
 
@@ -249,7 +252,7 @@ def fill_step(value: Value, number: float, node: int) -> KernelStep:
     element = -1 if value.dtype.name == "t1" and number == 0 else number
     with builder.loops(value.shape, LoopKind.PARALLEL) as where:
         builder.store(out, where, Const(element, value.dtype.compute))
-    return KernelStep(Kernel("fill", (), (out,), builder.body, (), (f"`y = {number}`",)), [], [value], node)
+    return KernelStep(Kernel("fill", (), (out,), builder.body, (), (f"`y = {number}`",)), (), (value,), node)
 
 
 def table_of(variable: BoundVar) -> Table:

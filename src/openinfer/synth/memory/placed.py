@@ -10,7 +10,7 @@ from openinfer.synth.memory.place import MemoryPlan, plan_memory
 from openinfer.synth.memory.rollback import Undo, undo_of
 from openinfer.synth.memory.state import StateLayout, state_layout
 from openinfer.synth.memory.weights import WeightLayout, weight_layout
-from openinfer.synth.program.ir import KernelStep, LoopStep, Program, steps_in
+from openinfer.synth.program.ir import KernelStep, LoopStep, Program
 from openinfer.synth.program.names import Names, names_of
 
 
@@ -49,8 +49,7 @@ class Placed:
     @property
     def threads(self) -> int:
         """The most threads that share a kernel."""
-        steps = (step for block in self.program.blocks.values() for step in steps_in(block))
-        return max([1, *(step.kernel.parts for step in steps if isinstance(step, KernelStep))])
+        return max([1, *(step.kernel.parts for step in self.program.steps() if isinstance(step, KernelStep))])
 
     @property
     def undo_bytes(self) -> int:
@@ -76,8 +75,7 @@ class Placed:
 def place(program: Program, rules: MemoryRules) -> Placed:
     """Lay out everything that a program needs memory for."""
     memory = plan_memory(program, rules.alignment)
-    blocks = program.blocks.values()
-    has_loops = any(isinstance(step, LoopStep) for block in blocks for step in steps_in(block))
+    has_loops = any(isinstance(step, LoopStep) for step in program.steps())
     is_interruptible = rules.is_hosted and has_loops
     needed = undo_of(program, memory, is_interruptible=is_interruptible)
     undo = needed if rules.rolls_back else None

@@ -5,7 +5,7 @@ overwrites are kept when it begins, and parts of tables and tensors when they ar
 known beforehand, unless a loop can go round any number of times.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -15,6 +15,7 @@ from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.passes.dead_steps import can_fail
 from openinfer.synth.program.ir import (
+    Action,
     BindSize,
     BranchStep,
     CallStep,
@@ -29,11 +30,11 @@ from openinfer.synth.program.ir import (
     Program,
     RequireSize,
     Step,
+    Steps,
     Store,
     TableStep,
     Value,
     Weight,
-    steps_in,
 )
 from openinfer.synth.program.liveness import definitions
 from openinfer.synth.program.positions import Positions, called_by
@@ -76,7 +77,7 @@ def _written(step: Step, plan: MemoryPlan) -> list[Value]:
 
 def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
     """Whether a step writes a part of a persistent variable where it lies."""
-    if not isinstance(step, PartStep) or step.action not in ("write", "reset") or not isinstance(step.whole, Value):
+    if not isinstance(step, PartStep) or not step.action.is_change or not isinstance(step.whole, Value):
         return False
     return plan.classes.root(step.whole).store is Store.STATE
 
@@ -111,7 +112,7 @@ class _Order:
     def can_tear(self) -> bool:
         return self._blocks["entry"].tears
 
-    def _body(self, steps: list[Step]) -> _Outcome:
+    def _body(self, steps: Steps) -> _Outcome:
         found = _Outcome(fails=self._is_interruptible)
         for step in steps:
             found = found.then(_Outcome(fails=_can_fail(step)))
@@ -126,7 +127,7 @@ class _Order:
         return found
 
     def _changes(self, step: Step) -> bool:
-        if isinstance(step, TableStep) and step.action in ("write", "reset"):
+        if isinstance(step, TableStep) and step.action.is_change:
             return True
         return bool(_written(step, self._plan)) or is_partly_written(step, self._plan)
 
@@ -141,12 +142,12 @@ def _can_fail(step: Step) -> bool:
         case LoopStep():
             return bool(step.scalars)
         case TableStep():
-            return bool(step.indices) or step.action != "reset"
+            return bool(step.indices) or step.action is not Action.RESET
         case _:
             return isinstance(step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize | JoinSizes)
 
 
-def _has_checks(operands: list[Operand]) -> bool:
+def _has_checks(operands: Iterable[Operand]) -> bool:
     return any(
         bool(one.index) if isinstance(one, Weight) else any(is_symbolic(extent) for extent in one.shape)
         for one in operands
@@ -165,14 +166,13 @@ class _Amount:
             self._blocks[name] = self._body(program.blocks[name])
 
     def undo(self) -> Undo:
-        steps = [step for block in self._program.blocks.values() for step in steps_in(block)]
-        homes = tuple(dict.fromkeys(home for step in steps for home in _written(step, self._plan)))
+        homes = tuple(dict.fromkeys(home for step in self._program.steps() for home in _written(step, self._plan)))
         most = self._blocks["entry"]
         kept = sum(map(_record, (home.nbytes for home in homes)))
         is_complete = most is not None and most + kept <= _MOST
         return Undo(homes, kept + (most if is_complete and most is not None else _UNKNOWN), is_complete)
 
-    def _body(self, steps: list[Step]) -> int | None:
+    def _body(self, steps: Steps) -> int | None:
         """None where there is no telling."""
         parts = [self._step(step) for step in steps]
         return sum(part for part in parts if part is not None) if None not in parts else None
@@ -187,10 +187,10 @@ class _Amount:
                 return max(part for part in found if part is not None) if None not in found else None
             case CallStep(block=block):
                 return self._blocks[block]
-            case TableStep(action="write" | "reset"):
+            case TableStep(action=Action.WRITE | Action.RESET):
                 return _table_bytes(step, self._plan.alignment)
             case PartStep() if is_partly_written(step, self._plan):
-                whole = step.whole if step.action == "reset" else step.value
+                whole = step.whole if step.action is Action.RESET else step.value
                 assert whole is not None
                 in_rows = bool(step.indices) and isinstance(step.indices[-1], Slice)
                 rows = prod(map(int, whole.shape[:-1] if in_rows else whole.shape))
@@ -218,7 +218,7 @@ def _table_bytes(step: TableStep, alignment: int) -> int | None:
     heads = _record(8 * axes)
     if None in table.bounds:
         heads += _record(8 * axes) + _record(8) + UNIT
-    if step.action == "write":
+    if step.action is Action.WRITE:
         assert step.value is not None
         cells = prod(map(int, step.value.shape)) // max(entry, 1)
     elif None in table.bounds:

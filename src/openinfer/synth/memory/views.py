@@ -6,7 +6,7 @@ without moving it.
 """
 
 from openinfer.ir import Single
-from openinfer.synth.program.ir import Program, Table, TableStep, Value
+from openinfer.synth.program.ir import Action, Program, Table, TableStep, Value
 from openinfer.synth.program.liveness import Lives
 
 
@@ -14,14 +14,14 @@ def views_of(program: Program, lives: Lives) -> frozenset[Value]:
     """The values that can be parts of tables."""
     changed: dict[int, list[int]] = {}
     for position, step in enumerate(lives.steps):
-        if isinstance(step, TableStep) and step.action != "read":
+        if isinstance(step, TableStep) and step.action is not Action.READ:
             changed.setdefault(id(step.table), []).append(position)
     outputs = set(program.outputs.values())
     return frozenset(
         step.value
         for position, step in enumerate(lives.steps)
         if isinstance(step, TableStep)
-        and step.action == "read"
+        and step.action is Action.READ
         and step.value is not None
         and step.value in lives.alive_after[position]
         and step.value not in outputs

@@ -20,7 +20,6 @@ from openinfer.synth.program.ir import (
     Program,
     Store,
     Weight,
-    steps_in,
 )
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.tensor import Tensor
@@ -151,14 +150,13 @@ def _in_panels(data: bytes, dtype: DType, packing: Packing) -> bytes:
 
 def weights_in(program: Program) -> Iterator[Weight]:
     """Every weight operand of a program."""
-    for steps in program.blocks.values():
-        for step in steps_in(steps):
-            if isinstance(step, KernelStep):
-                yield from (operand for operand in step.inputs if isinstance(operand, Weight))
-            elif isinstance(step, Move) and isinstance(step.src, Weight):
-                yield step.src
-            elif isinstance(step, EntryStep):
-                yield step.family.entries
+    for step in program.steps():
+        if isinstance(step, KernelStep):
+            yield from (operand for operand in step.inputs if isinstance(operand, Weight))
+        elif isinstance(step, Move) and isinstance(step.src, Weight):
+            yield step.src
+        elif isinstance(step, EntryStep):
+            yield step.family.entries
 
 
 def _other_weights(program: Program) -> Iterator[Weight]:
@@ -167,10 +165,9 @@ def _other_weights(program: Program) -> Iterator[Weight]:
         origin = program.bound.vars[str(home.variable)].origin
         if home.store is Store.STATE and isinstance(origin, FromModel):
             yield Weight((origin.name,), home.dtype, home.shape)
-    for steps in program.blocks.values():
-        for step in steps_in(steps):
-            if isinstance(step, PartStep):
-                yield from (one for one in (step.whole, step.value) if isinstance(one, Weight))
+    for step in program.steps():
+        if isinstance(step, PartStep):
+            yield from (one for one in (step.whole, step.value) if isinstance(one, Weight))
 
 
 class FiniteWeights:

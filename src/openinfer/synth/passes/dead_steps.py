@@ -1,15 +1,15 @@
-"""Steps whose results nobody reads, left out."""
+"""Steps whose results nothing reads, left out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from openinfer.ir.expr import Ref
 from openinfer.loops.ir import Fail, Kernel, walk
 from openinfer.synth.program.ir import (
+    Action,
     EntryStep,
     IntegerStep,
     KernelStep,
-    LoopStep,
     Move,
     Operand,
     PartStep,
@@ -38,19 +38,18 @@ def _is_pure(step: Step) -> bool:
     return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)
 
 
-def _is_chosen(operands: Iterable[Operand], scalars: list[Value]) -> bool:
+def _is_chosen(operands: Iterable[Operand], scalars: Sequence[Value]) -> bool:
     return bool(scalars) and any(isinstance(one, Weight) and one.index for one in operands)
 
 
 def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep, IntegerStep)) -> Program:
-    """The program without moves and kernels whose results nobody reads, and without what only these read.
+    """The program without moves and kernels whose results nothing reads, and without what only these read.
 
     Of reads with indices that can be wrong, the check of these stays.
     """
     found = _DeadSteps(program, kinds)
     found.find()
-    program.blocks = {name: found.kept(steps) for name, steps in program.blocks.items()}
-    return program
+    return program.map_steps(found.kept)
 
 
 class _DeadSteps:
@@ -61,7 +60,8 @@ class _DeadSteps:
         self._liveness = Liveness(program)
         self._needed: dict[int, set[Value]] = {}
         """By the identity of a step, those of the values it writes that are needed behind it."""
-        self._dead: dict[int, Step] = {}
+        self._instead: dict[int, tuple[Step, ...]] = {}
+        """By the identity of a step that is not needed, what stays of it: nothing, or the check of its indices."""
 
     def find(self) -> None:
         """All steps that nobody needs; then those that only these needed, and so on."""
@@ -81,30 +81,30 @@ class _DeadSteps:
         """Leave out those steps that do nothing else; the values that these have read."""
         gone: dict[Value, set[int]] = {}
         for step in suspects:
-            read = dict.fromkeys(uses(step))
-            if isinstance(step, self._kinds) and id(step) not in self._dead and _is_pure(step):
-                self._dead[id(step)] = step
-            elif KernelStep in self._kinds and isinstance(step, _PARTS) and step.action == "read":
-                step.action = "check"
-                read = {value: None for value in read if value not in uses(step)}
-            else:
+            stays = self._left_of(step) if id(step) not in self._instead else None
+            if stays is None:
                 continue
-            for value in read:
-                gone.setdefault(value, set()).add(id(step))
+            self._instead[id(step)] = stays
+            still = {value for one in stays for value in uses(one)}
+            for value in dict.fromkeys(uses(step)):
+                if value not in still:
+                    gone.setdefault(value, set()).add(id(step))
         touches = self._liveness.touches
         for value, steps in gone.items():
             touches[value] = {name: _without_steps(found, steps) for name, found in touches[value].items()}
         return list(gone)
 
-    def kept(self, steps: list[Step]) -> list[Step]:
-        """The steps that are needed."""
-        found: list[Step] = []
-        for step in steps:
-            if isinstance(step, LoopStep):
-                step.body = self.kept(step.body)
-            if id(step) not in self._dead:
-                found.append(step)
-        return found
+    def _left_of(self, step: Step) -> tuple[Step, ...] | None:
+        """What stays of a step whose results nothing reads; None if that is all of it."""
+        if isinstance(step, self._kinds) and _is_pure(step):
+            return ()
+        if KernelStep in self._kinds and isinstance(step, _PARTS) and step.action is Action.READ:
+            return (replace(step, action=Action.CHECK),)
+        return None
+
+    def kept(self, step: Step) -> tuple[Step, ...]:
+        """What stays of a step."""
+        return self._instead.get(id(step), (step,))
 
 
 def _writers(blocks: Iterable[Iterable[Touch]]) -> Iterable[Step]:

@@ -4,8 +4,8 @@ Every result stays what the simulator says it is, bit for bit. Rewrites that rou
 the weights of a convolution) are therefore not among these.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -30,10 +30,11 @@ from openinfer.synth.program.ir import (
     PartStep,
     Program,
     Step,
+    Steps,
     TableStep,
     Value,
     Weight,
-    steps_in,
+    with_body,
 )
 from openinfer.synth.program.liveness import definitions, uses
 from openinfer.tensor import Tensor
@@ -55,13 +56,42 @@ class Simplify:
     drop: bool = True
 
     def run(self, program: Program) -> Program:
-        """The program with less in it; its steps are changed in place."""
+        """The program with less in it."""
         if self.fold:
-            _Folding(program).run()
+            program = _Folding(program).run()
         if self.share:
-            _share(program)
-        program.keeps_marked = not self.drop
-        return without_dead_steps(program, (Move, KernelStep, IntegerStep) if self.drop else (Move,))
+            program = _shared(program)
+        kinds = (Move, KernelStep, IntegerStep) if self.drop else (Move,)
+        return without_dead_steps(replace(program, keeps_marked=not self.drop), kinds)
+
+
+def _substituted(step: Step, known: Mapping[Value, Operand]) -> Step:
+    """A step that reads other operands in place of some values; what an index reads stays."""
+
+    def operand(one: Operand) -> Operand:
+        return known.get(one, one) if isinstance(one, Value) else one
+
+    def value(one: Value) -> Value:
+        found = known.get(one)
+        return found if isinstance(found, Value) else one
+
+    match step:
+        case KernelStep(inputs=inputs) if any(one in known for one in inputs):
+            return replace(step, inputs=tuple(map(operand, inputs)))
+        case Move(src=src) if src in known:
+            return replace(step, src=operand(src))
+        case PartStep(whole=whole, value=one) if whole in known or one in known:
+            return replace(step, whole=operand(whole), value=None if one is None else operand(one))
+        case TableStep(value=Value() as one) if one in known:
+            return replace(step, value=value(one))
+        case EntryStep(value=one) if one in known:
+            return replace(step, value=value(one))
+        case BranchStep(cond=Value() as one) if one in known:
+            return replace(step, cond=value(one))
+        case Mark(values=values) if any(one in known for one in values):
+            return replace(step, values=tuple(map(operand, values)))
+        case _:
+            return step
 
 
 # --- what the model alone decides -------------------------------------------------------------------------------------
@@ -74,31 +104,34 @@ class _Folding:
         self._program = program
         self._limits = Limits(program)
         self._outputs = set(program.outputs.values())
+        self._readers: dict[Value, list[Step]] = {}
+        for step in program.steps():
+            for value in dict.fromkeys(uses(step)):
+                self._readers.setdefault(value, []).append(step)
+        self._folded = dict(program.folded)
+        self._known: dict[Value, Operand] = {}
+        """The results that were computed, as tensors of the program's own."""
 
-    def run(self) -> None:
-        for name, steps in self._program.blocks.items():
-            self._program.blocks[name] = self._folded(steps, Mentions(steps))
+    def run(self) -> Program:
+        # A value is read behind the step that makes it: by then it is known whether that step is still there.
+        program = self._program.map_steps(self._step)
+        return replace(program, folded=self._folded)
 
-    def _folded(self, steps: list[Step], mentions: "Mentions") -> list[Step]:
-        found: list[Step] = []
-        for step in steps:
-            if isinstance(step, LoopStep):
-                step.body = self._folded(step.body, mentions)
-            results = self._results(step, mentions) if isinstance(step, KernelStep) else None
-            if results is None:
-                found.append(step)
-                continue
-            for value, weight in results.items():
-                mentions.substitute(value, weight)
-        return found
+    def _step(self, before: Step) -> tuple[Step, ...]:
+        step = _substituted(before, self._known)
+        results = self._results(step) if isinstance(step, KernelStep) else None
+        if results is None:
+            return (step,)
+        self._known |= results
+        return ()
 
-    def _results(self, step: KernelStep, mentions: "Mentions") -> dict[Value, Operand] | None:
+    def _results(self, step: KernelStep) -> dict[Value, Operand] | None:
         own = self._program.bound.ops.get(step.node)
         if own is None or own.call is None or own.is_dynamic or self._limits.is_bound(step.node):
             return None
         if not self._is_worth_it(step):
             return None
-        if not all(self._takes_weights(mentions, value) for value in step.outputs):
+        if not all(map(self._takes_weights, step.outputs)):
             return None
         loaded = iter(step.inputs)
         arrays = [None if operand is None else self._array(next(loaded)) for operand in own.operands]
@@ -110,7 +143,7 @@ class _Folding:
         made: dict[Value, Operand] = {}
         for number, (value, result) in enumerate(zip(step.outputs, results, strict=True)):
             name = f"node {step.node}" if len(results) == 1 else f"node {step.node}, result {number}"
-            self._program.folded[name] = Tensor.from_numpy(result, value.dtype)
+            self._folded[name] = Tensor.from_numpy(result, value.dtype)
             made[value] = Weight((name,), value.dtype, value.shape, part=FOLDED)
         return made
 
@@ -130,113 +163,59 @@ class _Folding:
     def _array(self, operand: Operand) -> Array:
         assert isinstance(operand, Weight)
         if operand.part == FOLDED:
-            return self._program.folded[operand.names[0]].to_numpy()
+            return self._folded[operand.names[0]].to_numpy()
         assert self._program.bound.model is not None
         return self._program.bound.model.load(operand.names[0]).to_numpy()
 
-    def _takes_weights(self, mentions: "Mentions", value: Value) -> bool:
+    def _takes_weights(self, value: Value) -> bool:
         """Whether all that read a value can as well read a tensor of the model."""
         return value not in self._outputs and all(
             isinstance(step, KernelStep | Move | PartStep) and value not in step.scalars
-            for step in mentions.of(value)
-            if value in uses(step)
+            for step in self._readers.get(value, ())
         )
-
-
-class Mentions:
-    """The steps of a block that name each value: other than those that make it, the places where it can be replaced."""
-
-    def __init__(self, steps: list[Step]) -> None:
-        self._steps: dict[Value, list[Step]] = {}
-        for step in steps_in(steps):
-            for value in dict.fromkeys(_mentioned(step)):
-                self._steps.setdefault(value, []).append(step)
-
-    def of(self, value: Value) -> list[Step]:
-        """The steps that name a value."""
-        return self._steps.get(value, [])
-
-    def substitute(self, old: Value, new: Operand) -> None:
-        """Let everything that reads one value read another operand instead."""
-        steps = self._steps.pop(old, [])
-        for step in steps:
-            _substitute(step, old, new)
-        if isinstance(new, Value):
-            self._steps.setdefault(new, []).extend(steps)
-
-
-def _mentioned(step: Step) -> list[Value]:
-    match step:
-        case Mark(values=values):
-            return [value for value in values if isinstance(value, Value)]
-        case PartStep(whole=whole, value=value):
-            return [*(one for one in (whole, value) if isinstance(one, Value)), *step.scalars]
-        case _:
-            return uses(step)
-
-
-def _substitute(step: Step, old: Value, new: Operand) -> None:
-    match step:
-        case KernelStep():
-            step.inputs = [new if one is old else one for one in step.inputs]
-        case Move() if step.src is old:
-            step.src = new
-        case PartStep():
-            step.whole = new if step.whole is old else step.whole
-            step.value = new if step.value is old else step.value
-        case TableStep() | EntryStep() if step.value is old and isinstance(new, Value):
-            step.value = new
-        case Mark():
-            step.values = tuple(new if one is old else one for one in step.values)
-        case BranchStep() if step.cond is old and isinstance(new, Value):
-            step.cond = new
 
 
 # --- what is computed twice -------------------------------------------------------------------------------------------
 
 
-def _share(program: Program) -> None:
-    limits = Limits(program)
-    outputs: dict[Value, list[str]] = {}
-    for name, value in program.outputs.items():
-        outputs.setdefault(value, []).append(name)
-    for name, steps in program.blocks.items():
-        program.blocks[name] = _Sharing(program, limits, outputs, Mentions(steps)).shared(steps)
+def _shared(program: Program) -> Program:
+    limits, known = Limits(program), dict[Value, Value]()
+    blocks = {name: _Sharing(limits, known).shared(steps) for name, steps in program.blocks.items()}
+    outputs = {name: known.get(value, value) for name, value in program.outputs.items()}
+    return replace(program, blocks=blocks, outputs=outputs)
 
 
 @dataclass
 class _Sharing:
     """The kernel calls of one body, as long as their operands are what they were."""
 
-    program: Program
     limits: Limits
-    outputs: dict[Value, list[str]]
-    """The names under which values are outputs."""
-    mentions: Mentions
+    instead: dict[Value, Value]
+    """For values that were computed again, those of the first time."""
     known: dict[object, KernelStep] = field(default_factory=dict)
     readers: dict[Value, set[object]] = field(default_factory=dict)
     """For each value the known calls that read it."""
     at_home: set[object] = field(default_factory=set)
     """The known calls that read from homes."""
 
-    def shared(self, steps: list[Step]) -> list[Step]:
+    def shared(self, steps: Steps) -> Steps:
         """The steps without calls that would compute a value again."""
         found: list[Step] = []
-        for step in steps:
+        for before in steps:
+            step = _substituted(before, self.instead)
             if isinstance(step, LoopStep):
-                step.body = _Sharing(self.program, self.limits, self.outputs, self.mentions).shared(step.body)
+                step = with_body(step, _Sharing(self.limits, self.instead).shared(step.body))
             if isinstance(step, Fence) or self.limits.must_stay(step.node):
                 self._forget_all(list(self.known))
             key = _key(step) if isinstance(step, KernelStep) else None
             if isinstance(step, KernelStep) and (first := self._same(step, key)) is not None:
-                for old, new in zip(step.outputs, first.outputs, strict=True):
-                    self._use_instead(old, new)
+                self.instead.update(zip(step.outputs, first.outputs, strict=True))
                 continue
             self._forget(step)
             if isinstance(step, KernelStep) and key not in self.known:
                 self._remember(key, step)
             found.append(step)
-        return found
+        return tuple(found)
 
     def _same(self, step: KernelStep, key: object) -> KernelStep | None:
         """An earlier call that gave what this one would give, unless the graph keeps the two apart."""
@@ -244,12 +223,6 @@ class _Sharing:
             return None
         first = self.known.get(key)
         return None if first is None or self.limits.refusal(first.node, step.node) is not None else first
-
-    def _use_instead(self, old: Value, new: Value) -> None:
-        self.mentions.substitute(old, new)
-        names = self.outputs.pop(old, [])
-        self.program.outputs.update(dict.fromkeys(names, new))
-        self.outputs.setdefault(new, []).extend(names)
 
     def _remember(self, key: object, step: KernelStep) -> None:
         if any(value.is_home for value in step.outputs):
@@ -262,9 +235,9 @@ class _Sharing:
 
     def _forget(self, step: Step) -> None:
         """Calls that have read what this step changes. Blocks and loops can change everything that has a home."""
-        written = definitions(step)
-        if isinstance(step, PartStep) and step.action in ("write", "reset") and isinstance(step.whole, Value):
-            written = [*written, step.whole]
+        written = [*definitions(step)]
+        if isinstance(step, PartStep) and step.action.is_change and isinstance(step.whole, Value):
+            written.append(step.whole)
         for value in written:
             self._forget_all(self.readers.pop(value, ()))
         if isinstance(step, LoopStep | BranchStep | CallStep):

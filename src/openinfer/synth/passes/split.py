@@ -125,9 +125,9 @@ def _call(step: KernelStep, parts: Sequence[_Part], place: int) -> KernelStep:
     return replace(
         step,
         kernel=with_buffers(own, moved),
-        inputs=[operand for _, operand in inputs],
-        outputs=[value for _, value in outputs],
-        scratch=[value for _, value in scratch],
+        inputs=tuple(operand for _, operand in inputs),
+        outputs=tuple(value for _, value in outputs),
+        scratch=tuple(value for _, value in scratch),
     )
 
 

@@ -1,13 +1,18 @@
 """A graph as kernels and values: what fusion, scheduling, placement and targets work on.
 
+Everything here is frozen: a pass returns another program, and shares with the one it was given what it did not change.
+Values and tables are themselves, whatever they look like; operands and steps are what they say.
+
 Every write of a variable makes a new value. Where control flow joins, and for memory that outlives the step, a variable
 has a *home*, and moves bring its value there; placement makes most moves vanish by giving both the same memory.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from operator import is_
+from types import MappingProxyType
 from typing import TypeAlias
 
 from openinfer.check.bound import BoundGraph, BoundVar
@@ -36,7 +41,7 @@ class Store(StrEnum):
     """The model's data."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Value:
     """A tensor in memory. ``shape`` may be symbolic."""
 
@@ -79,7 +84,7 @@ class Weight:
         return hash((self.names[0], len(self.names), self.shape, self.index, self.part, self.packing))
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
     """The storage of a persistent table: growing axes first, with their bounds (None: it can always grow)."""
 
@@ -90,7 +95,7 @@ class Table:
     """How many of the growing axes choose matrices; the rest are the matrix's own (auto-dim)."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Family:
     """A prefix table whose entries the graph writes: until it ends, a step has entries of its own."""
 
@@ -112,45 +117,45 @@ class Family:
 Operand: TypeAlias = Value | Weight
 
 
-@dataclass
+@dataclass(frozen=True)
 class KernelStep:
     """One call of a kernel."""
 
     kernel: Kernel
-    inputs: list[Operand]
-    outputs: list[Value]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Value, ...]
     node: int
-    scratch: list[Value] = field(default_factory=list)
-    scalars: list[Value] = field(default_factory=list)
+    scratch: tuple[Value, ...] = ()
+    scalars: tuple[Value, ...] = ()
     """The variables that its indices read."""
     nodes: tuple[int, ...] = ()
     """The nodes it computes, where it was made of several."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Move:
     """A value becomes another's: a copy unless both have the same memory."""
 
     src: Operand
     dst: Value
     node: int
-    scalars: list[Value] = field(default_factory=list)
+    scalars: tuple[Value, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class LoopStep:
     """A loop of the graph."""
 
     index: str
     start: Expr
     end: Expr
-    body: list["Step"]
+    body: tuple["Step", ...]
     node: int
     name: str = ""
-    scalars: list[Value] = field(default_factory=list)
+    scalars: tuple[Value, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class BranchStep:
     """Runs one of two blocks, or none; without a condition, the first."""
 
@@ -160,7 +165,7 @@ class BranchStep:
     node: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class CallStep:
     """Runs a block: a consumer that has been given what it awaits."""
 
@@ -170,7 +175,7 @@ class CallStep:
     """The dynamic sizes that it may bind: they are its own until entry awaits it."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class JoinSizes:
     """Entry awaits a consumer, or ends: what they have bound must agree, and is entry's from now on."""
 
@@ -178,14 +183,14 @@ class JoinSizes:
     node: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fence:
     """Nothing moves or fuses across: a barrier, or a place where variables are handed over."""
 
     node: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class BindSize:
     """An extent of a declared variable must be that of a value; a dynamic size without a value gets it from there."""
 
@@ -194,7 +199,7 @@ class BindSize:
     node: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class RequireSize:
     """A dynamic size must be so large at least, and not one of some others: an op has no result for them."""
 
@@ -206,48 +211,60 @@ class RequireSize:
     """What the op says about them."""
 
 
-@dataclass
+class Action(StrEnum):
+    """What is done to a slice of a tensor, a table, or an entry of a prefix table."""
+
+    READ = "read"
+    WRITE = "write"
+    RESET = "reset"
+    CHECK = "check"
+    """A dead read that is kept for its bounds check."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether memory has other values afterwards."""
+        return self in (Action.WRITE, Action.RESET)
+
+
+@dataclass(frozen=True)
 class PartStep:
-    """Reads, writes or resets a part of a plain tensor. What is written or reset is a copy made just before.
+    """Reads, writes or resets a slice of a plain tensor. What is written or reset is a copy made just before."""
 
-    The action ``check`` is a read that nobody needs: only its indices are looked at. So it is in the next two.
-    """
-
-    action: str
+    action: Action
     whole: Operand
     indices: tuple[Index, ...]
     value: Operand | None
     """What is read or written; for a reset the model's tensor, or None where ``initial`` says the element."""
     node: int
-    scalars: list[Value] = field(default_factory=list)
+    scalars: tuple[Value, ...] = ()
     initial: float = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class TableStep:
-    """Reads, writes or resets a part of a table. Indices are as the graph writes them."""
+    """Reads, writes or resets a slice of a table. Indices are as the graph writes them."""
 
-    action: str
+    action: Action
     table: Table
     indices: tuple[Index, ...]
     value: Value | None
     node: int
-    scalars: list[Value] = field(default_factory=list)
+    scalars: tuple[Value, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class EntryStep:
     """Reads or writes an entry of a prefix table that the graph writes."""
 
-    action: str
+    action: Action
     family: Family
     index: tuple[Expr, ...]
     value: Value
     node: int
-    scalars: list[Value] = field(default_factory=list)
+    scalars: tuple[Value, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class IntegerStep:
     """Stores an integer that only a run knows: the index of a loop, or an expression as in indices."""
 
@@ -255,10 +272,10 @@ class IntegerStep:
     value: Value
     """An i64."""
     node: int
-    scalars: list[Value] = field(default_factory=list)
+    scalars: tuple[Value, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Mark:
     """A node has been executed, and these are the values it has written: what a trace says. It computes nothing."""
 
@@ -284,25 +301,49 @@ Step: TypeAlias = (
 )
 
 
-@dataclass
+Steps: TypeAlias = tuple[Step, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """Everything that is left of a graph when nothing about its meaning is open any more."""
 
     bound: BoundGraph
-    blocks: dict[str, list[Step]]
-    inputs: dict[str, Value]
-    outputs: dict[str, Value]
-    homes: dict[str, Value]
-    tables: dict[str, Table]
+    blocks: Mapping[str, Steps]
+    inputs: Mapping[str, Value]
+    outputs: Mapping[str, Value]
+    homes: Mapping[str, Value]
+    tables: Mapping[str, Table]
     sizes: Mapping[str, int]
     """Dynamic sizes with their bounds, those of unnamed slices included."""
     keeps_marked: bool = False
     """Whether values stay until their marks have been passed, so that a trace has all of them."""
-    folded: dict[str, Tensor] = field(default_factory=dict)
+    folded: Mapping[str, Tensor] = field(default_factory=dict)
     """Results that the model alone decides, by their names; weights with the part ``folded`` are these."""
 
+    def __post_init__(self) -> None:
+        for name in ("blocks", "inputs", "outputs", "homes", "tables", "sizes", "folded"):
+            # Copied, so that nothing which the maker still holds can change the program.
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
-def steps_in(steps: list[Step]) -> Iterator[Step]:
+    def steps(self) -> Iterator[Step]:
+        """All steps, block by block, each loop before what is in it."""
+        for steps in self.blocks.values():
+            yield from steps_in(steps)
+
+    def map_steps(self, change: Callable[[Step], Iterable[Step]]) -> "Program":
+        """The program with what a function puts in the place of each step, in their order.
+
+        Of a loop it is given what has become of its body; a step that it leaves alone stays the same object.
+        """
+        return replace(self, blocks={name: map_steps(steps, change) for name, steps in self.blocks.items()})
+
+    def map_kernels(self, change: Callable[[KernelStep], Iterable[Step]]) -> "Program":
+        """The program with what a function puts in the place of each call of a kernel."""
+        return self.map_steps(lambda step: change(step) if isinstance(step, KernelStep) else (step,))
+
+
+def steps_in(steps: Iterable[Step]) -> Iterator[Step]:
     """Steps and those inside loops, each loop before what is in it."""
     todo = [iter(steps)]
     while todo:
@@ -313,3 +354,17 @@ def steps_in(steps: list[Step]) -> Iterator[Step]:
                 break
         else:
             todo.pop()
+
+
+def map_steps(steps: Steps, change: Callable[[Step], Iterable[Step]]) -> Steps:
+    """Steps, those inside loops too, with what a function puts in the place of each; the body of a loop first."""
+    found: list[Step] = []
+    for step in steps:
+        found += change(with_body(step, map_steps(step.body, change)) if isinstance(step, LoopStep) else step)
+    return tuple(found)
+
+
+def with_body(loop: LoopStep, body: Steps) -> LoopStep:
+    """A loop with another body; itself, if that has the same steps."""
+    is_same = len(body) == len(loop.body) and all(map(is_, body, loop.body))
+    return loop if is_same else replace(loop, body=body)

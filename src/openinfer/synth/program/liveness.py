@@ -6,10 +6,11 @@ occupies memory at every position where it is read, written, or still needed aft
 Values are followed one by one, from the steps that touch them: between these, a value is alive or it is not.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openinfer.synth.program.ir import (
+    Action,
     BranchStep,
     EntryStep,
     IntegerStep,
@@ -20,6 +21,7 @@ from openinfer.synth.program.ir import (
     PartStep,
     Program,
     Step,
+    Steps,
     Store,
     TableStep,
     Value,
@@ -31,7 +33,7 @@ _MOST_CALLED, _ALWAYS_CALLED = 16, 20_000
 """How many homes, for each step of a program or in all, are followed through calls of blocks one by one."""
 
 
-def uses(step: Step) -> list[Value]:
+def uses(step: Step) -> Sequence[Value]:
     """The values a step reads."""
     match step:
         case KernelStep():
@@ -40,34 +42,36 @@ def uses(step: Step) -> list[Value]:
             return [src, *step.scalars] if isinstance(src, Value) else step.scalars
         case BranchStep(cond=cond):
             return [] if cond is None else [cond]
-        case TableStep(action="write", value=Value() as value):
+        case TableStep(action=Action.WRITE, value=Value() as value):
             return [value, *step.scalars]
         case TableStep() | LoopStep() | IntegerStep():
             return step.scalars
-        case EntryStep(action="check"):
+        case EntryStep(action=Action.CHECK):
             return step.scalars
         case EntryStep(action=action, value=value, family=family):
             # A write leaves the other entries as they are, so it needs them too.
-            return [family.own, family.written, *([value] if action == "write" else []), *step.scalars]
-        case PartStep(action="check"):
+            return [family.own, family.written, *([value] if action is Action.WRITE else []), *step.scalars]
+        case PartStep(action=Action.CHECK):
             return step.scalars
         case PartStep():
-            parts = (step.whole,) if step.action == "read" else (step.whole, step.value)
+            parts = (step.whole,) if step.action is Action.READ else (step.whole, step.value)
             return [*(one for one in parts if isinstance(one, Value)), *step.scalars]
         case _:
             return []
 
 
-def definitions(step: Step) -> list[Value]:
+def definitions(step: Step) -> Sequence[Value]:
     """The values a step writes."""
     match step:
         case KernelStep():
             return [*step.outputs, *step.scratch]
         case Move(dst=dst):
             return [dst]
-        case TableStep(action="read", value=Value() as value) | PartStep(action="read", value=Value() as value):
+        case (
+            TableStep(action=Action.READ, value=Value() as value) | PartStep(action=Action.READ, value=Value() as value)
+        ):
             return [value]
-        case EntryStep(action="read", value=value) | IntegerStep(value=value):
+        case EntryStep(action=Action.READ, value=value) | IntegerStep(value=value):
             return [value]
         case _:
             return []
@@ -139,7 +143,7 @@ class Liveness:
                 self.touches.setdefault(value, {})[name] = tuple(found)
         return self._follows_calls
 
-    def _touched(self, block: str, steps: list[Step], homes: Mapping[str, list[Value]]) -> Touches:
+    def _touched(self, block: str, steps: Steps, homes: Mapping[str, list[Value]]) -> Touches:
         found: Touches = {}
         for step in reversed(steps):
             inner = self._inside(block, step, homes) if isinstance(step, LoopStep) else {}

@@ -12,6 +12,7 @@ from openinfer.ir import Index, Single
 from openinfer.loops.ir import Kernel
 from openinfer.loops.text import kernel_text
 from openinfer.synth.program.ir import (
+    Action,
     BindSize,
     BranchStep,
     CallStep,
@@ -121,9 +122,9 @@ class _Printer:
             case EntryStep(action, family, index, value):
                 entries = f'("{family.entries.names[0]}" .. "{family.entries.names[-1]}")'
                 part = f"{entries}[{', '.join(map(str, index))}]"
-                if action == "check":
+                if action is Action.CHECK:
                     return f"check {part}"
-                return f"{_value(value)} = {part}" if action == "read" else f"{part} = {value.name}"
+                return f"{_value(value)} = {part}" if action is Action.READ else f"{part} = {value.name}"
             case IntegerStep(expr, value):
                 return f"{_value(value)} = {expr}"
             case Fence():
@@ -135,17 +136,17 @@ class _Printer:
         return self._kernels.setdefault(kernel_text(kernel), f"k{len(self._kernels)}")
 
 
-def _access(action: str, whole: str, indices: Sequence[Index], value: Operand | None, initial: float = 0) -> str:
+def _access(action: Action, whole: str, indices: Sequence[Index], value: Operand | None, initial: float = 0) -> str:
     chosen = ", ".join(
         str(one.value) if isinstance(one, Single) else f"{_end(one.start)}..{_end(one.end)}" for one in indices
     )
     part = f"{whole}[{chosen}]" if indices else whole
-    if action == "read":
+    if action is Action.READ:
         assert isinstance(value, Value)
         return f"{_value(value)} = {part}"
-    if action == "check":
+    if action is Action.CHECK:
         return f"check {part}"
-    if action == "reset":
+    if action is Action.RESET:
         return f"reset {part}" + (f" to {operand_text(value)}" if value is not None else f" to {initial}")
     assert value is not None
     return f"{part} = {operand_text(value)}"

@@ -18,7 +18,7 @@ from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.arena import Placement, Request
 from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.passes.fuse.fuse import Entry
-from openinfer.synth.program.ir import KernelStep, LoopStep, Move, Program, Step, Value, steps_in
+from openinfer.synth.program.ir import KernelStep, LoopStep, Move, Program, Step, Value
 from openinfer.synth.program.positions import Positions
 from openinfer.synth.report.arena_map import arena_text, describe
 from openinfer.synth.report.cost import cost_of
@@ -157,13 +157,12 @@ def _position(step: Step) -> str:
 
 
 def _written(program: Program) -> Iterator[Value]:
-    for steps in program.blocks.values():
-        for step in steps_in(steps):
-            match step:
-                case KernelStep():
-                    yield from step.outputs
-                case Move():
-                    yield step.dst
+    for step in program.steps():
+        match step:
+            case KernelStep():
+                yield from step.outputs
+            case Move():
+                yield step.dst
 
 
 def _label(value: Value, variables: Iterable[str]) -> str:

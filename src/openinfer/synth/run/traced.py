@@ -25,7 +25,7 @@ from openinfer.dtypes import DType, unpack
 from openinfer.ir import Assign, Node, Op
 from openinfer.ir.rules import is_consumer
 from openinfer.ops import Array
-from openinfer.synth.program.ir import FOLDED, KernelStep, Mark, Program, Weight, steps_in
+from openinfer.synth.program.ir import FOLDED, KernelStep, Mark, Program, Weight
 from openinfer.synth.run.interruption import deferred_interrupt
 from openinfer.synth.run.library import compiled
 from openinfer.synth.run.module import CompiledModule
@@ -208,7 +208,7 @@ def _decoded(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
 def absent_values(program: Program, reported: Sequence[Reported]) -> dict[int, str]:
     """The nodes of whose values generated code does not have all, and why."""
     shown = {(row.node, row.output) for row in reported if row.value is not None}
-    steps = [step for block in program.blocks.values() for step in steps_in(block)]
+    steps = list(program.steps())
     kernels = [step for step in steps if isinstance(step, KernelStep) and step.nodes]
     fused = {node: step.node for step in kernels for node in step.nodes}
     marked = {(step.node, place) for step in steps if isinstance(step, Mark) for place in range(len(step.values))}

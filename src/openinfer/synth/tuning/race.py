@@ -10,7 +10,7 @@ from time import perf_counter
 
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Fail, walk
-from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight, steps_in
+from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight
 from openinfer.synth.run.timed import StepTimes, TimedModule
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cstyle.statements import kernel_sizes
@@ -65,7 +65,7 @@ def contest_of(
             steps += [memory.placed(call) for call in calls]
         counted.append(range(first, len(steps)))
     bound = replace(program.bound, vars={}, bounds={})
-    made = Program(bound, {"entry": [*steps]}, {}, {}, {}, {}, {}, folded=program.folded)
+    made = Program(bound, {"entry": (*steps,)}, {}, {}, {}, {}, {}, folded=program.folded)
     return Contest(project(made), tuple(counted))
 
 
@@ -79,9 +79,9 @@ class _Memory:
     def placed(self, call: KernelStep) -> KernelStep:
         return replace(
             call,
-            inputs=[self._input(number, operand) for number, operand in enumerate(call.inputs)],
-            outputs=[self._new(value) for value in call.outputs],
-            scratch=[self._new(value) for value in call.scratch],
+            inputs=tuple(self._input(number, operand) for number, operand in enumerate(call.inputs)),
+            outputs=tuple(self._new(value) for value in call.outputs),
+            scratch=tuple(self._new(value) for value in call.scratch),
         )
 
     def _input(self, number: int, operand: Operand) -> Operand:
@@ -105,10 +105,9 @@ def calls_in(program: Program) -> Iterator[KernelStep]:
 
     A call in a loop that chooses weights is one call for each of them.
     """
-    for steps in program.blocks.values():
-        for step in steps_in(steps):
-            if isinstance(step, KernelStep) and _is_alone(step):
-                yield from _with_fixed_weights(step)
+    for step in program.steps():
+        if isinstance(step, KernelStep) and _is_alone(step):
+            yield from _with_fixed_weights(step)
 
 
 def _is_alone(step: KernelStep) -> bool:
@@ -120,7 +119,7 @@ def _with_fixed_weights(step: KernelStep) -> Iterator[KernelStep]:
     for number in range(max(map(len, families), default=1)):
         names = [family[number % len(family)] for family in families]
         if all(names):
-            yield replace(step, inputs=[_fixed(operand, number) for operand in step.inputs], scalars=[])
+            yield replace(step, inputs=tuple(_fixed(operand, number) for operand in step.inputs), scalars=())
 
 
 def _fixed(operand: Operand, number: int) -> Operand:

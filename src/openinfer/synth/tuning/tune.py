@@ -45,7 +45,7 @@ class Workshop:
 
     def made(self, program: Program, calls: Calls, choices: Mapping[ProductShape, Choice | None]) -> list[KernelStep]:
         """Calls with the tiles that were chosen, and those of the rules where nothing was."""
-        alone = replace(program, blocks={"entry": [*calls]})
+        alone = replace(program, blocks={"entry": (*calls,)})
         done = self.divide.run(Schedule(self.target, choices.get).run(alone))
         return [step for step in done.blocks["entry"] if isinstance(step, KernelStep)]
 
@@ -54,7 +54,7 @@ class Workshop:
         found: dict[ProductShape, list[KernelStep]] = {}
         for call in calls_in(program):
             asked: list[ProductShape] = []
-            Schedule(self.target, asked.append).run(replace(program, blocks={"entry": [call]}))
+            Schedule(self.target, asked.append).run(replace(program, blocks={"entry": (call,)}))
             for shape in dict.fromkeys(asked):
                 found.setdefault(shape, []).append(call)
         return found

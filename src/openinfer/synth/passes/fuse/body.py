@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from openinfer.synth.program.constraints import Limits
 from openinfer.synth.program.ir import (
+    Action,
     EntryStep,
     Fence,
     IntegerStep,
@@ -18,6 +19,7 @@ from openinfer.synth.program.ir import (
     Move,
     PartStep,
     Step,
+    Steps,
     TableStep,
     Value,
 )
@@ -58,7 +60,7 @@ class Body:
     def _add(self, place: int, step: Step) -> None:
         for value in definitions(step):
             self._definitions.setdefault(value, []).append(place)
-        is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action == "read"
+        is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action is Action.READ
         match step:
             case KernelStep():
                 self._read(place, step)
@@ -80,9 +82,9 @@ class Body:
         self._other_readers.update(step.scalars)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> Steps:
         """The steps that are left, in their order."""
-        return list(self._steps.values())
+        return tuple(self._steps.values())
 
     def kernels(self) -> list[int]:
         """The places of the calls of kernels."""

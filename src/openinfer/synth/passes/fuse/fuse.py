@@ -39,7 +39,7 @@ from openinfer.synth.passes.fuse.body import Body, values_read
 from openinfer.synth.passes.fuse.pointwise import expanded_size, expression, pointwise_form, with_names
 from openinfer.synth.passes.fuse.relayout import has_long_rows, read_through, stored_through, with_stores
 from openinfer.synth.program.constraints import Limits
-from openinfer.synth.program.ir import KernelStep, LoopStep, Operand, Program, Step, TableStep, Value
+from openinfer.synth.program.ir import KernelStep, LoopStep, Operand, Program, Step, Steps, TableStep, Value, with_body
 from openinfer.synth.program.ir import Store as Memory
 
 _MOST_PARTS = 2000
@@ -65,15 +65,16 @@ class Fuse:
     max_recomputed: int = 8
     """An element that is read several times is computed again each time only if that takes so few operations."""
 
-    def run(self, program: Program) -> tuple[Program, list[Entry]]:
+    def run(self, program: Program) -> tuple[Program, tuple[Entry, ...]]:
         """The program with fused kernels, and the ledger."""
         ledger: list[Entry] = []
         refused: set[Entry] = set()
         limits = Limits(program)
         needed = set(program.outputs.values())
-        for name, steps in program.blocks.items():
-            program.blocks[name] = _Fusion(self, limits, ledger, refused, needed).fused(steps)
-        return program, ledger
+        blocks = {
+            name: _Fusion(self, limits, ledger, refused, needed).fused(steps) for name, steps in program.blocks.items()
+        }
+        return replace(program, blocks=blocks), tuple(ledger)
 
 
 @dataclass
@@ -91,18 +92,12 @@ class _Fusion:
     inside: dict[int, set[Value]] = field(default_factory=dict)
     """By the identity of a loop, what its body reads."""
 
-    def fused(self, steps: list[Step]) -> list[Step]:
+    def fused(self, steps: Steps) -> Steps:
         """The steps of one body, with loops' bodies done first.
 
         Kernels are tried in their order; when two are joined, those that make what the new one reads are tried again.
         """
-        for step in steps:
-            if isinstance(step, LoopStep):
-                step.body = self.fused(step.body)
-                self.inside[id(step)] = values_read(step.body, self.inside)
-            if isinstance(step, TableStep):
-                self.parts.add(step.value)
-        body = Body(steps, self.inside, self.limits)
+        body = Body([self._with_fused_body(step) for step in steps], self.inside, self.limits)
         todo = body.kernels()
         waiting = set(todo)
         while todo:
@@ -116,6 +111,14 @@ class _Fusion:
                     heappush(todo, other)
                     waiting.add(other)
         return body.steps
+
+    def _with_fused_body(self, step: Step) -> Step:
+        if isinstance(step, LoopStep):
+            step = with_body(step, self.fused(step.body))
+            self.inside[id(step)] = values_read(step.body, self.inside)
+        if isinstance(step, TableStep):
+            self.parts.add(step.value)
+        return step
 
     def _try(self, body: Body, place: int, producer: KernelStep) -> list[int]:
         """Join a kernel with the one that reads its result, if that may be; the places to look at again."""
@@ -176,11 +179,11 @@ class _Fusion:
         merged = _with_plain_outputs(merged)
         return KernelStep(
             replace(merged, doc=(*one.doc, *other.doc)),
-            [*producer.inputs, *others],
+            (*producer.inputs, *others),
             consumer.outputs,
             consumer.node,
-            [*producer.scratch, *consumer.scratch],
-            [*producer.scalars, *consumer.scalars],
+            (*producer.scratch, *consumer.scratch),
+            (*producer.scalars, *consumer.scalars),
             nodes,
         )
 

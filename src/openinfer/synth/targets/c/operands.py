@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import prod
 
-from openinfer.synth.program.ir import EntryStep, Family, Store, Value, Weight
+from openinfer.synth.program.ir import Action, EntryStep, Family, Store, Value, Weight
 from openinfer.synth.targets.c.failures import NO_TENSOR
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.c.sizes import SizePrinter
@@ -110,14 +110,14 @@ class OperandPrinter(SizePrinter):
 
     def _entry(self, step: EntryStep, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
-        family, is_write = step.family, step.action == "write"
+        family, is_write = step.family, step.action is Action.WRITE
         weight, places = replace(family.entries, index=step.index), self._placed.weights.places(family.entries)
         self._line(depth, "{")
         self._line(depth + 1, f"const int64_t at = {self._weight_number(weight, step.node, depth + 1)};")
         checked = self._slots(family) if is_write else self._offsets(family)
-        if (family.has_gaps if is_write else places.has_gaps) or step.action == "check":
+        if (family.has_gaps if is_write else places.has_gaps) or step.action is Action.CHECK:
             self._line(depth + 1, f"if ({checked} < 0) {self._no_tensor(step.node)}")
-        if step.action != "check":
+        if step.action is not Action.CHECK:
             self._entry_access(step, weight.dtype.nbytes(prod(weight.shape)), depth + 1)
         self._line(depth, "}")
 
@@ -134,7 +134,7 @@ class OperandPrinter(SizePrinter):
         own, written, value = (self._pointer(one) for one in (step.family.own, step.family.written, step.value))
         slot = self._slots(step.family)
         mine = f"{own} + {slot} * {nbytes}"
-        if step.action == "read":
+        if step.action is Action.READ:
             chosen = f"{slot} >= 0 && {written}[{slot}] ? {mine} : c->weights + {self._offsets(step.family)}"
             self._line(depth, f"memcpy({value}, {chosen}, {nbytes});")
         else:

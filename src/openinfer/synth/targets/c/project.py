@@ -10,7 +10,7 @@ from typing import Literal
 from openinfer._version import VERSION
 from openinfer.check.saved_state import signature
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.program.ir import PartStep, steps_in
+from openinfer.synth.program.ir import PartStep
 from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.targets.c.entry import EntryPrinter
@@ -292,5 +292,4 @@ class Project:
         return f"\n#ifndef {guard}\n#define {guard}\n\n{includes}{more}\n{body}\n#endif\n"
 
     def _part_ranks(self) -> list[int]:
-        steps = [step for block in self.program.blocks.values() for step in steps_in(block)]
-        return [len(step.whole.shape) for step in steps if isinstance(step, PartStep)]
+        return [len(step.whole.shape) for step in self.program.steps() if isinstance(step, PartStep)]

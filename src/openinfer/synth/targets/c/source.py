@@ -18,6 +18,7 @@ from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.rollback import is_partly_written
 from openinfer.synth.memory.state import element_bits
 from openinfer.synth.program.ir import (
+    Action,
     BindSize,
     BranchStep,
     CallStep,
@@ -32,6 +33,7 @@ from openinfer.synth.program.ir import (
     PartStep,
     RequireSize,
     Step,
+    Steps,
     TableStep,
     Value,
     Weight,
@@ -49,6 +51,9 @@ from openinfer.synth.targets.cstyle.statements import Printed, printed
 
 _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
 """Steps that name the context in any case; all others do so only where the function also names memory."""
+
+_TABLE_CALLS = {Action.READ: "oi_table_read", Action.WRITE: "oi_table_write", Action.RESET: "oi_table_reset"}
+_PART_ACTIONS = {Action.READ: "OI_READ", Action.WRITE: "OI_WRITE", Action.RESET: "OI_COPY"}
 
 
 @dataclass
@@ -123,7 +128,7 @@ class StepPrinter(MarkPrinter):
         self._failure(node, mistake("ERROR_BUDGET", "the step has run its budget of nodes"))
         self._line(depth, f"if (is_over(c, {nodes}, {place})) return 1;")
 
-    def _body(self, steps: list[Step], depth: int) -> None:
+    def _body(self, steps: Steps, depth: int) -> None:
         last: tuple[int, ...] = ()
         for step in steps:
             if isinstance(step, Mark):
@@ -228,7 +233,7 @@ class StepPrinter(MarkPrinter):
             self._line(depth, f"if ({own} >= 0 && {own} != {place}) {fail}")
 
     def _if_known(
-        self, values: list[Value], depth: int, then: Callable[[int], None], otherwise: Callable[[int], None]
+        self, values: Sequence[Value], depth: int, then: Callable[[int], None], otherwise: Callable[[int], None]
     ) -> None:
         """What is done if the sizes have values, and ones that make shapes of the values; and if they have none yet.
 
@@ -386,39 +391,40 @@ class StepPrinter(MarkPrinter):
     def _table(self, step: TableStep, depth: int) -> None:
         layout = self._placed.state.tables[step.table.variable.name]
         grid = f"grid{layout.number}"
-        if step.action == "reset" and not step.indices:
+        if step.action is Action.RESET and not step.indices:
             self.needs.add("oi_table_clear")
             self._line(depth, f"{{ const oi_grid grid = {grid}(c); oi_table_clear(&grid); }}")
             return
         access = TableAccess(layout, step)
         found = picks(access.ordered, access.grown, self._integers.integer)
-        action = "view" if step.action == "read" and step.value in self._plan.views else step.action
-        self.needs |= {"oi_select"} if action == "check" else {"oi_select", f"oi_table_{action}"}
+        is_view = step.action is Action.READ and step.value in self._plan.views
+        called = "oi_table_view" if is_view else _TABLE_CALLS.get(step.action)
+        self.needs |= {"oi_select"} if called is None else {"oi_select", called}
         self._line(depth, "{")
         self._line(depth + 1, f"const oi_grid grid = {grid}(c);")
         self._picked(found, step.node, depth + 1)
-        is_write = "true" if step.action == "write" else "false"
+        is_write = "true" if step.action is Action.WRITE else "false"
         fail = self._outside(found, "grid.table->bound", layout.table.keys, step.node)
         self._line(depth + 1, f"if (!oi_select(&grid, pick, {is_write}, &part)) {fail}")
-        if step.action == "reset":
+        if step.action is Action.RESET:
             whole = "true" if access.is_whole_matrix else "false"
-            self._line(depth + 1, f"oi_table_reset(&grid, &part, {whole});")
+            self._line(depth + 1, f"{called}(&grid, &part, {whole});")
         else:
             assert step.value is not None
-            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action != "write")
-            if step.action == "write" and layout.heap is not None:
+            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action is not Action.WRITE)
+            if step.action is Action.WRITE and layout.heap is not None:
                 self.needs.add("oi_table_grow")
                 fail = self._fail(step.node, NO_MEMORY)
                 self._line(depth + 1, f"if (!oi_table_grow(&grid, &part)) {fail}")
-            if action == "view":
-                self._line(depth + 1, f"{self._pointer(step.value)} = oi_table_view(&grid, &part);")
-            elif action != "check":
-                self._line(depth + 1, f"oi_table_{step.action}(&grid, &part, {self._pointer(step.value)});")
+            if is_view:
+                self._line(depth + 1, f"{self._pointer(step.value)} = {called}(&grid, &part);")
+            elif called is not None:
+                self._line(depth + 1, f"{called}(&grid, &part, {self._pointer(step.value)});")
         self._line(depth, "}")
 
     def _part(self, step: PartStep, depth: int) -> None:
         whole = step.whole
-        self.needs |= {"oi_inside"} if step.action == "check" else {"oi_inside", "oi_tensor_part"}
+        self.needs |= {"oi_inside"} if step.action is Action.CHECK else {"oi_inside", "oi_tensor_part"}
         axes = len(whole.shape)
         if isinstance(whole, Value):
             self._guard([whole], step.node, depth)
@@ -430,15 +436,15 @@ class StepPrinter(MarkPrinter):
         self._picked(found, step.node, depth + 1)
         fail = self._outside(found, "shape", axes, step.node)
         self._line(depth + 1, f"if (!oi_inside(pick, shape, {axes}, &part)) {fail}")
-        if isinstance(step.value, Value) and step.action != "reset":
-            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action != "write")
-        if step.action != "check":
+        if isinstance(step.value, Value) and step.action is not Action.RESET:
+            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action is not Action.WRITE)
+        if step.action is not Action.CHECK:
             self._part_access(step, axes, depth + 1)
         self._line(depth, "}")
 
     def _part_access(self, step: PartStep, axes: int, depth: int) -> None:
         whole = step.whole
-        action, value, element = {"read": "OI_READ", "write": "OI_WRITE", "reset": "OI_COPY"}[step.action], "NULL", 0
+        action, value, element = _PART_ACTIONS[step.action], "NULL", 0
         if step.value is not None:
             value = self._operand(step.value, step.node, depth)
         else:

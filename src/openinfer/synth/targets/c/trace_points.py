@@ -71,7 +71,7 @@ class MarkPrinter(OperandPrinter):
             return
         # A part of a table that is read where it lies has no memory of its own, and is there as long as it is needed.
         written = set(definitions(step)) - self._plan.views
-        if isinstance(step, PartStep) and step.action in ("write", "reset") and isinstance(step.whole, Value):
+        if isinstance(step, PartStep) and step.action.is_change and isinstance(step.whole, Value):
             written.add(step.whole)
         self._fresh.write(written)
 

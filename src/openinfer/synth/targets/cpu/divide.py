@@ -28,7 +28,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.synth.passes.split import split, written_by
-from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Value
+from openinfer.synth.program.ir import KernelStep, Program, Value
 from openinfer.synth.report.cost import cost_of
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.product import Product, tiled_product
@@ -58,20 +58,10 @@ class Divide:
     thread would be waited for longer than that."""
 
     def run(self, program: Program) -> Program:
-        """The program with divided kernels; its steps are changed in place."""
-        if self.threads is not None and self.threads > 1:
-            for name, steps in program.blocks.items():
-                program.blocks[name] = self._steps(steps)
-        return program
+        """The program with divided kernels."""
+        return program.map_kernels(self._calls) if self.threads is not None and self.threads > 1 else program
 
-    def _steps(self, steps: Sequence[Step]) -> list[Step]:
-        return [made for step in steps for made in self._step(step)]
-
-    def _step(self, step: Step) -> Sequence[Step]:
-        if isinstance(step, LoopStep):
-            step.body = self._steps(step.body)
-        if not isinstance(step, KernelStep):
-            return (step,)
+    def _calls(self, step: KernelStep) -> Sequence[KernelStep]:
         whole = self._call(step)
         if whole.kernel.parts > 1 or _nanoseconds(step.kernel) < self.worth:
             return (whole,)
@@ -83,10 +73,10 @@ class Divide:
         kernel = divided(step.kernel, self.threads, self.worth)
         if kernel.parts == 1:
             return step
-        memory = [
+        memory = tuple(
             Value(value.name, value.dtype, (kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
             for value, buffer in zip(step.scratch, kernel.scratch, strict=True)
-        ]
+        )
         return replace(step, kernel=kernel, scratch=memory)
 
 

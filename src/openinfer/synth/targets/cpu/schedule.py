@@ -27,7 +27,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import changed, straightened, with_bodies
 from openinfer.synth.memory.weights import FiniteWeights
-from openinfer.synth.program.ir import KernelStep, LoopStep, Program, Step, Value, Weight
+from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.machine import CpuTarget
@@ -63,17 +63,11 @@ class Schedule:
     """Tiles that were measured to be the best; where it knows none, rules decide."""
 
     def run(self, program: Program) -> Program:
-        """The program with scheduled kernels; its steps are changed in place."""
+        """The program with scheduled kernels."""
         finite = FiniteWeights(program)
-        for name, steps in program.blocks.items():
-            program.blocks[name] = [self._step(step, finite) for step in steps]
-        return program
+        return program.map_kernels(lambda step: (self._call(step, finite),))
 
-    def _step(self, step: Step, finite_weights: FiniteWeights) -> Step:
-        if isinstance(step, LoopStep):
-            step.body = [self._step(one, finite_weights) for one in step.body]
-        if not isinstance(step, KernelStep):
-            return step
+    def _call(self, step: KernelStep, finite_weights: FiniteWeights) -> KernelStep:
         names = [buffer.name for buffer in step.kernel.inputs]
         pairs = list(zip(names, step.inputs, strict=True))
         weights = {name: operand for name, operand in pairs if isinstance(operand, Weight)}
@@ -81,15 +75,15 @@ class Schedule:
         if any(isinstance(one, Contraction) and one.valid is not None for one in walk(step.kernel.body)):
             finite = frozenset(name for name, weight in weights.items() if weight in finite_weights)
         kernel, packings = scheduled(step.kernel, self.target, frozenset(weights), finite, self.choose)
-        inputs = [
+        inputs = tuple(
             replace(operand, packing=packings[name], shape=packings[name].shape)
             if isinstance(operand, Weight) and name in packings
             else operand
             for name, operand in zip(names, step.inputs, strict=True)
-        ]
+        )
         added = kernel.scratch[len(step.kernel.scratch) :]
         memory = [Value(f"{step.outputs[0].name}_{buffer.name}", buffer.dtype, buffer.shape) for buffer in added]
-        return replace(step, kernel=kernel, inputs=inputs, scratch=[*step.scratch, *memory])
+        return replace(step, kernel=kernel, inputs=inputs, scratch=(*step.scratch, *memory))
 
 
 def scheduled(
