@@ -74,6 +74,7 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ("no such result", lambda one: one.fetch("nothing")),
     ("a misspelt name", lambda one: one.fetch("cuont")),
     ("another dtype", lambda one: one.fetch("count", "f32")),
+    ("no name", lambda one: one.fetch()),
     ("not a state", lambda one: one.load_state(b"not a state")),
     ("a missing file", lambda one: one.load_state("/nowhere/at/all.oinf")),
     ("an index outside", lambda one: (one.insert({**good(), "n": 8}), one.run_step())),
@@ -110,6 +111,21 @@ def test_all_verbs(pair: tuple[Any, Any]) -> None:
     module.reset()
     assert module.fetch("count") == 3
     assert module.fetch("K").shape == (0, 2)
+
+
+def test_an_input_that_the_step_has_written_is_not_shown_as_it_was_inserted() -> None:
+    """The simulator shows what the step made of it; the code does not keep that, and says so."""
+    text = """dynamic { x: f32; z: f32; } volatile { y: f32; }
+    block entry { branch twice; op add(x, z) >> y; return y; } block twice { op add(x, x) >> x; return; }"""
+    module = planned(text).build()
+    assert module(x=3, z=1) == 7
+    assert module.fetch("z") == 1
+    for verb in (module.fetch, module.fetch_view, module.fetch_tensor):
+        with pytest.raises(ExecutionError) as caught:
+            verb("x")
+        assert "return x;" in str(caught.value)
+    module.insert(x=5)
+    assert module.fetch("x") == 5
 
 
 def test_inputs_are_used_up_and_copied(pair: tuple[Any, Any]) -> None:

@@ -76,6 +76,7 @@ class CompiledModule:
         self._step = self._instance.function("step")
         variables = self.bound.vars.items()
         self._required = tuple(name for name, variable in variables if variable.kind is MemoryKind.DYNAMIC)
+        self._written = frozenset[str]().union(*(effects.writes for effects in self.bound.effects.values()))
         self._inserted: dict[str, Array] = {}
         self._used: dict[str, Array] = {}
         self._running: _Running | None = None
@@ -262,7 +263,7 @@ class CompiledModule:
         """A copy of a variable as a NumPy array; several names give a tuple.
 
         A dtype after a single name is checked: ``fetch("y", "f32")``. Generated code keeps outputs, persistent
-        variables and inputs; other variables must be returned from the entry block to be seen.
+        variables and inputs that nothing writes; other variables must be returned from the entry block to be seen.
         """
         with self._calls.claim():
             self._settle()
@@ -271,6 +272,8 @@ class CompiledModule:
                 if found != names[1]:
                     raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{names[0]!r} is {found}, not {names[1]}"))
                 return self._array(names[0]).copy()
+            if not names:
+                raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, "fetch takes the names of variables"))
             arrays = tuple(self._array(name).copy() for name in names)
         return arrays[0] if len(arrays) == 1 else arrays
 
@@ -313,7 +316,7 @@ class CompiledModule:
         kept = self._persistent.value(name)
         if kept is not None:
             return kept
-        if name in self._used and name not in self._program.outputs:
+        if name in self._used and name not in self._written:
             return self._used[name]
         return self._other(variable)
 
@@ -325,7 +328,7 @@ class CompiledModule:
             return model.load(name).to_numpy()
         message = f"generated code does not keep {variable.name!r}"
         advice = f"return it from the entry block: return {variable.name};"
-        if variable.name in self._program.outputs or variable.kind is MemoryKind.DYNAMIC:
+        if variable.name in self._program.outputs or (variable.kind is MemoryKind.DYNAMIC and not self._used):
             message, advice = f"{variable.name!r} has no value: no step has run", "run_step() first"
         raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message, None, advice))
 
