@@ -171,7 +171,7 @@ def _in_memory(place: Place) -> Hint | None:
 
 
 def _in_block(place: Place) -> Hint | None:
-    rules = (_control_flow, _assignment, _call_alone, _op_call, _other_statements, _operands)
+    rules = (_control_flow, _assignment, _value_alone, _op_call, _other_statements, _operands)
     return next((found for rule in rules if (found := rule(place)) is not None), None)
 
 
@@ -208,7 +208,7 @@ def _assignment(place: Place) -> Hint | None:
     if match := re.match(rf"({_NAME}\[[^\]]*\])\s*=\s*(.*)", text):
         call = _as_op(None, match[2])
         return Hint(f"write  {call or 'op name(...)'} >> {match[1]};")
-    if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*=(?!\s*op\b)\s*(.*)", text):
+    if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*(?::=|<-|=(?!\s*op\b))\s*(.*)", text):
         return Hint(f"write  {_as_op(match[1], match[2]) or _RESULT}")
     if match := re.match(rf"({_NAME}(?:\[[^\]]*\])?)\s*>>\s*({_NAME}(?:\[[^\]]*\])?)", text):
         return Hint(f"write  transfer {match[1]} >> {match[2]};")
@@ -247,15 +247,16 @@ def _called(name: str, arguments: str) -> str:
     return f"{last}({arguments})"
 
 
-def _call_alone(place: Place) -> Hint | None:
-    """``relu(x);`` and ``relu(x) >> y;``."""
-    match = re.match(
-        rf"(?!op\b|cache\b|return\b|yield\b|await\b)({_DOTTED})\s*(\(.*\))\s*(?:(?:>>|->|=>)\s*(.*))?$", place.statement
-    )
-    if match is None:
+def _value_alone(place: Place) -> Hint | None:
+    """``relu(x);``, ``relu(x) >> y;``, ``x + x;`` and ``x + x >> y;``."""
+    if re.match(r"(op|cache|return|yield|await|transfer|assign|branch|scope|dep|effect)\b", place.statement):
         return None
-    call = _called(match[1], match[2][1:-1])
-    return Hint(f"write  op {call} >> {match[3]};" if match[3] else f"write  y = op {call};  with the result's name")
+    value, _, target = (part.strip() for part in re.split(r"(>>|->|=>)", place.statement + ">>", maxsplit=1))
+    call = _as_op(None, value)
+    target = target.removesuffix(">>").strip()
+    if call is None:
+        return None
+    return Hint(f"write  {call} >> {target};" if target else f"write  y = {call};  with the result's name")
 
 
 def _op_call(place: Place) -> Hint | None:
@@ -264,7 +265,7 @@ def _op_call(place: Place) -> Hint | None:
         return None
     if match := re.match(rf"(.*?\bop\s+)({_NAME}(?:\s*\.\s*{_NAME})+)\s*\(", text):
         return Hint(f"the name of an op has no dots: op {re.split(r'[.]', match[2])[-1].strip()}(...)")
-    if found in ("-", "=") and place.after.startswith(">"):
+    if (found in ("-", "=") and place.after.startswith(">")) or (found == ">" and before.rstrip().endswith(")")):
         return Hint("a result is written with >>")
     if found == ";" and before.rstrip().endswith(")"):
         return Hint(f"name the result: {before.strip()} >> y;  or  y = {before.strip()};")
