@@ -28,11 +28,11 @@ from openinfer import ModelLoader, Simulator, graph
 from openinfer.synth.pipeline import Passes, Synthesizer
 from openinfer.synth.run.build import library_of
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.emit.tiles import tile_name
+from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.machine import CpuTarget, host
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
-from openinfer.synth.targets.cstyle.support import support_code
 
 Row = dict[str, Any]
 
@@ -147,8 +147,8 @@ def bare_loop(target: CpuTarget, peak: float, rounds: int) -> Row:
     """The inner loop on a tile whose operands are in the first cache, against multiply-adds without any loads."""
     lanes, depth, count = target.lanes(32), 128, 10000
     rows, vectors = tile_shapes(128, 1536, lanes, target)[0]
-    tile = tile_name("f32", lanes, rows, vectors)
-    text = INNER.replace("TILE", tile).replace("WIDTH", str(vectors * lanes))
+    tile = FloatTile("f32", lanes, rows, vectors)
+    text = INNER.replace("TILE", tile.name).replace("WIDTH", str(vectors * lanes))
     head = "#define _GNU_SOURCE\n#include <stdint.h>\n#include <time.h>\n"
     source = {"inner.c": head + support_code({tile}) + text}
     code = library_of(source, ("inner.c",), "gcc", ("-O3", *target.flags))

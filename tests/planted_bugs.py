@@ -583,7 +583,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the last thread stops too early",
-        "synth/targets/cstyle/scalars.py",
+        "synth/targets/cpu/emit/parts.py",
         'return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"',
         'return f"part * ({count} / {parts})", f"(part + 1) * ({count} / {parts})"',
         WITNESSES,
@@ -600,8 +600,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "loops go one too far",
         "synth/targets/cstyle/statements.py",
-        "{variable.name} < {last}; ++",
-        "{variable.name} <= {last}; ++",
+        "{name} < {last}; ++",
+        "{name} <= {last}; ++",
         WITNESSES,
         "inside_its_memory",
     ),

@@ -16,7 +16,7 @@ from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.run.module import built
-from openinfer.synth.targets.cstyle.statements import printed
+from openinfer.synth.targets.c.kernels import printed
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 

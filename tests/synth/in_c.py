@@ -21,10 +21,11 @@ from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
+from openinfer.synth.targets.c.kernels import printed
+from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cpu.divide import scratch_elements
 from openinfer.synth.targets.cpu.packing import Packing
-from openinfer.synth.targets.cstyle.statements import Printed, printed
-from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.cstyle.statements import Printed
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]
@@ -64,7 +65,7 @@ def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | Non
     if schedule is not None:
         kernel = schedule(kernel)
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
-    code = printed(kernel, f"case{number}", linkage="")
+    code = printed(kernel, f"case{number}")
     scratch = kernel.scratch
     if kernel.parts > 1:
         code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.c.support import support_code
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fPIC"]

@@ -13,8 +13,9 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.ir import Kernel
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu.machine import CpuTarget
-from openinfer.synth.targets.cstyle.statements import Printed, printed
+from openinfer.synth.targets.cstyle.statements import Printed
 
 F32 = DTYPES["f32"]
 STRICT = ("-O2", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
@@ -47,4 +48,4 @@ def run(kernels: Sequence[tuple[Kernel, Sequence[Any], tuple[int, ...]]], folder
 
 
 def _code(kernel: Kernel, name: str) -> Printed:
-    return in_parts(kernel, name) if kernel.parts > 1 else printed(kernel, name, linkage="")
+    return in_parts(kernel, name) if kernel.parts > 1 else printed(kernel, name)

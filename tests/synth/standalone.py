@@ -18,7 +18,7 @@ import numpy as np
 from tests.synth.in_c import HEAD, Prepared, loaded, operand_bytes
 
 from openinfer.ops import Array
-from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.c.support import support_code
 
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
 NUMERICS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")

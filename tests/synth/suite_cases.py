@@ -13,6 +13,7 @@ from openinfer.loops.ir import Contraction, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import CpuTarget
@@ -20,7 +21,6 @@ from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
-from openinfer.synth.targets.cstyle.statements import printed
 
 _LARGEST = 1 << 14
 """Elements of an array of a stretched case."""
@@ -129,7 +129,7 @@ def _prepared(
 ) -> Prepared:
     kernel, packings = made
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
-    code, scratch = printed(kernel, f"case{number}", linkage=""), kernel.scratch
+    code, scratch = printed(kernel, f"case{number}"), kernel.scratch
     if kernel.parts > 1:
         code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
     return Prepared(record, one, call, code, kernel.inputs, kernel.outputs, scratch, packings)

@@ -21,13 +21,13 @@ from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.report.cost import cost_of
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.divide import divided, scratch_elements
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, has_dot, runnable
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
-from openinfer.synth.targets.cstyle.statements import printed
 
 I8, U8, I32 = DTYPES["i8"], DTYPES["u8"], DTYPES["i32"]
 DOT = replace(AVX512, dot=True)
@@ -90,9 +90,7 @@ Task = tuple[Kernel, Sequence[Any], tuple[int, ...]]
 def run(tasks: Sequence[Task], folder: Path, way: Way, *sizes: int) -> list[Any]:
     """The i32 results of kernels on arrays, with guards behind every memory."""
     dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(tasks[0][0], "none"), (), (), ())
-    prepared = [
-        replace(dummy, code=printed(kernel, f"case{number}", linkage="")) for number, (kernel, _, _) in enumerate(tasks)
-    ]
+    prepared = [replace(dummy, code=printed(kernel, f"case{number}")) for number, (kernel, _, _) in enumerate(tasks)]
     library = compiled(prepared, folder, (*STRICT, *way.flags), way.cc)
     found = []
     for number, (kernel, arrays, shape) in enumerate(tasks):

@@ -16,13 +16,13 @@ from openinfer.loops.build import cast, const, load, pair, rounded
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Buffer, Contraction, walk
 from openinfer.ops import OPS, Call, Case
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
-from openinfer.synth.targets.cstyle.statements import printed
 
 OPS_THAT_CONTRACT = [
     "matmul",
@@ -142,7 +142,7 @@ def test_rows_that_are_known_when_the_code_runs(target: CpuTarget, tmp_path: Pat
     rng = np.random.default_rng(3)
     w = rng.normal(size=(50, 33)).astype(np.float32)
     packed = packings["w"].packed(w) if packings else w
-    one = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernel, "case0", linkage=""), (), (), ())
+    one = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernel, "case0"), (), (), ())
     library = compiled([one], tmp_path, (*STRICT, *target.flags))
     for height in (0, 1, 2, 3, 7, 8, 9, 23, 40):
         x = rng.normal(size=(height, 33)).astype(np.float32)

@@ -20,7 +20,7 @@ from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
 from openinfer.ops import Kernel as Reference
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.targets.cstyle.statements import printed
+from openinfer.synth.targets.c.kernels import printed
 
 F32, I8 = DTYPES["f32"], DTYPES["i8"]
 BOUND = 9
@@ -28,7 +28,7 @@ BOUND = 9
 
 def run(kernel: Kernel, folder: Path, arrays: Sequence[Array], shape: tuple[int, ...], *sizes: int) -> Array:
     """The only result of a kernel, f32, on inputs as they are stored."""
-    code = printed(kernel, "case0", linkage="")
+    code = printed(kernel, "case0")
     one = Prepared(OPS[kernel.name], Case((), ()), Call(()), code, kernel.inputs, kernel.outputs, kernel.scratch)
     library = compiled([one], folder, ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"))
     result = np.full(shape, np.nan, np.float32)

@@ -14,8 +14,9 @@ from openinfer.loops.ir import Const
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.c.dialect import C
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
-from openinfer.synth.targets.cstyle.statements import printed
 
 
 def prepared(
@@ -38,7 +39,7 @@ def prepared(
     slots = (*kinds, *[None] * (len(places) - len(kinds)))
     call = infer(record, Call(tuple(types), complete(record, params), wanted))
     kernel = kernel_of(record, call, slots)
-    code = printed(kernel, f"case{number}", linkage="")
+    code = printed(kernel, f"case{number}")
     return Prepared(
         record, Case(tuple(places), slots, params), call, code, kernel.inputs, kernel.outputs, kernel.scratch
     )
@@ -175,7 +176,7 @@ def test_bits_of_small_floats_survive_being_loaded_and_stored(tmp_path: Path) ->
 
 
 def test_numbers_in_front_of_a_caret_are_hexadecimal() -> None:
-    printer = ScalarPrinter(lambda buffer: buffer.name)
+    printer = ScalarPrinter(C, lambda buffer: buffer.name)
     for dtype, wanted in (("i32", "(0x2 ^ 2)"), ("u32", "(0xau ^ 10u)")):
         number = Const(2 if dtype == "i32" else 10, DTYPES[dtype])
         assert printer.text(number ^ number) == wanted  # gcc 13 warns of 2 ^ 2 and 10 ^ 10

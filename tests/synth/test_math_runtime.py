@@ -34,7 +34,7 @@ from tests.synth.runtime_in_c import (
     source,
 )
 
-from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.c.support import support_code
 
 # The largest errors in units in the last place that were measured (at least every 7th f32; millions of f64), and a bit.
 IN_F32 = {"exp": 0.9, "exp2": 1.1, "log": 1.05, "tanh": 1.35, "erf": 1.39, "gelu": 1.75}

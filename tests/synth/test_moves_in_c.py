@@ -15,7 +15,7 @@ from openinfer.loops.dim import Dim, at
 from openinfer.loops.ir import Buffer
 from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.targets.cstyle.statements import printed
+from openinfer.synth.targets.c.kernels import printed
 
 F32, F64, I64, U64 = (DTYPES[name] for name in ("f32", "f64", "i64", "u64"))
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -141,7 +141,7 @@ def test_sizes_may_be_known_only_when_the_code_runs(case: int, tmp_path: Path) -
     record = OPS[name]
     call = infer(record, Call(tuple(TensorType(F32, shape) for shape in shapes), complete(record, params)))
     kernel = kernel_of(record, call, (F32,) * len(shapes))
-    code = printed(kernel, "case0", linkage="")
+    code = printed(kernel, "case0")
     one = Prepared(record, Case((), ()), call, code, kernel.inputs, kernel.outputs, kernel.scratch)
     library = compiled([one], tmp_path)
     for sizes in ({"T": 11, "N": 6}, {"T": 4, "N": 3}, {"T": 7, "N": 1}, {"T": 1, "N": 6}, {"T": 3, "N": 2}):

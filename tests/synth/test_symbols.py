@@ -16,7 +16,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
 from openinfer.ops.lower.operand import LOWERINGS
 from openinfer.synth.pipeline import Synthesizer
-from openinfer.synth.targets.cstyle.support import support_code
+from openinfer.synth.targets.c.support import support_code
 
 ALLOWED = {"memcpy", "memset", "memmove", "memcmp"}
 """What a compiler may call in any program, even without a C library."""

@@ -42,6 +42,11 @@ class DType:
         return self.bits < 8
 
     @property
+    def is_small_float(self) -> bool:
+        """Whether it is a float that is stored in fewer bits than it is computed in."""
+        return self.kind == "float" and self.compute_name != self.name
+
+    @property
     def itemsize(self) -> int:
         """Bytes per element of ``array`` (1 for packed types, which unpack to bytes)."""
         return self.array.itemsize

@@ -6,10 +6,11 @@ from openinfer.check.sizes import trial_sizes
 from openinfer.loops.dim import Dim, most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.c.dialect import C, stored_type
+from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.names import comment, string
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
-from openinfer.synth.targets.cstyle.support import support_code
-from openinfer.synth.targets.cstyle.types import stored_type
+from openinfer.synth.targets.cstyle.support import Need
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.c.project import Project
@@ -139,7 +140,7 @@ def example(project: "Project") -> str:
     name, upper = project.name, project.name.upper()
     program = project.program
     inputs = [_input(project, key, value, place) for place, (key, value) in enumerate(program.inputs.items())]
-    shown, needs = [], set[str]()
+    shown, needs = [], set[Need]()
     for key, value in program.outputs.items():
         lines, more = _output(project, key, value)
         shown += lines
@@ -230,9 +231,9 @@ def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str,
     return array, lines
 
 
-def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[str]]:
+def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[Need]]:
     """Statements that print the first elements of an output."""
-    printer = ScalarPrinter(lambda _buffer: f"out.{project.placed.names.outputs[key]}")
+    printer = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     element = printer.load(Buffer("out", value.dtype, value.shape), "i")
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.cstyle.names import comment
-from openinfer.synth.targets.cstyle.types import stored_type
 
 STATUS = {
     "OK": "",

@@ -7,7 +7,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import LEAST_INDEX as LEAST
 from openinfer.ir.expr import MOST_INDEX as MOST
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, interval
-from openinfer.synth.targets.cstyle.types import literal
+from openinfer.synth.targets.c.dialect import literal
 
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 

@@ -21,10 +21,10 @@ from openinfer.synth.targets.c.readme import readme
 from openinfer.synth.targets.c.selftest import Golden, selftest
 from openinfer.synth.targets.c.source import KernelLibrary, StepPrinter
 from openinfer.synth.targets.c.states import SAVED_HEAD
+from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.c.tables import table_definition, table_function
 from openinfer.synth.targets.c.trace_points import Reported
 from openinfer.synth.targets.cstyle.names import comment, project_name
-from openinfer.synth.targets.cstyle.support import support_code
 
 Files = dict[str, str | bytes]
 

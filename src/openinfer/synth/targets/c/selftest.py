@@ -12,12 +12,13 @@ import numpy as np
 from openinfer.dtypes import DType, pack
 from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.c.dialect import C, literal, stored_type
 from openinfer.synth.targets.c.example import STATUS_OF_FILES, freed, read_weights, started
 from openinfer.synth.targets.c.solve import sizes_of_shapes
+from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.names import string
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
-from openinfer.synth.targets.cstyle.support import support_code
-from openinfer.synth.targets.cstyle.types import literal, stored_type
+from openinfer.synth.targets.cstyle.support import Need
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.c.project import Project
@@ -45,7 +46,7 @@ class Golden:
 def selftest(project: "Project", golden: Sequence[Golden]) -> str:
     """The text of ``selftest/main.c``."""
     name, upper = project.name, project.name.upper()
-    needs: set[str] = set()
+    needs: set[Need] = set()
     arrays: list[str] = []
     steps: list[str] = []
     for number, one in enumerate(golden):
@@ -122,7 +123,7 @@ int main(int argc, char **argv)
 """
 
 
-def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs: set[str]) -> list[str]:
+def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs: set[Need]) -> list[str]:
     name, upper, program = project.name, project.name.upper(), project.program
     lines = [f"{name}_inputs in{number} = {{ 0 }};"]
     lines += [f"if ({name}_reset(&context) != {upper}_OK) return 1;"] * one.begins
@@ -174,13 +175,13 @@ def _comparison(
     one: Golden,
     at: tuple[int, int],
     arrays: list[str],
-    needs: set[str],
+    needs: set[Need],
 ) -> list[str]:
     value = project.program.outputs[key]
     number, place = at
     arrays.append(_array(f"out{number}_{place}", wanted, value.dtype))
-    own = ScalarPrinter(lambda _buffer: f"out.{project.placed.names.outputs[key]}")
-    other = ScalarPrinter(lambda _buffer: f"out{number}_{place}")
+    own = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
+    other = ScalarPrinter(C, lambda _buffer: f"out{number}_{place}")
     buffer = Buffer("any", value.dtype, value.shape)
     got, expected = own.load(buffer, "i"), other.load(buffer, "i")
     needs |= own.needs | other.needs

@@ -43,11 +43,12 @@ from openinfer.synth.program.names import field as field_name
 from openinfer.synth.targets.c.failures import BAD_LENGTH, BAD_SIZE, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
 from openinfer.synth.targets.c.function import PAD, Function
 from openinfer.synth.targets.c.integers import Integer, can_fail
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.sizes import is_even
 from openinfer.synth.targets.c.tables import Picks, TableAccess, picks
 from openinfer.synth.targets.c.trace_points import MarkPrinter
 from openinfer.synth.targets.cstyle.names import comment
-from openinfer.synth.targets.cstyle.statements import Printed, printed
+from openinfer.synth.targets.cstyle.statements import Printed
 
 _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
 """Steps that name the context in any case; all others do so only where the function also names memory."""
@@ -80,7 +81,7 @@ class KernelLibrary:
         key = kernel_text(kernel)
         if key not in self.used:
             name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
-            self.used[key] = UsedKernel(name, kernel, printed(kernel, name, linkage=""))
+            self.used[key] = UsedKernel(name, kernel, printed(kernel, name))
         self.used[key].steps.append(step)
         self.calls.append((self.used[key], step))
         return self.used[key]

@@ -1,17 +1,19 @@
-"""Scalar expressions in C.
+"""Scalar expressions in a C-family language.
 
 Arithmetic means exactly what the loop IR says: integers wrap (unsigned arithmetic underneath), floats are not
-contracted, minimum and maximum propagate NaN. Functions that C lacks are called ``oi_...``; the support code has them.
+contracted, minimum and maximum propagate NaN. Functions that a language lacks are called ``oi_...``; the support code
+has them.
 """
 
 from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Binary as SizeBinary
 from openinfer.ir.expr import Expr, Neg, Num, Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import (
+    BOOL,
     INDEX,
     Binary,
     Bits,
@@ -19,7 +21,9 @@ from openinfer.loops.ir import (
     Cast,
     Compare,
     Const,
+    Let,
     Load,
+    Local,
     Math,
     Round,
     Scalar,
@@ -29,35 +33,36 @@ from openinfer.loops.ir import (
     children,
 )
 from openinfer.loops.used import offset
-from openinfer.synth.targets.cstyle.types import literal, scalar_type
+from openinfer.synth.targets.cstyle.dialect import Dialect
+from openinfer.synth.targets.cstyle.support import Need, need_name
 
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_CALLS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
 
 
 class ScalarPrinter:
     """Prints expressions and remembers which support functions they need."""
 
-    def __init__(self, name_of: Callable[[Buffer], str]) -> None:
+    def __init__(self, dialect: Dialect, name_of: Callable[[Buffer], str]) -> None:
+        self.dialect = dialect
         self._name_of = name_of
-        self.needs: set[str] = set()
+        self.needs: set[Need] = set()
         self.positions: set[str] = set()
         """Variables that are loop indices or computed from them: arithmetic on them cannot overflow."""
         self._in_offset = False
 
-    def need(self, function: str) -> str:
+    def need(self, function: Need) -> str:
         """The name of a support function, which is now needed."""
         self.needs.add(function)
-        return function
+        return need_name(function)
 
     def text(self, value: Scalar) -> str:
-        """An expression in C."""
+        """An expression as text."""
         match value:
             case Const(number, dtype):
-                return size_text(number.expr) if isinstance(number, Dim) else _constant(number, dtype)
+                return size_text(number.expr) if isinstance(number, Dim) else self._constant(number, dtype)
             case Var(name):
                 return name
             case Load(buffer, index):
@@ -80,8 +85,7 @@ class ScalarPrinter:
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
-                name = self.need(f"oi_{function}_{value.dtype.name}")
-                return f"{name}({', '.join(map(self.text, args))})"
+                return self._function(function, value.dtype, *map(self.text, args))
             case _:
                 raise TypeError(value)
 
@@ -89,6 +93,18 @@ class ScalarPrinter:
         """An expression without parentheses around it, where a statement has its own or needs none."""
         text = self.text(value)
         return text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+
+    def constant(self, let: Let) -> str:
+        """The declaration of a value with a name."""
+        return self._declared(self.dialect.constant, let)
+
+    def variable(self, local: Local) -> str:
+        """The declaration of a variable."""
+        return self._declared(self.dialect.variable, local)
+
+    def _declared(self, template: str, one: Let | Local) -> str:
+        head = template.format(type=self.dialect.type_of(one.var.dtype), name=one.var.name)
+        return f"{head} = {self.text(one.value)};"
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
@@ -103,23 +119,25 @@ class ScalarPrinter:
         """An element in its compute type."""
         name, dtype = self._name_of(buffer), buffer.dtype
         if dtype.is_packed:
-            return f"{self.need(f'oi_load_{dtype.name}')}({name}, {offset})"
-        if dtype.name in ("f8", "bf16", "f16"):
-            return f"{self.need(f'oi_from_{dtype.name}')}({name}[{offset}])"
-        return f"({name}[{offset}] != 0)" if dtype.kind == "bool" else f"{name}[{offset}]"
+            return self.dialect.packed_load.format(function=self.need(f"oi_load_{dtype.name}"), name=name, at=offset)
+        element = self.dialect.element.format(name=name, at=offset)
+        if dtype.is_small_float:
+            return f"{self.need(f'oi_from_{dtype.name}')}({element})"
+        return f"({element} != 0)" if dtype.kind == "bool" else element
 
     def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
         """A statement that puts a value into an element."""
         name, dtype, text = self._name_of(buffer), buffer.dtype, self.bare(value)
         if dtype.is_packed:
-            return f"{self.need(f'oi_store_{dtype.name}')}({name}, {offset}, {text});"
-        if dtype.name in ("f8", "bf16", "f16"):
-            return f"{name}[{offset}] = {self.need(f'oi_to_{dtype.name}')}({text});"
-        return f"{name}[{offset}] = {text};"
+            function = self.need(f"oi_store_{dtype.name}")
+            return f"{self.dialect.packed_store.format(function=function, name=name, at=offset, value=text)};"
+        if dtype.is_small_float:
+            text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
+        return f"{self.dialect.element.format(name=name, at=offset)} = {text};"
 
     def _round(self, operand: Scalar, storage: DType) -> str:
         text = self.text(operand)
-        if storage.name in ("f8", "bf16", "f16"):
+        if storage.is_small_float:
             self.need(f"oi_from_{storage.name}")
             self.need(f"oi_to_{storage.name}")
             return f"oi_from_{storage.name}(oi_to_{storage.name}({text}))"
@@ -133,41 +151,31 @@ class ScalarPrinter:
         if outcome is not None:
             known = right if isinstance(left, Const) else left
             if isinstance(known, Const) and not isinstance(known.value, Dim):
-                return "true" if outcome else "false"
+                return self.dialect.literal(outcome, BOOL)
             text = self.text(known)
             return f"(({text} ^ {text}) {'==' if outcome else '!='} 0)"
         return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
+    def _function(self, name: str, dtype: DType, *operands: str) -> str:
+        """A call of what the language has itself, or of a support function."""
+        own = self.dialect.functions.get((name, dtype.name))
+        if own is not None:
+            return own.format(*operands)
+        return f"{self.need(f'oi_{name}_{dtype.name}')}({', '.join(operands)})"
+
     def _unary(self, value: Unary) -> str:
         dtype, text = value.operand.dtype, self.text(value.operand)
-        suffix = "" if dtype.name == "f64" else "f"
         match value.op:
             case "neg":
                 return f"(-{text})" if dtype.kind == "float" else self._wrapped("-", "0", text, dtype)
-            case "abs" if dtype.kind == "float":
-                return f"__builtin_fabs{suffix}({text})"
-            case "abs":
-                return text if dtype.kind == "uint" else f"{self.need(f'oi_abs_{dtype.name}')}({text})"
-            case "not":
-                if dtype.kind == "bool":
-                    return f"(!{text})"
-                if dtype.kind == "uint" and dtype.bits < 32:
-                    # Where it could see the complement, gcc would call a comparison with it a mistake.
-                    return f"{self.need(f'oi_not_{dtype.name}')}({text})"
-                return f"(({scalar_type(dtype)})~{text})"
-            case "popcount":
-                return f"{self.need(f'oi_popcount_{dtype.name}')}({text})"
-            case "isnan":
-                return f"__builtin_isnan({text})"
-            case "isinf":
-                return f"(__builtin_isinf({text}) != 0)"
-            case "signbit":
-                return f"(__builtin_signbit({text}) != 0)"
+            case "abs" if dtype.kind == "uint":
+                return text
+            case "not" if dtype.kind == "bool":
+                return f"(!{text})"
             case _:
-                name = f"oi_{_CALLS[value.op]}_{dtype.name}"
-                return f"{self.need(name)}({text})"
+                return self._function(value.op, dtype, text)
 
     def _binary(self, value: Binary) -> str:
         dtype = value.dtype
@@ -178,18 +186,17 @@ class ScalarPrinter:
         if op in _BITS:
             sign = 2 * _BITS[op] if dtype.kind == "bool" else _BITS[op]
             text = f"({_hexadecimal(left) if op == 'xor' else left} {sign} {right})"
-            return text if dtype.kind == "bool" or dtype.bits >= 32 else f"(({scalar_type(dtype)}){text})"
-        if op in ("min", "max", "shl", "shr", "copysign", "nextafter"):
-            name = self.need(f"oi_{op}_{dtype.name}")
-            return f"{name}({left}, {right})"
+            return text if dtype.kind == "bool" or dtype.bits >= 32 else f"({self.dialect.converted(dtype, text)})"
+        if op not in _PLAIN:
+            return self._function(op, dtype, left, right)
         if op == "rem" and dtype.kind == "float":
-            return f"{self.need(f'oi_fmod_{dtype.name}')}({left}, {right})"
+            return self._function("fmod", dtype, left, right)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
             return f"({left} {_PLAIN[op]} {right})"
         if op in ("div", "rem"):
             if dtype.kind == "uint":
-                return f"(({scalar_type(dtype)})({left} {_PLAIN[op]} {right}))"
-            return f"{self.need(f'oi_{op}_{dtype.name}')}({left}, {right})"
+                return f"({self.dialect.converted(dtype, f'({left} {_PLAIN[op]} {right})')})"
+            return self._function(op, dtype, left, right)
         return self._wrapped(_PLAIN[op], left, right, dtype)
 
     def is_position(self, value: Scalar) -> bool:
@@ -202,37 +209,24 @@ class ScalarPrinter:
 
     def _wrapped(self, sign: str, left: str, right: str, dtype: DType) -> str:
         """Integer arithmetic modulo the width: unsigned underneath, where overflow is defined."""
-        own = scalar_type(dtype)
-        wide = f"uint{max(dtype.bits, 32)}_t"
-        return f"(({own})(({wide}){left} {sign} ({wide}){right}))"
+        wide = DTYPES[f"u{max(dtype.bits, 32)}"]
+        one, other = (self.dialect.converted(wide, text) for text in (left, right))
+        return f"({self.dialect.converted(dtype, f'({one} {sign} {other})')})"
 
     def _cast(self, operand: Scalar, dtype: DType) -> str:
         text = self.text(operand)
         if dtype.kind == "bool":
             return f"({text} != 0)"
-        return f"(({scalar_type(dtype)}){text})"
+        return f"({self.dialect.converted(dtype, text)})"
 
-
-def _constant(number: float, dtype: DType) -> str:
-    if dtype is INDEX and number > -(2**63):
-        return f"({int(number)})" if number < 0 else str(int(number))
-    return literal(number, dtype)
-
-
-def share(count: str, parts: int) -> tuple[str, str]:
-    """Where the share of a part begins and ends, of so many things.
-
-    >>> share("12", 2), share("7", 2)
-    (('part * 6', '(part + 1) * 6'), ('part * 7 / 2', '(part + 1) * 7 / 2'))
-    """
-    if count.isdecimal() and int(count) % parts == 0:
-        each = str(int(count) // parts)
-        return f"part * {each}", f"(part + 1) * {each}"
-    return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"
+    def _constant(self, number: float, dtype: DType) -> str:
+        if dtype is INDEX and number > -(2**63):
+            return f"({int(number)})" if number < 0 else str(int(number))
+        return self.dialect.literal(number, dtype)
 
 
 def size_text(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> str:
-    """An expression over dynamic sizes in C; ``named`` says what a size is called there."""
+    """An expression over dynamic sizes; ``named`` says what a size is called there."""
     match expr:
         case Num(value):
             return str(value) if value >= 0 else f"({value})"
@@ -242,7 +236,7 @@ def size_text(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> str:
             return f"(-{size_text(operand, named)})"
         case SizeBinary(op, left, right):
             one, other = size_text(left, named), size_text(right, named)
-            # Sizes divide rounding down, C towards zero; divisors are positive.
+            # Sizes divide rounding down, these languages towards zero; divisors are positive.
             if op in "/%" and _may_be_negative(left):
                 is_below = f"({one} % {other} < 0)"
                 return f"({one} / {other} - {is_below})" if op == "/" else f"({one} % {other} + {is_below} * {other})"

@@ -6,13 +6,12 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
-from openinfer.synth.targets.cpu.emit.byte_tiles import byte_tile_name, flips_name, group_name
+from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips, Grouping
 from openinfer.synth.targets.cpu.emit.contraction import TilePrinter
 from openinfer.synth.targets.cpu.emit.panels import COLUMN, PANEL, TILE_ROW, loop, moved, offset_from
 from openinfer.synth.targets.cpu.product import tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
-from openinfer.synth.targets.cstyle.types import scalar_type
 
 
 def tiled_bytes(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
@@ -43,7 +42,7 @@ class _Printer(TilePrinter):
 
     def _row_element(self, left: Buffer) -> str:
         text = super()._row_element(left)
-        return f"({scalar_type(left.dtype)})({text} ^ {FLIP})" if self._tile.is_flipped else text
+        return f"({self._scalars.dialect.type_of(left.dtype)})({text} ^ {FLIP})" if self._tile.is_flipped else text
 
     def _left(self) -> str:
         """Where the rows of a tile start, and how far apart they are."""
@@ -79,7 +78,7 @@ class _Printer(TilePrinter):
         if depth % GROUP:
             last = f"{self._groups * GROUP * width}"
             self._say(f"for (int64_t k = {depth * width}; k < {last}; ++k) {lines.name}[k] = 0;")
-        name = self._scalars.need(group_name(right.dtype.name, width))
+        name = self._scalars.need(Grouping(right.dtype.name, width))
         self._say(f"{name}({self._groups}, {lines.name}, {right.name});")
         return right.name
 
@@ -102,14 +101,14 @@ class _Printer(TilePrinter):
     def _flips(self, panel: str) -> None:
         """What the flipped bit of each row's bytes adds to the sums: the same for all rows."""
         tile = self._tile
-        name = self._scalars.need(flips_name(*self._dtypes, tile.lanes, tile.columns // tile.lanes))
+        name = self._scalars.need(Flips(*self._dtypes, tile.lanes, tile.columns // tile.lanes))
         self._say(f"int32_t flips[{tile.columns}];")
         self._say(f"{name}({self._groups}, {panel}, flips);")
 
     # --- tiles ----------------------------------------------------------------------------------------------------
 
     def _call(self, rows: int, vectors: int, right: str, step: str) -> str:
-        name = self._scalars.need(byte_tile_name(*self._dtypes, self._tile.lanes, rows, vectors))
+        name = self._scalars.need(ByteTile(*self._dtypes, self._tile.lanes, rows, vectors))
         return f"{name}({self._groups}, {self._left()}, {right}, tile, {step})"
 
     def _total(self, place: str) -> str:

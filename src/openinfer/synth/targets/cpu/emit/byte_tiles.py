@@ -5,109 +5,89 @@ columns are in its lanes. AVX-512 VNNI multiplies a u8 and an i8 and adds all fo
 widened to 16 bits, multiplied and added, which is exact as well, or four times one. Sums wrap: they are unsigned.
 """
 
-import re
+from dataclasses import dataclass
 
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
-from openinfer.synth.targets.cpu.emit.tiles import sum_name, zero_sums
-
-_TILE = re.compile(r"oi_tile_([iu]8)([iu]8)x(\d+)_(\d+)x(\d+)")
-_FLIPS = re.compile(r"oi_flips_([iu]8)([iu]8)x(\d+)_(\d+)")
-_DOT = re.compile(r"oi_dot_([iu]8)([iu]8)x(\d+)")
-_VECTOR = re.compile(r"oi_u32x(\d+)")
-_GROUP = re.compile(r"oi_group_([iu]8)x(\d+)")
-_TYPES = {"i8": "int8_t", "u8": "uint8_t"}
-
-
-def byte_tile_name(left: str, right: str, lanes: int, rows: int, vectors: int) -> str:
-    """The function that computes tiles of so many rows of one dtype and vectors of columns of another."""
-    return f"oi_tile_{left}{right}x{lanes}_{rows}x{vectors}"
-
-
-def flips_name(left: str, right: str, lanes: int, vectors: int) -> str:
-    """The function that computes what flipped rows add to the sums of so many vectors of columns."""
-    return f"oi_flips_{left}{right}x{lanes}_{vectors}"
-
-
-def group_name(dtype: str, columns: int) -> str:
-    """The function that puts a panel of so many columns into groups."""
-    return f"oi_group_{dtype}x{columns}"
-
-
-def byte_tile_support(name: str) -> tuple[tuple[str, ...], str] | None:
-    """What a function or type of this name needs, and its text; None where the name is none of these."""
-    tile, flips, dot, vector, group = (one.fullmatch(name) for one in (_TILE, _FLIPS, _DOT, _VECTOR, _GROUP))
-    if tile is not None:
-        return _needs(tile), _tile(name, tile[1], tile[2], int(tile[3]), int(tile[4]), int(tile[5]))
-    if flips is not None:
-        return _needs(flips), _flips(name, flips[1], flips[2], int(flips[3]), int(flips[4]))
-    if dot is not None:
-        return (f"oi_u32x{dot[3]}",), _dot(name, dot[1], dot[2], int(dot[3]))
-    if group is not None:
-        return (), _group(name, _TYPES[group[1]], int(group[2]))
-    return ((), _vector(name, int(vector[1]))) if vector is not None else None
-
-
-def _needs(found: re.Match[str]) -> tuple[str, ...]:
-    return (f"oi_dot_{found[1]}{found[2]}x{found[3]}",)
-
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, sum_name, zero_sums
+from openinfer.synth.targets.cpu.intrinsics import sets_of
+from openinfer.synth.targets.cstyle.support import Need
 
 # --- vectors ----------------------------------------------------------------------------------------------------------
 
 
-def _vector(name: str, lanes: int) -> str:
+@dataclass(frozen=True)
+class GroupVector:
     """Lanes of 32 bits: sums, or groups of four bytes."""
-    traits = "aligned(1), may_alias"
-    return f"""#if defined(__GNUC__)
-typedef uint32_t {name} __attribute__((vector_size({lanes * 4}), {traits}));
+
+    lanes: int
+
+    @property
+    def name(self) -> str:
+        """The type."""
+        return f"oi_u32x{self.lanes}"
+
+    @property
+    def spread(self) -> str:
+        """The macro that puts four bytes into every lane."""
+        return f"oi_spread_x{self.lanes}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def text(self) -> str:
+        """The type, the same with signs, and the macro."""
+        lanes, traits = self.lanes, "aligned(1), may_alias"
+        return f"""#if defined(__GNUC__)
+typedef uint32_t {self.name} __attribute__((vector_size({lanes * 4}), {traits}));
 typedef int32_t oi_i32x{lanes} __attribute__((vector_size({lanes * 4}), {traits}));
 typedef uint32_t oi_fours_x{lanes} __attribute__(({traits}));
 /* Four bytes in every lane. */
-#define oi_spread_x{lanes}(p) (*(const oi_fours_x{lanes} *)(p) - ({name}){{0}})
+#define {self.spread}(p) (*(const oi_fours_x{lanes} *)(p) - ({self.name}){{0}})
 #endif
 """
 
 
-_X86 = {64: ("defined(__AVX512BW__)", "_mm512", "si512"), 32: ("defined(__AVX2__)", "_mm256", "si256")}
-_X86[16] = ("defined(__SSE2__)", "_mm", "si128")
-"""For the bytes of a vector: the condition, the prefix of its functions, and what they call all of it."""
+@dataclass(frozen=True)
+class Dot:
+    """The macro that adds to sums the four products of each lane of two vectors, of these dtypes."""
 
+    left: str
+    right: str
+    lanes: int
 
-def _dot(name: str, left: str, right: str, lanes: int) -> str:
-    """``s`` and the four products of each lane of ``a`` and ``b``."""
-    vector, nbytes = f"oi_u32x{lanes}", lanes * 4
-    lines = ["/* The sums s, and in each lane four products of a and b more. */", "#if defined(__GNUC__)"]
-    head = f"#define {name}(a, b, s)"
-    conditions = []
-    if nbytes in _X86:
-        condition, prefix, whole = _X86[nbytes]
-        kind = f"__m{nbytes * 8}i"
-        if left != right:
-            first, second = ("a", "b") if left == "u8" else ("b", "a")
-            product = f"{prefix}_dpbusd_epi32(({kind})(s), ({kind})({first}), ({kind})({second}))"
-            has_vnni = "defined(__AVX512VNNI__)" + " && defined(__AVX512VL__)" * (nbytes < 64)
-            conditions.append((has_vnni, f"{head} (({vector}){product})"))
-        pairs = [
-            f"({vector}){prefix}_madd_epi16({_widened(left, f'({kind})(a)', part, prefix, whole)},"
-            f" {_widened(right, f'({kind})(b)', part, prefix, whole)})"
-            for part in ("even", "odd")
+    @property
+    def name(self) -> str:
+        """The macro."""
+        return f"oi_dot_{self.left}{self.right}x{self.lanes}"
+
+    @property
+    def vector(self) -> GroupVector:
+        """What it takes, and gives."""
+        return GroupVector(self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The vector."""
+        return (self.vector,)
+
+    @property
+    def text(self) -> str:
+        """Its definition: by instructions, or in plain arithmetic."""
+        head = f"#define {self.name}(a, b, s)"
+        lines = ["/* The sums s, and in each lane four products of a and b more. */", "#if defined(__GNUC__)"]
+        dots = [(one, each) for one in sets_of(self.lanes * 4) for each in one.dots.get((self.left, self.right), ())]
+        for number, (one, each) in enumerate(dots):
+            lines += [f"#{'elif' if number else 'if'} {each.condition}", f"#include <{one.header}>"]
+            lines.append(f"{head} {each.forms[0].format(vector=self.vector.name)}")
+        terms = [
+            f"{_byte(self.left, 'a', at, self.lanes)} * {_byte(self.right, 'b', at, self.lanes)}" for at in range(GROUP)
         ]
-        conditions.append((condition, f"{head} ((s) + {pairs[0]} \\\n    + {pairs[1]})"))
-    for number, (condition, text) in enumerate(conditions):
-        lines += [f"#{'elif' if number else 'if'} {condition}", "#include <immintrin.h>", text]
-    terms = [f"{_byte(left, 'a', at, lanes)} * {_byte(right, 'b', at, lanes)}" for at in range(GROUP)]
-    lines += ["#else"] * bool(conditions)
-    lines.append(f"{head} ((s) + " + " \\\n    + ".join(terms) + ")")
-    return "\n".join([*lines, *["#endif"] * (1 + bool(conditions))]) + "\n"
-
-
-def _widened(dtype: str, value: str, part: str, prefix: str, whole: str) -> str:
-    """The even or the odd bytes as 16 bits."""
-    if dtype == "u8":
-        if part == "odd":
-            return f"{prefix}_srli_epi16({value}, 8)"
-        return f"{prefix}_and_{whole}({value}, {prefix}_set1_epi16(255))"
-    up = value if part == "odd" else f"{prefix}_slli_epi16({value}, 8)"
-    return f"{prefix}_srai_epi16({up}, 8)"
+        lines += ["#else"] * bool(dots)
+        lines.append(f"{head} ((s) + " + " \\\n    + ".join(terms) + ")")
+        return "\n".join([*lines, *["#endif"] * (1 + bool(dots))]) + "\n"
 
 
 def _byte(dtype: str, value: str, at: int, lanes: int) -> str:
@@ -120,15 +100,77 @@ def _byte(dtype: str, value: str, at: int, lanes: int) -> str:
 # --- tiles ------------------------------------------------------------------------------------------------------------
 
 
-def _tile(name: str, left: str, right: str, lanes: int, rows: int, vectors: int) -> str:
+@dataclass(frozen=True)
+class ByteTile:
+    """The function that computes tiles of so many rows of one dtype and vectors of columns of another."""
+
+    left: str
+    right: str
+    lanes: int
+    rows: int
+    vectors: int
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"oi_tile_{self.left}{self.right}x{self.lanes}_{self.rows}x{self.vectors}"
+
+    @property
+    def dot(self) -> Dot:
+        """What its sums are made of."""
+        return Dot(self.left, self.right, self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The products."""
+        return (self.dot,)
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        return _tile(self)
+
+
+@dataclass(frozen=True)
+class Flips:
+    """The function that computes what flipped rows add to the sums of so many vectors of columns."""
+
+    left: str
+    right: str
+    lanes: int
+    vectors: int
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"oi_flips_{self.left}{self.right}x{self.lanes}_{self.vectors}"
+
+    @property
+    def dot(self) -> Dot:
+        """What its sums are made of."""
+        return Dot(self.left, self.right, self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The products."""
+        return (self.dot,)
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        return _flips(self)
+
+
+def _tile(tile: ByteTile) -> str:
     """``c[r][n] = sum over k and j of a[r][k][j] * b[k][n][j]``."""
-    vector, width = f"oi_u32x{lanes}", lanes * vectors
+    vector, rows, vectors = tile.dot.vector.name, tile.rows, tile.vectors
+    width = tile.lanes * vectors
     splits = max(1, 4 // (rows * vectors))
-    shape = f"{rows} row{'s' * (rows > 1)} of {left} in a, {width} columns of {right} in b"
+    shape = f"{rows} row{'s' * (rows > 1)} of {tile.left} in a, {width} columns of {tile.right} in b"
     lines = [
         f"/* c = a * b: {shape}, k times four products for each of the sums. */",
-        f"static void {name}(int64_t k, const {_TYPES[left]} *a, int64_t a_row,",
-        f"        const {_TYPES[right]} *b, int32_t *c, int64_t width)",
+        f"static void {tile.name}(int64_t k, const {ELEMENTS[tile.left]} *a, int64_t a_row,",
+        f"        const {ELEMENTS[tile.right]} *b, int32_t *c, int64_t width)",
         "{",
         "#if defined(__GNUC__)",
         *zero_sums(vector, rows, vectors, splits),
@@ -137,12 +179,12 @@ def _tile(name: str, left: str, right: str, lanes: int, rows: int, vectors: int)
         ahead = f"k -= {steps}, a += {GROUP * steps}, b += {GROUP * steps} * width"
         lines.append(f"    for (; k >= {steps}; {ahead}) {{")
         for split in range(steps):
-            lines += _products(left, right, lanes, rows, vectors, split)
+            lines += _products(tile, split)
         lines.append("    }")
     for row in range(rows):
         for column in range(vectors):
             total = " + ".join(sum_name(row, column, split) for split in range(splits))
-            lines.append(f"    *({vector} *)(c + {row} * width + {column * lanes}) = {total};")
+            lines.append(f"    *({vector} *)(c + {row} * width + {column * tile.lanes}) = {total};")
     element = f"(uint32_t)a[r * a_row + i] * (uint32_t)b[i / {GROUP} * {GROUP} * width + {GROUP} * n + i % {GROUP}]"
     lines += [
         "#else",
@@ -159,30 +201,31 @@ def _tile(name: str, left: str, right: str, lanes: int, rows: int, vectors: int)
     return "\n".join(lines) + "\n"
 
 
-def _products(left: str, right: str, lanes: int, rows: int, vectors: int, split: int) -> list[str]:
+def _products(tile: ByteTile, split: int) -> list[str]:
     """One group of all sums: the columns are loaded once, every row's four bytes meet all of them."""
-    vector, dot, mark = f"oi_u32x{lanes}", f"oi_dot_{left}{right}x{lanes}", f"_{split}" if split else ""
+    vector, dot, mark = tile.dot.vector, tile.dot.name, f"_{split}" if split else ""
     ahead = f" + {GROUP * split} * width" if split else ""
-    places = [f" + {GROUP * lanes * column}" if column else "" for column in range(vectors)]
-    loads = [f"b{column}{mark} = *(const {vector} *)(b{ahead}{place})" for column, place in enumerate(places)]
-    lines = [f"        const {vector} {', '.join(loads)};"]
-    for row in range(rows):
+    places = [f" + {GROUP * tile.lanes * column}" if column else "" for column in range(tile.vectors)]
+    loads = [f"b{column}{mark} = *(const {vector.name} *)(b{ahead}{place})" for column, place in enumerate(places)]
+    lines = [f"        const {vector.name} {', '.join(loads)};"]
+    for row in range(tile.rows):
         place = f"a + {row} * a_row{f' + {GROUP * split}' if split else ''}"
-        sums = [(sum_name(row, column, split), f"b{column}{mark}") for column in range(vectors)]
+        sums = [(sum_name(row, column, split), f"b{column}{mark}") for column in range(tile.vectors)]
         steps = [f"{total} = {dot}(a{row}{mark}, {loaded}, {total});" for total, loaded in sums]
-        lines.append(f"        const {vector} a{row}{mark} = oi_spread_x{lanes}({place});")
+        lines.append(f"        const {vector.name} a{row}{mark} = {vector.spread}({place});")
         lines.append(f"        {' '.join(steps)}")
     return lines
 
 
-def _flips(name: str, left: str, right: str, lanes: int, vectors: int) -> str:
+def _flips(flips: Flips) -> str:
     """What a row adds to the sums whose every byte is the bit that is flipped."""
-    vector, dot, width = f"oi_u32x{lanes}", f"oi_dot_{left}{right}x{lanes}", lanes * vectors
-    byte = FLIP if left == "u8" else -FLIP
+    vector, dot, lanes, vectors = flips.dot.vector.name, flips.dot.name, flips.lanes, flips.vectors
+    width = lanes * vectors
+    byte = FLIP if flips.left == "u8" else -FLIP
     bits = f"{FLIP * 0x01010101:#x}u"
     lines = [
-        f"/* c = {byte} times the sums of {width} columns of {right} in b, k times four numbers each. */",
-        f"static void {name}(int64_t k, const {_TYPES[right]} *b, int32_t *c)",
+        f"/* c = {byte} times the sums of {width} columns of {flips.right} in b, k times four numbers each. */",
+        f"static void {flips.name}(int64_t k, const {ELEMENTS[flips.right]} *b, int32_t *c)",
         "{",
         "#if defined(__GNUC__)",
         f"    const {vector} flip = {bits} - ({vector}){{0}};",
@@ -211,10 +254,29 @@ def _flips(name: str, left: str, right: str, lanes: int, vectors: int) -> str:
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
-def _group(name: str, kind: str, columns: int) -> str:
-    """``to[k][n][j] = from[k][j][n]``."""
-    return f"""/* Four lines of {columns} columns become one of groups, k times: to[k][n][j] = from[k][j][n]. */
-static void {name}(int64_t k, const {kind} *restrict from, {kind} *restrict to)
+@dataclass(frozen=True)
+class Grouping:
+    """The function that puts a panel of so many columns into groups: ``to[k][n][j] = from[k][j][n]``."""
+
+    dtype: str
+    columns: int
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"oi_group_{self.dtype}x{self.columns}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        kind, columns = ELEMENTS[self.dtype], self.columns
+        return f"""/* Four lines of {columns} columns become one of groups, k times: to[k][n][j] = from[k][j][n]. */
+static void {self.name}(int64_t k, const {kind} *restrict from, {kind} *restrict to)
 {{
     for (; k > 0; --k, from += {GROUP * columns}, to += {GROUP * columns}) {{
         for (int n = 0; n < {columns}; ++n) {{

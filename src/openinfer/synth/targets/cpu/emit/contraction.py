@@ -19,7 +19,6 @@ from openinfer.loops.ir import (
     Buffer,
     Const,
     Contraction,
-    Let,
     Scalar,
     Var,
 )
@@ -38,12 +37,12 @@ from openinfer.synth.targets.cpu.emit.panels import (
     number,
     offset_from,
 )
-from openinfer.synth.targets.cpu.emit.tiles import tile_name, turn_name, window_tile_name
+from openinfer.synth.targets.cpu.emit.parts import share
+from openinfer.synth.targets.cpu.emit.tiles import FloatTile, Transpose
 from openinfer.synth.targets.cpu.product import as_one, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
-from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, share
-from openinfer.synth.targets.cstyle.types import scalar_type
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 
 def tiled(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
@@ -91,7 +90,7 @@ class TilePrinter(PanelPrinter):
         self._say(f"const int64_t height = {_least(last, 'm1', block)};")
         self._open("for (int64_t row = 0; row < height; ++row)")
         self._unflatten(self._product.rows, BLOCK + ROW, used_variables(self._product.left.value))
-        self._say(f"{scalar_type(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
+        self._say(f"{self._scalars.dialect.type_of(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
         self._copied_row(left)
         self._close()
         self._panels(None)
@@ -238,7 +237,9 @@ class TilePrinter(PanelPrinter):
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * has_zero
         shape = self._one.accumulator.name, tile.lanes, rows, vectors
-        name = self._scalars.need(window_tile_name(*shape) if taps else tile_name(*shape, stored, has_zero=has_zero))
+        name = self._scalars.need(
+            FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=has_zero)
+        )
         depth = number(product.inner.extents[0] if taps else product.inner.extent)
         return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
 
@@ -277,7 +278,7 @@ class TilePrinter(PanelPrinter):
     def _turned_tile(self, high: int) -> None:
         """The tile with its columns as rows, so that what lies together in the result does so here."""
         tile = self._tile
-        name = self._scalars.need(turn_name(self._one.accumulator.name, tile.lanes))
+        name = self._scalars.need(Transpose(self._one.accumulator.name, tile.lanes))
         self._say(f"{self._kind} turned[{high * tile.columns}];")
         self._open(f"for (int64_t column = 0; column < {tile.columns}; column += {tile.lanes})")
         self._say(f"for (int64_t row = 0; row < {high}; row += {tile.lanes})")
@@ -309,7 +310,7 @@ class TilePrinter(PanelPrinter):
         self._say(f"const {self._kind} {ACCUMULATOR} = {place};")
         lets, value = named(epilogue, "v")
         for let in lets:
-            self._say(_let(let, self._scalars))
+            self._say(self._scalars.constant(let))
         self._say(self._scalars.store(one.out, self._scalars.offset(one.out, index), value))
         self._close(1 if self._is_row else 2)
 
@@ -334,7 +335,7 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     last = _fastest(one)
     if last is None:
         return None
-    kind = scalar_type(one.accumulator)
+    kind = scalars.dialect.type_of(one.accumulator)
     extent = one.extents[one.free.index(last)]
     scalars.positions |= {var.name for var in (*one.free, *one.bound, PANEL, COLUMN)}
     outer = [pair for pair in zip(one.free, one.extents, strict=True) if pair[0] != last]
@@ -355,7 +356,7 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
         f"{PAD}for (int64_t column = 0; column < columns; ++column) {{",
         f"{PAD * 2}{at_column}",
         f"{PAD * 2}const {kind} {ACCUMULATOR} = sums[column];",
-        *(PAD * 2 + _let(let, scalars) for let in lets),
+        *(PAD * 2 + scalars.constant(let) for let in lets),
         PAD * 2 + scalars.store(one.out, scalars.offset(one.out, one.out_index), value),
         f"{PAD}}}",
         "}",
@@ -412,10 +413,6 @@ def _fastest(one: Contraction) -> Var | None:
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
-
-
-def _let(let: Let, scalars: ScalarPrinter) -> str:
-    return f"const {scalar_type(let.var.dtype)} {let.var.name} = {scalars.text(let.value)};"
 
 
 def _least(end: str, first: str, most: int) -> str:

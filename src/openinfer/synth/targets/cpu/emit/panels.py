@@ -19,13 +19,12 @@ from openinfer.loops.ir import (
     Var,
 )
 from openinfer.loops.used import used_variables
-from openinfer.synth.targets.cpu.emit.tiles import SHIFT, turn_name
+from openinfer.synth.targets.cpu.emit.tiles import SHIFT, Transpose
 from openinfer.synth.targets.cpu.product import Axis, Product, as_one
 from openinfer.synth.targets.cpu.quantized import Integers, integers_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
-from openinfer.synth.targets.cstyle.types import scalar_type, stored_type
 
 PAD = "    "
 PANEL, TILE_ROW, BLOCK = Var("n0"), Var("m0"), Var("m1")
@@ -41,7 +40,7 @@ class PanelPrinter:
         self._tile = tile
         self._product = product
         self._scalars = scalars
-        self._kind = scalar_type(one.accumulator)
+        self._kind = scalars.dialect.type_of(one.accumulator)
         self._lines: list[str] = []
         self._depth = 0
         names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
@@ -107,7 +106,7 @@ class PanelPrinter:
         for var, extent_ in (pair for pair in pairs if pair not in outer):
             self._open(loop(var.name, extent_))
         behind = " + from" * (len(axis.vars) > 1)
-        self._say(f"{scalar_type(right.dtype)} *to = {right.name} + {target} * {width}{behind};")
+        self._say(f"{self._scalars.dialect.type_of(right.dtype)} *to = {right.name} + {target} * {width}{behind};")
         if bounds:
             self._say("for (int64_t column = 0; column < begin; ++column) to[column] = 0;")
         low, high = bounds or ("0", run)
@@ -153,7 +152,7 @@ class PanelPrinter:
     def _squares(self, right: Buffer, first: Scalar, columns: str, along: Affine, depth: int) -> None:
         """The squares of so many inner indices, and of the columns that are ``whole``."""
         product, last, lanes, width = self._product, self._product.columns.vars[0], self._tile.lanes, self._tile.columns
-        name = self._scalars.need(turn_name(self._one.accumulator.name, lanes))
+        name = self._scalars.need(Transpose(self._one.accumulator.name, lanes))
         begin = self._place(moved(along, product.columns, last, product.inner))
         self._say(f"const int64_t whole = {columns} / {lanes} * {lanes};")
         self._open(f"for (int64_t column = 0; column < whole; column += {lanes})")
@@ -250,7 +249,7 @@ class PanelPrinter:
             self._say(f"for (int64_t column = 0; column < columns; ++column) zero[column] = {text};")
         if tile.right is None:
             return panel, str(row)
-        self._say(f"const {stored_type(self._product.right.buffer.dtype)} *panel = {panel};")
+        self._say(f"const {self._scalars.dialect.stored_type(self._product.right.buffer.dtype)} *panel = {panel};")
         self._open(f"for (int64_t k = 0; k < {number(self._product.inner.extent)}; ++k, panel += {row})")
         self._say(f"{self._kind} *to = {tile.right.name} + k * {tile.columns};")
         less = [f" - zero[{at}]" if self._has_zero else "" for at in ("column", "column + half")]

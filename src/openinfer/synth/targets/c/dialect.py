@@ -1,0 +1,128 @@
+"""C as a dialect: its types, numbers and builtins, and how a kernel becomes a C function."""
+
+from collections.abc import Sequence
+from math import copysign, isinf, isnan
+
+import numpy as np
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.synth.targets.c.support import SUPPORT, TYPES
+from openinfer.synth.targets.cpu.divide import scratch_elements
+from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Signature
+
+PAD = "    "
+_STORED = {"f8": "uint8_t", "bf16": "uint16_t", "f16": "uint16_t", "bool": "uint8_t"}
+"""Elements that are not stored as what they are computed in."""
+
+
+def literal(value: float, dtype: DType) -> str:
+    """A number as C reads back exactly.
+
+    >>> from openinfer.dtypes import dtype_of
+    >>> literal(0.1, dtype_of("f32")), literal(-(2**31), dtype_of("i32")), literal(True, dtype_of("bool"))
+    ('0.1f', '(-2147483647 - 1)', 'true')
+    """
+    if dtype.kind == "bool":
+        return "true" if value else "false"
+    if dtype.kind == "float":
+        return _float(value, single=dtype.compute.bits == 32)
+    number = int(value)
+    if dtype.kind == "uint":
+        return f"{number}u" if dtype.bits <= 32 else f"UINT64_C({number})"
+    if dtype.bits <= 32:
+        return f"(-{-(number + 1)} - 1)" if number == -(2**31) else f"({number})" if number < 0 else str(number)
+    if number == -(2**63):
+        return "(-INT64_C(9223372036854775807) - 1)"
+    return f"(-INT64_C({-number}))" if number < 0 else f"INT64_C({number})"
+
+
+def _float(value: float, *, single: bool) -> str:
+    suffix = "f" if single else ""
+    if isnan(value):
+        name = "OI_NAN" if single else "OI_NAN64"
+        return f"(-{name})" if copysign(1, value) < 0 else name
+    if isinf(value) or (single and isinf(float(np.float32(value)))):
+        name = "OI_INF" if single else "OI_INF64"
+        return name if value > 0 else f"(-{name})"
+    text = str(np.float32(value)) if single else repr(float(value))
+    text = text if any(mark in text for mark in ".en") else f"{text}.0"
+    return f"({text}{suffix})" if text.startswith("-") else f"{text}{suffix}"
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _functions() -> dict[tuple[str, str], str]:
+    """The builtins of gcc and clang, and complements."""
+    found = {("abs", "f32"): "__builtin_fabsf({0})", ("abs", "f64"): "__builtin_fabs({0})"}
+    for name in ("f32", "f64"):
+        found[("isnan", name)] = "__builtin_isnan({0})"
+        found[("isinf", name)] = "(__builtin_isinf({0}) != 0)"
+        found[("signbit", name)] = "(__builtin_signbit({0}) != 0)"
+    for dtype in DTYPES.values():
+        # Where it could see the complement of a small number, gcc would call a comparison with it a mistake.
+        if dtype.name in TYPES and (dtype.kind == "int" or (dtype.kind == "uint" and dtype.bits >= 32)):
+            found[("not", dtype.name)] = f"(({TYPES[dtype.name]})~{{0}})"
+    return found
+
+
+def framed(dialect: Dialect, kernel: Signature, lines: Sequence[str]) -> Framed:
+    """A kernel as a C function; one in several parts has a second function, which runs a part of a call."""
+    parameters = [
+        *(f"const {dialect.stored_type(one.dtype)} *restrict {one.name}" for one in kernel.inputs),
+        *(f"{dialect.stored_type(one.dtype)} *restrict {one.name}" for one in kernel.outputs),
+        # If scratch memory were restrict, clang 14 would read it at -O3 before a loop that fills it.
+        *(f"{dialect.stored_type(one.dtype)} *{one.name}" for one in kernel.scratch),
+        *(f"const {dialect.index} s_{size}" for size in kernel.sizes),
+    ]
+    body = [*(f"{PAD}(void){name};" for name in kernel.unused), *lines]
+    if kernel.can_fail:
+        body.append(f"{PAD}return 0;")
+    result = "int" if kernel.can_fail else "void"
+    if kernel.parts == 1:
+        head = f"{result} {kernel.name}({', '.join(parameters) or 'void'})"
+        return Framed(_function(head, body), f"{head};")
+    # Every part has scratch memory of its own.
+    own = [f"{PAD}{one.name} += part * {scratch_elements(one.dtype.bits, one.shape)};" for one in kernel.scratch]
+    head = f"static {result} {kernel.name}({', '.join([*parameters, f'const {dialect.index} part'])})"
+    part = _part(dialect, kernel)
+    return Framed(_function(head, [*own, *body]) + part.definition, part.declaration)
+
+
+def _part(dialect: Dialect, kernel: Signature) -> Framed:
+    """The function that runs one part of a call; its declaration has a struct for the arguments."""
+    name = kernel.name
+    fields = [
+        *(f"const {dialect.stored_type(one.dtype)} *{one.name};" for one in kernel.inputs),
+        *(f"{dialect.stored_type(one.dtype)} *{one.name};" for one in (*kernel.outputs, *kernel.scratch)),
+        *(f"{dialect.index} s_{size};" for size in kernel.sizes),
+    ]
+    names = [*(one.name for one in kernel.memory), *(f"s_{one}" for one in kernel.sizes)]
+    head = f"void {name}_part(const void *call, {dialect.index} part)"
+    struct = "\n".join(["typedef struct {", *(f"{PAD}{one}" for one in fields), f"}} {name}_call;"])
+    arguments = ", ".join([*(f"c->{one}" for one in names), "part"])
+    body = [f"{PAD}const {name}_call *const c = call;", f"{PAD}{name}({arguments});"]
+    return Framed("\n" + _function(head, body), f"{struct}\n{head};")
+
+
+def _function(head: str, body: Sequence[str]) -> str:
+    return "\n".join([head, "{", *body, "}"]) + "\n"
+
+
+C = Dialect(
+    types=TYPES,
+    stored={
+        one.name: "uint8_t" if one.is_packed else _STORED.get(one.name) or TYPES[one.name] for one in DTYPES.values()
+    },
+    literal=literal,
+    frame=framed,
+    support=SUPPORT,
+    functions=_functions(),
+    rolled="#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */",
+    reserved=frozenset({"call", "cos", "index", "part", "sin"}),
+)
+
+
+def stored_type(dtype: DType) -> str:
+    """The C type of a buffer's elements; of the bytes that hold them, where several share one."""
+    return C.stored_type(dtype)

@@ -1,0 +1,69 @@
+"""Loops that gather values, in C: neighbours go into lanes of their own, which compilers make vectors of."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from openinfer.loops.ir import For, Var, visit, walk
+from openinfer.loops.ir import scalars as scalars_of
+from openinfer.loops.rewrite import renamed
+from openinfer.synth.targets.cpu.blocked import LANES
+from openinfer.synth.targets.cpu.reduction import Gathered, gathered
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+from openinfer.synth.targets.cstyle.statements import has_choices
+from openinfer.synth.targets.cstyle.templates import Writer
+
+_IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
+
+
+def print_lanes(loop: For, writer: Writer, depth: int) -> None:
+    """A loop that gathers: its lanes, the iterations that fill no lanes, and what all come to together."""
+    scalars, extent, found = writer.scalars, writer.scalars.text(loop.extent), gathered(loop)
+    scalars.positions.add(loop.index.name)
+    whole = f"({extent}) / {LANES} * {LANES}"
+    if extent.isdecimal():
+        whole = str(int(extent) // LANES * LANES)
+    writer.line(depth, "{")
+    for one in found:
+        writer.line(depth + 1, f"{scalars.dialect.type_of(one.var.dtype)} {one.var.name}_lanes[{LANES}];")
+    for one in found:
+        first = f"{_lane(one, 'lane').name} = {scalars.text(one.first)};"
+        writer.line(depth + 1, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {first}")
+    _in_lanes(loop, found, whole, writer, depth + 1)
+    if whole != extent:
+        writer.loop(loop, whole, extent, depth + 1)
+    for line in _joined(found, scalars):
+        writer.line(depth + 1, line)
+    writer.line(depth, "}")
+
+
+def _in_lanes(loop: For, found: Sequence[Gathered], whole: str, writer: Writer, depth: int) -> None:
+    """The iterations that fill all lanes."""
+    index = loop.index.name
+    lanes = {one.var.name: _lane(one, "lane") for one in found}
+    writer.line(depth, f"for (int64_t {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
+    if has_choices(loop.body):
+        writer.line(depth + 1, _IN_VECTORS)
+    writer.line(depth + 1, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {{")
+    used = (one for statement in walk(loop.body) for value in scalars_of(statement) for one in visit(value))
+    if loop.index in used:
+        writer.line(depth + 2, f"const int64_t {index} = {index}_0 + lane;")
+    writer.body(renamed(loop.body, lanes), depth + 2)
+    writer.line(depth + 1, "}")
+    writer.line(depth, "}")
+
+
+def _joined(found: Sequence[Gathered], scalars: ScalarPrinter) -> Iterator[str]:
+    """The lanes by halves, since a sum of one after the other would wait for each; then what was there before."""
+    for one in found:
+        half = LANES // 2
+        while half:
+            low, high = _lane(one, "lane"), _lane(one, f"lane + {half}")
+            joined = scalars.text(replace(one, var=low).joined(high))
+            yield f"for (int64_t lane = 0; lane < {half}; ++lane) {low.name} = {joined};"
+            half //= 2
+    for one in found:
+        yield f"{one.var.name} = {scalars.text(one.joined(_lane(one, '0')))};"
+
+
+def _lane(one: Gathered, place: str) -> Var:
+    return Var(f"{one.var.name}_lanes[{place}]", one.var.dtype)

@@ -1,0 +1,152 @@
+"""The vector instructions that tiles are made of, one record for each instruction set: an instruction is an entry.
+
+Vectors are those of GNU C, so that everything also works where no entry is: it is written out in plain arithmetic. A
+new instruction set is one more record here, and a preset with its flags in ``machine``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What compilers make one instruction, or a few, of: the condition under which they can, and the expressions.
+
+    ``forms`` is one expression; for elements that share a byte, one for each of them. In it, ``{vector}`` is the type
+    of the result.
+    """
+
+    condition: str
+    forms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VectorSet:
+    """The instructions of one set on vectors of so many bytes, by the dtypes that they take."""
+
+    nbytes: int
+    header: str
+    fma: Mapping[str, Instruction] = field(default_factory=dict)
+    """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
+    loads: Mapping[str, Instruction] = field(default_factory=dict)
+    """Integers at ``p`` as floats. Those of 4 bits come as 2^23 and so much: see ``IntegerLoad``."""
+    dots: Mapping[tuple[str, str], tuple[Instruction, ...]] = field(default_factory=dict)
+    """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
+
+
+_BYTES = ("i8", "u8")
+
+
+@dataclass(frozen=True)
+class _X86:
+    """The names of one width of x86 vectors, from which its record is made."""
+
+    nbytes: int
+    prefix: str
+    whole: str
+    """What functions on all bits of a vector are called."""
+    has_fma: str
+    has_integers: str
+    has_dot: str
+    """Conditions: which instructions there are."""
+    quarter: str | None
+    """A load of as many bytes as a vector has floats; None where bytes are not made floats."""
+
+    def record(self) -> VectorSet:
+        dots = {(left, right): self._dots(left, right) for left in _BYTES for right in _BYTES}
+        return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), dots)
+
+    def _fma(self) -> dict[str, Instruction]:
+        own = self.prefix
+        return {
+            dtype: Instruction(self.has_fma, (f"{own}_fmadd_{suffix}({own}_set1_{suffix}(a), b, c)",))
+            for dtype, suffix in (("f32", "ps"), ("f64", "pd"))
+        }
+
+    def _loads(self) -> dict[str, Instruction]:
+        if self.quarter is None:
+            return {}
+        own, found = self.prefix, {}
+        for dtype, kind in (("i8", "epi8"), ("u8", "epu8")):
+            text = f"(({{vector}}){own}_cvtepi32_ps({own}_cvt{kind}_epi32({self.quarter})))"
+            found[dtype] = Instruction(self.has_integers, (text,))
+        wide = f"{own}_cvtepu8_epi32({self.quarter})"
+        for dtype, flip in (("i4", " ^ 8"), ("u4", "")):
+            bits = f"{own}_set1_epi32(0x4b000000{flip})"
+            low = f"{own}_and_{self.whole}({wide}, {own}_set1_epi32(15))"
+            codes = [
+                f"{own}_xor_{self.whole}({low}, {bits})",
+                f"{own}_xor_{self.whole}({own}_srli_epi32({wide}, 4), {bits})",
+            ]
+            if self.nbytes == 64:  # both in one instruction
+                codes[0] = f"{own}_ternarylogic_epi32({wide}, {own}_set1_epi32(15), {bits}, 0x6a)"
+            forms = tuple(f"(({{vector}}){own}_cast{self.whole}_ps({code}))" for code in codes)
+            found[dtype] = Instruction(self.has_integers, forms)
+        return found
+
+    def _dots(self, left: str, right: str) -> tuple[Instruction, ...]:
+        """AVX-512 VNNI takes a u8 and an i8; elsewhere the even and the odd bytes are widened to 16 bits."""
+        own, kind, found = self.prefix, f"__m{self.nbytes * 8}i", []
+        if left != right:
+            first, second = ("a", "b") if left == "u8" else ("b", "a")
+            text = f"{own}_dpbusd_epi32(({kind})(s), ({kind})({first}), ({kind})({second}))"
+            found.append(Instruction(self.has_dot, (f"(({{vector}}){text})",)))
+        even, odd = (
+            f"({{vector}}){own}_madd_epi16({self._widened(left, f'({kind})(a)', part)},"
+            f" {self._widened(right, f'({kind})(b)', part)})"
+            for part in ("even", "odd")
+        )
+        has_pairs = "defined(__AVX512BW__)" if self.nbytes == 64 else self.has_integers
+        return (*found, Instruction(has_pairs, (f"((s) + {even} \\\n    + {odd})",)))
+
+    def _widened(self, dtype: str, value: str, part: str) -> str:
+        """The even or the odd bytes as 16 bits."""
+        own = self.prefix
+        if dtype == "u8":
+            if part == "odd":
+                return f"{own}_srli_epi16({value}, 8)"
+            return f"{own}_and_{self.whole}({value}, {own}_set1_epi16(255))"
+        up = value if part == "odd" else f"{own}_slli_epi16({value}, 8)"
+        return f"{own}_srai_epi16({up}, 8)"
+
+
+AVX512 = _X86(
+    64,
+    "_mm512",
+    "si512",
+    has_fma="defined(__AVX512F__)",
+    has_integers="defined(__AVX512F__)",
+    has_dot="defined(__AVX512VNNI__)",
+    quarter="_mm_loadu_si128((const __m128i *)(const void *)(p))",
+).record()
+AVX2 = _X86(
+    32,
+    "_mm256",
+    "si256",
+    has_fma="defined(__FMA__) && defined(__AVX2__)",
+    has_integers="defined(__AVX2__)",
+    has_dot="defined(__AVX512VNNI__) && defined(__AVX512VL__)",
+    quarter="_mm_loadl_epi64((const __m128i *)(const void *)(p))",
+).record()
+SSE = _X86(
+    16,
+    "_mm",
+    "si128",
+    has_fma="defined(__FMA__)",
+    has_integers="defined(__SSE2__)",
+    has_dot="defined(__AVX512VNNI__) && defined(__AVX512VL__)",
+    quarter=None,
+).record()
+_HAS_NEON_FMA = "defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)"
+NEON = VectorSet(
+    16,
+    "arm_neon.h",
+    fma={dtype: Instruction(_HAS_NEON_FMA, (f"vfmaq_n_{dtype}(c, b, a)",)) for dtype in ("f32", "f64")},
+)
+VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
+"""All sets; of those of one width, the preprocessor takes the first that the compiler has."""
+
+
+def sets_of(nbytes: int) -> tuple[VectorSet, ...]:
+    """The sets whose vectors have so many bytes."""
+    return tuple(one for one in VECTOR_SETS if one.nbytes == nbytes)

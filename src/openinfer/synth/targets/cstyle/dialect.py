@@ -1,0 +1,89 @@
+"""``Dialect``: how a C-family language says what the loop IR means. Data and small templates; nothing depends on an op.
+
+The printers of this folder know operators, parentheses and statements, which all these languages share. Every word in
+which they differ is a field of the record, so that another language is another record and no other printer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from openinfer.dtypes import DType
+from openinfer.loops.ir import INDEX, Buffer
+from openinfer.synth.targets.cstyle.support import Support
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel as a function, without its body: what a language makes its head of."""
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+    sizes: tuple[str, ...]
+    """The dynamic sizes it takes."""
+    unused: tuple[str, ...]
+    """The names of the parameters that the body does not touch."""
+    can_fail: bool
+    parts: int
+    """In how many parts it can run at the same time."""
+
+    @property
+    def memory(self) -> tuple[Buffer, ...]:
+        """All buffers, in the order of the parameters."""
+        return (*self.inputs, *self.outputs, *self.scratch)
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A kernel as a function: its definition, and what announces it to other files."""
+
+    definition: str
+    declaration: str
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The words of one language. Templates have their places by name, as in ``str.format``."""
+
+    types: Mapping[str, str]
+    """Compute dtypes by name, to the type of a value."""
+    stored: Mapping[str, str]
+    """All dtypes by name, to the type of a buffer's elements; packed ones, to what holds several."""
+    literal: Callable[[float, DType], str]
+    """A number that reads back exactly."""
+    frame: Callable[["Dialect", Signature, Sequence[str]], Framed]
+    """A kernel's head around the lines of its body."""
+    support: Support
+    """The functions that the language lacks."""
+    functions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """What the language has itself, by op and dtype, over operands ``{0}`` and ``{1}``. All else that is no operator is
+    a support function."""
+    cast: str = "({type}){value}"
+    constant: str = "const {type} {name}"
+    variable: str = "{type} {name}"
+    element: str = "{name}[{at}]"
+    packed_load: str = "{function}({name}, {at})"
+    packed_store: str = "{function}({name}, {at}, {value})"
+    fail: str = "return 1; /* {reason} */"
+    rolled: str = ""
+    """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
+    reserved: frozenset[str] = frozenset()
+    """Names that no buffer may have, beside those that templates bring."""
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of a value in a compute dtype."""
+        return self.types[dtype.compute.name]
+
+    def stored_type(self, dtype: DType) -> str:
+        """The type of a buffer's elements; of what holds them, where several share a byte."""
+        return self.stored[dtype.name]
+
+    @property
+    def index(self) -> str:
+        """The type of positions."""
+        return self.type_of(INDEX)
+
+    def converted(self, dtype: DType, value: str) -> str:
+        """A value in another type; not in parentheses."""
+        return self.cast.format(type=self.type_of(dtype), value=value)

@@ -1,0 +1,72 @@
+"""``Templates``: what a target's schedule adds to the printer. Without any, contractions and loops are plain loops."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from openinfer.loops.expand import expanded
+from openinfer.loops.ir import Bind, Contraction, For, Kernel, Statement
+from openinfer.loops.rewrite import straightened
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+
+
+class Writer(Protocol):
+    """The printer of a kernel, as templates see it."""
+
+    @property
+    def scalars(self) -> ScalarPrinter:
+        """Prints expressions, and collects what they need."""
+
+    @property
+    def parts(self) -> int:
+        """In how many parts the kernel runs."""
+
+    def line(self, depth: int, text: str) -> None:
+        """One more line."""
+
+    def body(self, statements: tuple[Statement, ...], depth: int) -> None:
+        """Statements, as the printer prints them."""
+
+    def loop(self, loop: For, first: str, last: str, depth: int) -> None:
+        """A plain loop over some of the iterations."""
+
+
+PrintLoop: TypeAlias = Callable[[For, Writer, int], None]
+PrintContraction: TypeAlias = Callable[[Contraction, Writer, int], None]
+
+
+def plain(one: Contraction, writer: Writer, depth: int) -> None:
+    """A contraction as loops over one accumulator."""
+    as_loops(expanded(one), one, writer, depth)
+
+
+def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: Writer, depth: int) -> None:
+    """The loops that a contraction has become; without any, the accumulator gets a scope of its own."""
+    if one.free:
+        writer.body(statements, depth)
+        return
+    writer.line(depth, "{")
+    writer.body(statements, depth + 1)
+    writer.line(depth, "}")
+
+
+def without_trivial_loops(kernel: Kernel) -> tuple[Statement, ...]:
+    """The body of a kernel, less its loops of zero or one iteration."""
+    return straightened(kernel.body)
+
+
+@dataclass(frozen=True)
+class Templates:
+    """How a target prints what its schedule has decided."""
+
+    body: Callable[[Kernel], tuple[Statement, ...]] = without_trivial_loops
+    """What is printed of a kernel."""
+    contraction: PrintContraction = plain
+    loops: Mapping[Bind, PrintLoop] = field(default_factory=dict)
+    """Loops by what their iterations are bound to; all others are plain ones."""
+    names: frozenset[str] = frozenset()
+    """Variables that the templates bring: no buffer may have such a name."""
+
+
+PLAIN = Templates()
+"""Everything in plain loops."""
