@@ -2,7 +2,7 @@
 
 import os
 
-from openinfer.synth.report.roofline import measured_roofline
+from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.cpu.machine import CpuTarget
 
 IN_MEMORY = 1 << 28

@@ -11,7 +11,7 @@ from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import DeviceArch, ModelLoader, Synthesizer, load_graph
 from openinfer.cli.bench import Order, advice, ordered
-from openinfer.synth.report.cost import Cost
+from openinfer.synth.program.cost import Cost
 from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times
 from openinfer.synth.report.roofline import Roofline
 

@@ -8,8 +8,9 @@ import pytest
 from tests.cli.in_process import openinfer
 
 from openinfer.oinf import save_file
-from openinfer.synth.devices.description import DeviceArch, cpu_target
-from openinfer.synth.tuning.choices import Choice
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.targets.cpu.choices import Choice
+from openinfer.synth.targets.cpu.machine import cpu_target
 from openinfer.synth.tuning.records import Processor, Record, Tuned
 
 GRAPH = """

@@ -14,8 +14,8 @@ from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Passes, Synthesizer
 from openinfer.synth.plan import Plan
+from openinfer.synth.targets.cpu.choices import Choice, Choose, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.tuning.choices import Choice, Choose, ProductShape
 from openinfer.synth.tuning.records import Processor, Tuned, possible_tiles
 
 BATCH = 10

@@ -20,11 +20,12 @@ from openinfer.loops.ir import Contraction, Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
-from openinfer.synth.report.cost import cost_of
+from openinfer.synth.devices.isa import has_dot
+from openinfer.synth.program.cost import cost_of
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.divide import divided, scratch_elements
-from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, has_dot, runnable
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, runnable
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from openinfer import Device, DeviceArch, DeviceError, DeviceSpec
 from openinfer.errors import Code, DocumentSpan, GraphError
-from openinfer.synth.devices.description import FOLDER, arch_of, cpu_target, device_names, device_schema
+from openinfer.synth.devices.description import FOLDER, arch_of, device_names, device_schema
 from openinfer.synth.devices.host import host_document
-from openinfer.synth.targets.cpu.machine import TARGETS
+from openinfer.synth.targets.cpu.machine import TARGETS, cpu_target
 
 ROOT = Path(__file__).parents[2]
 CPU = {"device": {"type": "cpu"}}

@@ -12,14 +12,15 @@ from tests.synth.small_models import SMALL_MODELS
 from openinfer import Code, DeviceArch, ModelLoader, Synthesizer, graph
 from openinfer.errors import ExecutionError
 from openinfer.oinf import save_file
-from openinfer.synth.devices.description import cpu_target
 from openinfer.synth.pipeline import NODE_BY_NODE, Passes
 from openinfer.synth.plan import Plan
+from openinfer.synth.program.cost import Cost, cost_of
 from openinfer.synth.program.ir import KernelStep, steps_in
-from openinfer.synth.report.cost import Cost, cost_of
 from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times, joined
-from openinfer.synth.report.roofline import Roofline, measured_roofline
+from openinfer.synth.report.roofline import Roofline
+from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.machine import cpu_target
 
 ROOFLINE = Roofline(operations=1e9, bandwidth=2e9, threads=2, nbytes=4096)
 BRANCHES = """

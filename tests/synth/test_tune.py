@@ -20,11 +20,11 @@ from openinfer.synth.pipeline import Passes, Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import Program, Weight
 from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu.choices import Choice, Choose, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import AVX512, CpuTarget, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile
-from openinfer.synth.tuning.choices import Choice, Choose, ProductShape
 from openinfer.synth.tuning.race import Contest, calls_in, raced
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 from openinfer.synth.tuning.tune import Tune, candidates, joined

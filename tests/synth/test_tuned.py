@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from openinfer.errors import DeviceError, DocumentSpan, OinfError
+from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512
-from openinfer.synth.tuning.choices import Choice, ProductShape
 from openinfer.synth.tuning.records import MAX_TUNED_BYTES, Processor, Record, Tuned, possible_tiles, shipped
 
 PROCESSOR = Processor.of(AVX512, 2)

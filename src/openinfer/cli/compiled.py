@@ -15,10 +15,10 @@ from openinfer.cli.stepping import Progress, step_bar, step_count
 from openinfer.errors import Code, Diagnostic, ExecutionError, GraphError, counted, printable
 from openinfer.ir import MemoryKind
 from openinfer.sim import Executor
-from openinfer.synth.devices.description import DeviceArch, cpu_target
+from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.c.selftest import Golden
-from openinfer.synth.targets.cpu.machine import host, runnable
+from openinfer.synth.targets.cpu.machine import cpu_target, host, runnable
 
 
 @dataclass(frozen=True)

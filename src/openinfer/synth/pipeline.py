@@ -11,7 +11,7 @@ from openinfer.device import Device
 from openinfer.errors import Code, Diagnostic, GraphError, nearest
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
-from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of, cpu_target
+from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.memory.placed import MemoryRules, place
 from openinfer.synth.memory.regions import regions_for
@@ -24,6 +24,7 @@ from openinfer.synth.program.verify import Verifier
 from openinfer.synth.report.report import arena_report, files_text
 from openinfer.synth.targets.c.project import Project, ProjectOptions
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.machine import cpu_target
 from openinfer.synth.targets.cpu.schedule import Schedule
 from openinfer.synth.tuning.records import Tuned, shipped
 from openinfer.synth.tuning.tune import Tune, Workshop

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from openinfer.device import Device
-from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, GraphError, counted, nearest
+from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, counted, nearest
 from openinfer.synth.devices.documents import document_bytes, parsed_document, validation_problems
-from openinfer.synth.targets.cpu.machine import GENERIC, TARGETS, CpuTarget
 
 FOLDER = Path(__file__).parent / "files"
 """The shipped descriptions; ``devices/`` in the repository is a link to it."""
@@ -379,26 +378,3 @@ def arch_of(device: Device | DeviceSpec | DeviceArch | str) -> DeviceArch:
     if device in tuple(Device):
         return DeviceSpec.GPU().api(str(device)).arch()
     return DeviceArch.named(device)
-
-
-def cpu_target(arch: DeviceArch) -> CpuTarget:
-    """What generated C may assume of a device; a device that C is not written for has none (E801).
-
-    >>> cpu_target(DeviceArch.named("x86-avx2")).lanes(32)
-    8
-    """
-    if arch.device.type != "cpu" or arch.api != "c":
-        message = f"there is no target for {arch.title!r} yet: nothing writes code for {arch.api or 'a GPU'!r}"
-        advice = 'code is written in C, for devices of type "cpu"; openinfer devices lists them'
-        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))
-    cpu = arch.cpu
-    given = {
-        "vector_bits": cpu.vector_bits,
-        "vector_registers": cpu.vector_registers,
-        "fma": cpu.fma,
-        "dot": arch.features.int8,
-        "l1d": cpu.l1d_bytes,
-        "l2": cpu.l2_bytes,
-    }
-    known = {key: value for key, value in given.items() if value is not None}
-    return replace(TARGETS.get(cpu.isa, GENERIC), isa=cpu.isa, **known)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from openinfer.synth.targets.cpu.machine import has_dot, runnable
+from openinfer.synth.devices.isa import has_dot, runnable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COMPILERS = ("gcc", "clang", "cc")
@@ -20,7 +20,7 @@ def host_document(root: Path = Path("/"), machine: str | None = None, usable: se
     """
     cpuinfo = _text(root / "proc/cpuinfo")
     kind = machine or platform.machine()
-    target = runnable(cpuinfo, kind)[-1]
+    isa = runnable(cpuinfo, kind)[-1]
     caches = _caches(root / "sys/devices/system/cpu/cpu0/cache")
     device = {
         "type": "cpu",
@@ -30,10 +30,10 @@ def host_document(root: Path = Path("/"), machine: str | None = None, usable: se
         "architecture": kind,
     }
     cpu = {
-        "isa": target.isa,
-        "vector_bits": target.vector_bits,
-        "vector_registers": target.vector_registers,
-        "fma": target.fma,
+        "isa": isa.name,
+        "vector_bits": isa.vector_bits,
+        "vector_registers": isa.vector_registers,
+        "fma": isa.fma,
         "cores": _cores(cpuinfo, _usable() if usable is None else usable),
         **caches,
     }

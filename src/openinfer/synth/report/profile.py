@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.synth.report.cost import Cost
+from openinfer.synth.program.cost import Cost
 from openinfer.synth.report.roofline import Bound, Roofline
 
 

@@ -18,10 +18,10 @@ from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.arena import Placement, Request
 from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.passes.fuse.fuse import Entry
+from openinfer.synth.program.cost import cost_of
 from openinfer.synth.program.ir import KernelStep, LoopStep, Move, Program, Step, Value
 from openinfer.synth.program.positions import Positions
 from openinfer.synth.report.arena_map import arena_text, describe
-from openinfer.synth.report.cost import cost_of
 
 _MOST_ROWS = 40
 """So many values of the arena are listed; the facts have them all."""

@@ -1,25 +1,11 @@
-"""How fast this machine is at best, measured here and now: the roofline that kernels are held against."""
+"""How fast a machine is at best: the roofline that kernels are held against."""
 
-import ctypes
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Literal
 
-import numpy as np
-
-from openinfer.synth.report.cost import Cost
-from openinfer.synth.run.build import library_of
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.program.cost import Cost
 
 Bound = Literal["compute", "memory"]
-_FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
-_LEAST, _MOST = 16 << 10, 256 << 20
-"""So many bytes are read by each thread at least, and by all of them together at most."""
-_WINDOWS, _SECONDS = 25, 0.002
-"""The best of so many measurements counts, each of which takes so long: others may want the machine, too, and in a
-short time chances are that they do not."""
 
 
 @dataclass(frozen=True)
@@ -50,39 +36,3 @@ class Roofline:
         """The best of two measurements."""
         most = max(self.operations, other.operations), max(self.bandwidth, other.bandwidth)
         return Roofline(*most, self.threads, self.nbytes)
-
-
-def measured_roofline(target: CpuTarget, flags: tuple[str, ...], cc: str, threads: int, nbytes: int) -> Roofline:
-    """The roofline of this machine for code with these vectors, on so many threads that read so many bytes."""
-    width = max(target.vector_bits // 8, 4)
-    library = _library(
-        cc, (*_FLAGS, *flags, f"-DVECTOR_BYTES={width}", f"-DVECTOR_REGISTERS={target.vector_registers}")
-    )
-    share = max(min(nbytes, _MOST) // threads, _LEAST) // 4096 * 4096
-    memory = np.ones(threads * share + 64, np.uint8)
-    first = memory.ctypes.data + -memory.ctypes.data % 64
-
-    def operations(_thread: int, start: float) -> float:
-        return float(library.roofline_operations(ctypes.c_double(start), ctypes.c_double(_SECONDS)))
-
-    def read(thread: int, start: float) -> float:
-        place = ctypes.c_void_p(first + thread * share)
-        times = ctypes.c_double(start), ctypes.c_double(_SECONDS)
-        return float(library.roofline_bytes(place, ctypes.c_int64(share), *times))
-
-    with ThreadPoolExecutor(threads) as pool:
-
-        def best(rate: Callable[[int, float], float]) -> float:
-            """What all threads do together, in the same time, when they are disturbed least."""
-            starts = (library.roofline_start() for _ in range(_WINDOWS))
-            return max(sum(pool.map(rate, range(threads), [start] * threads)) for start in starts)
-
-        return Roofline(best(operations), best(read), threads, threads * share)
-
-
-def _library(cc: str, flags: tuple[str, ...]) -> ctypes.CDLL:
-    text = (files("openinfer.synth.report") / "roofline.c").read_text(encoding="ascii")
-    library = library_of({"roofline.c": text}, ("roofline.c",), cc, flags)
-    for function in (library.roofline_start, library.roofline_operations, library.roofline_bytes):
-        function.restype = ctypes.c_double
-    return library

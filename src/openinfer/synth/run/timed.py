@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.synth.devices.description import DeviceArch, cpu_target
-from openinfer.synth.report.cost import cost_of
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.program.cost import cost_of
 from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times, joined
 from openinfer.synth.report.report import node_facts
-from openinfer.synth.report.roofline import Roofline, measured_roofline
+from openinfer.synth.report.roofline import Roofline
 from openinfer.synth.run.build import library_of
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
+from openinfer.synth.targets.cpu.machine import cpu_target
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, counted
 from openinfer.oinf.atomic import atomic_file
 from openinfer.synth.devices.documents import document_bytes, parsed_document, validation_problems
+from openinfer.synth.targets.cpu.choices import Choice, Choose, Facts, ProductShape
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import window_tiles
-from openinfer.synth.tuning.choices import Choice, Choose, Facts, ProductShape
 
 FOLDER = Path(__file__).parent / "files"
 """The shipped records, a file for each instruction set."""

@@ -8,10 +8,10 @@ import numpy as np
 from openinfer.synth.memory.placed import MemoryRules, place
 from openinfer.synth.program.ir import KernelStep, Program
 from openinfer.synth.targets.c.project import Project, ProjectOptions
+from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.schedule import Schedule
-from openinfer.synth.tuning.choices import Choice, ProductShape
 from openinfer.synth.tuning.race import Contest, Measure, calls_in, contest_of, fewer, raced, weight_bytes
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 

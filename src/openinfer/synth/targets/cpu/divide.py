@@ -28,8 +28,8 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.synth.passes.split import split, written_by
+from openinfer.synth.program.cost import cost_of
 from openinfer.synth.program.ir import KernelStep, Program, Value
-from openinfer.synth.report.cost import cost_of
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.product import Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile

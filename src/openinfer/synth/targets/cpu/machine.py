@@ -1,9 +1,11 @@
 """What generated C may assume of a processor: its vectors, its registers and its caches."""
 
-import platform
-import re
 from dataclasses import dataclass, replace
-from pathlib import Path
+
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.synth.devices import isa as isas
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.devices.isa import InstructionSet, has_dot
 
 _FLAGS = {
     "avx2": ("-mavx2", "-mfma"),
@@ -38,35 +40,18 @@ class CpuTarget:
         return max(self.vector_bits // bits, 1)
 
 
-GENERIC = CpuTarget("generic", 128, 16, fma=False, l1d=32 << 10, l2=256 << 10)
-AVX2 = CpuTarget("avx2", 256, 16, fma=True, l1d=32 << 10, l2=512 << 10)
-AVX512 = CpuTarget("avx512", 512, 32, fma=True, l1d=32 << 10, l2=1 << 20)
-NEON = CpuTarget("neon", 128, 32, fma=True, l1d=64 << 10, l2=512 << 10)
+def _with(isa: InstructionSet) -> CpuTarget:
+    return CpuTarget(isa.name, isa.vector_bits, isa.vector_registers, isa.fma, isa.l1d, isa.l2)
+
+
+GENERIC, AVX2, AVX512, NEON = map(_with, (isas.GENERIC, isas.AVX2, isas.AVX512, isas.NEON))
 TARGETS = {target.isa: target for target in (GENERIC, AVX2, AVX512, NEON)}
 """The presets, by their isa."""
 
 
-def runnable(cpuinfo: str | None = None, machine: str | None = None) -> tuple[CpuTarget, ...]:
-    """The presets that this machine can run, the best last.
-
-    >>> [target.isa for target in runnable("flags : sse2 avx2 fma", "x86_64")]
-    ['generic', 'avx2']
-    """
-    kind = platform.machine() if machine is None else machine
-    if kind in ("aarch64", "arm64"):
-        return (GENERIC, NEON)
-    flags = _features(cpuinfo)
-    targets = [GENERIC]
-    if {"avx2", "fma"} <= flags:
-        targets.append(AVX2)
-        if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
-            targets.append(AVX512)
-    return tuple(targets)
-
-
-def has_dot(cpuinfo: str | None = None) -> bool:
-    """Whether this machine's processor adds four products of bytes in one instruction."""
-    return "avx512_vnni" in _features(cpuinfo)
+def runnable() -> tuple[CpuTarget, ...]:
+    """The presets that this machine can run, the best last."""
+    return tuple(map(_with, isas.runnable()))
 
 
 def host() -> CpuTarget:
@@ -74,11 +59,24 @@ def host() -> CpuTarget:
     return replace(runnable()[-1], dot=has_dot())
 
 
-def _features(cpuinfo: str | None) -> set[str]:
-    found = re.search(r"^flags\s*:(.*)$", _cpuinfo() if cpuinfo is None else cpuinfo, re.MULTILINE)
-    return set(found[1].split()) if found is not None else set()
+def cpu_target(arch: DeviceArch) -> CpuTarget:
+    """What generated C may assume of a device; a device that C is not written for has none (E801).
 
-
-def _cpuinfo() -> str:
-    path = Path("/proc/cpuinfo")
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    >>> cpu_target(DeviceArch.named("x86-avx2")).lanes(32)
+    8
+    """
+    if arch.device.type != "cpu" or arch.api != "c":
+        message = f"there is no target for {arch.title!r} yet: nothing writes code for {arch.api or 'a GPU'!r}"
+        advice = 'code is written in C, for devices of type "cpu"; openinfer devices lists them'
+        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))
+    cpu = arch.cpu
+    given = {
+        "vector_bits": cpu.vector_bits,
+        "vector_registers": cpu.vector_registers,
+        "fma": cpu.fma,
+        "dot": arch.features.int8,
+        "l1d": cpu.l1d_bytes,
+        "l2": cpu.l2_bytes,
+    }
+    known = {key: value for key, value in given.items() if value is not None}
+    return replace(TARGETS.get(cpu.isa, GENERIC), isa=cpu.isa, **known)  # type: ignore[arg-type]

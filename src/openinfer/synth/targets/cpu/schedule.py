@@ -30,6 +30,7 @@ from openinfer.synth.memory.weights import FiniteWeights
 from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
+from openinfer.synth.targets.cpu.choices import Choose, by_rule, shape_of
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.product import Product, product_of, turned_product_of, without_single
@@ -38,7 +39,6 @@ from openinfer.synth.targets.cpu.reduction import gathered
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
-from openinfer.synth.tuning.choices import Choose, by_rule, shape_of
 
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""

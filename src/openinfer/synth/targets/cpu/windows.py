@@ -12,12 +12,12 @@ from openinfer.loops.affine import variables
 from openinfer.loops.build import index
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Var
+from openinfer.synth.targets.cpu.choices import Choose, shape_of
 from openinfer.synth.targets.cpu.machine import CpuTarget
 from openinfer.synth.targets.cpu.product import Product, turned_product_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import Step, tile_shapes, tile_time, usual_step
 from openinfer.synth.targets.cpu.window import BAND, Span, band, copied, is_window, spans, without
-from openinfer.synth.tuning.choices import Choose, shape_of
 
 _COPY = 0.4
 """What copying an element costs, in cycles."""

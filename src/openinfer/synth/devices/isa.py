@@ -1,0 +1,57 @@
+"""Instruction sets of processors: what each has, and which of them this machine can run."""
+
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """What a processor with an instruction set has, where its description does not say otherwise."""
+
+    name: str
+    vector_bits: int
+    vector_registers: int
+    fma: bool
+    l1d: int
+    l2: int
+
+
+GENERIC = InstructionSet("generic", 128, 16, fma=False, l1d=32 << 10, l2=256 << 10)
+AVX2 = InstructionSet("avx2", 256, 16, fma=True, l1d=32 << 10, l2=512 << 10)
+AVX512 = InstructionSet("avx512", 512, 32, fma=True, l1d=32 << 10, l2=1 << 20)
+NEON = InstructionSet("neon", 128, 32, fma=True, l1d=64 << 10, l2=512 << 10)
+
+
+def runnable(cpuinfo: str | None = None, machine: str | None = None) -> tuple[InstructionSet, ...]:
+    """The instruction sets that this machine can run, the best last.
+
+    >>> [isa.name for isa in runnable("flags : sse2 avx2 fma", "x86_64")]
+    ['generic', 'avx2']
+    """
+    kind = platform.machine() if machine is None else machine
+    if kind in ("aarch64", "arm64"):
+        return (GENERIC, NEON)
+    flags = _features(cpuinfo)
+    found = [GENERIC]
+    if {"avx2", "fma"} <= flags:
+        found.append(AVX2)
+        if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
+            found.append(AVX512)
+    return tuple(found)
+
+
+def has_dot(cpuinfo: str | None = None) -> bool:
+    """Whether this machine's processor adds four products of bytes in one instruction."""
+    return "avx512_vnni" in _features(cpuinfo)
+
+
+def _features(cpuinfo: str | None) -> set[str]:
+    found = re.search(r"^flags\s*:(.*)$", _cpuinfo() if cpuinfo is None else cpuinfo, re.MULTILINE)
+    return set(found[1].split()) if found is not None else set()
+
+
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
