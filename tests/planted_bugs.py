@@ -408,7 +408,8 @@ SIMULATION_BUGS = (
     Bug(
         "two consumers may write one variable",
         "check/concurrency.py",
-        "        *_rivals(running),\n",
+        "        *_two_writers(running, bits),\n"
+        "        *islice(_sharing(len(entry.nodes), running, bits), MOST_RACES),\n",
         "",
         SCHEDULES,
         "refused_when_it_is_bound",

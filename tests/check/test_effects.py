@@ -15,8 +15,9 @@ DECLARED = """dynamic { a: f32; b: f32; i: i32; flag: bool; } volatile { x: f32;
 
 
 def effects(node: str, blocks: str = "") -> tuple[str, str]:
-    """What the first node of entry reads and writes."""
-    found = bound(f"{DECLARED} block entry {{ {node} return; }} {blocks}").effects[0]
+    """What the first node of entry reads and writes, with the blocks that it runs."""
+    ready = bound(f"{DECLARED} block entry {{ {node} return; }} {blocks}")
+    found = ready.reached.whole(ready.effects[0])
     return " ".join(sorted(found.reads)), " ".join(sorted(found.writes))
 
 

@@ -193,6 +193,40 @@ def _called_with_their_own(n: int) -> str:
     )
 
 
+def _wide(n: int) -> str:
+    """A block that touches many variables."""
+    return f"block w {{ {many('op exp(v#) >> v#; ', n)} return; }}"
+
+
+def _call_one_that_is_wide(n: int) -> str:
+    """Each block has a variable of its own, and calls the one that has many."""
+    blocks = many("block b# { op exp(own#) >> own#; branch w; op exp(own#) >> own#; return; } ", n)
+    declared = _section("persistent", "v#: f32[8]; own#: f32[8]; ", n)
+    return graph_of(many("branch b#; ", n), declared, f"{_wide(n)} {blocks}")
+
+
+def _consumers_call_one(n: int) -> str:
+    """The block that all consumers call reads many variables."""
+    asking = f"block w {{ {many('branch q# e e; ', n)} return; }} block e {{ return; }}"
+    blocks, names = many("block c# { await a#; op relu(a#) >> r#; branch w; yield a#; } ", n), many("a#", n, ", ")
+    body = f"{many('op exp(x) >> a#; ', n)} yield {names}; await {names}; {many('op add(y, r#) >> y; ', n)}"
+    declared = _section("volatile", "a#: f32[8]; r#: f32[8]; ", n) + _section("persistent", "q#: bool; ", n)
+    return graph_of(body, declared, f"{asking} {blocks}")
+
+
+def _consumer_again_and_again(n: int) -> str:
+    body = "op exp(y) >> a; yield a; op softmax(y) >> y; await a; op add(y, a) >> y; " * n
+    declared = f"volatile {{ a: f32[8]; }} {_section('persistent', 'v#: f32[8]; ', n)}"
+    return graph_of(body, declared, f"{_wide(n)} block c {{ await a; op relu(a) >> a; branch w; yield a; }}")
+
+
+def _others_homes(n: int) -> str:
+    """Many variables have the value of another one while other things change."""
+    body = many("transfer p >> v#; ", n) + many("loop l# (i in 0..2) { op relu(q) >> q; } ", n)
+    declared = f"{_section('volatile', 'v#: f32[8]; ', n)} persistent {{ p: f32[8]; q: f32[8]; }}"
+    return graph_of(body + many("op add(y, v#) >> y; ", n), declared)
+
+
 def _consumers(n: int) -> str:
     blocks, names = many("block c# { await a#; op relu(a#) >> r#; yield a#; } ", n), many("a#", n, ", ")
     body = f"{many('op exp(x) >> a#; ', n)} yield {names}; await {names}; {many('op add(y, r#) >> y; ', n)}"
@@ -246,11 +280,20 @@ CONTROL: dict[str, Family] = {
     "blocks that nothing runs": Family(lambda n: graph_of("", "", many("block b# { op relu(y) >> y; return; } ", n))),
     "blocks called twice": Family(_called_twice),
     "blocks called twice, with variables of their own": Family(_called_with_their_own),
+    "blocks that call one that is wide": Family(_call_one_that_is_wide),
+    "loops that call one that is wide": Family(
+        lambda n: graph_of(
+            many("loop l# (i in 0..2) { branch w; } ", n), _section("volatile", "v#: f32[8]; ", n), _wide(n)
+        )
+    ),
     "blocks called either way": Family(_called_either_way),
     "blocks called in loops": Family(_called_in_loops),
     "many consumers": Family(_consumers),
     "many yields": Family(_yields),
     "many consumers of one value": Family(_consumers_of_one),
+    "many consumers that call one block": Family(_consumers_call_one),
+    "a consumer that runs again and again": Family(_consumer_again_and_again),
+    "values in the homes of others": Family(_others_homes),
 }
 
 # --- expressions, names, models ---------------------------------------------------------------------------------------
@@ -286,6 +329,17 @@ TEXT: dict[str, Family] = {
         lambda n: _square(f"loop r (l in 0..{n}) {{ op matmul(y, W[l]) >> y; }}", _PREFIX), _names
     ),
     "accesses of a prefix table": Family(lambda n: _square(many("op matmul(y, W[#]) >> y; ", n), _PREFIX), _names),
+    "accesses of a prefix table with gaps": Family(
+        lambda n: _square(many("op matmul(y, W[k + #]) >> y; ", n), f"{_PREFIX} persistent {{ k: i32; }}"),
+        lambda n: [f"W.{2 * at}" for at in range(n)],
+    ),
+    "written entries of a prefix table with gaps": Family(
+        lambda n: _square(
+            many("op add(y, W[k + #]) >> W[k + #]; op matmul(y, W[k + #]) >> y; ", n),
+            f"{_PREFIX.replace('constant', 'volatile')} persistent {{ k: i32; }}",
+        ),
+        lambda n: [f"W.{2 * at}" for at in range(n)],
+    ),
     "prefix tables": Family(
         lambda n: _square(
             many("op matmul(y, W#[0]) >> y; ", n),

@@ -4,13 +4,15 @@ Some stages may do a fixed number of things more before they are content with le
 these numbers are small: what they allow is no growth.
 """
 
+import tracemalloc
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.growth.families import FAMILIES, WRONG
+from tests.growth.families import FAMILIES, WRONG, graph_of
 from tests.growth.work import everything, refusal
 
-from openinfer.check import bind
+from openinfer.check import bind, check
 from openinfer.errors import Code, GraphError
 from openinfer.lang import graph
 from openinfer.synth.lower.graph import lowered
@@ -18,6 +20,7 @@ from openinfer.synth.memory import arena as planner
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.program import liveness
 
+checking = import_module("openinfer.check.bind")
 SIZES = (8, 16, 32)
 MOST = 2.6
 """Twice the text may be so much more work; n log n is 2.3 here, n^2 is 4."""
@@ -53,6 +56,47 @@ def test_a_graph_of_twice_the_size_is_about_twice_the_work(name: str, tmp_path: 
 def test_twice_as_many_mistakes_are_about_twice_the_work(name: str) -> None:
     refusal(WRONG[name], 2)
     assert not too_much([refusal(WRONG[name], 4 * size) for size in SIZES])
+
+
+@pytest.mark.parametrize(
+    "name", ["blocks called twice, with variables of their own", "many consumers that call one block"]
+)
+def test_what_blocks_touch_through_others_takes_no_memory_of_its_own(name: str) -> None:
+    least, middle, most = (memory_of(FAMILIES[name].text(size)) for size in (100, 200, 400))
+    assert most - middle < MOST * (middle - least)
+
+
+def memory_of(text: str) -> int:
+    """How much memory a graph is checked with."""
+    parsed = graph(text)
+    bind(parsed)
+    tracemalloc.start()
+    bound = bind(parsed)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert bound.graph is parsed
+    return peak
+
+
+def test_blocks_and_variables_can_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = graph(chain(9).replace("block entry {", "volatile { x: f32; y: f32; } block entry { transfer x >> y; "))
+    monkeypatch.setattr(checking, "MOST_REACHED", 20)
+    bind(parsed)
+    monkeypatch.setattr(checking, "MOST_REACHED", 19)
+    with pytest.raises(GraphError) as caught:
+        bind(parsed)
+    assert caught.value.code is Code.OUT_OF_MEMORY
+    assert "10 blocks with 2 variables" in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].span is not None
+
+
+def test_no_more_than_a_hundred_races_are_reported() -> None:
+    touching = "op relu(z) >> z; " * 150
+    text = graph_of(
+        f"yield x; {touching} await x;", "volatile { z: f32[8]; }", "block c { await x; op exp(z) >> z; yield x; }"
+    )
+    found = check(graph(text)).problems
+    assert [problem.code for problem in found] == [Code.RACE] * 100
 
 
 def chain(count: int) -> str:

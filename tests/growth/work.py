@@ -1,4 +1,7 @@
-"""Work as a number: how many functions are called, built-in ones included. It is the same on every machine."""
+"""Work as a number: how many functions are called, built-in ones included. It is the same on every machine.
+
+What a call does can also grow; where it makes a text, its length counts as well.
+"""
 
 from collections.abc import Callable
 from cProfile import Profile
@@ -37,14 +40,25 @@ class Counted:
         self.work[stage] = sum(entry.callcount for entry in profile.getstats())
         return result
 
+    def text(self, stage: str, do: Callable[[], str]) -> str:
+        """The text that a stage makes, with its length counted, too."""
+        result = self.run(stage, do)
+        self.work[f"{stage}: length"] = length(result)
+        return result
+
+
+def length(text: str | bytes) -> int:
+    """How long a text is, without the space that lines are indented by: that grows with the depth."""
+    return len(text) if isinstance(text, bytes) else sum(len(line.lstrip(" ")) for line in text.splitlines())
+
 
 def everything(family: Family, n: int, folder: Path) -> dict[str, int]:
     """The work of everything that can be done with a graph of a family."""
     text, counted = family.text(n), Counted()
     model = model_of(family, n, folder)
     graph = counted.run("parse", lambda: parse(text)).graph
-    counted.run("format", lambda: format_source(text))
-    counted.run("draw", lambda: graph_dot(graph))
+    counted.text("format", lambda: format_source(text))
+    counted.text("draw", lambda: graph_dot(graph))
     document = counted.run("to JSON", graph.to_json)
     counted.run("from JSON", lambda: Graph.from_json(document))
     counted.run("simulator", lambda: Simulator(model).make_executor(graph))
@@ -53,7 +67,8 @@ def everything(family: Family, n: int, folder: Path) -> dict[str, int]:
         reached = counted.run(stage, lambda: next(pipeline))
     plan = reached.plan
     assert plan is not None
-    counted.run("files", plan.files)
+    files = counted.run("files", plan.files)
+    counted.work["files: length"] = sum(map(length, files.values()))
     program, memory = plan.project.program, plan.memory
     counted.run("report", lambda: arena_report(program, memory))
     counted.run("map", lambda: arena_svg(*arena_requests(program, memory), arena_positions(program)))

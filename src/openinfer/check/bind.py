@@ -9,11 +9,12 @@ from openinfer.check.effects import EffectsOf
 from openinfer.check.links import Links
 from openinfer.check.named import Named
 from openinfer.check.problems import Problems
+from openinfer.check.reach import MOST_REACHED
 from openinfer.check.sizes import Sizes
 from openinfer.check.typing import Typing
 from openinfer.check.without_model import told_once
 from openinfer.collection import collection_paused
-from openinfer.errors import Code, Diagnostic, GraphError, Span
+from openinfer.errors import Code, Diagnostic, GraphError, Span, counted
 from openinfer.ir import Assign, Graph, validate
 from openinfer.ir.expr import Expr, Ref
 from openinfer.loops.dim import Dim, is_symbolic
@@ -80,9 +81,12 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     sizes = Sizes(graph, model, given, problems)
     links = Links(graph.vars, model, sizes, problems)
     temporaries = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
-    effects = EffectsOf(graph, graph.vars.keys() | temporaries)
+    variables = graph.vars.keys() | temporaries
+    if len(graph.blocks) * len(variables) > MOST_REACHED:
+        return Binding(None, (*found, _too_many(graph, len(variables))))
+    effects = EffectsOf(graph, variables)
     named = Named(model, sizes, links, temporaries, sizes.bounds)
-    typing = Typing(graph, named, effects.nodes, problems).run()
+    typing = Typing(graph, named, effects, problems).run()
     problems.found += concurrency_problems(graph, effects, temporaries)
     if not problems.has_errors:
         problems.found += _elsewhere(graph, named, effects)
@@ -90,19 +94,30 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     everything = tuple(told_once(ordered, sizes, links) if model is None else ordered)
     if problems.has_errors:
         return Binding(None, everything)
-    variables = {**typing.vars, **_inferred(graph, named, effects, typing.vars)}
+    bound_vars = {**typing.vars, **_inferred(graph, named, effects, typing.vars)}
     bound = BoundGraph(
         graph=graph,
         model=model,
         sizes=dict(sizes.fixed),
         bounds=dict(sizes.bounds),
-        vars=variables,
+        vars=bound_vars,
         ops=typing.ops,
         effects=effects.nodes,
+        reached=effects.reached,
         constants=typing.constants,
         warnings=everything,
     )
     return Binding(bound, everything)
+
+
+def _too_many(graph: Graph, variables: int) -> Diagnostic:
+    """Which block touches which variable, through others: nobody can remember that for so many."""
+    last = [*graph.blocks.values()][-1]
+    message = (
+        f"{counted(len(graph.blocks), 'block')} with {counted(variables, 'variable')}: what each of them touches"
+        f" through others is followed for up to {MOST_REACHED:,} pairs of a block and a variable"
+    )
+    return Diagnostic(Code.OUT_OF_MEMORY, message, last.nodes[0].span, "write some blocks out where they are run")
 
 
 def _position(problem: Diagnostic) -> int:
@@ -116,7 +131,7 @@ def _elsewhere(graph: Graph, named: Named, effects: EffectsOf) -> Iterator[Diagn
     if values is None:
         return
     problems = Problems()
-    Typing(graph, named.elsewhere(values), effects.nodes, problems).run()
+    Typing(graph, named.elsewhere(values), effects, problems).run()
     chosen = ", ".join(f"{name}={value}" for name, value in values.items())
     for problem in problems.found:
         yield replace(problem, notes=(*problem.notes, f"dynamic sizes can be smaller than their bounds, here {chosen}"))
@@ -128,7 +143,7 @@ def _inferred(graph: Graph, named: Named, effects: EffectsOf, variables: Mapping
     if not untyped or not named.sizes.bounds:
         return {}
     sizes = {name: Dim(bound, Ref(name)) for name, bound in named.sizes.bounds.items()}
-    found = Typing(graph, named.elsewhere(sizes), effects.nodes, Problems()).run().vars
+    found = Typing(graph, named.elsewhere(sizes), effects, Problems()).run().vars
     return {
         one.name: replace(one, shape=found[one.name].shape, is_dynamic=any(map(is_symbolic, found[one.name].shape)))
         for one in untyped

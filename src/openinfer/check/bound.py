@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from openinfer.check.reach import Effects, Reached
 from openinfer.dtypes import DType
 from openinfer.errors import Diagnostic, counted
 from openinfer.ir import Access, Graph, MemoryKind, Operand, Return, VarDecl
@@ -97,31 +98,6 @@ class BoundOp:
 
 
 @dataclass(frozen=True)
-class Effects:
-    """The variables a node reads and writes, everything inside it and every block it runs included."""
-
-    reads: frozenset[str] = frozenset()
-    writes: frozenset[str] = frozenset()
-    indexing: frozenset[str] = frozenset()
-    """Those that index expressions and loop bounds read."""
-    called: frozenset[str] = frozenset()
-    """Those that the blocks it runs touch."""
-
-    @property
-    def touches(self) -> frozenset[str]:
-        """Both."""
-        return self.reads | self.writes
-
-    def __or__(self, other: "Effects") -> "Effects":
-        return Effects(
-            self.reads | other.reads,
-            self.writes | other.writes,
-            self.indexing | other.indexing,
-            self.called | other.called,
-        )
-
-
-@dataclass(frozen=True)
 class BoundGraph:
     """A graph that fits its model. ``sizes`` are settled; ``bounds`` are the largest values of dynamic ones."""
 
@@ -132,6 +108,9 @@ class BoundGraph:
     vars: Mapping[str, BoundVar]
     ops: Mapping[int, BoundOp]
     effects: Mapping[int, Effects]
+    """What each node does itself."""
+    reached: Reached
+    """What the blocks do, with all that they run."""
     constants: Mapping[str, Any]
     """The values of scalar constants that parameters, indices and loop bounds use."""
     warnings: tuple[Diagnostic, ...] = ()

@@ -5,14 +5,18 @@ the end of the step; when all has been yielded again, it runs again. What it awa
 """
 
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import islice
 
-from openinfer.check.bound import Effects
 from openinfer.check.effects import EffectsOf
+from openinfer.check.reach import NameBits, Reach
 from openinfer.errors import Code, Diagnostic
 from openinfer.ir import Assign, Await, Block, Graph, Node, Yield, walk
 from openinfer.ir.rules import awaited, is_consumer
+
+MOST_RACES = 100
+"""How many places that race are reported; there can be one for every pair of nodes."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +27,63 @@ class _Consumer:
     start: int
     end: int
     """Positions in entry between which it may run, exclusive of both hand-overs."""
-    touches: frozenset[str]
-    writes: frozenset[str]
-    copies: frozenset[str]
-    """What it awaits."""
+    reach: Reach
+    copies: int
+    """What it awaits, as bits."""
 
     @property
     def first(self) -> Node:
         """The ``await`` it begins with."""
         return self.block.nodes[0]
+
+    @property
+    def shared(self) -> Reach:
+        """What it touches that is not its own copy."""
+        return Reach(self.reach.reads & ~self.copies, self.reach.writes & ~self.copies)
+
+    @property
+    def copied(self) -> Reach:
+        """What it touches of its copies."""
+        return Reach(self.reach.reads & self.copies, self.reach.writes & self.copies)
+
+    def clashes(self, other: "_Consumer") -> int:
+        """The variables that one writes and the other touches, and that are not copies for both."""
+        return _clashes(self.reach, other.reach) & ~(self.copies & other.copies)
+
+
+def _clashes(one: Reach, other: Reach) -> int:
+    return (one.writes & other.touches) | (one.touches & other.writes)
+
+
+class _Running:
+    """Stretches of positions, each with what is touched meanwhile: in a tree, so that none is looked at alone."""
+
+    def __init__(self, positions: int) -> None:
+        self._size = max(positions, 1)
+        self._reach: dict[int, Reach] = {}
+
+    def add(self, first: int, last: int, reach: Reach) -> None:
+        """Something is touched from the first position to the last."""
+        begin, end = first + self._size, last + 1 + self._size
+        while begin < end:
+            if begin % 2:
+                self._reach[begin] = self._reach.get(begin, _NOTHING) | reach
+                begin += 1
+            if end % 2:
+                end -= 1
+                self._reach[end] = self._reach.get(end, _NOTHING) | reach
+            begin, end = begin // 2, end // 2
+
+    def at(self, position: int) -> Reach:
+        """All that is touched at a position."""
+        found, node = _NOTHING, position + self._size
+        while node:
+            found |= self._reach.get(node, _NOTHING)
+            node //= 2
+        return found
+
+
+_NOTHING = Reach()
 
 
 def concurrency_problems(graph: Graph, effects: EffectsOf, temporaries: Set[str]) -> list[Diagnostic]:
@@ -43,11 +95,13 @@ def concurrency_problems(graph: Graph, effects: EffectsOf, temporaries: Set[str]
     if problems or not consumers:
         return problems
     running = _running(entry, consumers, hand_overs.starts, effects)
+    bits = effects.reached.bits
     found = [
         *_away(entry, effects),
-        *_unassigned(entry, running, temporaries),
-        *_races(entry, running, effects),
-        *_rivals(running),
+        *_unassigned(entry, running, temporaries, bits),
+        *islice(_races(entry, running, effects), MOST_RACES),
+        *_two_writers(running, bits),
+        *islice(_sharing(len(entry.nodes), running, bits), MOST_RACES),
     ]
     return list(dict.fromkeys(found))  # what is wrong with every run of a consumer is said once
 
@@ -112,71 +166,77 @@ def _running(
     for block in consumers:
         last = block.nodes[-1].kind
         returned = last.vars if isinstance(last, Yield) else ()
-        own = [effects.nodes[node.index] for node in block.nodes[1:] if not isinstance(node.kind, Yield)]
-        writes = frozenset[str]().union(*(one.writes for one in own))
-        reads = frozenset[str]().union(*(one.reads for one in own))
+        reach = _NOTHING
+        for node in block.nodes[1:]:
+            if not isinstance(node.kind, Yield):
+                reach |= effects.reached.of(effects.nodes[node.index])
+        copies = effects.reached.bits.of(awaited(block))
         ends = sorted(position for name in returned for position in waited.get(name, ()))
         for start in starts[block.name]:
             place = bisect(ends, start)
             end = ends[place] if place < len(ends) else len(entry.nodes)
-            found.append(_Consumer(block, start, end, reads | writes, writes, frozenset(awaited(block))))
+            found.append(_Consumer(block, start, end, reach, copies))
     return found
 
 
 def _away(entry: Block, effects: EffectsOf) -> Iterator[Diagnostic]:
-    """Entry touching what it has yielded and not yet awaited."""
+    """Entry touching what it has yielded and not yet awaited; of what it touches in other blocks, the first."""
     away: set[str] = set()
+    bits, away_bits = effects.reached.bits, 0
     for node in entry.nodes:
         if isinstance(node.kind, Await):
             away -= set(node.kind.vars)
+            away_bits &= ~bits.of(node.kind.vars)
         elif isinstance(node.kind, Yield):
             away |= set(node.kind.vars)
-        else:
-            for name in sorted(effects.nodes[node.index].touches & away):
+            away_bits |= bits.of(node.kind.vars)
+        elif away:
+            own = effects.nodes[node.index]
+            through = effects.reached.called(own).touches & away_bits if own.calls else 0
+            for name in sorted({*(own.touches & away), *islice(bits.each(through), 1)}):
                 message = f"{name!r} is touched here, but it has been yielded and not awaited"
                 yield Diagnostic(Code.TOUCHED_WHILE_YIELDED, message, node.span, f"await {name} first")
 
 
-def _unassigned(entry: Block, running: list[_Consumer], temporaries: Set[str]) -> Iterator[Diagnostic]:
-    """Consumers that start before entry has assigned a temporary that they touch."""
-    assigned_at = {
-        inner.kind.name: position
+def _unassigned(entry: Block, running: list[_Consumer], temporaries: Set[str], bits: NameBits) -> Iterator[Diagnostic]:
+    """Consumers that start before entry has assigned a temporary that they touch; the first one of each."""
+    assigned = [
+        (position, inner.kind.name)
         for position, node in enumerate(entry.nodes)
         for inner in walk((node,))
         if isinstance(inner.kind, Assign)
-    }
-    for consumer in running:
-        for name in sorted(consumer.touches & temporaries):
-            if assigned_at[name] > consumer.start:
-                message = f"{name!r} is used by the block {consumer.block.name!r}, which starts before it is assigned"
-                yield Diagnostic(
-                    Code.USED_BEFORE_ASSIGN, message, consumer.first.span, f"move 'assign {name}: ...' before the yield"
-                )
+    ]
+    done, waiting = 0, bits.of(temporaries)
+    for consumer in sorted(running, key=lambda one: one.start):
+        begin, done = done, bisect(assigned, consumer.start, key=lambda one: one[0])
+        waiting &= ~bits.of(name for _, name in assigned[begin:done])
+        for name in islice(bits.each(consumer.reach.touches & waiting), 1):
+            message = f"{name!r} is used by the block {consumer.block.name!r}, which starts before it is assigned"
+            yield Diagnostic(
+                Code.USED_BEFORE_ASSIGN, message, consumer.first.span, f"move 'assign {name}: ...' before the yield"
+            )
 
 
 def _races(entry: Block, running: list[_Consumer], effects: EffectsOf) -> Iterator[Diagnostic]:
     """Entry and a consumer where one writes what the other touches while both run."""
-    starts: dict[int, list[_Consumer]] = {}
+    bits, active = effects.reached.bits, _Running(len(entry.nodes))
     for consumer in running:
-        starts.setdefault(consumer.start, []).append(consumer)
-    touchers: dict[str, list[_Consumer]] = {}
+        active.add(consumer.start + 1, consumer.end - 1, consumer.shared)
     for position, node in enumerate(entry.nodes):
-        own = _own_effects(node, effects)
-        for name in sorted(own.touches & touchers.keys()):
-            touchers[name] = [consumer for consumer in touchers[name] if consumer.end > position]
-            for consumer in touchers[name]:
-                if name in own.writes or name in consumer.writes:
+        own = _own_reach(node, effects)
+        for name in bits.each(_clashes(own, active.at(position))):
+            one = bits.of((name,))
+            for consumer in running:
+                is_active = consumer.start < position < consumer.end
+                if is_active and one & _clashes(own, consumer.shared):
                     yield _race(node, name, consumer)
-        for consumer in starts.get(position, ()):
-            for name in consumer.touches - consumer.copies:
-                touchers.setdefault(name, []).append(consumer)
 
 
-def _own_effects(node: Node, effects: EffectsOf) -> Effects:
+def _own_reach(node: Node, effects: EffectsOf) -> Reach:
     """What entry does itself; an ``await`` gives it the values that come back."""
     if isinstance(node.kind, Await):
-        return Effects(writes=frozenset(node.kind.vars))
-    return effects.nodes[node.index]
+        return Reach(writes=effects.reached.bits.of(node.kind.vars))
+    return effects.reached.of(effects.nodes[node.index])
 
 
 def _race(node: Node, name: str, consumer: _Consumer) -> Diagnostic:
@@ -186,40 +246,35 @@ def _race(node: Node, name: str, consumer: _Consumer) -> Diagnostic:
     return Diagnostic(Code.RACE, message, node.span, advice)
 
 
-def _rivals(running: list[_Consumer]) -> Iterator[Diagnostic]:
-    """Consumers that write the same variable they both await, or that share another one while both run."""
-    touchers: dict[str, list[_Consumer]] = {}
+def _two_writers(running: list[_Consumer], bits: NameBits) -> Iterator[Diagnostic]:
+    """Consumers that write the same variable they both await."""
+    writers: dict[str, dict[str, _Consumer]] = {}
     for consumer in running:
-        for name in consumer.touches:
-            touchers.setdefault(name, []).append(consumer)
-    for name, consumers in sorted(touchers.items()):
-        if len(consumers) > 1:
-            yield from _two_writers(name, consumers)
-            yield from _sharing(name, consumers)
+        for name in bits.each(consumer.copied.writes):
+            writers.setdefault(name, {}).setdefault(consumer.block.name, consumer)
+    for name, found in sorted(writers.items()):
+        first, *others = found.values()
+        for other in others:
+            message = f"the blocks {first.block.name!r} and {other.block.name!r} both write {name!r}"
+            advice = "give one of them a variable of its own to write"
+            yield Diagnostic(Code.TWO_WRITERS, message, other.first.span, advice)
 
 
-def _two_writers(name: str, consumers: list[_Consumer]) -> Iterator[Diagnostic]:
-    found = {consumer.block.name: consumer for consumer in consumers if name in consumer.writes & consumer.copies}
-    writers = list(found.values())
-    for other in writers[1:]:
-        message = f"the blocks {writers[0].block.name!r} and {other.block.name!r} both write {name!r}"
-        advice = "give one of them a variable of its own to write"
-        yield Diagnostic(Code.TWO_WRITERS, message, other.first.span, advice)
-
-
-def _sharing(name: str, consumers: list[_Consumer]) -> Iterator[Diagnostic]:
-    """Each consumer is compared with the one before it that runs longest: that is enough to find every conflict."""
-    longest: dict[tuple[bool, bool], _Consumer] = {}
-    for consumer in sorted(consumers, key=lambda one: (one.start, one.end)):
-        role = (name in consumer.writes, name in consumer.copies)
-        for (writes, copies), other in longest.items():
-            conflict = (writes or role[0]) and not (copies and role[1])
-            if conflict and other.end > consumer.start:
-                message = (
-                    f"the blocks {other.block.name!r} and {consumer.block.name!r} run at the same time,"
-                    f" and one of them writes {name!r}"
-                )
-                yield Diagnostic(Code.RACE, message, consumer.first.span)
-                break
-        if role not in longest or longest[role].end < consumer.end:
-            longest[role] = consumer
+def _sharing(positions: int, running: Iterable[_Consumer], bits: NameBits) -> Iterator[Diagnostic]:
+    """Consumers that share a variable while both run, and one of them writes it; not where both have copies."""
+    shared, copied = _Running(positions), _Running(positions)
+    earlier: list[_Consumer] = []
+    for consumer in sorted(running, key=lambda one: (one.start, one.end)):
+        start = consumer.start
+        found = _clashes(consumer.reach, shared.at(start)) | _clashes(consumer.shared, copied.at(start))
+        for name in bits.each(found):
+            one = bits.of((name,))
+            other = next(other for other in earlier if other.end > start and one & consumer.clashes(other))
+            message = (
+                f"the blocks {other.block.name!r} and {consumer.block.name!r} run at the same time,"
+                f" and one of them writes {name!r}"
+            )
+            yield Diagnostic(Code.RACE, message, consumer.first.span)
+        shared.add(start, consumer.end - 1, consumer.shared)
+        copied.add(start, consumer.end - 1, consumer.copied)
+        earlier.append(consumer)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from openinfer.check.bound import BoundGraph, Effects
+from openinfer.check.bound import BoundGraph
+from openinfer.check.reach import Effects, NameBits, Reach, Reached
 from openinfer.ir import (
     Access,
     Assign,
@@ -39,29 +40,28 @@ _NONE = Effects()
 
 
 class EffectsOf:
-    """The effects of every node of a graph; those of blocks are computed once."""
+    """The effects of every node of a graph, and what its blocks reach."""
 
     def __init__(self, graph: Graph, variables: Set[str]) -> None:
-        self._graph = graph
         self._variables = variables
-        self._blocks: dict[str, Effects] = {}
-        self._branches: dict[Branch, Effects] = {}
         self.nodes: dict[int, Effects] = {}
+        reached: dict[str, Reach] = {}
+        self.reached = Reached(NameBits(variables), reached)
         for name in _callees_first(graph):
-            self._blocks[name] = self._body(graph.blocks[name].nodes, frozenset())
+            reached[name] = self.reached.of(self._body(graph.blocks[name].nodes, frozenset()))
 
     def _body(self, nodes: Iterable[Node], indices: Names) -> Effects:
         reads: set[str] = set()
         writes: set[str] = set()
         indexing: set[str] = set()
-        called: set[str] = set()
+        calls: set[str] = set()
         for node in nodes:
             found = self.nodes[node.index] = self._node(node, indices)
             reads |= found.reads
             writes |= found.writes
             indexing |= found.indexing
-            called |= found.called
-        return Effects(frozenset(reads), frozenset(writes), frozenset(indexing), frozenset(called))
+            calls |= found.calls
+        return Effects(frozenset(reads), frozenset(writes), frozenset(indexing), frozenset(calls))
 
     def _node(self, node: Node, indices: Names) -> Effects:
         kind = node.kind
@@ -84,19 +84,11 @@ class EffectsOf:
                 return self._body(body, indices)
             case Loop(_, index, start, end, body):
                 return self._body(body, indices | {index}) | self._names((start, end), indices)
-            case Branch():
-                return self._branch(node, kind)
+            case Branch(cond):
+                # What indices read inside a block is that block's own affair.
+                return Effects(frozenset(() if cond is None else (cond,)), calls=frozenset(branch_targets(node)))
             case _:
                 return _NONE
-
-    def _branch(self, node: Node, kind: Branch) -> Effects:
-        """The same object for the same branch: a graph may have many to a block with many variables."""
-        if kind not in self._branches:
-            cond = frozenset(() if kind.cond is None else (kind.cond,))
-            called = _joined(*(self._blocks[name] for name in branch_targets(node)))
-            # What indices read inside a block is that block's own affair.
-            self._branches[kind] = Effects(called.reads | cond, called.writes, called=called.touches)
-        return self._branches[kind]
 
     def _parameters(self, kind: Op) -> Effects:
         found = {value.name for _, value in kind.attrs if isinstance(value, VarValue)}
@@ -131,7 +123,7 @@ def _joined(*effects: Effects) -> Effects:
         none.union(*(one.reads for one in effects)),
         none.union(*(one.writes for one in effects)),
         none.union(*(one.indexing for one in effects)),
-        none.union(*(one.called for one in effects)),
+        none.union(*(one.calls for one in effects)),
     )
 
 
@@ -219,7 +211,7 @@ def _touching(bound: BoundGraph, body: tuple[Node, ...]) -> Iterator[Dependency]
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     for node in body:
-        effects = bound.effects[node.index]
+        effects = bound.reached.whole(bound.effects[node.index])
         for name in sorted(effects.reads):
             if name in last_write:
                 yield Dependency(last_write[name], node.index, "value", name)

@@ -5,12 +5,14 @@ it are passed over.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from openinfer.check.access import AccessType, PartialShape, cuts_channels
-from openinfer.check.bound import BoundOp, BoundVar, Effects, FromInit
+from openinfer.check.bound import BoundOp, BoundVar, FromInit
+from openinfer.check.effects import EffectsOf
 from openinfer.check.indices import Around
 from openinfer.check.links import require_rank
 from openinfer.check.literals import require_value, with_literals
@@ -53,7 +55,7 @@ from openinfer.ops.types import together
 class Typing:
     """One walk over a graph with the dynamic sizes at given values."""
 
-    def __init__(self, graph: Graph, named: Named, effects: Mapping[int, Effects], problems: Problems) -> None:
+    def __init__(self, graph: Graph, named: Named, effects: EffectsOf, problems: Problems) -> None:
         self.graph = graph
         self.effects = effects
         self.vars = named.vars
@@ -62,7 +64,9 @@ class Typing:
         self._named = named
         self._problems = problems
         self._operands = Operands(named, graph.vars, problems)
-        self._assigned: set[str] = set()
+        self._unassigned = set(named.temporaries)
+        self._waiting = effects.reached.bits.of(named.temporaries)
+        """The same as bits."""
         self._in_entry = True
         self._given: Sequence[Input] = ()
         """The operands of the op that is being typed."""
@@ -134,12 +138,14 @@ class Typing:
     # --- temporaries ----------------------------------------------------------------------------------------------
 
     def _require_assigned(self, node: Node) -> None:
-        if self._in_entry:
-            self._require_all_assigned(self.effects[node.index].touches, node)
+        if not self._in_entry:
+            return
+        effects, reached = self.effects.nodes[node.index], self.effects.reached
+        through = reached.called(effects).touches & self._waiting
+        self._require_all_assigned({*effects.touches, *islice(reached.bits.each(through), 1)}, node)
 
-    def _require_all_assigned(self, touched: Iterable[str], node: Node) -> None:
-        temporaries = self._named.temporaries
-        early = sorted(name for name in touched if name in temporaries and name not in self._assigned)
+    def _require_all_assigned(self, touched: Set[str], node: Node) -> None:
+        early = sorted(touched & self._unassigned)
         if early:
             message = f"{early[0]!r} is used{self._by_blocks(early[0], node)} before it is assigned"
             self._report(Code.USED_BEFORE_ASSIGN, message, node.span, f"move 'assign {early[0]}: ...' up")
@@ -148,15 +154,13 @@ class Typing:
     def _by_blocks(self, name: str, node: Node) -> str:
         """Through which blocks a branch uses a variable."""
         targets = dict.fromkeys(branch_targets(node)) if isinstance(node.kind, Branch) else {}
-        blocks = [
-            repr(target)
-            for target in targets
-            if any(name in self.effects[inner.index].touches for inner in self.graph.blocks[target].nodes)
-        ]
+        reached = self.effects.reached
+        blocks = [repr(target) for target in targets if reached.bits.has(reached.blocks[target].touches, name)]
         return f" by the block {' and the block '.join(blocks)}" if blocks else ""
 
     def _assign(self, kind: Assign) -> None:
-        self._assigned.add(kind.name)
+        self._unassigned.discard(kind.name)
+        self._waiting &= ~self.effects.reached.bits.of((kind.name,))
         if kind.dtype is None or kind.dims is None:
             return  # ``t = op``: the op gives the type
         require_rank(kind.name, len(kind.dims))

@@ -5,35 +5,56 @@ wherever control flow joins.
 """
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
 
+from openinfer.check.reach import NameBits
 from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import names
 from openinfer.synth.program.ir import Operand, Value, Weight
 
 
+@dataclass
+class Homes:
+    """The homes of a program, which has more of them as it grows. Sets of variables are bits of integers."""
+
+    bits: NameBits
+    values: dict[str, Value] = field(default_factory=dict)
+    all: int = 0
+    """The variables that have a home."""
+
+    def add(self, name: str, home: Value) -> None:
+        """A variable gets a home."""
+        self.values[name] = home
+        self.all |= self.bits.of((name,))
+
+    def copy(self) -> "Homes":
+        """The homes that there are now."""
+        return Homes(self.bits, dict(self.values), self.all)
+
+
 class CurrentValues:
     """A value for each variable that has been read or written.
 
-    ``homes`` are those of the program, which has more of them as it grows. Where a block begins, variables are in the
-    ``begins`` among them, or in ``copies`` that only this block has.
+    Where a block begins, variables are in the homes that it ``begins`` with, or in ``copies`` that only it has.
     """
 
-    def __init__(
-        self,
-        homes: Mapping[str, Value],
-        begins: Mapping[str, Value] | None = None,
-        copies: Mapping[str, Value] | None = None,
-    ) -> None:
-        self._homes = homes
-        self._begins: Mapping[str, Value] = begins or {}
+    def __init__(self, homes: Homes, begins: Homes | None = None, copies: Mapping[str, Value] | None = None) -> None:
+        self._bits = homes.bits
+        self._homes: Mapping[str, Value] = homes.values
+        self._begins: Mapping[str, Value] = {} if begins is None else begins.values
         self._copies: Mapping[str, Value] = copies or {}
         self._values: dict[str, Operand] = {}
         self._order: dict[str, int] = {}
         self._count = 0
-        self._settled: set[str] = set()
+        self._settled = 0
         """Variables that are at home."""
-        self._guests: set[str] = set()
-        """Variables whose value lies in another home."""
+        self._begun = 0 if begins is None else begins.all & ~self._bits.of(self._copies)
+        self._untouched = self._begun
+        """Variables that are where they have been when the block began, for nobody has read or written them."""
+        self._guests: dict[str, set[str]] = {}
+        """For each variable those whose value lies in its home, or in a copy of it."""
+        self._hosts = 0
+        """The variables that have guests."""
         self._choosing: dict[str, set[str]] = {}
         """For each loop index the variables whose tensor of the model it chooses."""
         self._changes: list[tuple[str, Operand | None, int]] = []
@@ -42,29 +63,27 @@ class CurrentValues:
         """The value of a variable that has not been touched, where it has one already."""
         return self._copies.get(name, self._begins.get(name))
 
-    def touched(self, wanted: Set[str]) -> list[str]:
+    def touched(self, wanted: int) -> list[str]:
         """Those of some variables that have been read or written, in the order of their names."""
-        return sorted(self._values.keys() & wanted)
+        return self._bits.names(wanted & self._bits.of(self._values))
 
-    def astray(self, wanted: Set[str]) -> list[str]:
+    def astray(self, wanted: int) -> list[str]:
         """Those of some variables that are not at home, in the order of their names."""
-        untouched = (self._begins.keys() & wanted) - self._values.keys() - self._copies.keys()
-        return sorted(wanted - self._settled - untouched)
+        return self._bits.names(wanted & ~self._settled & ~self._untouched)
 
-    def guests(self, owners: Set[str]) -> list[str]:
+    def guests(self, owners: int) -> list[str]:
         """Variables whose value lies in the home of one of some others."""
-        return self._ordered(
-            name
-            for name in self._guests
-            if (owner := str(self._lying(name).variable)) != name
-            and owner in owners
-            and self._homes.get(owner) is self._lying(name)
-        )
+        found = {
+            owner: [name for name in self._guests[owner] if self._homes.get(owner) is self._lying(name)]
+            for owner in self._bits.each(owners & self._hosts)
+        }
+        return self._ordered(name for owner, all_ in found.items() for name in all_ if name != owner)
 
     def residents(self, homes: Set[Value]) -> list[str]:
         """Variables whose value lies in one of some homes, also in their own."""
         owners = {str(home.variable) for home in homes}
-        return self._ordered(name for name in owners | self._guests if self._lying(name) in homes)
+        found = owners.union(*(self._guests.get(owner, ()) for owner in owners))
+        return self._ordered(name for name in found if self._lying(name) in homes)
 
     def chosen_by(self, index: str) -> list[str]:
         """Variables that are a tensor of the model which a loop index chooses."""
@@ -96,33 +115,50 @@ class CurrentValues:
         """What ``restore`` brings back."""
         return len(self._changes)
 
-    def restore(self, checkpoint: int, kept: Set[str]) -> None:
+    def restore(self, checkpoint: int, kept: int) -> None:
         """Let all variables but some have the values they had."""
         first: dict[str, tuple[str, Operand | None, int]] = {}
         for change in self._changes[checkpoint:]:
             first.setdefault(change[0], change)
+        staying = set(self._bits.each(kept & self._bits.of(first)))
         for name, value, order in first.values():
-            if name not in kept:
+            if name not in staying:
                 self._change(name, value, order)
-        self._changes[checkpoint:] = [change for name, change in first.items() if name in kept]
+        self._changes[checkpoint:] = [change for name, change in first.items() if name in staying]
 
     def _change(self, name: str, value: Operand | None, order: int) -> None:
         before = self._values.get(name)
         self._changes.append((name, before, self._order.get(name, 0)))
         for index in _indices(before):
             self._choosing[index].discard(name)
-        self._settled.discard(name)
-        self._guests.discard(name)
+        bit = self._bits.of((name,))
+        self._settled &= ~bit
+        self._leave(name, before)
         if value is None:
             self._values.pop(name, None)
             self._order.pop(name, None)
+            self._untouched |= self._begun & bit
             return
+        self._untouched &= ~bit
         self._values[name], self._order[name] = value, order
         self._count = max(self._count, order + 1)
         for index in _indices(value):
             self._choosing.setdefault(index, set()).add(name)
         if isinstance(value, Value) and value.is_home:
-            (self._settled if value is self._homes.get(name) else self._guests).add(name)
+            if value is self._homes.get(name):
+                self._settled |= bit
+            else:
+                self._guests.setdefault(str(value.variable), set()).add(name)
+                self._hosts |= self._bits.of((str(value.variable),))
+
+    def _leave(self, name: str, value: Operand | None) -> None:
+        """A variable is no longer the guest of the one in whose home its value lies."""
+        host = str(value.variable) if isinstance(value, Value) else ""
+        if name in self._guests.get(host, ()):
+            self._guests[host].discard(name)
+            if not self._guests[host]:
+                del self._guests[host]
+                self._hosts &= ~self._bits.of((host,))
 
 
 _NOWHERE = Value("", DTYPES["u8"], ())

@@ -24,7 +24,7 @@ from openinfer.ir import (
 )
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
 from openinfer.loops.dim import sizes_in
-from openinfer.synth.lower.current import CurrentValues
+from openinfer.synth.lower.current import CurrentValues, Homes
 from openinfer.synth.lower.ops import Nodes
 from openinfer.synth.lower.variables import bound_by, fill_step, refused
 from openinfer.synth.program.ir import (
@@ -55,6 +55,8 @@ def lowered(bound: BoundGraph) -> Program:
 class _Lowering(Nodes):
     def __init__(self, bound: BoundGraph) -> None:
         super().__init__(bound)
+        self._reached = bound.reached
+        self._plain_bits = bound.reached.bits.of(self.plain)
         self._of_entry = {node.index for node in self.graph.blocks["entry"].nodes}
         self._started: set[str] = set()
         self._given: dict[str, set[str]] = {name: set() for name in self.graph.blocks}
@@ -62,7 +64,7 @@ class _Lowering(Nodes):
         self._away: set[str] = set()
         """What entry has yielded and not awaited."""
         self._copies: dict[str, dict[str, Value]] = {}
-        self._at_home: dict[str, Value] = {}
+        self._at_home = Homes(bound.reached.bits)
         """The homes that blocks other than entry find their variables in."""
         self._awaiting: dict[str, list[tuple[int, Block]]] = {}
         for place, block in enumerate(self.graph.blocks.values()):
@@ -82,7 +84,7 @@ class _Lowering(Nodes):
         outside = set[str]()
         for name in self.graph.blocks:
             if name != "entry":
-                outside |= self._block_effects[name].touches
+                outside |= self._own_effects(name).touches
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.DYNAMIC:
                 self.inputs[name] = self._value(name, variable.dtype, self._shape(variable), Store.INPUT)
@@ -90,7 +92,7 @@ class _Lowering(Nodes):
                 variable.kind is MemoryKind.PERSISTENT or (name in outside and self._is_written(name))
             ):
                 self._home(name)
-        self._at_home = dict(self.homes)
+        self._at_home = self._places.copy()
         blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
         for name in self._copies:
             reached = _reached(blocks, name) if any(self._bound_in.values()) else set()
@@ -110,7 +112,7 @@ class _Lowering(Nodes):
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _entry(self) -> Steps:
-        self.current, self.known = CurrentValues(self.homes), self._input_sizes()
+        self.current, self.known = CurrentValues(self._places), self._input_sizes()
         self._body(self.graph.blocks["entry"].nodes)
         self._take_all_back()
         for name, variable in self.bound.vars.items():
@@ -128,9 +130,9 @@ class _Lowering(Nodes):
                 own = self.bound.vars[variable]
                 copies[variable] = self._new_home(variable, own.dtype, self._shape(own))
             self._copies[name] = copies
-        self.current = CurrentValues(self.homes, self._at_home, copies)
+        self.current = CurrentValues(self._places, self._at_home, copies)
         self._body(block.nodes)
-        for variable in self.current.touched(self._block_effects[name].writes):
+        for variable in self.current.touched(self._reached.blocks[name].writes):
             if (place := self.current.beginning(variable)) is not None:
                 self._settle(variable, place, block.nodes[-1].index)
         steps = self._take_steps()
@@ -195,10 +197,12 @@ class _Lowering(Nodes):
     def _loop(self, node: Node, kind: Loop) -> None:
         if self._turns((kind,)) == []:
             return
-        effects = self.effects[node.index]
-        written = effects.writes & self.plain
+        effects, bits = self.effects[node.index], self._reached.bits
+        called = self._reached.called(effects)
+        written = (bits.of(effects.writes) | called.writes) & self._plain_bits
         # What the body needs at home is brought there before it, since it may run any number of times, or not at all.
-        needed = (effects.indexing & self.plain - self.bound.constants.keys()) | (effects.called & self.homes.keys())
+        indexing = bits.of(effects.indexing & self.plain - self.bound.constants.keys())
+        needed = indexing | (called.touches & self._places.all)
         for name in self.current.astray(needed | written):
             self._bring_home(name, node.index)
         self._spare(self.current.guests(written))
@@ -220,12 +224,11 @@ class _Lowering(Nodes):
         self._spare(self.current.chosen_by(index))
 
     def _branch(self, node: Node, kind: Branch) -> None:
-        called = [self._block_effects[block] for block in branch_targets(node)]
-        touched = frozenset[str]().union(*(effects.touches for effects in called))
-        for name in self.current.astray(touched & self.homes.keys()):
+        touched = self._reached.called(self.effects[node.index]).touches
+        for name in self.current.astray(touched & self._places.all):
             self._bring_home(name, node.index)
-        for effects in called:
-            self._spare(self.current.guests(effects.writes))
+        for block in branch_targets(node):
+            self._spare(self.current.guests(self._reached.blocks[block].writes))
         cond = None if kind.cond is None else self._as_value(kind.cond)
         self._emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
 
@@ -248,10 +251,10 @@ class _Lowering(Nodes):
             self._spare(self.current.residents({*self._copies[block.name].values()}))
             for name, copy in self._copies[block.name].items():
                 self._move(self._read(name), copy, node.index)
-            effects = self._block_effects[block.name]
-            for name in self.current.astray((effects.touches - own) & self.homes.keys()):
+            reach, others = self._reached.blocks[block.name], ~self._reached.bits.of(own)
+            for name in self.current.astray(reach.touches & others & self._places.all):
                 self._bring_home(name, node.index)
-            self._spare(self.current.guests(effects.writes - own))
+            self._spare(self.current.guests(reach.writes & others))
             # It may work on a copy in the home of the variable itself: whatever lies there moves away, also that one.
             self._spare(self.current.residents(self._clobbered[block.name]))
             self._emit(CallStep(block.name, node.index, self._binds[block.name]))
@@ -264,7 +267,7 @@ class _Lowering(Nodes):
             self._join_sizes(block.name)
         for name in variables:
             for block in self._takers([name]):
-                if name in self._block_effects[block.name].writes:
+                if self._reached.bits.has(self._reached.blocks[block.name].writes, name):
                     self.current[name] = self._copies[block.name][name]
 
     def _take_all_back(self) -> None:

@@ -1,10 +1,11 @@
 """Variables while a graph is lowered: the value each has now, its home, and the steps emitted so far."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 
-from openinfer.check.bound import BoundGraph, BoundVar, Effects, FromCaller, FromInit, FromModel, FromPattern
+from openinfer.check.bound import BoundGraph, BoundVar, FromCaller, FromInit, FromModel, FromPattern
 from openinfer.check.indices import Around
+from openinfer.check.reach import Effects
 from openinfer.check.sizes import evaluate_evenly
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, GraphError
@@ -13,7 +14,7 @@ from openinfer.ir.expr import Expr, Ref, names, quotients
 from openinfer.loops.build import Builder
 from openinfer.loops.dim import Dim, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
-from openinfer.synth.lower.current import CurrentValues
+from openinfer.synth.lower.current import CurrentValues, Homes
 from openinfer.synth.program.ir import (
     Action,
     BindSize,
@@ -49,22 +50,23 @@ class Values:
         """The variables that are single tensors."""
         self.tables = {name: table_of(variable) for name, variable in bound.vars.items() if variable.is_table}
         self.inputs: dict[str, Value] = {}
-        self.homes: dict[str, Value] = {}
-        self.current = CurrentValues(self.homes)
+        self._places = Homes(bound.reached.bits)
+        self.homes = self._places.values
+        self.current = CurrentValues(self._places)
         self.steps: list[Step] = []
         self.count = 0
         self.loops: Around = ()
-        self._block_effects = {name: self._total(block.nodes) for name, block in self.graph.blocks.items()}
-        self._written = frozenset[str]().union(*(one.writes for one in self._block_effects.values()))
+        self._written = frozenset[str]().union(*(self._own_effects(name).writes for name in self.graph.blocks))
         self.node = -1
         """The node that is being lowered."""
         self.known: set[str] = set()
         """The dynamic sizes that have values wherever the next step runs."""
 
-    def _total(self, nodes: Iterable[Node]) -> Effects:
-        """What some nodes do together; many of them may be the same, such as branches to one block."""
-        found = {id(effects): effects for effects in (self.effects[node.index] for node in nodes)}.values()
-        return Effects(*(frozenset[str]().union(*sets) for sets in zip(*map(astuple, found), strict=True)))
+    def _own_effects(self, block: str) -> Effects:
+        """What a block does itself, not what the blocks do that it runs."""
+        found = [self.effects[node.index] for node in self.graph.blocks[block].nodes]
+        reads, writes = ([getattr(one, kind) for one in found] for kind in ("reads", "writes"))
+        return Effects(frozenset().union(*reads), frozenset().union(*writes))
 
     def _value(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
         self.count += 1
@@ -95,7 +97,7 @@ class Values:
         if name not in self.homes:
             variable = self.bound.vars[name]
             store = Store.STATE if variable.kind is MemoryKind.PERSISTENT else Store.ARENA
-            self.homes[name] = self._new_home(name, variable.dtype, self._shape(variable), store)
+            self._places.add(name, self._new_home(name, variable.dtype, self._shape(variable), store))
         return self.homes[name]
 
     def _emit(self, step: Step) -> None:
