@@ -25,7 +25,7 @@ from bench.models import Model, disagreement, encoder, mlp, resnet
 from bench.onnx_writer import ort
 
 from openinfer import ModelLoader, Simulator, graph
-from openinfer.synth.pipeline import Passes, Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.run.build import library_of
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.c.support import support_code
@@ -33,6 +33,7 @@ from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.machine import CpuTarget, host
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
+from openinfer.synth.targets.target import Passes
 
 Row = dict[str, Any]
 

@@ -16,6 +16,7 @@ from bench.models import Model
 
 from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Synthesizer, graph
 from openinfer.synth.run.timed import TimedModule
+from openinfer.synth.targets.c.project import Project
 from openinfer.synth.tuning.records import FOLDER, Record, Tuned
 from openinfer.synth.tuning.tune import Tune
 
@@ -48,7 +49,8 @@ def found(model: Model, loader: ModelLoader, passes: Passes, seconds: float) -> 
 def compared(model: Model, loader: ModelLoader, passes: Passes, tuned: Tuned, seconds: float) -> tuple[float, float]:
     """Milliseconds for a step by rule, and how long one with choices takes compared with it, in turns: medians."""
     both = [planned(model, loader, replace(passes, tuned=one)) for one in (Tuned(), tuned)]
-    modules = [TimedModule(plan.project, "gcc") for plan in both]
+    projects = [plan.project for plan in both]
+    modules = [TimedModule(project, "gcc") for project in projects if isinstance(project, Project)]
     rounds: list[list[float]] = []
     end = perf_counter() + seconds
     while len(rounds) < 15 or perf_counter() < end:

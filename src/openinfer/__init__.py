@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from openinfer.synth.devices.description import DeviceArch, DeviceSpec
     from openinfer.synth.passes.fuse.fuse import Fuse
     from openinfer.synth.passes.simplify import Simplify
-    from openinfer.synth.pipeline import Passes, Synthesizer
+    from openinfer.synth.pipeline import Synthesizer
     from openinfer.synth.plan import Plan
     from openinfer.synth.report.profile import Profile
     from openinfer.synth.run.module import CompiledModule
     from openinfer.synth.targets.cpu.divide import Divide
+    from openinfer.synth.targets.target import Passes
     from openinfer.synth.tuning.records import Tuned
     from openinfer.synth.tuning.tune import Tune
     from openinfer.tensor import Tensor

@@ -12,10 +12,11 @@ from tests.differential.judging import Spread, judge_graph
 
 from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
-from openinfer.synth.pipeline import Passes, Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cpu.choices import Choice, Choose, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
 from openinfer.synth.tuning.records import Processor, Tuned, possible_tiles
 
 BATCH = 10

@@ -17,6 +17,7 @@ import numpy as np
 from openinfer.ops import Array
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.project import EmittedProject
 
 GUARD = 256
 CANARY = 0xA5
@@ -34,7 +35,7 @@ class Toolchain:
     options: tuple[str, ...] = ("-O1",)
 
 
-def library_of(projects: Sequence[Project], folder: Path, toolchain: Toolchain) -> ctypes.CDLL:
+def library_of(projects: Sequence[EmittedProject], folder: Path, toolchain: Toolchain) -> ctypes.CDLL:
     """One library of projects with different names."""
     sources, includes = [], []
     for project in projects:
@@ -63,9 +64,9 @@ class _Watched:
     data: Array
 
     @classmethod
-    def of(cls, nbytes: int) -> "_Watched":
-        raw = np.full(nbytes + 2 * GUARD + 64, CANARY, np.uint8)
-        start = -raw.ctypes.data % 64 + GUARD
+    def of(cls, nbytes: int, alignment: int) -> "_Watched":
+        raw = np.full(nbytes + 2 * GUARD + alignment, CANARY, np.uint8)
+        start = -raw.ctypes.data % alignment + GUARD
         data = raw[start : start + nbytes]
         data[:] = 0
         return cls(raw, data)
@@ -96,16 +97,17 @@ class WatchedModule:
 
 @contextmanager
 def _watching(found: list[_Watched]) -> Iterator[None]:
-    def aligned(nbytes: int) -> Array:
-        found.append(_Watched.of(nbytes))
+    def aligned(nbytes: int, alignment: int) -> Array:
+        found.append(_Watched.of(nbytes, alignment))
         return found[-1].data
 
     with patch("openinfer.synth.run.module._aligned", aligned):
         yield
 
 
-def watched(project: Project, library: ctypes.CDLL) -> WatchedModule:
+def watched(project: EmittedProject, library: ctypes.CDLL) -> WatchedModule:
     """A module of a library, in memory with canaries."""
+    assert isinstance(project, Project)
     memories: list[_Watched] = []
     with _watching(memories):
         module = CompiledModule(project, library)

@@ -7,7 +7,7 @@ from tests.differential.batches import PLAIN
 from tests.differential.exact_graphs import model_of, random_case
 from tests.synth.both_ways import FAST, agree
 
-from openinfer.synth.pipeline import Passes
+from openinfer.synth.targets.target import Passes
 
 QUICK = tuple("-O0" if flag == "-O1" else flag for flag in FAST)
 

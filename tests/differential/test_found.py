@@ -15,7 +15,6 @@ from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, Store, V
 from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
 from openinfer.synth.pipeline import Synthesizer
-from openinfer.synth.run.module import built
 from openinfer.synth.targets.c.kernels import printed
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
@@ -321,7 +320,7 @@ def test_what_was_read_from_a_table_into_the_state_is_taken_back(device: str) ->
     text = """dynamic { m: i32; } volatile { y: i4[2]; }
     persistent { p: i4[2] @init(1); A(i): i4[2] @table @fixed(i=3); }
     block entry { cache.read A[0] >> p; op neg(A[m]) >> y; return y; }"""
-    module = built(Synthesizer(device).synthesize(None, graph(text)).project, flags=FAST)
+    module = Synthesizer(device).synthesize(None, graph(text)).build(flags=FAST)
     module.insert(m=7)
     with pytest.raises(ExecutionError) as caught:
         module.run_step()

@@ -18,9 +18,10 @@ from openinfer.lang import parse
 from openinfer.lang.format import format_source
 from openinfer.oinf import save_file
 from openinfer.synth.passes.fuse.fuse import Fuse
-from openinfer.synth.pipeline import Passes, Stage, Synthesizer
+from openinfer.synth.pipeline import Stage, Synthesizer
 from openinfer.synth.report.arena_map import arena_svg
 from openinfer.synth.report.report import arena_positions, arena_report, arena_requests
+from openinfer.synth.targets.target import Passes
 
 T = TypeVar("T")
 PASSES = Passes(fuse=Fuse(max_kernel_ops=4))

@@ -8,9 +8,9 @@ from tests.synth.small_models import SMALL_MODELS
 from tests.synth.test_project import RICH, golden, inputs, model
 
 from openinfer import ModelLoader, graph
-from openinfer.synth.pipeline import Synthesizer, Weights
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.project import Golden, Weights
 
 __all__ = ["model"]  # a fixture
 LEVELS = ("-O0", "-O3")

@@ -12,7 +12,7 @@ from tests.synth.small_models import SMALL_MODELS
 from openinfer import graph
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.project import Golden
 
 LEVELS = ("-O0", "-O2", "-O3", "-Os")
 STRICT = "-Wall -Wextra -Werror"

@@ -9,7 +9,7 @@ import numpy as np
 
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.project import Golden
 
 MLP = """
 dynamic { x: f32[2, 12]; }

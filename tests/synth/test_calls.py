@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from openinfer import Code, ExecutionError, Simulator, Synthesizer, graph
-from openinfer.synth.pipeline import Passes
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
 
 LONG = graph("""
 dynamic { x: f32[2]; m: i32; } persistent { n: i32; } volatile { y: f32[2]; }

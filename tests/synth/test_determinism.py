@@ -16,7 +16,7 @@ import hashlib, sys, time
 time.time = lambda: float(sys.argv[3])
 time.time_ns = lambda: int(sys.argv[3]) * 10**9
 from openinfer import ModelLoader, load_graph
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.project import Golden
 from openinfer.synth.pipeline import Synthesizer
 import numpy as np
 model, graph = ModelLoader.open(sys.argv[2]), load_graph(sys.argv[1])

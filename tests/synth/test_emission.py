@@ -18,7 +18,7 @@ from tests.synth.both_ways import planned
 from openinfer import Code, OinfError
 from openinfer.synth.plan import Plan
 from openinfer.synth.run.emission import write_project
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.project import Golden
 
 WATCHED = ("open", "write", "fsync", "close", "rename", "mkdir", "makedirs", "unlink", "fchmod", "stat")
 OLD = {

@@ -11,9 +11,10 @@ from tests.synth.example_models import made_up
 
 from openinfer import ModelLoader, load_graph
 from openinfer.oinf import save_file
-from openinfer.synth.pipeline import NODE_BY_NODE, Passes, Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.report.report import arena_report
+from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GRAPHS = sorted(EXAMPLES.glob("**/*.oig"))

@@ -10,7 +10,7 @@ from tests.synth.both_ways import TRAPS, agree, compare, planned
 
 from openinfer import Code, Simulator, graph
 from openinfer.errors import ExecutionError
-from openinfer.synth.pipeline import Passes
+from openinfer.synth.targets.target import Passes
 
 EVERYTHING = """
 sizes {{ T <= 16; }}

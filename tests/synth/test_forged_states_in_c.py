@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 from openinfer import Synthesizer, graph
-from openinfer.synth.pipeline import Passes
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
 
 TEXT = """
 dynamic { x: f32[3]; }

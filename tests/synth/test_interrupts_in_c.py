@@ -16,9 +16,9 @@ from tests.sim.test_interruptions import Interruption
 
 from openinfer import Code, ExecutionError, Simulator, Synthesizer, graph
 from openinfer.errors import OpenInferError
-from openinfer.synth.pipeline import Passes
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
 
 TEXT = """
 dynamic { x: f32[4]; m: i32; } constant { five: i32 @init(5); }

@@ -14,8 +14,8 @@ from openinfer.ir.words import RESERVED
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.targets.c.selftest import Golden
 from openinfer.synth.targets.cstyle.names import comment, project_name, string
+from openinfer.synth.targets.project import Golden
 
 WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register

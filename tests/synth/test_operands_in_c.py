@@ -9,7 +9,7 @@ from tests.synth.both_ways import agree
 from openinfer import ModelLoader
 from openinfer.errors import ExecutionError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
-from openinfer.synth.pipeline import NODE_BY_NODE, Passes
+from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
 LITERALS = """
 dynamic { x: f32[4]; i: i32[4]; c: bool[4]; u: u2[4]; h: f16[4]; t: t1[4]; }

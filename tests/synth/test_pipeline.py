@@ -15,10 +15,11 @@ from openinfer.loops.ir import Let, Var
 from openinfer.oinf import save_file
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.passes.fuse.fuse import Fuse
-from openinfer.synth.pipeline import NODE_BY_NODE, Passes, Stage, Synthesizer, stage_called
+from openinfer.synth.pipeline import Stage, Synthesizer, stage_called
 from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, LoopStep, Move, Program, Step, Store, Value
 from openinfer.synth.program.verify import InvariantError, Verifier
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
 SOURCE = """
 dynamic { x: f32[2, 3]; }

@@ -12,7 +12,6 @@ from tests.synth.small_models import SMALL_MODELS
 from openinfer import Code, DeviceArch, ModelLoader, Synthesizer, graph
 from openinfer.errors import ExecutionError
 from openinfer.oinf import save_file
-from openinfer.synth.pipeline import NODE_BY_NODE, Passes
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.cost import Cost, cost_of
 from openinfer.synth.program.ir import KernelStep, steps_in
@@ -21,6 +20,7 @@ from openinfer.synth.report.roofline import Roofline
 from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import cpu_target
+from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
 ROOFLINE = Roofline(operations=1e9, bandwidth=2e9, threads=2, nbytes=4096)
 BRANCHES = """

@@ -18,7 +18,7 @@ from openinfer.errors import GraphError
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.targets.project import Golden
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 STRICT = "-Wall -Wextra -Werror"

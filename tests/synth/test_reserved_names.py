@@ -14,8 +14,8 @@ from openinfer.cli.app import app
 from openinfer.ir.words import RESERVED
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.targets.c.selftest import Golden
 from openinfer.synth.targets.cstyle.names import project_name
+from openinfer.synth.targets.project import Golden
 
 FOUND = ["runtime", "x", "r", "w", "f", "test", "all", "clean", "help", "install", "edit_cache", "rebuild_cache"]
 """Names that gave projects which did not build."""

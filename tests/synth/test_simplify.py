@@ -10,8 +10,8 @@ from tests.synth.both_ways import FAST, agree, planned
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.oinf import save_file
 from openinfer.synth.passes.simplify import Simplify
-from openinfer.synth.pipeline import Passes
 from openinfer.synth.program.ir import FOLDED, KernelStep, steps_in
+from openinfer.synth.targets.target import Passes
 
 ALONE = Passes(fuse=None)
 HEAD = """

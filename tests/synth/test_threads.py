@@ -13,10 +13,10 @@ from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind
 from openinfer.oinf import save_file
 from openinfer.ops.types import F32
 from openinfer.synth.passes.split import split
-from openinfer.synth.pipeline import Passes
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import KernelStep, Value
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
 
 TEXT = """
 sizes { T <= 40; }

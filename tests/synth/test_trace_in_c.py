@@ -16,7 +16,8 @@ from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.oinf import save_file
 from openinfer.sim.compare import Comparison, compare, read_trace
-from openinfer.synth.pipeline import NODE_BY_NODE, Passes, Synthesizer
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
 BRANCHES = """
 dynamic { x: i32[4]; go: bool; }

@@ -16,7 +16,7 @@ from openinfer.loops.ir import Contraction, walk
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
-from openinfer.synth.pipeline import Passes, Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import Program, Weight
 from openinfer.synth.targets.cpu import schedule
@@ -25,6 +25,7 @@ from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import AVX512, CpuTarget, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile
+from openinfer.synth.targets.target import Passes
 from openinfer.synth.tuning.race import Contest, calls_in, raced
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 from openinfer.synth.tuning.tune import Tune, candidates, joined

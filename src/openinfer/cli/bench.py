@@ -21,9 +21,9 @@ from openinfer.oinf.atomic import atomic_file
 
 if TYPE_CHECKING:
     from openinfer.synth.devices.description import DeviceArch
-    from openinfer.synth.pipeline import Passes
     from openinfer.synth.plan import Plan
     from openinfer.synth.report.profile import KernelProfile, Profile, Times
+    from openinfer.synth.targets.target import Passes
 
 _HEADS = ("kernel", "nodes", "calls", "time", "share", "operations", "bytes", "GFLOP/s", "GB/s", "roofline", "bound")
 _TO_THE_LEFT = ("kernel", "nodes", "bound")
@@ -117,8 +117,8 @@ def bench(
 
 
 def _passes(arch: "DeviceArch", threads: int | None) -> "Passes":
-    from openinfer.synth.pipeline import Passes
     from openinfer.synth.targets.cpu.divide import Divide
+    from openinfer.synth.targets.target import Passes
 
     return replace(Passes.preferred(arch), divide=Divide(threads))
 

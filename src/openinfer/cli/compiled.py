@@ -17,8 +17,8 @@ from openinfer.ir import MemoryKind
 from openinfer.sim import Executor
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.targets.c.selftest import Golden
 from openinfer.synth.targets.cpu.machine import cpu_target, host, runnable
+from openinfer.synth.targets.project import Golden
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from openinfer.cli.compiled import SimulatedStep
     from openinfer.ir import Graph
     from openinfer.synth.devices.description import DeviceArch
-    from openinfer.synth.pipeline import Passes
     from openinfer.synth.plan import Plan
+    from openinfer.synth.targets.target import Passes
 
 
 class Weights(StrEnum):
@@ -217,8 +217,8 @@ def project_called(name: str | None, graph: str) -> str:
 
 def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses: bool, schedules: bool) -> "Passes":
     """The passes that options and the device's preferences leave."""
-    from openinfer.synth.pipeline import NODE_BY_NODE, Passes
     from openinfer.synth.targets.cpu.divide import Divide
+    from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
     passes = Passes.preferred(arch) if fuses else NODE_BY_NODE
     simplify = passes.simplify if simplifies else None

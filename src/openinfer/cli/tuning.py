@@ -13,7 +13,7 @@ from openinfer.cli.stepping import progress_bar
 from openinfer.errors import Code, Diagnostic, ExecutionError
 
 if TYPE_CHECKING:
-    from openinfer.synth.pipeline import Passes
+    from openinfer.synth.targets.target import Passes
     from openinfer.synth.tuning.records import Record
 
 TuneOption = Annotated[

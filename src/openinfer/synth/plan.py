@@ -19,11 +19,10 @@ from openinfer.synth.report.profile import Profile
 from openinfer.synth.report.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
 from openinfer.synth.run.emission import write_project
 from openinfer.synth.run.library import FLAGS
-from openinfer.synth.run.module import CompiledModule, built
-from openinfer.synth.run.timed import Trial, profiled
-from openinfer.synth.run.traced import traced
-from openinfer.synth.targets.c.project import Files, Project
-from openinfer.synth.targets.c.selftest import Golden
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.timed import Trial
+from openinfer.synth.targets.project import EmittedProject, Files, Golden
+from openinfer.synth.targets.target import BuildOptions, Target
 
 PLAN_VERSION = 1
 
@@ -32,9 +31,10 @@ PLAN_VERSION = 1
 class Plan:
     """Everything decided about a graph for a device; ``emit`` writes it, ``build`` compiles it here."""
 
-    project: Project
+    project: EmittedProject
     ledger: tuple[Entry, ...]
     arch: DeviceArch
+    target: Target[Any]
     regions: Mapping[str, str] = field(default_factory=dict)
     """In which of the device's memories arena, state and weights lie, if it has several."""
 
@@ -117,10 +117,7 @@ class Plan:
         With a ``trace`` level (``basic``, ``full``) it records what each step does, as the simulator does.
         ``node_budget`` ends a step of a graph with loops that executes more nodes.
         """
-        level = trace_level(trace)
-        if level is TraceLevel.OFF:
-            return built(self.project, cc, flags, node_budget)
-        return traced(self.project, cc, flags, level, node_budget)
+        return self.target.build(self.project, BuildOptions(cc, tuple(flags), trace_level(trace), node_budget))
 
     def profile(
         self,
@@ -138,10 +135,10 @@ class Plan:
         steps are run with a clock around each kernel and so many without, in turns, after a few that warm up.
         ``after_step`` is told of each of them, and how many seconds it took.
         """
-        return profiled(self.project, self.arch, cc, Trial(inputs or {}, steps, warmup, state, after_step))
+        return self.target.profile(self.project, cc, Trial(inputs or {}, steps, warmup, state, after_step))
 
 
-def _byte_facts(project: Project) -> dict[str, Any]:
+def _byte_facts(project: EmittedProject) -> dict[str, Any]:
     return {
         "arena": project.placed.arena_bytes,
         "undo": project.placed.undo_bytes,
@@ -164,12 +161,12 @@ def _tensor_facts(values: Mapping[str, Value], fields: Mapping[str, str]) -> lis
     ]
 
 
-def _state_facts(project: Project) -> list[dict[str, Any]]:
+def _state_facts(project: EmittedProject) -> list[dict[str, Any]]:
     places = project.placed.state.homes
     return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places.items()]
 
 
-def _table_facts(project: Project) -> list[dict[str, Any]]:
+def _table_facts(project: EmittedProject) -> list[dict[str, Any]]:
     return [
         {
             "variable": key,
@@ -182,7 +179,7 @@ def _table_facts(project: Project) -> list[dict[str, Any]]:
     ]
 
 
-def _weight_facts(project: Project) -> list[dict[str, Any]]:
+def _weight_facts(project: EmittedProject) -> list[dict[str, Any]]:
     return [
         {
             "tensor": piece.name,

@@ -11,8 +11,9 @@ from tests.differential.programs.structures import program_of
 from tests.differential.programs.tree import Program
 
 from openinfer import graph
-from openinfer.synth.pipeline import Passes, Synthesizer
+from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
+from openinfer.synth.targets.target import Passes
 
 BATCH = 15
 CHEAP = (("cpu", "gcc"), ("generic", "gcc"), ("cpu", "clang"), ("x86-avx2", "gcc"), ("generic", "clang"))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.program.cost import cost_of
 from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times, joined
 from openinfer.synth.report.report import node_facts
@@ -17,7 +16,7 @@ from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
-from openinfer.synth.targets.cpu.machine import cpu_target
+from openinfer.synth.targets.cpu.machine import CpuTarget
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Trial:
             raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
 
 
-def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profile:
+def profiled(project: Project, machine: CpuTarget, cc: str, trial: Trial) -> Profile:
     """Time the steps of a project, and measure what the machine can do.
 
     Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.
@@ -94,7 +93,7 @@ def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profi
         module.load_state(trial.state)
     has_state = bool(project.placed.state.homes or project.placed.state.tables)
     begin = module.save_state() if has_state else None
-    roofline = _roofline(project, arch, cc, trial.inputs)
+    roofline = _roofline(project, machine, cc, trial.inputs)
 
     def prepare() -> None:
         if begin is not None:
@@ -117,14 +116,14 @@ def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profi
         untimed()
     pairs = [(untimed(), timed()) for _ in range(trial.steps)]
     steps = [step for _, step in pairs]
-    roofline = roofline.best(_roofline(project, arch, cc, trial.inputs))
+    roofline = roofline.best(_roofline(project, machine, cc, trial.inputs))
     calls = call_profiles(project, steps, module.sizes, roofline)
     by_kernel: dict[str, list[KernelProfile]] = {}
     for one in calls:
         by_kernel.setdefault(one.name, []).append(one)
     return Profile(
         name=project.name,
-        device=arch.title,
+        device=project.options.device,
         isa=project.options.isa,
         roofline=roofline,
         kernels=tuple(map(joined, by_kernel.values())),
@@ -135,11 +134,11 @@ def profiled(project: Project, arch: DeviceArch, cc: str, trial: Trial) -> Profi
     )
 
 
-def _roofline(project: Project, arch: DeviceArch, cc: str, inputs: Mapping[str, Any]) -> Roofline:
+def _roofline(project: Project, machine: CpuTarget, cc: str, inputs: Mapping[str, Any]) -> Roofline:
     """The roofline for the threads of a project, and for as many bytes as a step has before it."""
     given = sum(value.nbytes for name, value in project.program.inputs.items() if name in inputs)
     nbytes = sum(project.placed.memory_bytes.values()) + given
-    return measured_roofline(cpu_target(arch), project.options.flags, cc, project.placed.threads, nbytes)
+    return measured_roofline(machine, project.options.flags, cc, project.placed.threads, nbytes)
 
 
 def call_profiles(

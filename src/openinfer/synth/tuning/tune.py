@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from openinfer.synth.memory.placed import MemoryRules, place
 from openinfer.synth.program.ir import KernelStep, Program
-from openinfer.synth.targets.c.project import Project, ProjectOptions
+from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuTarget
@@ -31,17 +30,13 @@ class Workshop:
 
     target: CpuTarget
     divide: Divide
-    rules: MemoryRules
-    options: ProjectOptions
+    project: Callable[[Program], Project]
+    """Makes a program of candidates one that can be run."""
 
     @property
     def processor(self) -> Processor:
         """What choices are good for."""
         return Processor.of(self.target, self.divide.threads or 1)
-
-    def project(self, program: Program) -> Project:
-        """A program of candidates, ready to be run."""
-        return Project(place(program, self.rules), replace(self.options, name="contest"))
 
     def made(self, program: Program, calls: Calls, choices: Mapping[ProductShape, Choice | None]) -> list[KernelStep]:
         """Calls with the tiles that were chosen, and those of the rules where nothing was."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, is_bare
 
 if TYPE_CHECKING:
-    from openinfer.synth.targets.c.project import ProjectOptions
+    from openinfer.synth.targets.project import ProjectOptions
 
 NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
 """What results depend on: no contraction behind our back, and no calls that only exist to set errno."""

@@ -2,10 +2,9 @@
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Literal
 
 from openinfer._version import VERSION
 from openinfer.check.saved_state import signature
@@ -18,32 +17,15 @@ from openinfer.synth.targets.c.example import example
 from openinfer.synth.targets.c.failures import Failure
 from openinfer.synth.targets.c.header import Field, HeaderFacts, header, size_field, tensor_field
 from openinfer.synth.targets.c.readme import readme
-from openinfer.synth.targets.c.selftest import Golden, selftest
-from openinfer.synth.targets.c.source import KernelLibrary, StepPrinter
+from openinfer.synth.targets.c.selftest import selftest
+from openinfer.synth.targets.c.source import StepPrinter
 from openinfer.synth.targets.c.states import SAVED_HEAD
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.c.tables import table_definition, table_function
 from openinfer.synth.targets.c.trace_points import Reported
+from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import comment, project_name
-
-Files = dict[str, str | bytes]
-
-
-@dataclass(frozen=True)
-class ProjectOptions:
-    """What a project is for.
-
-    ``weights``: a file that is read at run time, an array in C, or a file that the assembler includes. ``flags``: what
-    the compiler is told about the processor. ``isa``: its instruction set; ``cc``: the compiler that makes code for it,
-    where that is not the usual one.
-    """
-
-    name: str = "model"
-    weights: Literal["file", "array", "incbin"] = "file"
-    device: str = "cpu"
-    flags: tuple[str, ...] = ()
-    isa: str = "generic"
-    cc: str | None = None
+from openinfer.synth.targets.project import Files, Golden, ProjectOptions
 
 
 class Project:

@@ -3,8 +3,7 @@
 The values are somebody else's, usually the simulator's: synthesis itself knows nothing of simulation.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,28 +18,13 @@ from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.names import string
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
+from openinfer.synth.targets.project import Golden
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.c.project import Project
 
 Array = Any
 _RELATIVE = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8": 0.2}
-
-
-@dataclass(frozen=True)
-class Golden:
-    """One step: what goes in and what must come out, as arrays by name; a refused one must fail.
-
-    ``tolerance`` is relative to the largest magnitude of an output; None means what is usual for its dtype. Integers
-    are compared exactly.
-    """
-
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
-    tolerance: float | None = None
-    begins: bool = False
-    """Whether the state is the initial one before it."""
-    is_refused: bool = False
 
 
 def selftest(project: "Project", golden: Sequence[Golden]) -> str:

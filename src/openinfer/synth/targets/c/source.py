@@ -4,7 +4,6 @@ Each function first names the memory it works on; then come its steps, each unde
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from openinfer.ir import Loop, Node
@@ -13,7 +12,6 @@ from openinfer.ir.text import node_head
 from openinfer.loops.dim import form, most_elements, sizes_in
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
-from openinfer.loops.text import kernel_text
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.rollback import is_partly_written
 from openinfer.synth.memory.state import element_bits
@@ -47,8 +45,8 @@ from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.sizes import is_even
 from openinfer.synth.targets.c.tables import Picks, TableAccess, picks
 from openinfer.synth.targets.c.trace_points import MarkPrinter
+from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import comment
-from openinfer.synth.targets.cstyle.statements import Printed
 
 _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
 """Steps that name the context in any case; all others do so only where the function also names memory."""
@@ -57,42 +55,12 @@ _TABLE_CALLS = {Action.READ: "oi_table_read", Action.WRITE: "oi_table_write", Ac
 _PART_ACTIONS = {Action.READ: "OI_READ", Action.WRITE: "OI_WRITE", Action.RESET: "OI_COPY"}
 
 
-@dataclass
-class UsedKernel:
-    """A kernel as a function, and the calls of it."""
-
-    name: str
-    kernel: Kernel
-    code: Printed
-    steps: list[KernelStep] = field(default_factory=list)
-
-
-@dataclass
-class KernelLibrary:
-    """Kernels by what they are: two calls of the same kernel are one function."""
-
-    prefix: str
-    used: dict[str, UsedKernel] = field(default_factory=dict)
-    calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
-    """All calls, in the order in which they stand in the source."""
-
-    def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
-        """The C function of a kernel."""
-        key = kernel_text(kernel)
-        if key not in self.used:
-            name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
-            self.used[key] = UsedKernel(name, kernel, printed(kernel, name))
-        self.used[key].steps.append(step)
-        self.calls.append((self.used[key], step))
-        return self.used[key]
-
-
 class StepPrinter(MarkPrinter):
     """Prints the blocks of a program."""
 
     def __init__(self, placed: Placed, name: str) -> None:
         super().__init__(placed, name)
-        self.kernels = KernelLibrary(name)
+        self.kernels = KernelLibrary(name, printed)
         blocks = enumerate(placed.program.blocks)
         self._block_names = {block: field_name("block_", block, at) for at, block in blocks}
 

@@ -5,7 +5,7 @@ code of projects knows nothing of clocks, and what is timed is the code that eve
 """
 
 from openinfer.synth.targets.c.project import Project
-from openinfer.synth.targets.c.source import UsedKernel
+from openinfer.synth.targets.cstyle.library import UsedKernel
 
 TIMED_SOURCE = "src/timed.c"
 

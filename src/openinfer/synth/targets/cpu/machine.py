@@ -66,9 +66,7 @@ def cpu_target(arch: DeviceArch) -> CpuTarget:
     8
     """
     if arch.device.type != "cpu" or arch.api != "c":
-        message = f"there is no target for {arch.title!r} yet: nothing writes code for {arch.api or 'a GPU'!r}"
-        advice = 'code is written in C, for devices of type "cpu"; openinfer devices lists them'
-        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))
+        raise no_target(arch)
     cpu = arch.cpu
     given = {
         "vector_bits": cpu.vector_bits,
@@ -80,3 +78,10 @@ def cpu_target(arch: DeviceArch) -> CpuTarget:
     }
     known = {key: value for key, value in given.items() if value is not None}
     return replace(TARGETS.get(cpu.isa, GENERIC), isa=cpu.isa, **known)  # type: ignore[arg-type]
+
+
+def no_target(arch: DeviceArch) -> GraphError:
+    """What is said about a device that nothing writes code for."""
+    message = f"there is no target for {arch.title!r} yet: nothing writes code for {arch.api or 'a GPU'!r}"
+    advice = 'code is written in C, for devices of type "cpu"; openinfer devices lists them'
+    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))

@@ -1,0 +1,108 @@
+"""C for a processor, put together: schedules of ``targets.cpu``, files of ``targets.c``, modules of ``run``."""
+
+import sys
+from dataclasses import dataclass, replace
+
+from openinfer.check.events import TraceLevel
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.placed import MemoryRules, Placed, place
+from openinfer.synth.program.ir import Program
+from openinfer.synth.report.profile import Profile
+from openinfer.synth.run.module import CompiledModule, built
+from openinfer.synth.run.timed import Trial, profiled
+from openinfer.synth.run.traced import traced
+from openinfer.synth.targets.c.dialect import C
+from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.machine import CpuTarget, cpu_target
+from openinfer.synth.targets.cpu.schedule import Schedule
+from openinfer.synth.targets.project import ProjectOptions
+from openinfer.synth.targets.target import BuildOptions, Feature, Numerics, Pass, Passes, Target
+from openinfer.synth.tuning.records import Tuned, shipped
+from openinfer.synth.tuning.tune import Workshop
+
+ALIGNMENT = 64
+"""A cache line, and the widest vector."""
+
+
+def c_target(arch: DeviceArch) -> Target[Project]:
+    """The target of a processor; any other device is refused (E801)."""
+    own = _Processor(arch, cpu_target(arch))
+    return Target(
+        name="c",
+        machine=own.machine,
+        dialect=C,
+        supports=frozenset(Feature),
+        numerics=Numerics(),
+        alignment=ALIGNMENT,
+        index_bits=64,
+        max_argument_bytes=sys.maxsize,
+        max_buffer_bytes=sys.maxsize,
+        passes=own.passes,
+        rules=own.rules,
+        project=own.project,
+        build=_built,
+        profile=own.profile,
+    )
+
+
+@dataclass(frozen=True)
+class _Processor:
+    """A device that C is written for."""
+
+    arch: DeviceArch
+    machine: CpuTarget
+
+    @property
+    def is_hosted(self) -> bool:
+        return bool(self.arch.features.hosted)
+
+    def rules(self, wanted: Passes) -> MemoryRules:
+        return MemoryRules(
+            ALIGNMENT,
+            has_heap=self.is_hosted,
+            is_hosted=self.is_hosted,
+            rolls_back=self.is_hosted if wanted.undo is None else wanted.undo,
+        )
+
+    def project(self, placed: Placed, options: ProjectOptions) -> Project:
+        flags = (*self.machine.flags, *self.arch.toolchain.cflags)
+        own = replace(options, flags=flags, isa=self.machine.isa, cc=self.arch.toolchain.cc)
+        return Project(placed, replace(own, device=self.arch.title))
+
+    def passes(self, wanted: Passes) -> tuple[Pass, ...]:
+        if not wanted.schedule:
+            return ()
+        divide = self._divide(wanted.divide)
+
+        def contest(program: Program) -> Project:
+            return self.project(place(program, self.rules(wanted)), ProjectOptions(name="contest"))
+
+        workshop = Workshop(self.machine, divide, contest)
+
+        def schedule(program: Program) -> Program:
+            choose = _tuned(program, wanted, workshop).choose(workshop.processor)
+            return Schedule(self.machine, choose).run(program)
+
+        return schedule, divide.run
+
+    def _divide(self, wanted: Divide) -> Divide:
+        """The pass that divides kernels among threads: a device without an operating system has one."""
+        most = wanted.threads or self.arch.cpu.cores or 1
+        return replace(wanted, threads=most if self.is_hosted else 1)
+
+    def profile(self, project: Project, cc: str, trial: Trial) -> Profile:
+        return profiled(project, self.machine, cc, trial)
+
+
+def _tuned(program: Program, wanted: Passes, workshop: Workshop) -> Tuned:
+    """What is known about the tiles of a program, when all has been measured that should be."""
+    if wanted.tune is None:
+        return shipped() if wanted.tuned is None else wanted.tuned
+    return wanted.tune.run(program, wanted.tuned or Tuned(), workshop)
+
+
+def _built(project: Project, options: BuildOptions) -> CompiledModule:
+    if options.trace is TraceLevel.OFF:
+        return built(project, options.cc, options.flags, options.node_budget)
+    return traced(project, options.cc, options.flags, options.trace, options.node_budget)

@@ -1,0 +1,41 @@
+"""The kernels of a project as functions: two calls of the same kernel are one function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from openinfer.loops.ir import Kernel
+from openinfer.loops.text import kernel_text
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.cstyle.statements import Printed
+
+
+@dataclass
+class UsedKernel:
+    """A kernel as a function, and the calls of it."""
+
+    name: str
+    kernel: Kernel
+    code: Printed
+    steps: list[KernelStep] = field(default_factory=list)
+
+
+@dataclass
+class KernelLibrary:
+    """Kernels by what they are: two calls of the same kernel are one function."""
+
+    prefix: str
+    printed: Callable[[Kernel, str], Printed]
+    """How the language says a kernel as a function of a name."""
+    used: dict[str, UsedKernel] = field(default_factory=dict)
+    calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
+    """All calls, in the order in which they stand in the source."""
+
+    def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
+        """The function of a kernel."""
+        key = kernel_text(kernel)
+        if key not in self.used:
+            name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
+            self.used[key] = UsedKernel(name, kernel, self.printed(kernel, name))
+        self.used[key].steps.append(step)
+        self.calls.append((self.used[key], step))
+        return self.used[key]

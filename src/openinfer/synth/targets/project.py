@@ -1,0 +1,97 @@
+"""What a project is, whatever language it is written in: its options, its files, and what others ask of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from openinfer.ops import Array
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.program.ir import Program
+from openinfer.synth.targets.cstyle.library import KernelLibrary
+
+Files = dict[str, str | bytes]
+"""The files of a project, by their paths."""
+Weights = Literal["file", "array", "incbin"]
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """What a project is for.
+
+    ``weights``: a file that is read at run time, an array in the code, or a file that the assembler includes.
+    ``flags``: what the compiler is told about the device. ``isa``: its instruction set; ``cc``: the compiler that makes
+    code for it, where that is not the usual one.
+    """
+
+    name: str = "model"
+    weights: Weights = "file"
+    device: str = "cpu"
+    flags: tuple[str, ...] = ()
+    isa: str = "generic"
+    cc: str | None = None
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One step: what goes in and what must come out, as arrays by name; a refused one must fail.
+
+    ``tolerance`` is relative to the largest magnitude of an output; None means what is usual for its dtype. Integers
+    are compared exactly.
+    """
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    tolerance: float | None = None
+    begins: bool = False
+    """Whether the state is the initial one before it."""
+    is_refused: bool = False
+
+
+class EmittedProject(Protocol):
+    """A program as files, and the facts about them that plans and reports need."""
+
+    @property
+    def name(self) -> str:
+        """What files and functions begin with."""
+
+    @property
+    def options(self) -> ProjectOptions:
+        """What it is for."""
+
+    @property
+    def build_options(self) -> ProjectOptions:
+        """The options with all that the compiler must be told."""
+
+    @property
+    def placed(self) -> Placed:
+        """What was printed."""
+
+    @property
+    def program(self) -> Program:
+        """The program of ``placed``."""
+
+    @property
+    def kernels(self) -> KernelLibrary:
+        """The functions of kernels, and their calls in the order of the source."""
+
+    @property
+    def saved_bytes(self) -> int | None:
+        """The bytes of a saved state; None where tables can grow."""
+
+    @property
+    def graph_hash(self) -> str:
+        """The SHA-256 of the graph's canonical text."""
+
+    @property
+    def model_hash(self) -> str | None:
+        """The SHA-256 of the model's file."""
+
+    @property
+    def blob(self) -> bytes:
+        """The weights."""
+
+    def code(self) -> dict[str, str]:
+        """The sources that a compiler needs, without the weights and without saying whose they are."""
+
+    def files(self, golden: Sequence[Golden] = ()) -> Files:
+        """All files but the plan, by their paths; golden values make a self-test."""

@@ -1,0 +1,144 @@
+"""``Target``: all that the pipeline must know of what code is written for, as one value; and the registry of targets.
+
+The pipeline imports nothing else of a language or a device. A target that is new adds its own folder, and a line in
+``TARGETS``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, Literal, TypeVar
+
+from openinfer.check.events import TraceLevel
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.placed import MemoryRules, Placed
+from openinfer.synth.passes.fuse.fuse import Fuse
+from openinfer.synth.passes.simplify import Simplify
+from openinfer.synth.program.ir import Program
+from openinfer.synth.report.profile import Profile
+from openinfer.synth.run.library import FLAGS
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.timed import Trial
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.machine import CpuTarget, no_target
+from openinfer.synth.targets.cstyle.dialect import Dialect
+from openinfer.synth.targets.project import EmittedProject, ProjectOptions
+from openinfer.synth.tuning.records import Tuned
+from openinfer.synth.tuning.tune import Tune
+
+P = TypeVar("P", bound=EmittedProject)
+Pass = Callable[[Program], Program]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread."""
+
+    simplify: Simplify | None = field(default_factory=Simplify)
+    fuse: Fuse | None = field(default_factory=Fuse)
+    schedule: bool = True
+    divide: Divide = field(default_factory=Divide)
+    tune: Tune | None = None
+    """Tiles are chosen by measuring on this machine, where ``tuned`` does not know them."""
+    tuned: Tuned | None = None
+    """What was measured before; None means the records that are shipped, or nothing where it is measured now."""
+    undo: bool | None = None
+    """Whether a step that fails is taken back, which takes memory; None means where there is an operating system."""
+
+    @classmethod
+    def preferred(cls, arch: DeviceArch) -> "Passes":
+        """What a device's description asks for."""
+        wishes = arch.preferences
+        if wishes.prefer_fusion is False:
+            return NODE_BY_NODE
+        return cls() if wishes.max_kernel_ops is None else cls(fuse=Fuse(max_kernel_ops=wishes.max_kernel_ops))
+
+
+NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
+"""Every node keeps a kernel of its own, also where nobody reads its result."""
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+
+class Feature(StrEnum):
+    """What kernels may use, where a target has it."""
+
+    F64 = "f64"
+    """Arithmetic on f64."""
+    I64 = "i64"
+    """Arithmetic on 64-bit integers."""
+    STORE8 = "store8"
+    """Elements of 8 bits are stored on their own."""
+    STORE16 = "store16"
+    """Elements of 16 bits are stored on their own."""
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How a target rounds: ``exact``, as IEEE 754 says, or what is wrong."""
+
+    division: Literal["exact", "last bit"] = "exact"
+    root: Literal["exact", "last bit"] = "exact"
+    fma: Literal["exact", "two roundings"] = "exact"
+    subnormals: Literal["exact", "flushed"] = "exact"
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How a project is built and run on this machine."""
+
+    cc: str = "gcc"
+    flags: tuple[str, ...] = FLAGS
+    trace: TraceLevel = TraceLevel.OFF
+    node_budget: int | None = None
+
+
+@dataclass(frozen=True)
+class Target(Generic[P]):
+    """What code is written for: a device, and a language it is written in."""
+
+    name: str
+    machine: CpuTarget
+    dialect: Dialect
+    supports: frozenset[Feature]
+    numerics: Numerics
+    alignment: int
+    """In bytes. Nothing else says so: layouts, headers and code follow."""
+    index_bits: int
+    """The width of positions that it prefers."""
+    max_argument_bytes: int
+    """The most that the arguments of a kernel take."""
+    max_buffer_bytes: int
+    """The most bytes that a kernel reaches through one address; no tensor straddles two such segments."""
+    passes: Callable[[Passes], tuple[Pass, ...]]
+    """What is done to a program between fusing and placing it."""
+    rules: Callable[[Passes], MemoryRules]
+    """How its memory is laid out."""
+    project: Callable[[Placed, ProjectOptions], P]
+    """A program as files."""
+    build: Callable[[P, BuildOptions], CompiledModule]
+    """A project compiled and loaded on this machine."""
+    profile: Callable[[P, str, Trial], Profile]
+    """A project built with a compiler, and timed on this machine."""
+
+
+def _c(arch: DeviceArch) -> Target[Any]:
+    from openinfer.synth.targets.c_target import c_target
+
+    return c_target(arch)
+
+
+TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c}
+"""Targets, by the ``api`` of the devices they are for. A target is imported when it is asked for."""
+
+
+def target_of(arch: DeviceArch) -> Target[Any]:
+    """The target of a device; a device that nothing writes code for has none (E801).
+
+    >>> target_of(DeviceArch.named("x86-avx2")).name
+    'c'
+    """
+    if arch.api not in TARGETS:
+        raise no_target(arch)
+    return TARGETS[arch.api](arch)
