@@ -21,10 +21,10 @@ from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
+from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cpu.divide import scratch_elements
-from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cstyle.statements import Printed
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"

@@ -13,11 +13,11 @@ from openinfer.loops.ir import Contraction, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import CpuTarget
-from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes

@@ -26,7 +26,7 @@ from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.divide import divided, scratch_elements
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, runnable
-from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 
@@ -258,11 +258,12 @@ def test_what_is_not_of_bytes_stays_in_loops() -> None:
 
 def test_a_packing_in_groups() -> None:
     tensor = np.arange(1, 11, dtype=np.int8)
-    packed = Packing(0, (), ((5, 1),), ((2, 5),), 3, group=4).packed(tensor)
+    packed = in_panels(0, (), ((5, 1),), ((2, 5),), 3, group=4).packed(tensor)
     assert packed.shape == (1, 2, 12)
     assert packed[0].tolist() == [[1, 2, 3, 4, 6, 7, 8, 9, 0, 0, 0, 0], [5, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0]]
 
 
 def test_a_flipped_packing_has_zeros_behind() -> None:
-    packed = Packing(0, ((2, 3),), (), ((3, 1),), 4, flip=True).packed(np.array([-128, 0, 127, -1, 1, 5], np.int8))
+    packing = replace(in_panels(0, ((2, 3),), (), ((3, 1),), 4), flip=True)
+    packed = packing.packed(np.array([-128, 0, 127, -1, 1, 5], np.int8))
     assert packed.view(np.uint8).reshape(2, 4).tolist() == [[0, 128, 255, 0], [127, 129, 133, 0]]

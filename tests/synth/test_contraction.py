@@ -19,7 +19,7 @@ from openinfer.ops import OPS, Call, Case
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
-from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
@@ -189,7 +189,7 @@ def test_large_products_on_avx512_are_8_by_48() -> None:
 
 def test_a_packing_is_a_permutation_with_zeros_behind() -> None:
     tensor = np.arange(1, 2 * 3 * 5 + 1)
-    packed = Packing(0, ((2, 15),), ((3, 5),), ((5, 1),), 4).packed(tensor)
+    packed = in_panels(0, ((2, 15),), ((3, 5),), ((5, 1),), 4).packed(tensor)
     assert packed.shape == (2, 2, 3, 4)
     assert packed[1, 0].tolist() == [[16, 17, 18, 19], [21, 22, 23, 24], [26, 27, 28, 29]]
     assert packed[1, 1].tolist() == [[20, 0, 0, 0], [25, 0, 0, 0], [30, 0, 0, 0]]

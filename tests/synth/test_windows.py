@@ -14,11 +14,11 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import INDEX, Bind, Const, Contraction, For, Kernel, walk
 from openinfer.loops.verify import verify
+from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuTarget, runnable
-from openinfer.synth.targets.cpu.packing import Packing
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.tuning.records import Processor, possible_tiles

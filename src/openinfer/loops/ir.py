@@ -264,6 +264,11 @@ class Kernel:
     parts: int = 1
     """In how many parts it can run at the same time, each with scratch memory of its own."""
 
+    @property
+    def can_fail(self) -> bool:
+        """Whether it can find a value for which its op has no result."""
+        return any(isinstance(statement, Fail) for statement in walk(self.body))
+
 
 def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     """The statements directly inside a statement: the body of a loop, both branches of a condition."""

@@ -13,7 +13,6 @@ from openinfer.check.access import static_value
 from openinfer.ir import Slice
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.passes.dead_steps import can_fail
 from openinfer.synth.program.ir import (
     Action,
     BindSize,
@@ -123,7 +122,7 @@ class _Order:
                 found = found.then(self._blocks[name])
             if self._changes(step):
                 # A kernel may find what is wrong only after it has written something.
-                found = found.then(_Outcome(changes=True, tears=isinstance(step, KernelStep) and can_fail(step.kernel)))
+                found = found.then(_Outcome(changes=True, tears=isinstance(step, KernelStep) and step.kernel.can_fail))
         return found
 
     def _changes(self, step: Step) -> bool:
@@ -136,7 +135,7 @@ def _can_fail(step: Step) -> bool:
     """Whether a step checks anything: indices, sizes that only a run knows, values."""
     match step:
         case KernelStep():
-            return can_fail(step.kernel) or _has_checks([*step.inputs, *step.outputs, *step.scratch])
+            return step.kernel.can_fail or _has_checks([*step.inputs, *step.outputs, *step.scratch])
         case Move():
             return _has_checks([step.src, step.dst])
         case LoopStep():

@@ -21,7 +21,7 @@ from openinfer.synth.program.ir import (
     Store,
     Weight,
 )
-from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.program.packing import Packing
 from openinfer.tensor import Tensor
 
 
@@ -93,7 +93,7 @@ class WeightLayout:
         for piece in self.pieces.values():
             data = self.data(piece.name, piece.part, piece.dtype)
             if piece.packing is not None:
-                data = _in_panels(data, piece.dtype, piece.packing)
+                data = _packed(data, piece.dtype, piece.packing)
             out[piece.offset : piece.offset + piece.nbytes] = data
         return bytes(out)
 
@@ -139,7 +139,7 @@ def _data(program: Program, name: str, part: str, dtype: DType) -> bytes:
     return pack(stored, dtype).tobytes() if dtype.is_packed else np.asarray(stored).tobytes()
 
 
-def _in_panels(data: bytes, dtype: DType, packing: Packing) -> bytes:
+def _packed(data: bytes, dtype: DType, packing: Packing) -> bytes:
     """The bytes of a tensor in another order of its elements."""
     if not dtype.is_packed:
         return bytes(packing.packed(np.frombuffer(data, dtype.array)).tobytes())

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from openinfer.ir.expr import Ref
-from openinfer.loops.ir import Fail, Kernel, walk
 from openinfer.synth.program.ir import (
     Action,
     EntryStep,
@@ -24,15 +23,10 @@ from openinfer.synth.program.liveness import Liveness, Touch, uses
 _PARTS = TableStep | PartStep | EntryStep
 
 
-def can_fail(kernel: Kernel) -> bool:
-    """Whether a kernel can find a value for which its op has no result."""
-    return any(isinstance(statement, Fail) for statement in walk(kernel.body))
-
-
 def _is_pure(step: Step) -> bool:
     """Whether a step does nothing but give its results: a kernel can fail, and so can an index of a weight."""
     if isinstance(step, KernelStep):
-        return not can_fail(step.kernel) and not _is_chosen(step.inputs, step.scalars)
+        return not step.kernel.can_fail and not _is_chosen(step.inputs, step.scalars)
     if isinstance(step, IntegerStep):
         return isinstance(step.expr, Ref) and not step.scalars  # the index of a loop is there in any case
     return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from openinfer.loops.ir import (
     Buffer,
     Contraction,
-    Fail,
     For,
     Kernel,
     Load,
@@ -27,8 +26,7 @@ def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelSt
     Scratch memory that one statement writes and another reads becomes a value.
     """
     kernel = step.kernel
-    can_fail = any(isinstance(one, Fail) for one in walk(kernel.body))
-    if can_fail or not all(isinstance(one, For | Contraction) for one in kernel.body):
+    if kernel.can_fail or not all(isinstance(one, For | Contraction) for one in kernel.body):
         return [step]
     parts = [_Part.of(body) for body in _bodies(kernel, is_large)]
     written = frozenset[str]().union(*(part.written for part in parts))

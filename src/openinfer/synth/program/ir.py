@@ -22,7 +22,7 @@ from openinfer.ir import Index
 from openinfer.ir.expr import Expr
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Kernel
-from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.program.packing import Packing
 from openinfer.tensor import Tensor
 
 FOLDED = "folded"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from openinfer.loops.dim import most_elements
-from openinfer.loops.ir import Fail, walk
 from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight
 from openinfer.synth.run.timed import StepTimes, TimedModule
 from openinfer.synth.targets.c.project import Project
@@ -111,7 +110,7 @@ def calls_in(program: Program) -> Iterator[KernelStep]:
 
 
 def _is_alone(step: KernelStep) -> bool:
-    return not kernel_sizes(step.kernel) and not any(isinstance(one, Fail) for one in walk(step.kernel.body))
+    return not kernel_sizes(step.kernel) and not step.kernel.can_fail
 
 
 def _with_fixed_weights(step: KernelStep) -> Iterator[KernelStep]:

@@ -13,9 +13,10 @@ from openinfer.loops.affine import Affine, position
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_same
 from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Space
+from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
 from openinfer.synth.targets.cpu.machine import CpuTarget
-from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import Axis, Product
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 
@@ -83,7 +84,7 @@ def _with_panels(found: Grouped, product: Product) -> Grouped:
     place = _place(one, buffer)
     assert place is not None
     outside = product.outside.used_by(place)
-    packing = Packing(
+    packing = in_panels(
         place.first,
         outside.steps(place),
         product.inner.steps(place),
@@ -103,14 +104,8 @@ def _with_packed_rows(found: Grouped, product: Product) -> Grouped:
     assert place is not None
     outside = product.outside.used_by(place)
     lead = Axis((*outside.vars, *product.rows.vars), (*outside.extents, *product.rows.extents))
-    packing = Packing(
-        place.first,
-        lead.steps(place),
-        (),
-        product.inner.steps(place),
-        _stride(product.inner),
-        flip=found.tile.is_flipped,
-    )
+    rows = in_panels(place.first, lead.steps(place), (), product.inner.steps(place), _stride(product.inner))
+    packing = replace(rows, flip=found.tile.is_flipped)
     zero = Const(0, INDEX)
     where = (*lead.vars, zero, zero, flat(product.inner.vars, product.inner.extents))
     return _packed(found, buffer, packing, where)

@@ -15,7 +15,6 @@ from openinfer.loops.ir import (
     Bind,
     Const,
     Contraction,
-    Fail,
     For,
     If,
     Kernel,
@@ -103,7 +102,7 @@ def _is_dividable(kernel: Kernel) -> bool:
     """Whether parts would not get in each other's way: elements have bytes of their own, and nothing fails."""
     if any(buffer.dtype.is_packed for buffer in (*kernel.outputs, *kernel.scratch)):
         return False
-    if not kernel.body or any(isinstance(statement, Fail) for statement in walk(kernel.body)):
+    if not kernel.body or kernel.can_fail:
         return False
     scratch = {buffer.name for buffer in kernel.scratch}
     writes = (written_by(statement) for statement in walk(kernel.body[:-1]))

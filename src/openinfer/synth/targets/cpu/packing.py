@@ -1,81 +1,44 @@
 """Weights in the order in which tiles read them."""
 
-from dataclasses import dataclass
-from typing import Any
+from math import prod
 
-import numpy as np
-
-Array = Any
-Steps = tuple[tuple[int, int], ...]
-"""Extents of indices and how far apart neighbours along each lie in the tensor."""
+from openinfer.synth.program.packing import Digit, Packing, Strides
 
 
-@dataclass(frozen=True)
-class Packing:
+def in_panels(
+    first: int,
+    outside: Strides,
+    inner: Strides,
+    columns: Strides,
+    width: int,
+    *,
+    lanes: int = 0,
+    group: int = 1,
+) -> Packing:
     """``[outside indices..., panel, inner index, column in the panel]``; columns behind the last one are 0.
 
-    With ``lanes`` the elements of two vectors of so many take turns: those of 4 bits lie in the same bytes then. With
-    ``group`` so many inner indices lie next to each other for each column, and those behind the last are 0. With
-    ``flip`` the first bit of each byte is the other one, except where there is no element.
+    With ``lanes`` the elements of two vectors of that many lanes alternate: those of 4 bits share bytes then. With
+    ``group`` that many inner indices are contiguous for each column, and those behind the last are 0.
+
+    >>> import numpy as np
+    >>> in_panels(0, (), ((2, 1),), ((3, 2),), 2).packed(np.arange(6)).tolist()
+    [[[0, 2], [1, 3]], [[4, 0], [5, 0]]]
     """
-
-    first: int
-    outside: Steps
-    inner: Steps
-    columns: Steps
-    width: int
-    lanes: int = 0
-    group: int = 1
-    flip: bool = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The extents of the packed tensor."""
-        panels = -(-_count(self.columns) // self.width)
-        depth = -(-_count(self.inner) // self.group)
-        return (*(extent for extent, _ in self.outside), panels, depth, self.width * self.group)
-
-    def packed(self, tensor: Array) -> Array:
-        """The elements of a tensor in panels.
-
-        >>> Packing(0, (), ((2, 1),), ((3, 2),), 2).packed(np.arange(6)).tolist()
-        [[[0, 2], [1, 3]], [[4, 0], [5, 0]]]
-        """
-        lead = [extent for extent, _ in self.outside]
-        places = self.first + np.zeros([1] * len(lead) + [1, 1], np.int64)
-        for axis, (extent, step) in enumerate(self.outside):
-            places = places + (np.arange(extent) * step).reshape([-1, *[1] * (len(lead) + 1 - axis)])
-        places = places + _places(self.inner)[:, None] + _places(self.columns)[None, :]
-        values = np.asarray(tensor).reshape(-1)[places]
-        if self.flip:
-            values = (values.view(np.uint8) ^ np.uint8(128)).view(values.dtype)
-        spare = -values.shape[-1] % self.width
-        values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, spare)])
-        split = np.swapaxes(values.reshape(*values.shape[:-1], -1, self.width), -3, -2)
-        if self.lanes:
-            pairs = split.reshape(*split.shape[:-1], -1, 2, self.lanes)
-            split = np.swapaxes(pairs, -2, -1).reshape(split.shape)
-        return np.ascontiguousarray(_grouped(split, self.group))
+    depth, column = len(outside), len(outside) + 1
+    panels = -(-_extent(columns) // width)
+    inside: tuple[Digit, ...] = (Digit(column, width, 1),)
+    if lanes:
+        inside = (Digit(column, width // (2 * lanes), 2 * lanes), Digit(column, lanes, 1), Digit(column, 2, lanes))
+    if group > 1:
+        inside = (*inside, Digit(depth, group, 1))
+    axes = (
+        *((Digit(axis, extent, 1),) for axis, (extent, _) in enumerate(outside)),
+        (Digit(column, panels, width),),
+        (Digit(depth, -(-_extent(inner) // group), group),),
+        inside,
+    )
+    return Packing(first, (*((one,) for one in outside), inner, columns), axes)
 
 
-def _grouped(panels: Array, group: int) -> Array:
-    """Rows of panels in groups of so many, whose elements in a column come one after the other."""
-    *lead, depth, width = panels.shape
-    whole = np.pad(panels, [(0, 0)] * len(lead) + [(0, -depth % group), (0, 0)])
-    turned = np.swapaxes(whole.reshape(*lead, -1, group, width), -2, -1)
-    return turned.reshape(*lead, -1, width * group)
-
-
-def _count(steps: Steps) -> int:
-    total = 1
-    for extent, _ in steps:
-        total *= extent
-    return total
-
-
-def _places(steps: Steps) -> Array:
-    """Where the positions of indices lie, the last fastest."""
-    places = np.zeros(1, np.int64)
-    for extent, step in steps:
-        places = (places[:, None] + np.arange(extent)[None, :] * step).reshape(-1)
-    return places
+def _extent(strides: Strides) -> int:
+    return prod(extent for extent, _ in strides)

@@ -28,11 +28,12 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed, straightened, with_bodies
 from openinfer.synth.memory.weights import FiniteWeights
 from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
+from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.choices import Choose, by_rule, shape_of
 from openinfer.synth.targets.cpu.machine import CpuTarget
-from openinfer.synth.targets.cpu.packing import Packing
+from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import Product, product_of, turned_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
 from openinfer.synth.targets.cpu.reduction import gathered
@@ -260,13 +261,13 @@ class _Planner:
         assert place is not None
         outside = product.outside.used_by(place)
         lanes = tile.lanes if buffer.dtype.bits < 8 else 0
-        packing = Packing(
+        packing = in_panels(
             place.first,
             outside.steps(place),
             product.inner.steps(place),
             product.columns.steps(place),
             tile.columns,
-            lanes,
+            lanes=lanes,
         )
         panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
         self.packings[buffer.name] = packing

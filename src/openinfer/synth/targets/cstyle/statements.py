@@ -110,7 +110,7 @@ class KernelPrinter:
             kernel.scratch,
             sizes,
             unused=(*memory, *(f"s_{size}" for size in sizes if size not in needed)),
-            can_fail=any(isinstance(statement, Fail) for statement in walk(kernel.body)),
+            can_fail=kernel.can_fail,
             parts=kernel.parts,
         )
 

@@ -1,0 +1,85 @@
+"""Tensors of the model whose elements are stored in another order: a permutation, with zeros where it is padded.
+
+Nothing here knows why a target wants an order; it only says which element lies where.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = Any
+Strides = tuple[tuple[int, int], ...]
+"""The extents of indices and how far apart neighbours along each lie in the tensor; the last index runs fastest."""
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A digit of an index of the tensor: ``extent`` values, of which each one more counts ``weight``."""
+
+    index: int
+    """Which of the indices."""
+    extent: int
+    weight: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the elements of a tensor are stored.
+
+    An element is chosen by indices, each of which runs over one or several axes of the tensor, from ``first`` on. An
+    axis of the stored tensor is a number made of digits of these indices, the last digit fastest. Where the digits give
+    an index that the tensor does not have, a zero is stored. With ``flip`` the first bit of each byte is the other one,
+    except in these zeros.
+    """
+
+    first: int
+    indices: tuple[Strides, ...]
+    axes: tuple[tuple[Digit, ...], ...]
+    flip: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of the stored tensor."""
+        return tuple(prod(digit.extent for digit in axis) for axis in self.axes)
+
+    def packed(self, tensor: Array) -> Array:
+        """The elements of a tensor as they are stored.
+
+        >>> columns = (Digit(1, 2, 2),), (Digit(0, 2, 1),), (Digit(1, 2, 1),)
+        >>> Packing(0, (((2, 1),), ((3, 2),)), columns).packed(np.arange(6)).tolist()
+        [[[0, 2], [1, 3]], [[4, 0], [5, 0]]]
+        """
+        digits = [digit for axis in self.axes for digit in axis]
+        places, is_element = np.array(self.first, np.int64), np.ones((), np.bool_)
+        for number, strides in enumerate(self.indices):
+            index, offsets = _index(digits, number), _offsets(strides)
+            inside = index < len(offsets)
+            places = places + offsets[np.where(inside, index, 0)]
+            is_element = is_element & inside
+        values = np.asarray(tensor).reshape(-1)[places]
+        if self.flip:
+            values = (values.view(np.uint8) ^ np.uint8(128)).view(values.dtype)
+        if not is_element.all():
+            values = np.where(is_element, values, np.zeros((), values.dtype))
+        return np.ascontiguousarray(values.reshape(self.shape))
+
+
+def _index(digits: Sequence[Digit], number: int) -> Array:
+    """The values of an index, over all digits."""
+    total = np.zeros([1] * len(digits), np.int64)
+    for axis, digit in enumerate(digits):
+        if digit.index == number:
+            along = [-1 if other == axis else 1 for other in range(len(digits))]
+            total = total + (np.arange(digit.extent) * digit.weight).reshape(along)
+    return total
+
+
+def _offsets(strides: Strides) -> Array:
+    """Where the values of an index lie in the tensor."""
+    offsets = np.zeros(1, np.int64)
+    for extent, stride in strides:
+        offsets = (offsets[:, None] + np.arange(extent)[None, :] * stride).reshape(-1)
+    return offsets
