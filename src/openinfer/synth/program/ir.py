@@ -130,6 +130,8 @@ class KernelStep:
     """The variables that its indices read."""
     nodes: tuple[int, ...] = ()
     """The nodes it computes, where it was made of several."""
+    is_initial: bool = False
+    """Whether it gives a variable its initial value, which it has also while its sizes are unknown."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ class StepPrinter(MarkPrinter):
     def _step(self, step: Step, depth: int) -> None:
         match step:
             case KernelStep():
-                if not step.inputs and step.kernel.name == "fill":
+                if step.is_initial:
                     self._if_known(
                         step.outputs, depth, partial(self._guarded_call, step), partial(self._fill_whole, step)
                     )

@@ -4,11 +4,10 @@ from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, Kernel, Statement
 from openinfer.loops.rewrite import straightened
 from openinfer.synth.targets.cpu.blocked import blocked
-from openinfer.synth.targets.cpu.byte_products import are_bytes
-from openinfer.synth.targets.cpu.emit.byte_contraction import tiled_bytes
-from openinfer.synth.targets.cpu.emit.contraction import side_by_side, tiled
+from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
 from openinfer.synth.targets.cpu.emit.parts import print_share
+from openinfer.synth.targets.cpu.emit.sums import side_by_side
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.templates import Templates, Writer, as_loops
 
@@ -34,8 +33,7 @@ def _contraction(one: Contraction, writer: Writer, depth: int) -> None:
 def _lines(one: Contraction, writer: Writer) -> list[str] | None:
     match one:
         case Contraction(template=CpuTile() as tile):
-            in_tiles = tiled_bytes if are_bytes(one) else tiled
-            return in_tiles(one, tile, writer.scalars, writer.parts)
+            return tiled(one, tile, writer.scalars, writer.parts)
         case Contraction(free=()):
             return None
         case _:

@@ -1,0 +1,118 @@
+"""The factors of contractions of bytes, as tiles take them in C: rows and panels in groups of four.
+
+Sums are taken of flipped rows where an instruction wants them so; what the flipped bits add is subtracted again.
+"""
+
+from openinfer.loops.affine import position
+from openinfer.loops.build import flat
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import Buffer
+from openinfer.loops.used import used_variables
+from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
+from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips, Grouping
+from openinfer.synth.targets.cpu.emit.panels import copied_panel
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PANEL, TILE_ROW, Tiling, loop, moved, offset_from
+
+
+class ByteFactors:
+    """Rows and panels of bytes."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        self._tiling = tiling
+
+    @property
+    def _groups(self) -> int:
+        """How many groups a sum has."""
+        return groups(self._tiling.product.inner.extent)
+
+    @property
+    def _dtypes(self) -> tuple[str, str]:
+        """What tiles multiply: the bytes of rows, flipped where they are, and those of columns."""
+        values = (
+            self._tiling.one.factors
+            if self._tiling.product.left.buffer == self._tiling.one.a
+            else self._tiling.one.factors[::-1]
+        )
+        left, right = (value.dtype for value in values)
+        return (flipped(left) if self._tiling.tile.is_flipped else left).name, right.name
+
+    def copied_row(self, left: Buffer) -> None:
+        """A row of a block, flipped where it must be; the last group is filled up."""
+        text = self._tiling.scalars.text(self._tiling.product.left.value)
+        if self._tiling.tile.is_flipped:
+            text = f"({self._tiling.type_of(left.dtype)})({text} ^ {FLIP})"
+        self._tiling.copied_row(text)
+        depth = self._tiling.product.inner.extent
+        if depth % GROUP:
+            self._tiling.say(f"for (int64_t k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
+
+    def _left(self) -> str:
+        """Where the rows of a tile start, and how far apart they are."""
+        tile, buffer = self._tiling.tile, self._tiling.product.left.buffer
+        if tile.left is not None:
+            return f"{tile.left.name} + m0 * {tile.left.shape[-1]}, {tile.left.shape[-1]}"
+        place = position(buffer, self._tiling.one.index_of(buffer))
+        assert place is not None
+        text = self._tiling.place(moved(place, self._tiling.product.rows, TILE_ROW, self._tiling.product.inner))
+        pointer = f"(const {ELEMENTS[self._dtypes[0]]} *){buffer.name}" if tile.is_flipped else buffer.name
+        return f"{offset_from(pointer, text)}, {buffer.shape[-1]}"
+
+    def right(self) -> tuple[str, str]:
+        """A panel in groups, and what flipped rows add to its sums."""
+        tile = self._tiling.tile
+        if tile.has_panels:
+            panel = offset_from(self._tiling.product.right.buffer.name, self._tiling.stored_place(self._groups * GROUP))
+        elif tile.lines is not None:
+            assert tile.right is not None
+            panel = self._grouped_lines(tile.right, tile.lines)
+        else:
+            assert tile.right is not None
+            panel = self._grouped_columns(tile.right)
+        if tile.is_flipped:
+            self._flips(panel)
+        return panel, str(tile.columns)
+
+    def _grouped_lines(self, right: Buffer, lines: Buffer) -> str:
+        """A panel whose columns lie next to each other, copied so and then put into groups."""
+        width, depth = self._tiling.tile.columns, self._tiling.product.inner.extent
+        copied_panel(self._tiling, lines, PANEL, "columns", width)
+        if depth % GROUP:
+            last = f"{self._groups * GROUP * width}"
+            self._tiling.say(f"for (int64_t k = {depth * width}; k < {last}; ++k) {lines.name}[k] = 0;")
+        name = self._tiling.scalars.need(Grouping(right.dtype.name, width))
+        self._tiling.say(f"{name}({self._groups}, {lines.name}, {right.name});")
+        return right.name
+
+    def _grouped_columns(self, right: Buffer) -> str:
+        """A panel whose columns lie along the sums, copied one by one."""
+        product, width = self._tiling.product, self._tiling.tile.columns
+        columns = product.columns
+        if is_symbolic(columns.extent) or columns.extent % width or product.inner.extent % GROUP:
+            self._tiling.say(f"for (int64_t k = 0; k < {self._groups * GROUP * width}; ++k) {right.name}[k] = 0;")
+        self._tiling.open("for (int64_t column = 0; column < columns; ++column)")
+        self._tiling.unflatten(columns, PANEL + COLUMN, used_variables(product.right.value))
+        for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
+            self._tiling.open(loop(var.name, extent))
+        place = self._tiling.scalars.text(flat(product.inner.vars, product.inner.extents))
+        target = f"({place}) / {GROUP} * {GROUP * width} + column * {GROUP} + ({place}) % {GROUP}"
+        self._tiling.say(f"{right.name}[{target}] = {self._tiling.scalars.text(product.right.value)};")
+        self._tiling.close(1 + len(product.inner.vars))
+        return right.name
+
+    def _flips(self, panel: str) -> None:
+        """What the flipped bit of each row's bytes adds to the sums: the same for all rows."""
+        tile = self._tiling.tile
+        name = self._tiling.scalars.need(Flips(*self._dtypes, tile.lanes, tile.columns // tile.lanes))
+        self._tiling.say(f"int32_t flips[{tile.columns}];")
+        self._tiling.say(f"{name}({self._groups}, {panel}, flips);")
+
+    def call(self, rows: int, vectors: int, right: str, step: str) -> str:
+        """The call for a tile of one size."""
+        name = self._tiling.scalars.need(ByteTile(*self._dtypes, self._tiling.tile.lanes, rows, vectors))
+        return f"{name}({self._groups}, {self._left()}, {right}, tile, {step})"
+
+    def total(self, place: str) -> str:
+        """The sum at a place of the tile, less what flipped rows add."""
+        total = f"tile[{place}]"
+        return f"(int32_t)((uint32_t){total} - (uint32_t)flips[column])" if self._tiling.tile.is_flipped else total

@@ -1,0 +1,100 @@
+"""The factors of contractions of floats, as tiles take them in C: rows, panels, and the calls for tiles.
+
+Factors that cannot be read where they lie are copied into scratch memory first: a panel of columns, or a block of rows.
+"""
+
+from openinfer.loops.ir import Buffer
+from openinfer.synth.targets.cpu.emit.integer_panels import has_zero, integers, stored_panel
+from openinfer.synth.targets.cpu.emit.panels import copied_panel
+from openinfer.synth.targets.cpu.emit.tiles import FloatTile
+from openinfer.synth.targets.cpu.emit.tiling import PANEL, TILE_ROW, Tiling, moved, number, offset_from
+
+
+class FloatFactors:
+    """Rows and panels of floats, or of integers that become floats."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        self._tiling = tiling
+
+    def copied_row(self, _left: Buffer) -> None:
+        """A row of a block, element by element."""
+        self._tiling.copied_row(self._tiling.scalars.text(self._tiling.product.left.value))
+
+    def right(self) -> tuple[str, str]:
+        """A panel, where it lies or as it was copied; and where windows see the input."""
+        found = self._panel()
+        taps = self._taps()
+        if taps:
+            self._tiling.say("/* Where a window sees the input, counted from its first place. */")
+            self._tiling.say(f"static const int64_t taps[] = {{{', '.join(map(str, taps))}}};")
+        return found
+
+    def _panel(self) -> tuple[str, str]:
+        tile, product = self._tiling.tile, self._tiling.product
+        factor = product.right
+        if tile.has_panels:
+            return stored_panel(self._tiling, self._tiling.stored_place(product.inner.extent))
+        if not tile.is_direct:
+            assert tile.right is not None
+            copied_panel(self._tiling, tile.right, PANEL, "columns", tile.columns)
+            return tile.right.name, str(tile.columns)
+        panel, apart = offset_from(factor.buffer.name, self._panel_place()), number(factor.step(product.inner))
+        if tile.right is None:
+            return panel, apart
+        self._tiling.say(f"const {self._tiling.kind} *panel = {panel};")
+        self._tiling.say(f"int64_t step = {apart};")
+        self._tiling.open(f"if (columns < {tile.columns})")
+        copied_panel(self._tiling, tile.right, PANEL, "columns", tile.columns)
+        self._tiling.say(f"panel = {tile.right.name};")
+        self._tiling.say(f"step = {tile.columns};")
+        self._tiling.close()
+        return "panel", "step"
+
+    def _taps(self) -> list[int]:
+        """The places of all inner indices but the first, of rows that are windows; nothing where they run as one."""
+        inner, place = self._tiling.product.inner, self._tiling.product.left.place
+        if not self._tiling.tile.is_turned or len(inner.vars) == 1:
+            return []
+        assert place is not None
+        found = [0]
+        for var, extent in zip(inner.vars[1:], inner.extents[1:], strict=True):
+            found = [start + at * place.step(var) for start in found for at in range(extent)]
+        return found
+
+    def _panel_place(self) -> str:
+        place = self._tiling.product.right.place
+        assert place is not None
+        return self._tiling.place(moved(place, self._tiling.product.columns, PANEL, self._tiling.product.inner))
+
+    def call(self, rows: int, vectors: int, right: str, step: str) -> str:
+        """The call for a tile of one size."""
+        tile, product = self._tiling.tile, self._tiling.product
+        taps = self._taps()
+        subtracts = has_zero(self._tiling) and tile.right is None
+        is_stored = integers(self._tiling) is not None and tile.right is None
+        stored = product.right.buffer.dtype.name if is_stored else None
+        points = "zero, " * subtracts
+        shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
+        name = self._tiling.scalars.need(
+            FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
+        )
+        depth = number(product.inner.extents[0] if taps else product.inner.extent)
+        return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
+
+    def _left(self) -> str:
+        """The arguments that say where the rows of a tile are."""
+        tile, product = self._tiling.tile, self._tiling.product
+        if tile.left is not None:
+            stride = number(tile.left.shape[-1])
+            return f"{tile.left.name} + m0 * {stride}, {stride}, 1"
+        assert product.left.place is not None
+        place = self._tiling.place(moved(product.left.place, product.rows, TILE_ROW, product.inner))
+        left = f"{offset_from(product.left.buffer.name, place)}, {number(product.left.step(product.rows))}"
+        taps = self._taps()
+        if taps:
+            return f"{left}, {product.left.place.step(product.inner.vars[0])}, taps, {len(taps)}"
+        return f"{left}, {number(product.left.step(product.inner))}"
+
+    def total(self, place: str) -> str:
+        """The sum at a place of the tile."""
+        return f"tile[{place}]"

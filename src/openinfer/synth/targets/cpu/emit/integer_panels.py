@@ -1,0 +1,78 @@
+"""Panels that are stored as integers, in C: made floats for all rows at once, or as they are used."""
+
+from openinfer.loops.ir import Buffer, Const
+from openinfer.synth.targets.cpu.emit.tiles import SHIFT
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PANEL, Tiling, number, offset_from
+from openinfer.synth.targets.cpu.product import as_one
+from openinfer.synth.targets.cpu.quantized import Integers, integers_of
+
+
+def integers(tiling: Tiling) -> Integers | None:
+    """The integers that columns are stored as, if they are."""
+    return integers_of(tiling.one, tiling.product.right.buffer) if tiling.tile.has_panels else None
+
+
+def is_shifted(tiling: Tiling) -> bool:
+    """Whether integers are read as 8 more than they are."""
+    return tiling.product.right.buffer.dtype.name == "i4"
+
+
+def has_zero(tiling: Tiling) -> bool:
+    """Whether something is subtracted from the integers as they are read."""
+    found = integers(tiling)
+    return found is not None and (found.zero is not None or are_halves(tiling))
+
+
+def are_halves(tiling: Tiling) -> bool:
+    """Whether two columns share bytes."""
+    return integers(tiling) is not None and tiling.product.right.buffer.dtype.is_packed
+
+
+def stored_panel(tiling: Tiling, place: str) -> tuple[str, str]:
+    """A panel that is stored as such, at a place; one of integers may be made floats for all rows, or as it is used."""
+    tile, buffer, found, is_half = tiling.tile, tiling.product.right.buffer, integers(tiling), are_halves(tiling)
+    if found is None:
+        return offset_from(buffer.name, place), str(tile.columns)
+    panel = offset_from(buffer.name, f"({place}) / 2" if is_half and place != "0" else place)
+    row = tile.columns // 2 if is_half else tile.columns
+    if has_zero(tiling):
+        _zero_points(tiling, found)
+    if tile.right is None:
+        return panel, str(row)
+    tiling.say(f"const {tiling.scalars.dialect.stored_type(buffer.dtype)} *panel = {panel};")
+    _as_floats(tiling, tile.right, row)
+    return tile.right.name, str(tile.columns)
+
+
+def _zero_points(tiling: Tiling, found: Integers) -> None:
+    """What is subtracted from the integers of each column."""
+    tile = tiling.tile
+    zero = Const(0, tiling.one.accumulator) if found.zero is None else found.zero
+    value = as_one(zero, tiling.product.columns, PANEL + COLUMN)
+    shift = (8 if is_shifted(tiling) else 0) + (SHIFT if are_halves(tiling) and tile.right is None else 0)
+    text = tiling.scalars.text(value) + (f" + {float(shift)}f" if shift else "")
+    if shift >= SHIFT:
+        tiling.say("/* Integers of 4 bits are loaded as 2^23 and so much: see oi_load. */")
+    tiling.say(f"{tiling.kind} zero[{tile.columns}] = {{0}};")
+    tiling.say(f"for (int64_t column = 0; column < columns; ++column) zero[column] = {text};")
+
+
+def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
+    """All integers of a panel as floats, in memory of their own; so many bytes are a row."""
+    tile = tiling.tile
+    tiling.open(f"for (int64_t k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
+    tiling.say(f"{tiling.kind} *to = {right.name} + k * {tile.columns};")
+    less = [f" - zero[{at}]" if has_zero(tiling) else "" for at in ("column", "column + half")]
+    if not are_halves(tiling):
+        tiling.open(f"for (int64_t column = 0; column < {tile.columns}; ++column)")
+        tiling.say(f"to[column] = ({tiling.kind})panel[column]{less[0]};")
+    else:
+        flip = " ^ 8" * is_shifted(tiling)
+        tiling.open(f"for (int64_t first = 0; first < {tile.columns}; first += {2 * tile.lanes})")
+        tiling.open(f"for (int64_t column = first; column < first + {tile.lanes}; ++column)")
+        tiling.say(f"enum {{ half = {tile.lanes} }};")
+        tiling.say("const uint8_t byte = panel[column - first / 2];")
+        tiling.say(f"to[column] = ({tiling.kind})((byte & 15){flip}){less[0]};")
+        tiling.say(f"to[column + half] = ({tiling.kind})((byte >> 4){flip}){less[1]};")
+        tiling.close()
+    tiling.close(2)

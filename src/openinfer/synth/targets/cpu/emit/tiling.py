@@ -1,0 +1,128 @@
+"""A contraction in tiles, while its C is written: what is computed, how, and the lines so far."""
+
+from dataclasses import dataclass, field
+
+from openinfer.dtypes import DType
+from openinfer.loops.affine import Affine
+from openinfer.loops.build import flat
+from openinfer.loops.dim import Dim
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Scalar, Var
+from openinfer.synth.targets.cpu.product import Axis, Product, tiled_product
+from openinfer.synth.targets.cpu.tile import CpuTile
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
+
+PAD = "    "
+PANEL, TILE_ROW, BLOCK = Var("n0"), Var("m0"), Var("m1")
+ROW, COLUMN = Var("row"), Var("column")
+
+
+@dataclass
+class Tiling:
+    """The contraction, its tile, its product and the parts of its kernel; and its lines, with the depth of the next."""
+
+    one: Contraction
+    tile: CpuTile
+    product: Product
+    scalars: ScalarPrinter
+    parts: int
+    lines: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    @classmethod
+    def of(cls, one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> "Tiling":
+        """The tiling of a contraction: all its indices are positions."""
+        product = tiled_product(one, tile)
+        names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
+        scalars.positions |= {var.name for var in (*names, PANEL, TILE_ROW, BLOCK, ROW, COLUMN)}
+        return cls(one, tile, product, scalars, parts)
+
+    @property
+    def kind(self) -> str:
+        """The type of a sum."""
+        return self.type_of(self.one.accumulator)
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of a value."""
+        return self.scalars.dialect.type_of(dtype)
+
+    def say(self, text: str) -> None:
+        """One more line."""
+        self.lines.append(PAD * self.depth + text)
+
+    def open(self, text: str) -> None:
+        """A line that begins a block."""
+        self.say(f"{text} {{")
+        self.depth += 1
+
+    def close(self, count: int = 1) -> None:
+        """The end of so many blocks."""
+        for _ in range(count):
+            self.depth -= 1
+            self.say("}")
+
+    def place(self, place: Affine | Scalar) -> str:
+        """A position as text."""
+        scalar = place.scalar() if isinstance(place, Affine) else place
+        return self.scalars.offset(Buffer("", self.one.accumulator, (1,), strides=(1,)), (scalar,))
+
+    def inner_loops(self) -> None:
+        """Begins the loops over all inner indices."""
+        for var, extent in zip(self.product.inner.vars, self.product.inner.extents, strict=True):
+            self.open(loop(var.name, extent))
+
+    def unflatten(self, axis: Axis, place: Scalar, used: set[str], divided: str = "") -> None:
+        """The indices of an axis that are used, from its position as one number."""
+        text = f"({self.scalars.text(place)}){divided}"
+        for one in range(len(axis.vars) - 1, -1, -1):
+            extent = number(axis.extents[one])
+            value = text if one == 0 else f"{text} % {extent}"
+            if axis.vars[one].name in used:
+                self.say(f"const int64_t {axis.vars[one].name} = {value};")
+            text = f"{text} / {extent}"
+
+    def copied_row(self, element: str) -> None:
+        """A row of a block, written where ``to`` points: an element for each inner index."""
+        self.inner_loops()
+        place = self.place(flat(self.product.inner.vars, self.product.inner.extents))
+        self.say(f"to[{place}] = {element};")
+        self.close(len(self.product.inner.vars))
+
+    def stored_place(self, depth: int) -> str:
+        """Where a panel starts that is stored as such; each has so many elements of every column."""
+        buffer = self.product.right.buffer
+        index = self.one.index_of(buffer)
+        place: Scalar = PANEL * Const(depth, INDEX)
+        for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
+            place = place + one * Const(step, INDEX)
+        return self.place(place)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def loop(name: str, extent: int) -> str:
+    """The head of a loop."""
+    return f"for (int64_t {name} = 0; {name} < {number(extent)}; ++{name})"
+
+
+def number(value: int) -> str:
+    """An extent as text."""
+    return size_text(value.expr) if isinstance(value, Dim) else str(value)
+
+
+def offset_from(pointer: str, place: str) -> str:
+    """A pointer to a place."""
+    return pointer if place == "0" else f"{pointer} + {place}"
+
+
+def moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:
+    """The place of the first element of a tile: an axis stands at a position, inner indices at 0."""
+    gone = {var.name for var in (*axis.vars, *inner.vars)}
+    steps = {name: step for name, step in place.steps.items() if name not in gone}
+    return Affine(place.first, steps if axis.last is None else {**steps, first.name: place.step(axis.last)})
+
+
+def least(end: str, first: str, most: int) -> str:
+    """How far it is from one position to another, but so much at most."""
+    left = f"{end} - {first}"
+    return f"{left} < {most} ? {left} : {most}"
