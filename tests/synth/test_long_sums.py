@@ -29,7 +29,23 @@ block entry {
     scaled = op softmax(flat, axis=0);
     product = op matmul(w, v);
     inner = op einsum(w, v, equation="ik,kj->ij");
-    return all, short, long, spread, length, taxi, logs, scaled, product, inner;
+    running = op cumsum(flat, axis=0);
+    backwards = op cumsum(flat, axis=0, exclusive=true, reverse=true);
+    last = op slice(backwards, starts=0, ends=-1);
+    return all, short, long, spread, length, taxi, logs, scaled, product, inner, running, last;
+}
+"""
+DEEP = """
+sizes { T <= 30000; }
+dynamic {
+    a: f32[4, T]; b: f32[T, 20]; q: f32[1, 3, 4]; k: f32[1, 20000, 4]; im: f32[1, 2000, 4, 4]; w: f32[3, 2000, 3, 3];
+}
+block entry {
+    product = op matmul(a, b);
+    row = op matmul(a[0..1, ], b);
+    attention = op sdpa(q, k, k);
+    windows = op conv2d(im, w);
+    return product, row, attention, windows;
 }
 """
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
@@ -54,12 +70,28 @@ def test_long_sums_are_as_good_as_short_ones() -> None:
         "scaled": np.full(70000, 1 / 70000),
         "product": np.full((1, 2), 3000 * np.float64(np.float32(0.1)) ** 2),
         "inner": np.full((1, 2), 3000 * np.float64(np.float32(0.1)) ** 2),
+        "running": np.arange(1, 70001) * np.float64(np.float32(0.1)),
+        "last": np.arange(69999, 0, -1) * np.float64(np.float32(0.1)),
     }
     for name, value in wanted.items():
         error = np.max(np.abs(found[name].astype(np.float64) - value) / np.abs(value))
         assert error < 2e-5, (name, error)
     for size in (1, 4095, 4097, 69999):
         assert abs(module(x=x, flat=flat[:size], w=w, v=v)["long"] - 0.1) < 1e-6
+
+
+@pytest.mark.parametrize("device", ["generic", "x86-avx2"])
+def test_products_of_many_terms_are_as_good_as_others(device: str) -> None:
+    """In tiles as well: rows and columns, a single row, windows, and means of attention."""
+    tenth = np.float64(np.float32(0.1))
+    module = Synthesizer(device, name="net").synthesize(None, graph(DEEP)).build("gcc", FLAGS)
+    shapes = {"q": (1, 3, 4), "k": (1, 20000, 4), "im": (1, 2000, 4, 4), "w": (3, 2000, 3, 3)}
+    for terms in (5, 8193, 30000):
+        given = {"a": (4, terms), "b": (terms, 20), **shapes}
+        found: Any = module({name: np.full(shape, 0.1, np.float32) for name, shape in given.items()})
+        wanted = {"product": terms * tenth**2, "row": terms * tenth**2, "attention": tenth, "windows": 18000 * tenth**2}
+        for name, value in wanted.items():
+            assert np.max(np.abs(found[name].astype(np.float64) / value - 1)) < 2e-5, (name, terms)
 
 
 @pytest.mark.parametrize("extents", [(600,), (5, 300), (300, 2, 3), (Dim(600, Ref("T")),), (70, 70)])

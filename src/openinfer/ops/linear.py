@@ -109,12 +109,19 @@ def _magnitude(array: Array) -> int:
     return max(int(array.max(initial=0)), -int(array.min(initial=0)))
 
 
+_FEW = 8192
+"""So many products may be added up one after the other."""
+
+
 def error_bound(call: Call, terms: int, magnitudes: Array) -> Any:
-    """The error of a sum of ``terms`` products in any order, where ``magnitudes`` are the sums of their magnitudes."""
+    """The error of a sum of ``terms`` products, where ``magnitudes`` are the sums of their magnitudes.
+
+    Few are added up in any order, many in blocks.
+    """
     accumulator = accumulated(call)[0]
     if accumulator.kind != "float":
         return 0.0
-    return gamma(terms, accumulator) * magnitudes + terms * smallest(accumulator)
+    return gamma(min(terms, _FEW + terms // 256), accumulator) * magnitudes + terms * smallest(accumulator)
 
 
 def accumulators(dtype: DType) -> list[dict[str, Any]]:

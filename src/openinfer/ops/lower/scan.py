@@ -1,7 +1,9 @@
 """Running sums and products: loops over the other axes, and inside them one along the axis."""
 
-from openinfer.loops.build import Builder, cast, index
-from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar
+from openinfer.dtypes import DType
+from openinfer.loops.build import Builder, cast, index, pair
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.lower.reduce import U64, Product, accumulates_in, extents_of, placed, summand, total_of
 from openinfer.ops.record import Call
@@ -13,6 +15,51 @@ def _position(call: Call, step: Scalar, extent: int) -> Scalar:
     return index(extent - 1) - step if call.params["reverse"] else step
 
 
+_BLOCK = 256
+"""The most terms that one accumulator of 32 bits takes in."""
+
+
+class _RunningSum:
+    """A sum whose value is asked for after every term.
+
+    A long one of f32 has an accumulator for the terms of a block, one for the blocks of a block of blocks, and so on:
+    a single one would lose what is small beside it.
+    """
+
+    def __init__(self, builder: Builder, dtype: DType, extent: int) -> None:
+        self._builder = builder
+        count = most_elements((extent,)) if dtype.name == "f32" else 1
+        self._levels = [builder.local(0, dtype)]
+        while count > _BLOCK:
+            self._levels.append(builder.local(0, dtype))
+            count = -(-count // _BLOCK)
+
+    def begin(self, step: Var) -> None:
+        """Where a block is full, hand its sum on."""
+        self._hand_on(step, 1)
+
+    def _hand_on(self, step: Var, level: int) -> None:
+        if level == len(self._levels):
+            return
+        builder, (inner, outer) = self._builder, self._levels[level - 1 : level + 1]
+        with builder.when(pair("rem", step, index(_BLOCK**level)).eq(0)):
+            builder.assign(outer, outer + inner)
+            builder.assign(inner, 0)
+            self._hand_on(step, level + 1)
+
+    def add(self, term: Scalar) -> None:
+        """Add a term."""
+        self._builder.assign(self._levels[0], self._levels[0] + term)
+
+    @property
+    def value(self) -> Scalar:
+        """The sum of the terms so far."""
+        found: Scalar = self._levels[0]
+        for level in self._levels[1:]:
+            found = level + found
+        return found
+
+
 @lowers("cumsum")
 def _cumsum(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
@@ -20,16 +67,16 @@ def _cumsum(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
     axis = axis_of(call.params["axis"], len(x.shape))
     (extent,), kept = extents_of(x.shape, (axis,))
     with builder.loops(kept, LoopKind.PARALLEL) as where:
-        total = builder.local(0, accumulates_in(call))
+        total = _RunningSum(builder, accumulates_in(call), extent)
         with builder.loop(extent) as step:
             place = placed((axis,), (builder.let(_position(call, step, extent)),), where)
-            following = total + summand(call, x[place])
+            total.begin(step)
             if call.params["exclusive"]:
-                builder.store(out, place, total_of(call, total))
-                builder.assign(total, following)
+                builder.store(out, place, total_of(call, total.value))
+                total.add(summand(call, x[place]))
             else:
-                builder.assign(total, following)
-                builder.store(out, place, total_of(call, total))
+                total.add(summand(call, x[place]))
+                builder.store(out, place, total_of(call, total.value))
 
 
 @lowers("cumprod")

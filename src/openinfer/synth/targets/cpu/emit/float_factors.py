@@ -3,11 +3,18 @@
 Factors that cannot be read where they lie are copied into scratch memory first: a panel of columns, or a block of rows.
 """
 
+from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.targets.cpu.emit.integer_panels import has_zero, integers, stored_panel
+from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.panels import copied_panel
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.emit.tiling import PANEL, TILE_ROW, Tiling, moved, number, offset_from
+
+_MOST_PRODUCTS = 8192
+"""The most products of f32 that a tile adds up one after the other; more are added up in blocks."""
+_BLOCK = 1024
+"""The products of a block."""
 
 
 class FloatFactors:
@@ -75,9 +82,10 @@ class FloatFactors:
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * subtracts
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
-        name = self._tiling.scalars.need(
-            FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
-        )
+        own = FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
+        is_long = own.dtype == "f32" and most_elements(product.inner.extents) > _MOST_PRODUCTS
+        block = max(_BLOCK // max(len(taps), 1), 1)
+        name = self._tiling.scalars.need(LongTile(own, block) if is_long else own)
         depth = number(product.inner.extents[0] if taps else product.inner.extent)
         return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
 

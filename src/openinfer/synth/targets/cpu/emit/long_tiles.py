@@ -1,0 +1,48 @@
+"""Tiles of many products, added up in blocks: a single accumulator of 32 bits would lose what is small beside it."""
+
+from dataclasses import dataclass
+
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, FloatTile
+from openinfer.synth.targets.cstyle.support import Need
+
+
+@dataclass(frozen=True)
+class LongTile:
+    """The function that computes a tile as the sum of tiles, each of ``block`` steps at most."""
+
+    tile: FloatTile
+    block: int
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"{self.tile.name}_by_{self.block}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The function for a block."""
+        return (self.tile,)
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        tile, block = self.tile, self.block
+        kind = ELEMENTS[tile.dtype]
+        taps, zero = "const int64_t *taps, int64_t count, " * tile.is_window, f"const {kind} *zero, " * tile.has_zero
+        seen, points = "taps, count, " * tile.is_window, "zero, " * tile.has_zero
+        ahead = "i * count * b_row" if tile.is_window else "i * b_row"
+        each = f"for (int r = 0; r < {tile.rows}; ++r) for (int n = 0; n < {tile.width}; ++n)"
+        return f"""\
+/* The same in blocks of {block}: one sum of so many products would lose what is small beside it. */
+static void {self.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,
+        {taps}const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)
+{{
+    {kind} part[{tile.rows * tile.width}];
+    {each} c[r * c_row + n] = 0;
+    for (int64_t i = 0; i < k; i += {block}) {{
+        {tile.name}(k - i < {block} ? k - i : {block}, a + i * a_step, a_row, a_step,
+                {seen}b + {ahead}, b_row, {points}part, {tile.width});
+        {each} c[r * c_row + n] += part[r * {tile.width} + n];
+    }}
+}}
+"""
