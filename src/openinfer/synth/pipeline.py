@@ -128,11 +128,12 @@ class Synthesizer:
         verified(program, Stage.FUSE)
         yield Reached(Stage.FUSE, partial(program_text, program))
 
-        for one in self._target.passes(passes):
+        rules = self._target.rules(passes)
+        for one in self._target.passes(passes, rules):
             program = verified(one(program), Stage.SCHEDULE)
         yield Reached(Stage.SCHEDULE, partial(program_text, program))
 
-        placed = place(program, self._target.rules(passes))
+        placed = place(program, rules)
         yield Reached(Stage.PLACE, partial(arena_report, program, placed.memory))
 
         project = self._target.project(placed, ProjectOptions(name=self._name, weights=self._weights))

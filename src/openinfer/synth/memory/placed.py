@@ -20,6 +20,8 @@ class MemoryRules:
 
     alignment: int
     """Every value, variable, table and weight begins at a multiple of it."""
+    max_buffer_bytes: int
+    """The most bytes of weights that lie in one piece."""
     has_heap: bool = True
     """Tables without bounds may own memory that grows."""
     is_hosted: bool = True
@@ -84,7 +86,7 @@ def place(program: Program, rules: MemoryRules) -> Placed:
         rules=rules,
         memory=memory,
         state=state_layout(program, rules.alignment, heap=rules.has_heap),
-        weights=weight_layout(program, rules.alignment),
+        weights=weight_layout(program, rules.alignment, rules.max_buffer_bytes),
         undo=undo,
         can_tear=needed is not None and (undo is None or not needed.is_complete),
         is_interruptible=is_interruptible,

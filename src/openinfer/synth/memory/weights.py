@@ -1,14 +1,16 @@
 """The model data a program needs, laid out in one blob."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from openinfer.check.bound import FromModel
 from openinfer.dtypes import DType, convert, pack, unpack
+from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.oinf.model import ModelLoader
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.program.ir import (
@@ -66,6 +68,14 @@ class Places:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Bytes of the blob that lie in one piece; no tensor is in two of them."""
+
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class WeightLayout:
     """Where each tensor that a program reads lies; tensors that nothing reads are left out."""
 
@@ -74,6 +84,7 @@ class WeightLayout:
     families: Mapping[Weight, Places]
     """For each operand, without its indices, where the tensors that it can be lie."""
     size: int
+    segments: tuple[Segment, ...]
 
     def offset(self, weight: Weight, name: str) -> int:
         """The offset of one tensor of a weight operand."""
@@ -98,7 +109,7 @@ class WeightLayout:
         return bytes(out)
 
 
-def weight_layout(program: Program, alignment: int) -> WeightLayout:
+def weight_layout(program: Program, alignment: int, max_buffer_bytes: int) -> WeightLayout:
     """Room for all tensors that a program reads, in the order in which it names them."""
     pieces: dict[Key, Piece] = {}
     size = 0
@@ -113,7 +124,21 @@ def weight_layout(program: Program, alignment: int) -> WeightLayout:
                 size += aligned(nbytes, alignment)
         offsets = (pieces[_key(name, weight)].offset if name else -1 for name in weight.names)
         families[weight] = Places(tuple(offsets))
-    return WeightLayout(program, pieces, families, size)
+    return WeightLayout(program, pieces, families, size, _segments(pieces.values(), size, max_buffer_bytes))
+
+
+def _segments(pieces: Iterable[Piece], size: int, most: int) -> tuple[Segment, ...]:
+    """As few segments as whole pieces, in their order, allow."""
+    starts = [0]
+    for piece in pieces:
+        if piece.nbytes > most:
+            message = (
+                f"the tensor {piece.name!r} has {piece.nbytes:,} bytes, and the device takes {most:,} in one piece"
+            )
+            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message))
+        if piece.offset + piece.nbytes - starts[-1] > most:
+            starts.append(piece.offset)
+    return tuple(Segment(start, end - start) for start, end in pairwise((*starts, size)))
 
 
 def _nbytes(program: Program, name: str, weight: Weight) -> int:

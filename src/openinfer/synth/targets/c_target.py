@@ -21,8 +21,8 @@ from openinfer.synth.targets.target import BuildOptions, Feature, Numerics, Pass
 from openinfer.synth.tuning.records import Tuned, shipped
 from openinfer.synth.tuning.tune import Workshop
 
-ALIGNMENT = 64
-"""A cache line, and the widest vector."""
+_KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16})
+"""What C has on every processor."""
 
 
 def c_target(arch: DeviceArch) -> Target[Project]:
@@ -32,14 +32,13 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         name="c",
         machine=own.machine,
         dialect=C,
-        supports=frozenset(Feature),
+        supports=_KERNELS | ({Feature.HOSTED} if own.is_hosted else set()),
         numerics=Numerics(),
-        alignment=ALIGNMENT,
+        alignment=64,  # a cache line, and the widest vector
         index_bits=64,
         max_argument_bytes=sys.maxsize,
         max_buffer_bytes=sys.maxsize,
         passes=own.passes,
-        rules=own.rules,
         project=own.project,
         build=_built,
         profile=own.profile,
@@ -57,26 +56,18 @@ class _Processor:
     def is_hosted(self) -> bool:
         return bool(self.arch.features.hosted)
 
-    def rules(self, wanted: Passes) -> MemoryRules:
-        return MemoryRules(
-            ALIGNMENT,
-            has_heap=self.is_hosted,
-            is_hosted=self.is_hosted,
-            rolls_back=self.is_hosted if wanted.undo is None else wanted.undo,
-        )
-
     def project(self, placed: Placed, options: ProjectOptions) -> Project:
         flags = (*self.machine.flags, *self.arch.toolchain.cflags)
         own = replace(options, flags=flags, isa=self.machine.isa, cc=self.arch.toolchain.cc)
         return Project(placed, replace(own, device=self.arch.title))
 
-    def passes(self, wanted: Passes) -> tuple[Pass, ...]:
+    def passes(self, wanted: Passes, rules: MemoryRules) -> tuple[Pass, ...]:
         if not wanted.schedule:
             return ()
         divide = self._divide(wanted.divide)
 
         def contest(program: Program) -> Project:
-            return self.project(place(program, self.rules(wanted)), ProjectOptions(name="contest"))
+            return self.project(place(program, rules), ProjectOptions(name="contest"))
 
         workshop = Workshop(self.machine, divide, contest)
 

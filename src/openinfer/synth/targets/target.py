@@ -62,7 +62,7 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
 
 
 class Feature(StrEnum):
-    """What kernels may use, where a target has it."""
+    """What code may use, where a target has it."""
 
     F64 = "f64"
     """Arithmetic on f64."""
@@ -72,6 +72,8 @@ class Feature(StrEnum):
     """Elements of 8 bits are stored on their own."""
     STORE16 = "store16"
     """Elements of 16 bits are stored on their own."""
+    HOSTED = "hosted"
+    """An operating system: memory on request, threads, a clock."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +113,25 @@ class Target(Generic[P]):
     """The most that the arguments of a kernel take."""
     max_buffer_bytes: int
     """The most bytes that a kernel reaches through one address; no tensor straddles two such segments."""
-    passes: Callable[[Passes], tuple[Pass, ...]]
+    passes: Callable[[Passes, MemoryRules], tuple[Pass, ...]]
     """What is done to a program between fusing and placing it."""
-    rules: Callable[[Passes], MemoryRules]
-    """How its memory is laid out."""
     project: Callable[[Placed, ProjectOptions], P]
     """A program as files."""
     build: Callable[[P, BuildOptions], CompiledModule]
     """A project compiled and loaded on this machine."""
     profile: Callable[[P, str, Trial], Profile]
     """A project built with a compiler, and timed on this machine."""
+
+    def rules(self, passes: Passes) -> MemoryRules:
+        """How memory is laid out."""
+        is_hosted = Feature.HOSTED in self.supports
+        return MemoryRules(
+            self.alignment,
+            self.max_buffer_bytes,
+            has_heap=is_hosted,
+            is_hosted=is_hosted,
+            rolls_back=is_hosted if passes.undo is None else passes.undo,
+        )
 
 
 def _c(arch: DeviceArch) -> Target[Any]:

@@ -262,11 +262,14 @@ class Project:
 
     def _runtime(self) -> str:
         """The functions that blocks call: tables, index arithmetic."""
-        axes = max([1, *(layout.axes for layout in self.placed.state.tables.values()), *self._part_ranks()])
+        tables = self.placed.state.tables.values()
+        axes = max([1, *(layout.axes for layout in tables), *self._part_ranks()])
+        limits = f"#define OI_AXES {axes}\n"
+        limits += f"#define OI_ALIGNMENT {self.placed.rules.alignment}\n" * bool(tables)
         more = "#include <stdlib.h>\n" * (bool(self.placed.state.growing) or self.placed.threads > 1)
         more += "#include <time.h>\n" * self.placed.is_interruptible
         more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.placed.threads > 1)
-        return self._guarded("RUNTIME", more, f"#define OI_AXES {axes}\n\n{support_code(self._printer.needs)}")
+        return self._guarded("RUNTIME", more, f"{limits}\n{support_code(self._printer.needs)}")
 
     def _guarded(self, what: str, more: str, body: str) -> str:
         guard = f"OPENINFER_{self.name.upper()}_{what}_H"

@@ -272,7 +272,7 @@ static inline int64_t oi_sets(const oi_table *t, const int64_t *capacity)
 
 static inline size_t oi_cells_at(const oi_table *t, const int64_t *capacity)
 {
-    return ((size_t)oi_sets(t, capacity) * (size_t)(t->axes - t->keys) * 8 + 63) / 64 * 64;
+    return ((size_t)oi_sets(t, capacity) * (size_t)(t->axes - t->keys) * 8 + OI_ALIGNMENT - 1) / OI_ALIGNMENT * OI_ALIGNMENT;
 }
 
 static inline unsigned char *oi_memory(const oi_grid *g) { return g->heap != NULL ? *g->heap : g->memory; }
