@@ -97,12 +97,26 @@ def _mel_range(call: Call) -> tuple[float, float]:
     return low, top
 
 
+def mel_ends(call: Call) -> tuple[Any, Any]:
+    """Where the scale begins and ends, in mel.
+
+    In long numbers, as edges are: those of f64 are computed in vectors where the processor has them, with other last
+    digits on another machine, and they become constants of generated code.
+    """
+    rate, low, high = call.params["rate"], call.params["low"], call.params["high"]
+    return _mel(np.longdouble(low)), _mel(np.longdouble(rate / 2 if high is None else high))
+
+
+def mel_edges(call: Call) -> Array:
+    """The ``bins + 2`` points in Hz between which the triangles are."""
+    mels = np.linspace(*mel_ends(call), call.params["bins"] + 2, dtype=np.longdouble)
+    return 700 * (np.longdouble(10) ** (mels / 2595) - 1)
+
+
 def _mel_weights(call: Call, kind: "np.dtype[Any]") -> Array:
     """The triangles, [bins, frequencies]."""
-    low, high = (kind.type(edge) for edge in _mel_range(call))
+    edges = mel_edges(call).astype(kind)
     bins, frequencies = call.params["bins"], call.shape(0)[-1]
-    mels = np.linspace(_mel(low), _mel(high), bins + 2, dtype=kind)
-    edges = 700 * (kind.type(10) ** (mels / 2595) - 1)
     at = np.arange(frequencies).astype(kind) * (kind.type(call.params["rate"]) / 2) / max(frequencies - 1, 1)
     left, middle, right = (edges[start : start + bins, None] for start in range(3))
     return np.maximum(0, np.minimum((at - left) / (middle - left), (right - at) / (right - middle)))

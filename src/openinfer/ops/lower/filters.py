@@ -1,12 +1,11 @@
 """Filters of signals and spectra."""
 
-from typing import Any
-
 import numpy as np
 
 from openinfer.loops.build import Builder, cast, const, index, load, math, pair, select
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, LoopKind, Scalar, Var
+from openinfer.ops.filters import mel_edges, mel_ends
 from openinfer.ops.lower.elementwise import U64
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
@@ -68,28 +67,18 @@ class _Mel:
         self._compute_starts()
         self._compute_slopes()
 
-    def _range(self, kind: Any) -> tuple[Any, Any, Any]:
-        """The sample rate, and the ends of the scale in mel."""
-        rate, low, high = (self._call.params[name] for name in ("rate", "low", "high"))
-        ends = kind(low), kind(rate / 2 if high is None else high)
-        first, last = (2595 * np.log10(1 + end / 700) for end in ends)
-        return kind(rate), first, last
-
     def _store_edges(self) -> None:
-        """Edges are constants, computed as the reference does: what lies exactly on one is judged alike."""
-        kind: Any = np.longdouble if len(self._edges) == 2 else np.float64
-        _, first, last = self._range(kind)
-        mels = np.linspace(first, last, self._bins + 2, dtype=kind)
-        for at, edge in enumerate(700 * (kind(10) ** (mels / 2595) - 1)):
+        """Edges are constants, those of the reference: what lies exactly on one is judged alike."""
+        for at, edge in enumerate(mel_edges(self._call)):
             rest = edge
             for buffer in self._edges:
                 part = float(rest)
                 self._builder.store(buffer, (at,), const(part, F64))
-                rest = rest - kind(part)
+                rest = rest - np.longdouble(part)
 
     def _compute_edges(self) -> None:
         """The same when the number of bins is known only when the code runs."""
-        _, first, last = self._range(np.float64)
+        first, last = mel_ends(self._call)
         with self._builder.loop(self._bins + 2) as at:
             share = cast(at, F64) / cast(index(self._bins + 1), F64)
             mel = const(float(first), F64) + share * float(last - first)
@@ -101,7 +90,7 @@ class _Mel:
     def _compute_grid(self) -> None:
         """Where the frequencies are."""
         builder = self._builder
-        half = const(float(self._range(np.float64)[0]) / 2, F64)
+        half = const(float(self._call.params["rate"]) / 2, F64)
         intervals = cast(pair("max", index(self._frequencies - 1), index(1)), F64)
         with builder.loop(self._frequencies) as f:
             number = builder.let(cast(f, F64))
