@@ -86,10 +86,6 @@ class EmittedProject(Protocol):
     def model_hash(self) -> str | None:
         """The SHA-256 of the model's file."""
 
-    @property
-    def blob(self) -> bytes:
-        """The weights."""
-
     def code(self) -> dict[str, str]:
         """The sources that a compiler needs, without the weights and without saying whose they are."""
 
