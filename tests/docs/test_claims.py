@@ -36,3 +36,23 @@ def test_pages_name_make_targets_that_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = set(re.findall(r"`make ([a-z-]+)`", (ROOT / page).read_text(encoding="utf-8"))) - {"selftest"}
     assert named <= targets
+
+
+def test_figures_of_speed_stand_on_one_page() -> None:
+    """Other pages quote no times, and of the ratios the least and the greatest, which are those of the table."""
+    pages = {page: (ROOT / page).read_text(encoding="utf-8") for page in ("docs/faq.md", "docs/comparison.md")}
+    assert not [page for page, text in pages.items() if re.search(r"\d ms\b", text)]
+    table = (ROOT / "docs/performance.md").read_text(encoding="utf-8").partition("| model |")[2].partition("\n\n")[0]
+    ratios = [float(row.split("|")[6]) for row in table.splitlines()[2:]]
+    quoted = re.search(r"([\d.]+) to ([\d.]+) times as fast .* over (\d+) models", pages["docs/faq.md"], re.DOTALL)
+    assert quoted is not None
+    assert (float(quoted[1]), float(quoted[2])) == (min(ratios), round(max(ratios), 1))
+    assert int(quoted[3]) == len(ratios)
+
+
+def test_what_lies_at_the_top_is_explained() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for name in ("src", "tests", "bench", "devices", "docs", "editors", "examples", "openinfer-oinf", "res"):
+        assert (ROOT / name).is_dir()
+        assert re.search(rf"^\|.*`{name}[/`]", text, re.MULTILINE), f"{name} is not explained"
+    assert "`verify_oinf.py`" in text
