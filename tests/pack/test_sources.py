@@ -246,6 +246,18 @@ def test_a_torch_file_that_wants_to_run_code_is_refused(tmp_path: Path, monkeypa
     assert sorted(os.listdir()) == ["raw.pt", "w.pt"]
 
 
+def test_what_torch_says_in_colours_is_shown_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("\x1b[1mthe \x1b[31marchive\x1b[0m is odd\x1b[0m\nand more of it")
+
+    monkeypatch.setattr(torch, "load", fails)
+    torch.save({"w": torch.ones(2)}, tmp_path / "w.pt")
+    with pytest.raises(OpenInferError) as caught:
+        pack([tmp_path / "w.pt"], tmp_path / "out.oinf")
+    assert "the archive is odd" in caught.value.message
+    assert "x1b" not in str(caught.value)
+
+
 def test_malformed_torch_files_are_typed_errors(tmp_path: Path) -> None:
     path = tmp_path / "w.pt"
     torch.save({"w": torch.ones(3), "v": torch.zeros(2, 2)}, path)
