@@ -623,7 +623,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a negative index is one outside",
-        "synth/targets/c/failures.py",
+        "synth/program/failures.py",
         'NEGATIVE = Mistake("ERROR_INDEX", Code.NEGATIVE_INDEX,',
         'NEGATIVE = Mistake("ERROR_INDEX", Code.INDEX_OUT_OF_RANGE,',
         "tests/synth/test_mistakes.py",

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.synth.program.failures import OF_STATUS
 from openinfer.synth.run.build import library_of
-from openinfer.synth.targets.c.failures import OF_STATUS
 from openinfer.synth.targets.c.header import STATUS, Field, trace_fields
 from openinfer.synth.targets.c.project import Project
 

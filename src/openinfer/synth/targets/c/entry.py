@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from openinfer.check.bound import FromInit, FromModel
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import element_bits
+from openinfer.synth.program.failures import mistake
 from openinfer.synth.program.ir import Program, Value, Weight
-from openinfer.synth.targets.c.failures import Failure, mistake
 from openinfer.synth.targets.c.fetch import fetch_function
 from openinfer.synth.targets.c.source import StepPrinter
 from openinfer.synth.targets.c.states import StatePrinter
@@ -39,7 +39,7 @@ class EntryPrinter:
         return self.placed.program
 
     def _fail(self, status: str, reason: str) -> str:
-        place = self.printer.failures.setdefault(Failure(-1, mistake(status, reason)), len(self.printer.failures))
+        place = self.printer.failures.number(-1, mistake(status, reason))
         return f"return fail(c, {self.upper}_{status}, {place});"
 
     def functions(self) -> str:

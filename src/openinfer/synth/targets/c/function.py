@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from openinfer.errors import Span
 from openinfer.ir.text import node_head
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.targets.c.failures import BY_ZERO, TOO_LONG, Failure, Mistake
+from openinfer.synth.program.failures import BY_ZERO, TOO_LONG, Failures, Mistake
 from openinfer.synth.targets.c.integers import Integer
 from openinfer.synth.targets.c.lists import NumberLists
 
@@ -41,7 +41,7 @@ class FunctionPrinter:
         self._now = Function()
         self.needs: set[str] = set()
         self.lists = NumberLists()
-        self.failures: dict[Failure, int] = {}
+        self.failures = Failures()
         self.size_fields = placed.names.sizes
 
     def _line(self, depth: int, text: str) -> None:
@@ -75,7 +75,7 @@ class FunctionPrinter:
         return f"return fail(c, {self._name.upper()}_{what.status}, {chosen});"
 
     def _failure(self, node: int, what: Mistake) -> int:
-        return self.failures.setdefault(Failure(node, what), len(self.failures))
+        return self.failures.number(node, what)
 
     def _fail_bad(self, node: int, otherwise: Mistake = TOO_LONG) -> str:
         """What is wrong where an index expression could not be computed, or, if it could, what else is."""

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from math import prod
 
+from openinfer.synth.program.failures import NO_TENSOR
 from openinfer.synth.program.ir import Action, EntryStep, Family, Store, Value, Weight
 from openinfer.synth.targets.c.dialect import stored_type
-from openinfer.synth.targets.c.failures import NO_TENSOR
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.c.sizes import SizePrinter
 from openinfer.synth.targets.cstyle.names import comment

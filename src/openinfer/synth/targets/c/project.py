@@ -9,12 +9,12 @@ from hashlib import sha256
 from openinfer._version import VERSION
 from openinfer.check.saved_state import signature
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.program.failures import Failure
 from openinfer.synth.program.ir import PartStep
 from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.targets.c.entry import EntryPrinter
 from openinfer.synth.targets.c.example import example
-from openinfer.synth.targets.c.failures import Failure
 from openinfer.synth.targets.c.header import Field, HeaderFacts, header, size_field, tensor_field
 from openinfer.synth.targets.c.readme import readme
 from openinfer.synth.targets.c.selftest import selftest

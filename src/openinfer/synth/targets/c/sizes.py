@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir.expr import Binary, Num, Ref, names, quotients
 from openinfer.loops.dim import Dim, expr_of, sizes_in, span
+from openinfer.synth.program.failures import BAD_LENGTH, BAD_SIZE, NO_SHAPE, Mistake, no_result
 from openinfer.synth.program.ir import RequireSize, Value
-from openinfer.synth.targets.c.failures import BAD_LENGTH, BAD_SIZE, NO_SHAPE, Mistake, no_result
 from openinfer.synth.targets.c.function import FunctionPrinter
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, can_fail, number
 from openinfer.synth.targets.c.solve import is_line, replaced, solved

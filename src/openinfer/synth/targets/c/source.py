@@ -15,6 +15,7 @@ from openinfer.loops.rewrite import with_buffers
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.rollback import is_partly_written
 from openinfer.synth.memory.state import element_bits
+from openinfer.synth.program.failures import BAD_LENGTH, BAD_SIZE, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
 from openinfer.synth.program.ir import (
     Action,
     BindSize,
@@ -38,7 +39,6 @@ from openinfer.synth.program.ir import (
     steps_in,
 )
 from openinfer.synth.program.names import field as field_name
-from openinfer.synth.targets.c.failures import BAD_LENGTH, BAD_SIZE, NEGATIVE, NO_MEMORY, OUTSIDE, mistake
 from openinfer.synth.targets.c.function import PAD, Function
 from openinfer.synth.targets.c.integers import Integer, can_fail
 from openinfer.synth.targets.c.kernels import printed

@@ -1,8 +1,9 @@
-"""What can go wrong in a step of generated code: for each mistake the status in C, and the simulator's code.
+"""What can go wrong in a step of generated code: for each mistake the status that its caller sees, and the code.
 
-Statuses are few, for callers in C; codes say the same about a mistake whoever runs the graph.
+Statuses are few; codes say the same about a mistake whoever runs the graph, the simulator included.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openinfer.errors import Code
@@ -42,6 +43,25 @@ class Failure:
     def reason(self) -> str:
         """What it says."""
         return self.mistake.reason
+
+
+class Failures:
+    """The failures of a project: each has a number, in the order in which code first needs it.
+
+    >>> failures = Failures()
+    >>> failures.number(3, OUTSIDE), failures.number(3, NEGATIVE), failures.number(3, OUTSIDE)
+    (0, 1, 0)
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Failure, int] = {}
+
+    def number(self, node: int, what: Mistake) -> int:
+        """The number of a mistake at a node; -1 stands for what no node is about."""
+        return self._numbers.setdefault(Failure(node, what), len(self._numbers))
+
+    def __iter__(self) -> Iterator[Failure]:
+        return iter(self._numbers)
 
 
 def mistake(status: str, reason: str) -> Mistake:
