@@ -3,7 +3,7 @@
 import os
 
 from openinfer.synth.run.roofline import measured_roofline
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 
 IN_MEMORY = 1 << 28
 """Bytes that are in no cache."""
@@ -13,7 +13,7 @@ IN_FIRST_CACHE = 1 << 14
 class Ceilings:
     """The measurements, for code with the vectors of a processor."""
 
-    def __init__(self, target: CpuTarget) -> None:
+    def __init__(self, target: CpuMachine) -> None:
         self._target = target
 
     def gflops(self, threads: int) -> float:

@@ -31,7 +31,7 @@ from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
-from openinfer.synth.targets.cpu.machine import CpuTarget, host
+from openinfer.synth.targets.cpu.machine import CpuMachine, host
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.target import Passes
 
@@ -144,7 +144,7 @@ double inner(long count, int64_t k, const float *x, const float *y, float *z)
 """
 
 
-def bare_loop(target: CpuTarget, peak: float, rounds: int) -> Row:
+def bare_loop(target: CpuMachine, peak: float, rounds: int) -> Row:
     """The inner loop on a tile whose operands are in the first cache, against multiply-adds without any loads."""
     lanes, depth, count = target.lanes(32), 128, 10000
     rows, vectors = tile_shapes(128, 1536, lanes, target)[0]

@@ -10,7 +10,7 @@ from tests.cli.in_process import openinfer
 from openinfer.oinf import save_file
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.targets.cpu.choices import Choice
-from openinfer.synth.targets.cpu.machine import cpu_target
+from openinfer.synth.targets.cpu.machine import cpu_machine
 from openinfer.synth.tuning.records import Processor, Record, Tuned
 
 GRAPH = """
@@ -54,7 +54,7 @@ def chosen(path: Path, record: Record) -> Record:
 def test_what_is_measured_is_written_and_not_measured_again(tmp_path: Path, graph: tuple[str, ...]) -> None:
     path = tmp_path / "t.json"
     record = measured(path, graph)
-    assert record.processor == Processor.of(cpu_target(DeviceArch.detect()), 1)
+    assert record.processor == Processor.of(cpu_machine(DeviceArch.detect()), 1)
     assert (record.product.rows, record.product.columns, record.product.inner) == (8, 40, 48)
     made = chosen(path, record)
     assert measured(path, graph, "nothing to measure; products are small") == made

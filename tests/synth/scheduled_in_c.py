@@ -14,7 +14,7 @@ from openinfer.loops.ir import Kernel
 from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.c.kernels import printed
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cstyle.statements import Printed
 
 F32 = DTYPES["f32"]
@@ -28,7 +28,9 @@ def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = F32, **params
     return kernel_of(record, call, [dtype] * len(shapes))
 
 
-def run(kernels: Sequence[tuple[Kernel, Sequence[Any], tuple[int, ...]]], folder: Path, target: CpuTarget) -> list[Any]:
+def run(
+    kernels: Sequence[tuple[Kernel, Sequence[Any], tuple[int, ...]]], folder: Path, target: CpuMachine
+) -> list[Any]:
     """The f32 results of kernels on arrays, with guards behind every memory."""
     dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernels[0][0], "none"), (), (), ())
     prepared = [replace(dummy, code=_code(kernel, f"case{number}")) for number, (kernel, _, _) in enumerate(kernels)]

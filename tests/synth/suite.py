@@ -24,7 +24,7 @@ from tests.synth.suite_cases import chosen, variants
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
-from openinfer.synth.targets.cpu.machine import TARGETS, CpuTarget, runnable
+from openinfer.synth.targets.cpu.machine import PRESETS, CpuMachine, runnable
 
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "tested_ops.json"
 BATCH = 160
@@ -36,7 +36,7 @@ AARCH64: tuple[str, tuple[str, ...]] = ("aarch64-linux-gnu-gcc", ("qemu-aarch64"
 class Run:
     """A device, how its code is compiled, and how many cases are taken of each dtype (None: all)."""
 
-    target: CpuTarget
+    target: CpuMachine
     toolchain: Toolchain
     most: int | None
 
@@ -135,7 +135,7 @@ def runs_of(options: argparse.Namespace) -> Iterator[Run]:
     """Every device with every compiler at every level that was asked for."""
     devices = [target.isa for target in runnable()] if options.device == ["host"] else options.device
     for device, cc, level in product(devices, options.cc, options.level):
-        target = TARGETS[device]
+        target = PRESETS[device]
         flags = (f"-O{level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
         toolchain = Toolchain(cc, flags)
         if options.aarch64:
@@ -149,7 +149,7 @@ def runs_of(options: argparse.Namespace) -> Iterator[Run]:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    devices = ["host", *sorted(TARGETS)]
+    devices = ["host", *sorted(PRESETS)]
     parser.add_argument("--device", nargs="+", choices=devices, default=["host"], help="host: all this machine runs")
     parser.add_argument("--cc", nargs="+", default=["gcc"])
     parser.add_argument(

@@ -17,7 +17,7 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
@@ -27,7 +27,7 @@ _LARGEST = 1 << 14
 PARTS = 3
 
 
-def sizes_around(target: CpuTarget) -> tuple[int, ...]:
+def sizes_around(target: CpuMachine) -> tuple[int, ...]:
     """Extents at which vectors and tiles end, one less and one more; and primes between them."""
     lanes = target.lanes(32)
     rows, vectors = tile_shapes(1024, 1024, lanes, target)[0]
@@ -90,14 +90,14 @@ def _is_good(record: OpRecord, one: Case) -> bool:
     return max(sizes, default=0) <= _LARGEST
 
 
-def chosen(name: str, dtype: DType, target: CpuTarget, most: int | None) -> list[Case]:
+def chosen(name: str, dtype: DType, target: CpuMachine, most: int | None) -> list[Case]:
     """The cases of an op for one dtype on a target: so many of its own (None: all), half as many stretched ones."""
     own = list(cases_of(name, dtype))
     picked = list(cases_of(name, dtype, most))
     return [*picked, *stretched(OPS[name], own, sizes_around(target), 4 if most is None else -(-most // 2))]
 
 
-def variants(record: OpRecord, one: Case, number: int, target: CpuTarget) -> Iterator[Prepared]:
+def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> Iterator[Prepared]:
     """A case as the target computes it; and in parts, in tiles, in tiles with weights in panels, where that can be."""
     call = call_of(record, one)
     kernel = kernel_of(record, call, one.dtypes)

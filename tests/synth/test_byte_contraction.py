@@ -25,7 +25,7 @@ from openinfer.synth.program.cost import cost_of
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.divide import divided, scratch_elements
-from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuTarget, runnable
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, CpuMachine, runnable
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
@@ -41,7 +41,7 @@ class Way:
     """What code is written for, and how it is compiled: a compiler may know less than the code was written for."""
 
     name: str
-    target: CpuTarget
+    target: CpuMachine
     flags: tuple[str, ...]
     cc: str = "gcc"
 
@@ -224,7 +224,7 @@ def test_rows_that_are_known_when_the_code_runs(way: Way, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", [GENERIC, AVX2, DOT], ids=lambda target: target.isa)
-def test_large_products_are_divided(target: CpuTarget) -> None:
+def test_large_products_are_divided(target: CpuMachine) -> None:
     """Each part has memory of its own for what all of them copy."""
     kernel = kernel_for("matmul", (40, 30), (30, 200))
     made = divided(scheduled(kernel, target, frozenset())[0], 3, 0.0)
@@ -235,7 +235,7 @@ def test_large_products_are_divided(target: CpuTarget) -> None:
 
 
 @pytest.mark.parametrize("target", [GENERIC, DOT], ids=["as it is", "flipped"])
-def test_a_packed_factor_means_what_it_meant(target: CpuTarget) -> None:
+def test_a_packed_factor_means_what_it_meant(target: CpuMachine) -> None:
     """The loops of a kernel say what its tiles compute: packed and flipped weights are themselves again."""
     rng = np.random.default_rng(5)
     for name, x, w in (("linear", (3, 6), (5, 6)), ("conv1d", (1, 3, 4), (2, 3, 2))):

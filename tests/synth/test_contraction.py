@@ -18,7 +18,7 @@ from openinfer.loops.ir import Buffer, Contraction, walk
 from openinfer.ops import OPS, Call, Case
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
-from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, NEON, CpuTarget, host, runnable
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, GENERIC, NEON, CpuMachine, host, runnable
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
@@ -47,7 +47,7 @@ def _everything_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @WITH_DOT
 @pytest.mark.parametrize("name", OPS_THAT_CONTRACT)
-def test_tiles_agree_with_the_simulator(name: str, target: CpuTarget, tmp_path: Path) -> None:
+def test_tiles_agree_with_the_simulator(name: str, target: CpuMachine, tmp_path: Path) -> None:
     options = ("-O1", *target.flags)
     assert check_op(name, tmp_path, 4, options, schedule=lambda one: scheduled(one, target, frozenset())[0]) > 0
 
@@ -63,7 +63,7 @@ def near(found: Any, left: Any, right: Any, extra: Any = 0.0) -> None:
 
 
 @TARGETS
-def test_every_size_around_a_tile(target: CpuTarget, tmp_path: Path) -> None:
+def test_every_size_around_a_tile(target: CpuMachine, tmp_path: Path) -> None:
     lanes = target.lanes(32)
     rows, vectors = tile_shapes(1024, 1024, lanes, target)[0]
     rng = np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_every_size_around_a_tile(target: CpuTarget, tmp_path: Path) -> None:
 
 
 @TARGETS
-def test_weights_in_panels(target: CpuTarget, tmp_path: Path) -> None:
+def test_weights_in_panels(target: CpuMachine, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     chosen, wanted = [], []
     for m, n, k in product((1, 16, 37), (10, 31, 64, 129), (1, 33)):
@@ -114,7 +114,7 @@ def test_weights_in_panels(target: CpuTarget, tmp_path: Path) -> None:
 
 
 @TARGETS
-def test_rows_that_would_share_a_cache_set_are_copied_apart(target: CpuTarget, tmp_path: Path) -> None:
+def test_rows_that_would_share_a_cache_set_are_copied_apart(target: CpuMachine, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     x, w = rng.normal(size=(45, 1024)).astype(np.float32), rng.normal(size=(300, 1024)).astype(np.float32)
     kernel, packings = scheduled(kernel_for("linear", x.shape, w.shape), target, frozenset({"w"}))
@@ -125,7 +125,7 @@ def test_rows_that_would_share_a_cache_set_are_copied_apart(target: CpuTarget, t
 
 
 @TARGETS
-def test_no_columns_rows_or_products(target: CpuTarget, tmp_path: Path) -> None:
+def test_no_columns_rows_or_products(target: CpuMachine, tmp_path: Path) -> None:
     shapes = [(0, 5, 7), (4, 0, 7), (4, 5, 0)]
     kernels = [scheduled(kernel_for("matmul", (m, k), (k, n)), target, frozenset())[0] for m, k, n in shapes]
     arrays = [[np.ones((m, k), np.float32), np.ones((k, n), np.float32)] for m, k, n in shapes]
@@ -136,7 +136,7 @@ def test_no_columns_rows_or_products(target: CpuTarget, tmp_path: Path) -> None:
 
 
 @TARGETS
-def test_rows_that_are_known_when_the_code_runs(target: CpuTarget, tmp_path: Path) -> None:
+def test_rows_that_are_known_when_the_code_runs(target: CpuMachine, tmp_path: Path) -> None:
     rows = Dim(40, Ref("T"))
     kernel, packings = scheduled(kernel_for("linear", (rows, 33), (50, 33)), target, frozenset({"w"}))
     rng = np.random.default_rng(3)
@@ -155,7 +155,7 @@ def test_rows_that_are_known_when_the_code_runs(target: CpuTarget, tmp_path: Pat
 
 
 @TARGETS
-def test_an_epilogue_is_applied_without_being_contracted(target: CpuTarget, tmp_path: Path) -> None:
+def test_an_epilogue_is_applied_without_being_contracted(target: CpuMachine, tmp_path: Path) -> None:
     """``sum * 3 + residual`` rounds after the multiplication, as the two ops do."""
     kernel = kernel_for("matmul", (9, 1), (1, 40))
     (contraction,) = kernel.body
@@ -176,7 +176,7 @@ def test_an_epilogue_is_applied_without_being_contracted(target: CpuTarget, tmp_
 
 
 @pytest.mark.parametrize("target", [GENERIC, AVX2, AVX512, NEON], ids=lambda target: target.isa)
-def test_a_tile_fits_in_the_registers(target: CpuTarget) -> None:
+def test_a_tile_fits_in_the_registers(target: CpuMachine) -> None:
     for rows, columns in product((1, 2, 4, 7, 16, 128, 1000), (1, 10, 49, 384, 4096)):
         height, vectors = tile_shapes(rows, columns, target.lanes(32), target)[0]
         assert height * vectors + vectors < target.vector_registers

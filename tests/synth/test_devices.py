@@ -13,7 +13,7 @@ from openinfer import Device, DeviceArch, DeviceError, DeviceSpec
 from openinfer.errors import Code, DocumentSpan, GraphError
 from openinfer.synth.devices.description import FOLDER, arch_of, device_names, device_schema
 from openinfer.synth.devices.host import host_document
-from openinfer.synth.targets.cpu.machine import TARGETS, cpu_target
+from openinfer.synth.targets.cpu.machine import PRESETS, cpu_machine
 
 ROOT = Path(__file__).parents[2]
 CPU = {"device": {"type": "cpu"}}
@@ -107,10 +107,10 @@ def test_a_shipped_processor_has_a_target_with_its_numbers(name: str) -> None:
     arch = DeviceArch.named(name)
     if arch.device.type != "cpu":
         return
-    target = cpu_target(arch)
+    target = cpu_machine(arch)
     assert (target.isa, target.vector_bits) == (arch.cpu.isa, arch.cpu.vector_bits)
     assert (target.l1d, target.l2) == (arch.cpu.l1d_bytes, arch.cpu.l2_bytes)
-    assert target.isa in TARGETS or arch.toolchain.cflags, "flags of its own where the isa has no preset"
+    assert target.isa in PRESETS or arch.toolchain.cflags, "flags of its own where the isa has no preset"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def machine(folder: Path, files: dict[str, str]) -> Path:
 def test_this_machine_can_be_described_and_the_file_read_back(tmp_path: Path) -> None:
     arch = DeviceArch.detect()
     assert arch.warnings == ()
-    assert arch.cpu.isa == cpu_target(arch).isa
+    assert arch.cpu.isa == cpu_machine(arch).isa
     path = tmp_path / "host.json"
     path.write_text(arch.to_text())
     assert DeviceArch.load(path) == arch
@@ -282,9 +282,9 @@ def test_a_machine_with_products_of_bytes_says_so(tmp_path: Path) -> None:
     for name, more in (("without", ""), ("with", " avx512_vnni")):
         text = CPUINFO.format(number=0, core=0).replace("avx2 fma", flags + more)
         arch = DeviceArch.from_json(host_document(machine(tmp_path / name, {"proc/cpuinfo": text}), "x86_64", {0}))
-        assert (arch.cpu.isa, arch.features.int8, cpu_target(arch).dot) == ("avx512", bool(more), bool(more))
-        assert ("-mavx512vnni" in cpu_target(arch).flags) is bool(more)
-    assert cpu_target(DeviceArch.named("x86-avx512")).flags == TARGETS["avx512"].flags
+        assert (arch.cpu.isa, arch.features.int8, cpu_machine(arch).dot) == ("avx512", bool(more), bool(more))
+        assert ("-mavx512vnni" in cpu_machine(arch).flags) is bool(more)
+    assert cpu_machine(DeviceArch.named("x86-avx512")).flags == PRESETS["avx512"].flags
 
 
 def test_an_arm_machine_says_less_and_is_described_all_the_same(tmp_path: Path) -> None:
@@ -313,18 +313,18 @@ def test_every_way_to_name_a_device_leads_to_a_description() -> None:
 
 def test_an_isa_that_no_file_describes_is_a_device_all_the_same() -> None:
     arch = DeviceSpec.CPU().isa("rvv").arch()
-    assert (arch.cpu.isa, cpu_target(arch).isa) == ("rvv", "rvv")
+    assert (arch.cpu.isa, cpu_machine(arch).isa) == ("rvv", "rvv")
 
 
 @pytest.mark.parametrize("device", [Device.VULKAN, Device.CUDA, DeviceSpec.GPU(), "h200", "ada_mock"])
 def test_devices_that_nothing_is_written_for_say_so(device: Device | DeviceSpec | str) -> None:
     with pytest.raises(GraphError, match="no target") as caught:
-        cpu_target(arch_of(device))
+        cpu_machine(arch_of(device))
     assert caught.value.code is Code.NOT_SYNTHESIZED
 
 
 def test_a_description_overrides_what_its_isa_has_in_general() -> None:
     arch = DeviceArch.from_json({**CPU, "cpu": {"isa": "avx512", "vector_bits": 256, "l2_bytes": 2 << 20}})
-    target = cpu_target(arch)
+    target = cpu_machine(arch)
     assert (target.vector_bits, target.l2) == (256, 2 << 20)
-    assert target.vector_registers == TARGETS["avx512"].vector_registers
+    assert target.vector_registers == PRESETS["avx512"].vector_registers

@@ -18,7 +18,7 @@ from tests.synth.suite_cases import variants
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
 from openinfer.ops.lower.operand import LOWERINGS
-from openinfer.synth.targets.cpu.machine import GENERIC, TARGETS, host
+from openinfer.synth.targets.cpu.machine import GENERIC, PRESETS, host
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 FAMILIES = """
@@ -76,7 +76,7 @@ def test_numbers_that_are_far_off(name: str, arrays: tuple[Any, ...], params: di
 def test_the_record_of_the_suite_has_every_op_and_dtype() -> None:
     """A new op, or a new dtype of one, is part of the page of ops when the suite has run: ``make test-devices``."""
     tested = json.loads(RECORD.read_text("ascii"))
-    assert sorted(tested) == sorted(TARGETS)
+    assert sorted(tested) == sorted(PRESETS)
     wanted = {(record.name, dtype.name) for record in OPS.values() for dtype in record.dtypes}
     for isa, facts in tested.items():
         passed = {(name, dtype) for name, counts in facts["ops"].items() for dtype, count in counts.items() if count}

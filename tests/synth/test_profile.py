@@ -19,7 +19,7 @@ from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Ti
 from openinfer.synth.report.roofline import Roofline
 from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import cpu_target
+from openinfer.synth.targets.cpu.machine import cpu_machine
 from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
 ROOFLINE = Roofline(operations=1e9, bandwidth=2e9, threads=2, nbytes=4096)
@@ -181,7 +181,7 @@ def test_the_best_of_two_rooflines_is_the_best_of_each() -> None:
 
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_the_roofline_is_measured_with_the_threads_and_bytes_that_a_plan_has(cc: str) -> None:
-    found = measured_roofline(cpu_target(DeviceArch.named("generic")), (), cc, threads=2, nbytes=100_000)
+    found = measured_roofline(cpu_machine(DeviceArch.named("generic")), (), cc, threads=2, nbytes=100_000)
     assert (found.threads, found.nbytes) == (2, 98_304)
     assert found.operations > 0
     assert found.bandwidth > 0

@@ -22,7 +22,7 @@ from openinfer.synth.program.ir import Program, Weight
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.choices import Choice, Choose, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import AVX512, CpuTarget, runnable
+from openinfer.synth.targets.cpu.machine import AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.target import Passes
@@ -232,7 +232,7 @@ def always(choice: Choice) -> Choose:
 
 @TARGETS
 def test_every_possible_tile_computes_the_product(
-    target: CpuTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: CpuMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "_LEAST", 0)
     rng = np.random.default_rng(2)

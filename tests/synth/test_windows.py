@@ -18,7 +18,7 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import divided
-from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuTarget, runnable
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.tuning.records import Processor, possible_tiles
@@ -59,7 +59,7 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "_LARGE", 0)
 
 
-def made(case: Case, target: CpuTarget, finite: frozenset[str] = WEIGHTS) -> tuple[Kernel, dict[str, Packing]]:
+def made(case: Case, target: CpuMachine, finite: frozenset[str] = WEIGHTS) -> tuple[Kernel, dict[str, Packing]]:
     name, x, w, params = case
     kernel, packings = scheduled(kernel_for(name, x, w, w[:1], **params), target, WEIGHTS, finite)
     assert verify(kernel) == []
@@ -101,7 +101,7 @@ def test_the_schedule_means_the_same(case: Case) -> None:
 
 @pytest.mark.usefixtures("_always")
 @pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
-def test_generated_code_agrees_with_plain_loops(target: CpuTarget, tmp_path: Path) -> None:
+def test_generated_code_agrees_with_plain_loops(target: CpuMachine, tmp_path: Path) -> None:
     kernels, plain = [], []
     for number, case in enumerate(CASES):
         kernel, packings = made(case, target)
@@ -120,7 +120,7 @@ def test_generated_code_agrees_with_plain_loops(target: CpuTarget, tmp_path: Pat
 
 @pytest.mark.usefixtures("_always")
 @pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
-def test_every_possible_tile_computes_the_convolution(target: CpuTarget, tmp_path: Path) -> None:
+def test_every_possible_tile_computes_the_convolution(target: CpuMachine, tmp_path: Path) -> None:
     case: Case = ("conv2d", (1, 4, 5, 19), (37, 4, 3, 3), {"pads": [1]})
     kernel = kernel_for(case[0], case[1], case[2], case[2][:1], **case[3])
     asked: list[ProductShape] = []
@@ -152,7 +152,7 @@ def square(channels: int, size: int, features: int, kernel: int = 3, stride: int
 
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda target: target.isa)
 @pytest.mark.parametrize("case", [square(64, 56, 64), square(128, 28, 128), square(256, 14, 256), square(512, 7, 512)])
-def test_many_channels_are_columns(case: Case, target: CpuTarget) -> None:
+def test_many_channels_are_columns(case: Case, target: CpuMachine) -> None:
     assert is_turned(made(case, target)[0])
 
 

@@ -17,7 +17,7 @@ from openinfer.ir import MemoryKind
 from openinfer.sim import Executor
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.targets.cpu.machine import cpu_target, host, runnable
+from openinfer.synth.targets.cpu.machine import cpu_machine, host, runnable
 from openinfer.synth.targets.project import Golden
 
 
@@ -111,7 +111,7 @@ def made_up(bound: BoundGraph, given: Mapping[str, Feed]) -> dict[str, Feed]:
 def require_runnable(arch: DeviceArch) -> None:
     """Refuse to run code here that is for another machine."""
     known = [target.isa for target in runnable()]
-    if arch.cpu.isa not in known or not set(cpu_target(arch).flags) <= set(host().flags):
+    if arch.cpu.isa not in known or not set(cpu_machine(arch).flags) <= set(host().flags):
         message = f"code for {arch.title!r} ({arch.cpu.isa}) does not run on this machine"
         raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, f"this machine runs {', '.join(known)}"))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from openinfer.synth.report.roofline import Roofline
 from openinfer.synth.run.build import library_of
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 
 _FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 _LEAST, _MOST = 16 << 10, 256 << 20
@@ -20,7 +20,7 @@ _WINDOWS, _SECONDS = 25, 0.002
 short time chances are that they do not."""
 
 
-def measured_roofline(target: CpuTarget, flags: tuple[str, ...], cc: str, threads: int, nbytes: int) -> Roofline:
+def measured_roofline(target: CpuMachine, flags: tuple[str, ...], cc: str, threads: int, nbytes: int) -> Roofline:
     """The roofline of this machine for code with these vectors, on so many threads that read so many bytes."""
     width = max(target.vector_bits // 8, 4)
     library = _library(

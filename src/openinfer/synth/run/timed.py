@@ -16,7 +16,7 @@ from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.roofline import measured_roofline
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Trial:
             raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
 
 
-def profiled(project: Project, machine: CpuTarget, cc: str, trial: Trial) -> Profile:
+def profiled(project: Project, machine: CpuMachine, cc: str, trial: Trial) -> Profile:
     """Time the steps of a project, and measure what the machine can do.
 
     Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.
@@ -134,7 +134,7 @@ def profiled(project: Project, machine: CpuTarget, cc: str, trial: Trial) -> Pro
     )
 
 
-def _roofline(project: Project, machine: CpuTarget, cc: str, inputs: Mapping[str, Any]) -> Roofline:
+def _roofline(project: Project, machine: CpuMachine, cc: str, inputs: Mapping[str, Any]) -> Roofline:
     """The roofline for the threads of a project, and for as many bytes as a step has before it."""
     given = sum(value.nbytes for name, value in project.program.inputs.items() if name in inputs)
     nbytes = sum(project.placed.memory_bytes.values()) + given

@@ -14,7 +14,7 @@ from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import CpuTarget, cpu_target
+from openinfer.synth.targets.cpu.machine import CpuMachine, cpu_machine
 from openinfer.synth.targets.cpu.schedule import Schedule
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.target import BuildOptions, Feature, Numerics, Pass, Passes, Target
@@ -27,7 +27,7 @@ _KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16}
 
 def c_target(arch: DeviceArch) -> Target[Project]:
     """The target of a processor; any other device is refused (E801)."""
-    own = _Processor(arch, cpu_target(arch))
+    own = _Processor(arch, cpu_machine(arch))
     return Target(
         name="c",
         machine=own.machine,
@@ -50,7 +50,7 @@ class _Processor:
     """A device that C is written for."""
 
     arch: DeviceArch
-    machine: CpuTarget
+    machine: CpuMachine
 
     @property
     def is_hosted(self) -> bool:

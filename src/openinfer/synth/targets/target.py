@@ -20,7 +20,7 @@ from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.timed import Trial
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import CpuTarget, no_target
+from openinfer.synth.targets.cpu.machine import CpuMachine, no_target
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.project import EmittedProject, ProjectOptions
 from openinfer.synth.tuning.records import Tuned
@@ -101,7 +101,7 @@ class Target(Generic[P]):
     """What code is written for: a device, and a language it is written in."""
 
     name: str
-    machine: CpuTarget
+    machine: CpuMachine
     dialect: Dialect
     supports: frozenset[Feature]
     numerics: Numerics

@@ -14,7 +14,7 @@ from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, counte
 from openinfer.oinf.atomic import atomic_file
 from openinfer.synth.devices.documents import document_bytes, parsed_document, validation_problems
 from openinfer.synth.targets.cpu.choices import Choice, Choose, Facts, ProductShape
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import window_tiles
 
@@ -33,7 +33,7 @@ class Processor(Facts):
     threads: Annotated[int, Field(ge=1, lt=1 << 31)]
 
     @classmethod
-    def of(cls, target: CpuTarget, threads: int) -> Self:
+    def of(cls, target: CpuMachine, threads: int) -> Self:
         """The processor that code is written for."""
         return cls(
             isa=target.isa,
@@ -140,7 +140,9 @@ def _problem(one: Record) -> str | None:
 
 def possible_tiles(product: ProductShape, processor: Processor) -> list[tuple[int, int]]:
     """Rows and vectors of all tiles that a product can have, those first that should be fastest."""
-    target = CpuTarget(processor.isa, processor.vector_bits, processor.vector_registers, fma=processor.fma, l1d=0, l2=0)
+    target = CpuMachine(
+        processor.isa, processor.vector_bits, processor.vector_registers, fma=processor.fma, l1d=0, l2=0
+    )
     pairs = product.right == "panels" and DTYPES[product.stored].bits < 8
     lanes = target.lanes(DTYPES[product.accumulator].bits)
     if product.left == "windows":

@@ -9,7 +9,7 @@ from openinfer.synth.program.ir import KernelStep, Program
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.schedule import Schedule
 from openinfer.synth.tuning.race import Contest, Measure, calls_in, contest_of, fewer, raced, weight_bytes
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
@@ -28,7 +28,7 @@ Calls = Sequence[KernelStep]
 class Workshop:
     """What candidates are built for, and how."""
 
-    target: CpuTarget
+    target: CpuMachine
     divide: Divide
     project: Callable[[Program], Project]
     """Makes a program of candidates one that can be run."""

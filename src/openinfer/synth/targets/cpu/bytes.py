@@ -15,7 +15,7 @@ from openinfer.loops.dim import is_same
 from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Space
 from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import Axis, Product
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
@@ -49,7 +49,7 @@ def grouped(
     one: Contraction,
     product: Product,
     tile: CpuTile,
-    target: CpuTarget,
+    target: CpuMachine,
     is_packable: Callable[[Buffer], bool],
     taken: int,
 ) -> Grouped:
@@ -139,7 +139,7 @@ def _with_copied_panel(found: Grouped, product: Product, taken: int) -> Grouped:
     return found.with_tile(replace(tile, right=right, lines=lines), right, lines)
 
 
-def _with_copied_rows(found: Grouped, product: Product, target: CpuTarget, taken: int) -> Grouped:
+def _with_copied_rows(found: Grouped, product: Product, target: CpuMachine, taken: int) -> Grouped:
     """Memory for rows: for all, or as many as half of the second cache has room for."""
     tile, dtype = found.tile, _dtype(found.contraction, product.left.buffer)
     length = _stride(product.inner)

@@ -16,7 +16,7 @@ _DOT = {"avx512": ("-mavx512vnni",)}
 
 
 @dataclass(frozen=True)
-class CpuTarget:
+class CpuMachine:
     """A processor. ``vector_bits`` of 0 means that there are no vectors: plain loops are printed.
 
     With ``dot`` it adds four products of bytes to a sum in one instruction, of a u8 and an i8 each.
@@ -40,29 +40,29 @@ class CpuTarget:
         return max(self.vector_bits // bits, 1)
 
 
-def _with(isa: InstructionSet) -> CpuTarget:
-    return CpuTarget(isa.name, isa.vector_bits, isa.vector_registers, isa.fma, isa.l1d, isa.l2)
+def _with(isa: InstructionSet) -> CpuMachine:
+    return CpuMachine(isa.name, isa.vector_bits, isa.vector_registers, isa.fma, isa.l1d, isa.l2)
 
 
 GENERIC, AVX2, AVX512, NEON = map(_with, (isas.GENERIC, isas.AVX2, isas.AVX512, isas.NEON))
-TARGETS = {target.isa: target for target in (GENERIC, AVX2, AVX512, NEON)}
+PRESETS = {machine.isa: machine for machine in (GENERIC, AVX2, AVX512, NEON)}
 """The presets, by their isa."""
 
 
-def runnable() -> tuple[CpuTarget, ...]:
+def runnable() -> tuple[CpuMachine, ...]:
     """The presets that this machine can run, the best last."""
     return tuple(map(_with, isas.runnable()))
 
 
-def host() -> CpuTarget:
+def host() -> CpuMachine:
     """The best preset for this machine, with what its processor has beyond that."""
     return replace(runnable()[-1], dot=has_dot())
 
 
-def cpu_target(arch: DeviceArch) -> CpuTarget:
+def cpu_machine(arch: DeviceArch) -> CpuMachine:
     """What generated C may assume of a device; a device that C is not written for has none (E801).
 
-    >>> cpu_target(DeviceArch.named("x86-avx2")).lanes(32)
+    >>> cpu_machine(DeviceArch.named("x86-avx2")).lanes(32)
     8
     """
     if arch.device.type != "cpu" or arch.api != "c":
@@ -77,7 +77,7 @@ def cpu_target(arch: DeviceArch) -> CpuTarget:
         "l2": cpu.l2_bytes,
     }
     known = {key: value for key, value in given.items() if value is not None}
-    return replace(TARGETS.get(cpu.isa, GENERIC), isa=cpu.isa, **known)  # type: ignore[arg-type]
+    return replace(PRESETS.get(cpu.isa, GENERIC), isa=cpu.isa, **known)  # type: ignore[arg-type]
 
 
 def no_target(arch: DeviceArch) -> GraphError:

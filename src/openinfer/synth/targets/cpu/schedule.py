@@ -32,7 +32,7 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.choices import Choose, by_rule, shape_of
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import Product, product_of, turned_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
@@ -59,7 +59,7 @@ _MINDED_FROM = 4
 class Schedule:
     """The pass: contractions get tiles, weights are packed for them."""
 
-    target: CpuTarget
+    target: CpuMachine
     choose: Choose = by_rule
     """Tiles that were measured to be the best; where it knows none, rules decide."""
 
@@ -89,7 +89,7 @@ class Schedule:
 
 def scheduled(
     kernel: Kernel,
-    target: CpuTarget,
+    target: CpuMachine,
     weights: frozenset[str],
     finite: frozenset[str] | None = None,
     choose: Choose = by_rule,
@@ -107,7 +107,7 @@ def scheduled(
 
 class _Planner:
     def __init__(
-        self, kernel: Kernel, target: CpuTarget, weights: frozenset[str], finite: frozenset[str], choose: Choose
+        self, kernel: Kernel, target: CpuMachine, weights: frozenset[str], finite: frozenset[str], choose: Choose
     ) -> None:
         self._target = target
         self._choose = choose

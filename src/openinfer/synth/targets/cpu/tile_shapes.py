@@ -6,7 +6,7 @@ As many sums as fit in registers, so that each number that is loaded takes part 
 from collections.abc import Callable
 
 from openinfer.loops.dim import is_symbolic
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 
 _LATENCY = 4
 """Sums that must be under way at least for the multipliers to be busy."""
@@ -34,7 +34,7 @@ def tile_shapes(
     rows: int,
     columns: int,
     lanes: int,
-    target: CpuTarget,
+    target: CpuMachine,
     *,
     pairs: bool = False,
     spare: int | None = None,

@@ -13,7 +13,7 @@ from openinfer.loops.build import index
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Var
 from openinfer.synth.targets.cpu.choices import Choose, shape_of
-from openinfer.synth.targets.cpu.machine import CpuTarget
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.product import Product, turned_product_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import Step, tile_shapes, tile_time, usual_step
@@ -66,7 +66,7 @@ class Windows:
         return body
 
 
-def windows_of(one: Contraction, usual: Product, target: CpuTarget, choose: Choose) -> Windows | None:
+def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Choose) -> Windows | None:
     """The bands of a contraction, or None where it has no windows, or where its usual product takes no longer."""
     if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
         return None
@@ -90,7 +90,7 @@ def windows_of(one: Contraction, usual: Product, target: CpuTarget, choose: Choo
     return _in_bands(one, product, tile, target)
 
 
-def window_tiles(rows: int, columns: int, lanes: int, target: CpuTarget) -> list[tuple[int, int]]:
+def window_tiles(rows: int, columns: int, lanes: int, target: CpuMachine) -> list[tuple[int, int]]:
     """All shapes of tiles that fit, those first that should take the least time."""
     clock = _Clock(target, lanes)
     return tile_shapes(rows, columns, lanes, target, spare=clock.least_spare, step=clock.step)
@@ -122,7 +122,7 @@ def _short_step(rows: int, vectors: int) -> float:
 class _Clock:
     """Estimates of time, in cycles."""
 
-    target: CpuTarget
+    target: CpuMachine
     lanes: int
 
     @property
@@ -158,7 +158,7 @@ class _Clock:
 # --- bands ------------------------------------------------------------------------------------------------------------
 
 
-def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuTarget) -> Windows | None:
+def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMachine) -> Windows | None:
     """A loop for each index of the places that no tile has, the last of them in bands."""
     extents = dict(zip(one.free, one.extents, strict=True))
     channels = variables(one.factors[1])
@@ -180,7 +180,7 @@ def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuTarg
     return Windows(tuple(loops.items()), inner, seen, _is_copied(one), tile)
 
 
-def _height(one: Contraction, var: Var, loops: Mapping[Var, int], target: CpuTarget) -> int | None:
+def _height(one: Contraction, var: Var, loops: Mapping[Var, int], target: CpuMachine) -> int | None:
     """How many positions of an index a band has, as many as others: what they see must fit in a cache.
 
     A large contraction has bands that 2, 4 or 8 threads can share evenly, and as high ones as that allows.
