@@ -551,7 +551,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a fused op does not round what it reads",
-        "synth/passes/fuse/fuse.py",
+        "synth/passes/fuse/rules.py",
         "element = rounded(expression(form), producer.outputs[0].dtype)",
         "element = expression(form)",
         WITNESSES,
@@ -559,7 +559,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a fused result does not round before what follows",
-        "synth/passes/fuse/fuse.py",
+        "synth/passes/fuse/rules.py",
         "own = rounded(store.value, out.dtype)",
         "own = store.value",
         WITNESSES,
@@ -803,8 +803,8 @@ PASS_BUGS = (
     Bug(
         "an op is shared across a barrier",
         "synth/passes/simplify.py",
-        "if isinstance(step, Fence) or self.limits.must_stay(step.node):",
-        "if self.limits.must_stay(step.node):",
+        "if isinstance(step, Fence) or self.constraints.must_stay(step.node):",
+        "if self.constraints.must_stay(step.node):",
         SIMPLIFY,
         "must_not_meet",
     ),

@@ -13,7 +13,7 @@ from openinfer.check.events import TraceLevel, trace_level
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.passes.fuse.fuse import Entry
+from openinfer.synth.passes.fuse.ledger import LedgerEntry
 from openinfer.synth.program.ir import Value
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.report.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
@@ -32,7 +32,7 @@ class Plan:
     """Everything decided about a graph for a device; ``emit`` writes it, ``build`` compiles it here."""
 
     project: EmittedProject
-    ledger: tuple[Entry, ...]
+    ledger: tuple[LedgerEntry, ...]
     arch: DeviceArch
     target: Target[Any]
     regions: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from openinfer.loops.dim import form
 from openinfer.loops.text import kernel_text
 from openinfer.ops import Array, Kernel, OpError
 from openinfer.synth.passes.dead_steps import without_dead_steps
-from openinfer.synth.program.constraints import Limits
+from openinfer.synth.program.constraints import Constraints
 from openinfer.synth.program.ir import (
     FOLDED,
     BranchStep,
@@ -102,7 +102,7 @@ class _Folding:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._limits = Limits(program)
+        self._constraints = Constraints(program)
         self._outputs = set(program.outputs.values())
         self._readers: dict[Value, list[Step]] = {}
         for step in program.steps():
@@ -127,7 +127,7 @@ class _Folding:
 
     def _results(self, step: KernelStep) -> dict[Value, Operand] | None:
         own = self._program.bound.ops.get(step.node)
-        if own is None or own.call is None or own.is_dynamic or self._limits.is_bound(step.node):
+        if own is None or own.call is None or own.is_dynamic or self._constraints.is_bound(step.node):
             return None
         if not self._is_worth_it(step):
             return None
@@ -179,8 +179,8 @@ class _Folding:
 
 
 def _shared(program: Program) -> Program:
-    limits, known = Limits(program), dict[Value, Value]()
-    blocks = {name: _Sharing(limits, known).shared(steps) for name, steps in program.blocks.items()}
+    constraints, known = Constraints(program), dict[Value, Value]()
+    blocks = {name: _Sharing(constraints, known).shared(steps) for name, steps in program.blocks.items()}
     outputs = {name: known.get(value, value) for name, value in program.outputs.items()}
     return replace(program, blocks=blocks, outputs=outputs)
 
@@ -189,7 +189,7 @@ def _shared(program: Program) -> Program:
 class _Sharing:
     """The kernel calls of one body, as long as their operands are what they were."""
 
-    limits: Limits
+    constraints: Constraints
     instead: dict[Value, Value]
     """For values that were computed again, those of the first time."""
     known: dict[object, KernelStep] = field(default_factory=dict)
@@ -204,8 +204,8 @@ class _Sharing:
         for before in steps:
             step = _substituted(before, self.instead)
             if isinstance(step, LoopStep):
-                step = with_body(step, _Sharing(self.limits, self.instead).shared(step.body))
-            if isinstance(step, Fence) or self.limits.must_stay(step.node):
+                step = with_body(step, _Sharing(self.constraints, self.instead).shared(step.body))
+            if isinstance(step, Fence) or self.constraints.must_stay(step.node):
                 self._forget_all(list(self.known))
             key = _key(step) if isinstance(step, KernelStep) else None
             if isinstance(step, KernelStep) and (first := self._same(step, key)) is not None:
@@ -219,10 +219,10 @@ class _Sharing:
 
     def _same(self, step: KernelStep, key: object) -> KernelStep | None:
         """An earlier call that gave what this one would give, unless the graph keeps the two apart."""
-        if any(value.is_home for value in step.outputs) or self.limits.is_bound(step.node):
+        if any(value.is_home for value in step.outputs) or self.constraints.is_bound(step.node):
             return None
         first = self.known.get(key)
-        return None if first is None or self.limits.refusal(first.node, step.node) is not None else first
+        return None if first is None or self.constraints.refusal(first.node, step.node) is not None else first
 
     def _remember(self, key: object, step: KernelStep) -> None:
         if any(value.is_home for value in step.outputs):

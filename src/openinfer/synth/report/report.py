@@ -17,7 +17,7 @@ from openinfer.oinf.report import size_text
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.arena import Placement, Request
 from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.passes.fuse.fuse import Entry
+from openinfer.synth.passes.fuse.ledger import LedgerEntry
 from openinfer.synth.program.cost import cost_of
 from openinfer.synth.program.ir import KernelStep, LoopStep, Move, Program, Step, Value
 from openinfer.synth.program.positions import Positions
@@ -92,7 +92,7 @@ def _roofline(operations: int, nbytes: int, arch: DeviceArch) -> float | None:
     return max(operations / compute, nbytes / memory)
 
 
-def ledger_facts(program: Program, ledger: Sequence[Entry]) -> list[dict[str, Any]]:
+def ledger_facts(program: Program, ledger: Sequence[LedgerEntry]) -> list[dict[str, Any]]:
     """The fusion ledger."""
     nodes = {node.index: node_facts(node) for node in program.bound.graph.walk()}
     return [

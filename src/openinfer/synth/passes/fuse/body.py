@@ -7,7 +7,7 @@ one.
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from openinfer.synth.program.constraints import Limits
+from openinfer.synth.program.constraints import Constraints
 from openinfer.synth.program.ir import (
     Action,
     EntryStep,
@@ -38,9 +38,9 @@ def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[
 class Body:
     """The steps of a body, by their places."""
 
-    def __init__(self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], limits: Limits) -> None:
+    def __init__(self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], constraints: Constraints) -> None:
         self._steps: dict[int, Step] = dict(enumerate(steps))
-        self._limits = limits
+        self._constraints = constraints
         self._definitions: dict[Value, list[int]] = {}
         self._readers: dict[Value, set[int]] = {}
         self._other_readers: set[Value] = set()
@@ -67,7 +67,7 @@ class Body:
                 return
             case Mark(node=node):
                 self._marks[node] = place
-                if self._limits.must_stay(node):
+                if self._constraints.must_stay(node):
                     self._fixed.append(place)
             case Fence():
                 self._fences.append(place)
@@ -130,7 +130,7 @@ class Body:
             assert isinstance(step, Mark)
             return f"node {step.node}, which lies between them, says no_reorder = true"
         for one in nodes:
-            later = [(self._marks[other], other) for other in self._limits.after(one) if other in self._marks]
+            later = [(self._marks[other], other) for other in self._constraints.after(one) if other in self._marks]
             between = [pair for pair in later if first < pair[0] < last]
             if between:
                 return f"a dep keeps node {one} before node {min(between)[1]}"

@@ -1,0 +1,63 @@
+"""Names in kernels that become one: no two things are called the same."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from openinfer.loops.ir import Buffer, Contraction, For, Kernel, Let, Local, Statement, Var, walk
+from openinfer.loops.rewrite import renamed, with_buffers
+
+
+def joined_name(one: str, other: str) -> str:
+    """The name of a kernel that does what two do."""
+    name = f"{one}_{other}"
+    return name if len(name) <= 40 else f"{name[:36]}_etc"
+
+
+def renamed_apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
+    """Two kernels with no variable or buffer of the same name: those of the second make way."""
+    taken = {buffer.name for buffer in buffers_of(one)} | {var.name for var in variables_of(one.body)}
+    buffers = {buffer.name: replace(buffer, name=free_name(buffer.name, "_", taken)) for buffer in buffers_of(other)}
+    names = {var.name: Var(free_name(var.name, "", taken), var.type) for var in variables_of(other.body)}
+    moved = with_buffers(replace(other, body=renamed(other.body, names)), buffers)
+    inputs, scratch = (tuple(buffers[buffer.name] for buffer in kind) for kind in (other.inputs, other.scratch))
+    return one, replace(moved, inputs=inputs, scratch=scratch)
+
+
+def with_plain_outputs(kernel: Kernel) -> Kernel:
+    """The kernel with outputs called as before they made way, where that name has become free."""
+    taken = {buffer.name for buffer in buffers_of(kernel)} | {var.name for var in variables_of(kernel.body)}
+    names = {}
+    for buffer in kernel.outputs:
+        plain = re.sub(r"_\d+$", "", buffer.name)
+        if plain not in taken:
+            names[buffer.name] = replace(buffer, name=plain)
+            taken.add(plain)
+    return with_buffers(kernel, names)
+
+
+def buffers_of(kernel: Kernel) -> tuple[Buffer, ...]:
+    """All memory that a kernel has names for."""
+    return (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+
+
+def free_name(name: str, mark: str, taken: set[str]) -> str:
+    """A name that is not taken, which it then is: the name itself, or with another number."""
+    stem, found, number = re.sub(rf"{mark}\d+$", "", name), name, 1
+    while found in taken:
+        number += 1
+        found = f"{stem}{mark}{number}"
+    taken.add(found)
+    return found
+
+
+def variables_of(body: tuple[Statement, ...]) -> Iterator[Var]:
+    """The variables that statements bind."""
+    for statement in walk(body):
+        match statement:
+            case For(index=index):
+                yield index
+            case Let(var=var) | Local(var=var):
+                yield var
+            case Contraction():
+                yield from (*statement.free, *statement.bound)
