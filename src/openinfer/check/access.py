@@ -12,6 +12,7 @@ from openinfer.dtypes import DType
 from openinfer.ir import Access, Single, Slice
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
 from openinfer.ir.polynomial import form_of
+from openinfer.loops.dim import larger
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 from openinfer.ops import Shape, TensorType
 
@@ -132,15 +133,15 @@ def _length(index: Slice, extent: int | None, static: StaticValue) -> int | None
             return None
         first, last = static_value(index.start or Num(0), static), static_value(index.end, static)
         if first is not None and last is not None:
-            return None if first < 0 or last < 0 else max(last - first, 0)
+            return None if first < 0 or last < 0 else larger(last - first, 0)
         return _distance(index, static)
     first = 0 if index.start is None else static_value(index.start, static)
     last = extent if index.end is None else static_value(index.end, static)
     if first is None or last is None:
         return _distance(index, static)
     # An end that is given and not negative is not cut to the extent: where it is beyond, the run refuses it.
-    first, last = (max(end + extent, 0) if end < 0 else end for end in (first, last))
-    return max(last - first, 0)
+    first, last = (larger(end + extent, 0) if end < 0 else end for end in (first, last))
+    return larger(last - first, 0)
 
 
 def _distance(index: Slice, static: StaticValue) -> int | None:

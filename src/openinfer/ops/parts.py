@@ -169,10 +169,8 @@ def _taken(part: slice, extent: int) -> int:
     """How many elements a slice takes of an axis; where its extent or a bound is a symbol, an expression of them."""
     if part == slice(None):
         return extent
-    if not any(is_symbolic(one) for one in (extent, part.start, part.stop) if one is not None):
-        return len(range(*part.indices(extent)))
-    if is_symbolic(extent):
-        return _taken_of_size(part, extent)
+    if is_symbolic(extent) or not any(is_symbolic(one) for one in (part.start, part.stop) if one is not None):
+        return _taken_of(part, extent)
     start, end = (0 if part.start is None else part.start), (extent if part.stop is None else part.stop)
     start, end = (one + extent if one < 0 else one for one in (start, end))
     # Below the bounds of the sizes, a run checks the extent that is declared.
@@ -182,8 +180,8 @@ def _taken(part: slice, extent: int) -> int:
     return end - start
 
 
-def _taken_of_size(part: slice, extent: int) -> int:
-    """How many elements a slice takes of an axis whose extent is a dynamic size, at every value of it."""
+def _taken_of(part: slice, extent: int) -> int:
+    """How many elements a slice takes of an axis, at every value of a dynamic size that its extent may be."""
     step = part.step or 1
     low, high = (0, extent) if step > 0 else (-1, extent - 1)
     start, end = (

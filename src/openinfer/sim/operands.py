@@ -14,7 +14,8 @@ from openinfer.errors import Code, nearest
 from openinfer.ir import Access, Index, Literal, ModelRef, Operand, Single
 from openinfer.ir.expr import LEAST_INDEX, MOST_INDEX, Expr, Num, Ref, evaluate_checked, names
 from openinfer.oinf.quant import QuantParams
-from openinfer.ops import Array, OpError, TensorType
+from openinfer.ops import Array, OpError, Shape, TensorType
+from openinfer.sim.lengths import StatedLengths
 from openinfer.sim.memory import initial_array
 from openinfer.sim.tables import Chosen, selected
 
@@ -25,6 +26,7 @@ Reader = Callable[["Strand"], Array]
 Writer = Callable[["Strand", Array], None]
 Integer = Callable[["Strand"], int]
 Quant = Callable[["Strand"], QuantParams | None]
+Judge = Callable[["Strand", Shape], None]
 Action = Callable[["Strand"], None]
 
 
@@ -111,6 +113,33 @@ class Operands:
             return lambda strand: _part(name, strand.values[name], chosen(strand))
         return lambda strand: strand.values[name]
 
+    def length_checked(self, operand: Operand, dtype: DType | None) -> Reader:
+        """What reads the operand of an op: a part must be as long as its text says."""
+        variable = self._bound.vars.get(operand.base) if isinstance(operand, Access) else None
+        is_part = isinstance(operand, Access) and operand.bracketed and not self._bound.is_index(operand)
+        if variable is None or not is_part or isinstance(variable.origin, FromPattern):
+            return self.reader(operand, dtype)
+        assert isinstance(operand, Access)
+        name, chosen = operand.base, self._all_chosen(operand)
+        lengths = StatedLengths(self._bound, operand, variable)
+        if variable.is_table:
+
+            def read_table(strand: "Strand") -> Array:
+                where, table = chosen(strand), strand.tables[name]
+                lengths.require(strand, table.shape_of(where))
+                return table.read(where)
+
+            return read_table
+        if not operand.indices:
+            return self.reader(operand, dtype)
+
+        def read_part(strand: "Strand") -> Array:
+            found = _part(name, strand.values[name], chosen(strand))
+            lengths.require(strand, found.shape)
+            return found
+
+        return read_part
+
     def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Strand"], tuple[str, str]]:
         """Which model tensor an access of a prefix table names; one that does not fit is refused."""
         assert variable.decl is not None
@@ -178,15 +207,24 @@ class Operands:
         if variable is None or variable.decl is None or not variable.is_table or target.is_table or dst.bracketed:
             return None
         assert isinstance(source, Access)
+        grown = variable.decl.auto_dim  # a part of a matrix may be longer than the matrix can become
         pairs = zip(variable.decl.table_indices, source.indices, strict=False)
-        if all(name in variable.fixed or isinstance(index, Single) for name, index in pairs):
+        if all(isinstance(index, Single) or (name in variable.fixed and name not in grown) for name, index in pairs):
             return None
         name, chosen = source.base, self._all_chosen(source)
         return lambda strand: strand.sizes.agree(target, strand.tables[name].shape_of(chosen(strand)), str(source))
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def writer(self, access: Access, what: str) -> Writer:
+    def judge(self, access: Access, what: str) -> Judge | None:
+        """What compares the shape of a result with its variable before anything is computed; None for parts."""
+        variable = self._bound.vars[access.base]
+        is_entry = isinstance(variable.origin, FromPattern)
+        if variable.is_table or (access.bracketed and access.indices and not is_entry):
+            return None
+        return lambda strand, shape: strand.sizes.agree(variable, shape, what)
+
+    def writer(self, access: Access, what: str, *, is_judged: bool = False) -> Writer:
         """What writes an access; ``what`` is how messages call the value."""
         variable = self._bound.vars[access.base]
         name = access.base
@@ -196,7 +234,8 @@ class Operands:
             key = self.entry_key(access, variable, variable.origin.pattern)
 
             def write_entry(strand: "Strand", value: Array) -> None:
-                strand.sizes.agree(variable, value.shape, what)
+                if not is_judged:
+                    strand.sizes.agree(variable, value.shape, what)
                 strand.values[key(strand)] = value
 
             return write_entry
@@ -204,7 +243,7 @@ class Operands:
             return self._part_writer(access, what)
 
         def write(strand: "Strand", value: Array) -> None:
-            if variable.is_dynamic or value.shape != variable.shape:
+            if not is_judged and (variable.is_dynamic or value.shape != variable.shape):
                 strand.sizes.agree(variable, value.shape, what)
             strand.values[name] = value
 

@@ -11,7 +11,7 @@ from openinfer.ir import Access, ModelRef, Node, Op, Operand
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Array, Call, Kernel, TensorType, complete, infer
 from openinfer.sim.memory import evaluated_shape
-from openinfer.sim.operands import Operands, Quant, Reader, Writer
+from openinfer.sim.operands import Judge, Operands, Quant, Reader, Writer
 
 if TYPE_CHECKING:
     from openinfer.sim.strand import Strand
@@ -24,18 +24,21 @@ def op_action(bound: BoundGraph, operands: Operands, node: Node) -> Action:
     """What runs an op node."""
     kind, own = node.kind, bound.ops[node.index]
     assert isinstance(kind, Op)
-    readers = [
-        None if operand is None else operands.reader(operand, dtype)
-        for operand, dtype in zip(own.operands, own.stored, strict=True)
-    ]
     what = f"the result of '{own.record.name}'"
-    writers = [operands.writer(output, what) for output in kind.outputs]
+    operated = list(zip(own.operands, own.stored, strict=True))
     if own.call is not None and not own.is_dynamic and not _varies(bound, own):
         kernel = Kernel(own.record, own.call, own.stored)
-        plain = _plain_action(bound, own, kind, kernel)
-        return plain or _static_action(kernel, readers, writers)
+        readers = [None if operand is None else operands.reader(operand, dtype) for operand, dtype in operated]
+        writers = [operands.writer(output, what) for output in kind.outputs]
+        return _plain_action(bound, own, kind, kernel) or _static_action(kernel, readers, writers)
+    readers = [None if operand is None else operands.length_checked(operand, dtype) for operand, dtype in operated]
     quants = [operands.quant(operand) for operand in own.operands]
-    return DynamicOp(bound, own, kind, readers, quants, writers)
+    judges = [operands.judge(output, what) for output in kind.outputs]
+    writers = [
+        operands.writer(output, what, is_judged=judge is not None)
+        for output, judge in zip(kind.outputs, judges, strict=True)
+    ]
+    return DynamicOp(bound, own, kind, readers, quants, judges, writers)
 
 
 def _varies(bound: BoundGraph, own: BoundOp) -> bool:
@@ -95,6 +98,7 @@ class DynamicOp:
         kind: Op,
         readers: Sequence[Reader | None],
         quants: Sequence[Quant],
+        judges: Sequence[Judge | None],
         writers: Sequence[Writer],
     ) -> None:
         self._bound = bound
@@ -102,6 +106,7 @@ class DynamicOp:
         self._kind = kind
         self._readers = readers
         self._quants = quants
+        self._judges = judges
         self._writers = writers
         self._inputs = {spec.name for spec in own.record.signature.inputs}
         self._kernels: dict[Any, Kernel] = {}
@@ -121,6 +126,10 @@ class DynamicOp:
                 self._kernels.clear()
             self._kernels[key] = kernel
         self.call = kernel.call
+        # Shapes are judged before values: what the op says about its elements counts only if its result has a place.
+        for judge, kind in zip(self._judges, kernel.call.outputs, strict=True):
+            if judge is not None:
+                judge(strand, kind.shape)
         for write, result in zip(self._writers, kernel(arrays), strict=True):
             write(strand, result)
 

@@ -1,31 +1,26 @@
 """Ops, copies and counters: nodes that compute become kernels, nodes that move become moves."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 from openinfer.check.access import access_rank, part_quant
 from openinfer.check.bound import FromInit, FromModel, FromPattern
 from openinfer.check.params import parameter
 from openinfer.dtypes import DTYPES, DType
-from openinfer.errors import Code
 from openinfer.ir import Access, Node, Op, Operand
-from openinfer.ir.expr import Expr, Num, Ref
+from openinfer.ir.expr import Expr, Num
 from openinfer.ir.text import node_head
 from openinfer.loops.build import Builder, cast, load, pair
-from openinfer.loops.dim import Dim, at, is_same, sizes_in
+from openinfer.loops.dim import is_same, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.lower.access import Operands
+from openinfer.synth.lower.op_sizes import ManyValuesError, OpSizes, extents_in
 from openinfer.synth.lower.variables import Current, refused
-from openinfer.synth.program.ir import Action, BindSize, KernelStep, Move, RequireSize, TableStep, Value, Weight
-
-_SMALL_SIZES = 64
-_MOST_SIZES = 1024
-"""Windows and the like are smaller than this; larger sizes are not tried."""
+from openinfer.synth.program.ir import Action, BindSize, KernelStep, Move, TableStep, Value, Weight
 
 
 class Nodes(Operands):
@@ -92,35 +87,31 @@ class Nodes(Operands):
             raise refused(node, error.message, error.advice) from error
         types = [kind for kind in call.inputs if kind is not None]
         used = sorted({name for kind in types for extent in kind.shape for name in sizes_in(extent)})
-        self._require_known(_extents_in(tuple(call.params.values())))
-        self._require_sizes(node, record, call, found, used)
+        self._require_known(extents_in(call.params))
+        self._require_sizes(node, OpSizes(record, call, found, self._declared(node)))
         unnamed = [name for name in used if not name.isidentifier()]
         if not unnamed:
             return found
         sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(used)}
-        if _refusal_at(record, call, found, sample) is not None:
+        if OpSizes(record, call, found, ()).refusal(sample) is not None:
             message = f"a length in {node_head(node)} is known only while running, and must fit others"
             raise refused(node, message, "read the part into a variable first, whose dimensions are sizes")
         return found
 
-    def _require_sizes(self, node: Node, record: OpRecord, call: Call, found: Call, used: Sequence[str]) -> None:
+    def _declared(self, node: Node) -> list[tuple[int, ...] | None]:
+        """The shapes that the results of an op are compared with before it computes; None where the op gives them."""
+        assert isinstance(node.kind, Op)
+        variables = [self.bound.vars[output.base] for output in node.kind.outputs]
+        return [None if one.dims is None or one.is_table else self._shape(one) for one in variables]
+
+    def _require_sizes(self, node: Node, op: OpSizes) -> None:
         """Sizes for which the op has no result, such as windows that do not fit: the code must refuse them too."""
-        most = {name: self.sizes[name] for name in used}
-        for name in used:
-
-            def refused_in(values: range, name: str = name) -> dict[int, Code]:
-                every = ((value, _refusal_at(record, call, found, {**most, name: value})) for value in values)
-                return {value: code for value, code in every if code is not None}
-
-            bad = refused_in(range(min(most[name], _SMALL_SIZES)))
-            least = next((place for place, value in enumerate(bad) if place != value), len(bad))
-            if len(bad) > least:  # not only what is too small: some numbers of heads, say, divide others
-                if most[name] > _MOST_SIZES:
-                    message = f"which values {name!r} can have in {node_head(node)} is not a matter of a least one"
-                    raise refused(node, message, f"let it be at most {_MOST_SIZES}")
-                bad |= refused_in(range(_SMALL_SIZES, most[name]))
-            for step in _requirements(Dim(most[name], Ref(name)), least, bad, node.index):
+        try:
+            for step in op.requirements(self.sizes, node.index):
                 self._emit(step)
+        except ManyValuesError as error:
+            message = f"which values {error.size!r} can have in {node_head(node)} is not a matter of a least one"
+            raise refused(node, message, f"let it be at most {error.most}") from error
 
     def _quant(self, operand: Operand, value: Current) -> QuantParams | None:
         """How an operand is quantized: as the variable that it names, whatever that has been given since."""
@@ -281,50 +272,3 @@ def _wrapped(number: int, dtype: DType) -> int:
     """An integer as the dtype has it: counters wrap, and so may what they count by."""
     least = int(dtype.minimum)
     return (number - least) % (1 << dtype.bits) + least
-
-
-def _extents_in(value: Any) -> Iterator[int]:
-    """The symbolic numbers in a parameter."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _extents_in(part)
-    elif isinstance(value, Dim):
-        yield value
-
-
-def _requirements(size: Dim, least: int, bad: Mapping[int, Code], node: int) -> Iterator[RequireSize]:
-    """What a size must be, given the values that an op refuses: all below a least one, and some others."""
-    start = 0
-    for code, values in groupby(range(least), bad.__getitem__):
-        start += len(list(values))
-        yield RequireSize(size, start, node, (), code)
-    others = [value for value in bad if value >= least]
-    for code in dict.fromkeys(bad[value] for value in others):
-        yield RequireSize(size, 0, node, tuple(value for value in others if bad[value] is code), code)
-
-
-def _refusal_at(record: OpRecord, call: Call, found: Call, sizes: Mapping[str, int]) -> Code | None:
-    """The code with which an op refuses a call at given sizes; None if it has the results that are expected."""
-    try:
-        other = infer(record, _at_sizes(call, sizes))
-        wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in found.outputs]
-    except OpError as error:
-        return error.code
-    except ZeroDivisionError:
-        return Code.BAD_SHAPE
-    return None if [kind.shape for kind in other.outputs] == wanted else Code.SIZE_CONFLICT
-
-
-def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
-    """A call with numbers in the place of dynamic sizes."""
-
-    def settled(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(settled, value))
-        return at(value, sizes) if isinstance(value, Dim) and sizes_in(value) <= sizes.keys() else value
-
-    inputs = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.inputs)
-    wanted = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.wanted)
-    return replace(
-        call, inputs=inputs, params={name: settled(value) for name, value in call.params.items()}, wanted=wanted
-    )

@@ -27,6 +27,7 @@ from openinfer.synth.program.ir import (
     Operand,
     PartStep,
     Program,
+    RefuseSizes,
     RequireSize,
     Step,
     Steps,
@@ -143,7 +144,9 @@ def _can_fail(step: Step) -> bool:
         case TableStep():
             return bool(step.indices) or step.action is not Action.RESET
         case _:
-            return isinstance(step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize | JoinSizes)
+            return isinstance(
+                step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize | RefuseSizes | JoinSizes
+            )
 
 
 def _has_checks(operands: Iterable[Operand]) -> bool:

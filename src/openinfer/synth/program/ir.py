@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from operator import is_
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.dtypes import DType
@@ -213,6 +213,34 @@ class RequireSize:
     """What the op says about them."""
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Two expressions over dynamic sizes, compared."""
+
+    op: Literal["==", "!=", "<", ">="]
+    left: Expr
+    right: Expr
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+    @property
+    def opposite(self) -> "Comparison":
+        """True where this one is false."""
+        others: dict[str, Literal["==", "!=", "<", ">="]] = {"==": "!=", "!=": "==", "<": ">=", ">=": "<"}
+        return Comparison(others[self.op], self.left, self.right)
+
+
+@dataclass(frozen=True)
+class RefuseSizes:
+    """Dynamic sizes for which all comparisons are true have no result: an op needs them to fit each other."""
+
+    refused: tuple[Comparison, ...]
+    node: int
+    code: Code
+    """What the op says about them."""
+
+
 class Action(StrEnum):
     """What is done to a slice of a tensor, a table, or an entry of a prefix table."""
 
@@ -294,6 +322,7 @@ Step: TypeAlias = (
     | JoinSizes
     | BindSize
     | RequireSize
+    | RefuseSizes
     | TableStep
     | PartStep
     | EntryStep

@@ -27,6 +27,8 @@ from openinfer.synth.program.ir import (
     Operand,
     PartStep,
     Program,
+    RefuseSizes,
+    RequireSize,
     Step,
     Table,
     TableStep,
@@ -115,6 +117,11 @@ class _Printer:
                 return f"require the sizes of {block}"
             case BindSize(declared, found):
                 return f"require {declared!r} == {found!r}"
+            case RequireSize():
+                values = [f"{step.size!r} >= {step.least}", *(f"{step.size!r} != {one}" for one in step.excluded)]
+                return f"require {' and '.join(values)}"
+            case RefuseSizes(refused):
+                return f"refuse {' and '.join(map(str, refused))}"
             case TableStep(action, table, indices, value):
                 return _access(action, table.variable.name, indices, value)
             case PartStep(action, whole, indices, value):

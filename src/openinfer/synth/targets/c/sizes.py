@@ -6,7 +6,7 @@ from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir.expr import Binary, Num, Ref, names, quotients
 from openinfer.loops.dim import Dim, expr_of, sizes_in, span
 from openinfer.synth.program.failures import BAD_LENGTH, BAD_SIZE, NO_SHAPE, Mistake, no_result
-from openinfer.synth.program.ir import RequireSize, Value
+from openinfer.synth.program.ir import RefuseSizes, RequireSize, Value
 from openinfer.synth.targets.c.function import FunctionPrinter
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, can_fail, number
 from openinfer.synth.targets.c.solve import is_line, replaced, solved
@@ -108,6 +108,17 @@ class SizePrinter(FunctionPrinter):
             if len(step.excluded) <= len(kept):
                 check = " || ".join(f"{text} == {value}" for value in step.excluded)
             self._require(check, no_result(step.code, is_small=False), step.node, depth)
+
+    def _refuse_sizes(self, step: RefuseSizes, depth: int) -> None:
+        """Sizes that do not fit each other. Comparisons stand in the order in which one makes sure of the next."""
+        sides = [(one, self._sizes_only.integer(one.left), self._sizes_only.integer(one.right)) for one in step.refused]
+        check = " && ".join(f"{left.text} {one.op} {right.text}" for one, left, right in sides) or "true"
+        for one in step.refused:
+            self._require_known({*names(one.left), *names(one.right)}, step.node, depth)
+        self._require(check, no_result(step.code, is_small=False), step.node, depth)
+        if any(can_fail((left, right)) for _, left, right in sides):
+            self._now.has_bad = True
+            self._line(depth, f"if (bad) {self._fail(step.node, NO_SHAPE)}")
 
     def _require(self, check: str, what: Mistake, node: int, depth: int) -> None:
         """A check that fails a step, unless it has been made before."""

@@ -30,6 +30,7 @@ from openinfer.synth.program.ir import (
     Mark,
     Move,
     PartStep,
+    RefuseSizes,
     RequireSize,
     Step,
     Steps,
@@ -168,6 +169,8 @@ class StepPrinter(MarkPrinter):
                 self._agree(declared, self.extent(found), step.node, depth)
             case RequireSize():
                 self._require_values(step, depth)
+            case RefuseSizes():
+                self._refuse_sizes(step, depth)
             case CallStep():
                 self._consumer(step, depth)
             case JoinSizes():

@@ -1,0 +1,155 @@
+"""What dynamic sizes must be for an op to have the result that its kernel computes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from openinfer.errors import Code
+from openinfer.ir.expr import Ref
+from openinfer.loops.dim import Dim, at, sizes_in
+from openinfer.ops import Call, OpError, OpRecord, infer
+from openinfer.synth.lower.requirements import Refusals, likely
+from openinfer.synth.program.ir import RefuseSizes, RequireSize
+
+_SMALL_SIZES = 64
+_MOST_SIZES = 1024
+"""Windows and the like are smaller than this; larger sizes are not tried."""
+_Bad = Mapping[str, Mapping[int, Code]]
+"""For each size, the values that an op refuses, and how."""
+
+
+class ManyValuesError(Exception):
+    """Which values a size can have is too much to find out."""
+
+    def __init__(self, size: str) -> None:
+        super().__init__(size)
+        self.size = size
+        self.most = _MOST_SIZES
+
+
+@dataclass(frozen=True)
+class OpSizes:
+    """One call of an op on shapes with dynamic sizes."""
+
+    record: OpRecord
+    call: Call
+    found: Call
+    """The call with the results that the kernel computes."""
+    declared: Sequence[tuple[int, ...] | None]
+    """The shapes of the variables that the results become; None where these have whatever shape the op gives."""
+
+    def requirements(self, bounds: Mapping[str, int], node: int) -> Iterator[RequireSize | RefuseSizes]:
+        """The steps that refuse the sizes for which the op has no such result."""
+        types = [kind for kind in self.call.inputs if kind is not None]
+        extents = [extent for kind in types for extent in kind.shape] + list(extents_in(self.call.params))
+        used = {name: bounds[name] for name in sorted({name for one in extents for name in sizes_in(one)})}
+        if not used:
+            return
+        together = Refusals(self.refusal, used)
+        try:
+            alone = self._one_by_one(used)
+        except ManyValuesError:
+            if not together.is_exact:
+                raise
+            alone = None
+        if alone is not None and _say_the_same(alone, together, used):
+            for name, bad in alone.items():
+                yield from _requirements(Dim(used[name], Ref(name)), bad, node)
+            return
+        for refused, code in together.conditions():
+            yield RefuseSizes(refused, node, code)
+
+    def refusal(self, sizes: Mapping[str, int]) -> Code | None:
+        """The code with which the op refuses sizes; None if it has the results that are expected."""
+        try:
+            other = infer(self.record, _at_sizes(self.call, sizes))
+            wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in self.found.outputs]
+        except OpError as error:
+            return error.code
+        except ZeroDivisionError:
+            return Code.BAD_SHAPE
+        for place, (kind, shape) in enumerate(zip(other.outputs, wanted, strict=True)):
+            if kind.shape != shape:
+                return self._disagreement(place, kind.shape, shape)
+        return None
+
+    def _disagreement(self, place: int, given: Sequence[int], wanted: Sequence[int]) -> Code:
+        """What is wrong where a result is not what a variable declares: a dynamic size, or the shape."""
+        declared = self.declared[place] if place < len(self.declared) else None
+        if declared is None:
+            return Code.SIZE_CONFLICT
+        if len(given) != len(wanted):
+            return Code.SHAPE_MISMATCH
+        wrong = [sizes_in(own) for one, other, own in zip(given, wanted, declared, strict=True) if one != other]
+        return Code.SIZE_CONFLICT if min(wrong, key=lambda sizes: len(sizes) > 1) else Code.SHAPE_MISMATCH
+
+    def _one_by_one(self, used: Mapping[str, int]) -> _Bad:
+        """The values of each size that are refused while the others are at their bounds."""
+        found: dict[str, dict[int, Code]] = {}
+        for name, most in used.items():
+
+            def refused_in(values: range, name: str = name) -> dict[int, Code]:
+                every = ((value, self.refusal({**used, name: value})) for value in values)
+                return {value: code for value, code in every if code is not None}
+
+            bad = refused_in(range(min(most, _SMALL_SIZES)))
+            if len(bad) > _least(bad):  # not only what is too small: some numbers of heads, say, divide others
+                if most > _MOST_SIZES:
+                    raise ManyValuesError(name)
+                bad |= refused_in(range(_SMALL_SIZES, most))
+            found[name] = bad
+        return found
+
+
+def _say_the_same(alone: _Bad, together: Refusals, used: Mapping[str, int]) -> bool:
+    """Whether the sizes can be judged one by one, in their order."""
+    if not together.is_exact:
+        return True  # nothing better is known
+    for sizes in likely(used):
+        codes = (alone[name].get(value) for name, value in sizes.items())
+        if together.code(sizes) is not next((code for code in codes if code is not None), None):
+            return False
+    return True
+
+
+def _least(bad: Mapping[int, Code]) -> int:
+    """The least value that is not refused, as long as only small ones are."""
+    return next((place for place, value in enumerate(bad) if place != value), len(bad))
+
+
+def _requirements(size: Dim, bad: Mapping[int, Code], node: int) -> Iterator[RequireSize]:
+    """What a size must be, given the values that an op refuses: all below a least one, and some others."""
+    start, least = 0, _least(bad)
+    for code, values in groupby(range(least), bad.__getitem__):
+        start += len(list(values))
+        yield RequireSize(size, start, node, (), code)
+    others = [value for value in bad if value >= least]
+    for code in dict.fromkeys(bad[value] for value in others):
+        yield RequireSize(size, 0, node, tuple(value for value in others if bad[value] is code), code)
+
+
+def extents_in(value: Any) -> Iterator[int]:
+    """The symbolic numbers in parameters."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        for part in value:
+            yield from extents_in(part)
+    elif isinstance(value, Dim):
+        yield value
+
+
+def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
+    """A call with numbers in the place of dynamic sizes."""
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(settled, value))
+        return at(value, sizes) if isinstance(value, Dim) and sizes_in(value) <= sizes.keys() else value
+
+    inputs = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.inputs)
+    wanted = tuple(None if kind is None else replace(kind, shape=settled(kind.shape)) for kind in call.wanted)
+    return replace(
+        call, inputs=inputs, params={name: settled(value) for name, value in call.params.items()}, wanted=wanted
+    )

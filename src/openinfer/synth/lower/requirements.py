@@ -1,0 +1,182 @@
+"""For which dynamic sizes an op has no result: its shape rule is asked at many, and its answers become conditions.
+
+A rule compares extents. ``traced`` notes what it asks; here every answer that some sizes give is followed, so that the
+conditions hold for all sizes, not only for those that were tried.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from openinfer.errors import Code
+from openinfer.ir.expr import evaluate
+from openinfer.synth.lower.traced import Path
+from openinfer.synth.program.ir import Comparison
+
+Rule = Callable[[Mapping[str, int]], Code | None]
+"""The code with which an op refuses sizes, or None."""
+Condition = tuple[tuple[Comparison, ...], Code]
+"""Sizes for which all of these are true are refused with a code."""
+_MOST_RUNS = 128
+_MOST_POINTS = 1 << 16
+_MOST_LIKELY = 1024
+_CHECKS = 24
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """A question, and what follows from either answer."""
+
+    asked: Comparison
+    yes: "_Tree"
+    no: "_Tree"
+
+
+_Tree = _Fork | Code | None
+"""None: the sizes have a result."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    asked: tuple[Comparison, ...]
+    answers: tuple[bool, ...]
+    code: Code | None
+
+
+class Refusals:
+    """The sizes that a rule refuses, as comparisons of expressions over several of them."""
+
+    def __init__(self, rule: Rule, bounds: Mapping[str, int]) -> None:
+        self._rule = rule
+        self._bounds = bounds
+        self._is_everything = prod(bound + 1 for bound in bounds.values()) <= _MOST_POINTS
+        self._points = _points(bounds, is_everything=self._is_everything)
+        self._runs: list[_Run] = []
+        self._never: set[tuple[bool, ...]] = set()
+        """Answers that no sizes give, as far as they were tried."""
+        is_followed = self._explore()
+        self._tree = self._grown(()) if is_followed else None
+        self.is_exact = is_followed and self._is_confirmed()
+        """Whether the conditions say what the rule says: it may compute in ways that cannot be followed."""
+
+    def code(self, sizes: Mapping[str, int]) -> Code | None:
+        """What the conditions say about sizes."""
+        tree = self._tree
+        while isinstance(tree, _Fork):
+            tree = tree.yes if _holds(tree.asked, sizes) else tree.no
+        return tree
+
+    def conditions(self) -> list[Condition]:
+        """When sizes are refused, and with which code."""
+        return list(_refused(self._tree, ()))
+
+    def _explore(self) -> bool:
+        """Run the rule until every answer that some sizes give has been followed."""
+        self._run({name: int(values[-1]) for name, values in self._points.items()})
+        while len(self._runs) < _MOST_RUNS:
+            found = next(self._open_ends(), None)
+            if found is None:
+                return self._is_consistent()
+            run, place = found
+            answers = (*run.answers[:place], not run.answers[place])
+            sizes = self._sizes_with(run.asked[: place + 1], answers)
+            if sizes is None:
+                self._never.add(answers)
+            else:
+                self._run(sizes)
+                if self._runs[-1].answers[: place + 1] != answers:
+                    return False
+        return False
+
+    def _run(self, sizes: Mapping[str, int]) -> None:
+        path = Path()
+        code = self._rule({name: path.size(name, value, self._bounds[name]) for name, value in sizes.items()})
+        self._runs.append(_Run(tuple(asked for asked, _ in path.taken), tuple(one for _, one in path.taken), code))
+
+    def _open_ends(self) -> Iterator[tuple[_Run, int]]:
+        """Runs and places in them where the other answer has not been followed."""
+        followed = {run.answers[:length] for run in self._runs for length in range(len(run.answers) + 1)}
+        for run in self._runs:
+            for place, answer in enumerate(run.answers):
+                other = (*run.answers[:place], not answer)
+                if other not in followed and other not in self._never:
+                    yield run, place
+
+    def _is_consistent(self) -> bool:
+        """Whether the same answers lead to the same question."""
+        seen: dict[tuple[bool, ...], object] = {}
+        for run in self._runs:
+            for place, asked in enumerate((*run.asked, run.code)):
+                if seen.setdefault(run.answers[:place], asked) != asked:
+                    return False
+        return True
+
+    def _sizes_with(self, asked: Sequence[Comparison], answers: Sequence[bool]) -> dict[str, int] | None:
+        """Sizes that give these answers."""
+        found: Any = np.ones(len(next(iter(self._points.values()))), bool)
+        with np.errstate(all="ignore"):
+            for one, answer in zip(asked, answers, strict=True):
+                found &= _holds(one, self._points) == answer
+        places = np.flatnonzero(found)
+        return {name: int(values[places[-1]]) for name, values in self._points.items()} if places.size else None
+
+    def _grown(self, answers: tuple[bool, ...]) -> _Tree:
+        run = next((one for one in self._runs if one.answers[: len(answers)] == answers), None)
+        if run is None:
+            return Code.SIZE_CONFLICT  # no sizes are known that come here
+        if len(run.answers) == len(answers):
+            return run.code
+        ends = [(*answers, answer) for answer in (True, False)]
+        possible = [end for end in ends if end not in self._never or not self._is_everything]
+        yes, no = self._grown(possible[0]), self._grown(possible[-1])
+        return yes if yes == no else _Fork(run.asked[len(answers)], yes, no)
+
+    def _is_confirmed(self) -> bool:
+        numbers = np.random.default_rng(0)
+        for place in range(_CHECKS):
+            reach = (2, 8, 64, max(self._bounds.values()))[place % 4]
+            sizes = {name: int(numbers.integers(min(bound, reach) + 1)) for name, bound in self._bounds.items()}
+            if self._rule(sizes) is not self.code(sizes):
+                return False
+        return True
+
+
+def likely(bounds: Mapping[str, int]) -> list[dict[str, int]]:
+    """Sizes at which rules are likely to change their minds."""
+    each = [
+        sorted({min(one, most) for one in (0, 1, 2, 3, 4, 7, most // 2, most - 1, most)} - {-1})
+        for most in bounds.values()
+    ]
+    return [dict(zip(bounds, point, strict=True)) for point in islice(product(*each), _MOST_LIKELY)]
+
+
+def _points(bounds: Mapping[str, int], *, is_everything: bool) -> dict[str, Any]:
+    """Sizes to choose from, the bounds last: all there are, or likely ones, and lines through the space of them."""
+    if is_everything:
+        found = list(product(*(range(bound + 1) for bound in bounds.values())))
+    else:
+        found = [tuple(point.values()) for point in likely(bounds)]
+        most = tuple(bounds.values())
+        for axis, bound in enumerate(most):
+            for values in range(min(bound, _MOST_POINTS >> 4) + 1):
+                found += [(*base[:axis], values, *base[axis + 1 :]) for base in (most, tuple(one // 2 for one in most))]
+        found.append(most)
+    columns = np.array(found, np.int64).T
+    return dict(zip(bounds, columns, strict=True))
+
+
+def _holds(asked: Comparison, sizes: Mapping[str, Any]) -> Any:
+    left, right = (evaluate(side, sizes.__getitem__) for side in (asked.left, asked.right))
+    return left == right if asked.op == "==" else left < right
+
+
+def _refused(tree: _Tree, taken: tuple[Comparison, ...]) -> Iterator[Condition]:
+    if isinstance(tree, _Fork):
+        yield from _refused(tree.yes, (*taken, tree.asked))
+        yield from _refused(tree.no, (*taken, tree.asked.opposite))
+    elif tree is not None:
+        yield taken, tree

@@ -1,0 +1,150 @@
+"""Integers that remember what was asked about them: the conditions under which a shape rule says what it says.
+
+Shape rules are Python. To know for which sizes one of them refuses its operands, it is run at chosen sizes with such
+integers, and every comparison that another choice of sizes could decide otherwise is noted.
+"""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from openinfer.ir.expr import Operator, Ref
+from openinfer.loops.dim import Dim, expr_of, form, span
+from openinfer.synth.program.ir import Comparison
+
+_PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+@dataclass
+class Path:
+    """What was asked during one run, in its order, and the answers."""
+
+    taken: list[tuple[Comparison, bool]] = field(default_factory=list)
+
+    def size(self, name: str, value: int, bound: int) -> "Traced":
+        """A dynamic size with its value in this run."""
+        return Traced(value, Dim(bound, Ref(name)), self)
+
+    def ask(self, op: Literal["==", "<"], left: int, right: int) -> bool:
+        """The answer to a comparison; it is noted if sizes can decide it otherwise."""
+        answer = plain(left) == plain(right) if op == "==" else plain(left) < plain(right)
+        one, other = symbol(left), symbol(right)
+        apart = one - other
+        least, most = span(apart)
+        is_decided = isinstance(form(apart), int) or least > 0 or most < 0 or (op == "<" and least >= 0)
+        asked = (Comparison(op, expr_of(one), expr_of(other)), answer)
+        if not is_decided and asked not in self.taken:
+            self.taken.append(asked)
+        return answer
+
+
+class Traced(int):
+    """An integer computed from dynamic sizes; ``symbol`` says how."""
+
+    symbol: int
+    path: Path
+
+    def __new__(cls, value: int, symbol: int, path: Path) -> "Traced":
+        """The value in this run, and what it is whatever the sizes are."""
+        made = super().__new__(cls, value)
+        made.symbol = symbol
+        made.path = path
+        return made
+
+    def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
+        if not isinstance(other, int) or isinstance(other, bool):
+            own = self._settled()  # a float, say: its arithmetic is Python's
+            return _PYTHON[op](other, own) if swapped else _PYTHON[op](own, other)
+        left, right = (other, self) if swapped else (self, other)
+        if op in "/%" and self.path.ask("==", right, 0):
+            raise ZeroDivisionError
+        value = _PYTHON[op](plain(left), plain(right))
+        return Traced(value, _PYTHON[op](symbol(left), symbol(right)), self.path)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with("+", other, swapped=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("-", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with("-", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("*", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with("*", other, swapped=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with("/", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with("/", other, swapped=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with("%", other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._with("%", other, swapped=True)
+
+    def __neg__(self) -> "Traced":
+        return Traced(-plain(self), -self.symbol, self.path)
+
+    def _settled(self) -> int:
+        """The number alone: what is computed from it holds for this number only."""
+        self.path.ask("==", self, value := plain(self))
+        return value
+
+    def __bool__(self) -> bool:
+        return not self.path.ask("==", self, 0)
+
+    def __hash__(self) -> int:
+        return hash(self._settled())
+
+    def __float__(self) -> float:
+        return float(self._settled())
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._settled() / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self._settled()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int) and self.path.ask("==", self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: int) -> bool:
+        return self.path.ask("<", self, other)
+
+    def __gt__(self, other: int) -> bool:
+        return self.path.ask("<", other, self)
+
+    def __le__(self, other: int) -> bool:
+        return not self.path.ask("<", other, self)
+
+    def __ge__(self, other: int) -> bool:
+        return not self.path.ask("<", self, other)
+
+
+def symbol(value: int) -> int:
+    """What an integer is whatever the sizes are."""
+    return value.symbol if isinstance(value, Traced) else value
+
+
+def plain(value: int) -> int:
+    """The number alone."""
+    return int.__add__(value, 0) if isinstance(value, Traced) else value
