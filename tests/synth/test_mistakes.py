@@ -66,6 +66,25 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
     ),
     "negative dimension": ("cache.read K[0..n] >> less;", {"n": 0}, Code.SIZE_CONFLICT),
     "window that does not fit": ("op conv1d(im, w4) >> im2;", {}, Code.SHAPE_MISMATCH),
+    "disagreement with an uneven dimension": ("cache.read K[0..n] >> half;", {"n": 2}, Code.BAD_SHAPE),
+    "slice that wraps around zero": ("op sum_axis(G[n..n+3], axes=[0]) >> a;", {"n": -1}, Code.SHAPE_MISMATCH),
+    "part that wraps around zero": ("op sum_axis(p[n..n+2, ], axes=[0]) >> a;", {"n": -1}, Code.SHAPE_MISMATCH),
+    "slice of a size that wraps": ("op sum_axis(G[n..n+T], axes=[0]) >> a;", {"n": -1}, Code.SIZE_CONFLICT),
+    "more of a matrix than there can be": ("op sum_axis(M[0..n], axes=[0]) >> a;", {"n": 7}, Code.SIZE_CONFLICT),
+    "far too much of a matrix": ("op sum_axis(M[0..n], axes=[0]) >> a;", {"n": FAR}, Code.SIZE_CONFLICT),
+    "far too much of a matrix for a variable": ("cache.read M[0..n] >> pp;", {"n": FAR}, Code.SHAPE_MISMATCH),
+    "far too much of a matrix for a size": ("cache.read M[0..n] >> s;", {"n": FAR}, Code.SIZE_CONFLICT),
+    # --- nodes whose results nothing reads ---
+    "dead tensor of a loop": ("loop l (i in 0..n) { op neg(W[i]) >> dead; }", {"n": 3}, Code.UNKNOWN_LINK),
+    "dead copy of a tensor of a loop": ("loop l (i in 0..n) { transfer W[i] >> dead; }", {"n": 3}, Code.UNKNOWN_LINK),
+    "dead tensor that is not there": ("loop l (i in 0..n) { op neg(gap[i]) >> dead; }", {"n": 2}, Code.UNKNOWN_LINK),
+    "dead tensor of a size": ("op neg(W[T]) >> dead;", {}, Code.UNKNOWN_LINK),
+    "dead tensor of a scalar": ("op neg(W[n]) >> dead;", {"n": 2}, Code.UNKNOWN_LINK),
+    "dead tensor of 65 bits": ("op neg(W[n+n]) >> dead;", {"n": FAR}, Code.INDEX_OUT_OF_RANGE),
+    "dead read": ("cache.read K[n] >> dead;", {"n": 4}, Code.INDEX_OUT_OF_RANGE),
+    "dead gather": ("op gather(p, g, axis=0) >> dead3;", {"n": 5}, Code.BAD_VALUE),
+    "dead quotient": ("op div(zero, zero) >> zero;", {}, Code.BAD_VALUE),
+    "dead value without a size": ("op neg(s) >> s;", {}, Code.SIZE_CONFLICT),
     # --- values ---
     "no result for a value": ("op gather(p, g, axis=0) >> picked;", {"n": 5}, Code.BAD_VALUE),
 }
@@ -75,12 +94,13 @@ dynamic { n: i64; m: i64; u: u64; x: f32[T, 2]; }
 volatile {
     a: f32[2]; pp: f32[3, 2]; s: f32[S, 2]; t: f32[T, 2]; half: f32[T/2, 2]; less: f32[T-4, 2]; im: f32[1, 1, T];
     im2: f32[1, 1, T-3]; w4: f32[1, 1, 4]; V(l): f32[2] @pattern("W.{l}"); picked: f32[1, 2]; g: i64[1] @init(5);
-    q: f32;
+    q: f32; dead: f32[2]; dead3: f32[1, 2]; zero: i32[2];
 }
-constant { W(l): f32[2] @pattern("W.{l}"); }
+constant { W(l): f32[2] @pattern("W.{l}"); gap(l): f32[2] @pattern("gap.{l}"); }
 persistent {
     count: i32;
     K(t): f32[2] @table @fixed(t=4); KK(i, j): f32[2] @table @fixed(i=4, j=4); G(t): f32[2] @table; p: f32[3, 2];
+    M(i): f32[2, 2] @auto_dim(i) @fixed(i=4);
 }
 """
 
@@ -88,7 +108,7 @@ persistent {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
     path: Path = tmp_path_factory.mktemp("model") / "tiny.oinf"
-    save_file(path, {f"W.{layer}": np.ones(2, np.float32) for layer in range(2)})
+    save_file(path, {name: np.ones(2, np.float32) for name in ("W.0", "W.1", "gap.0", "gap.2")})
     return ModelLoader.open(path)
 
 

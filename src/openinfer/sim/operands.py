@@ -254,6 +254,7 @@ class Operands:
 
         def write(strand: "Strand", value: Array) -> None:
             table, where = strand.tables[name], chosen(strand)
+            table.require_room(where)
             wanted = table.shape_of(where)
             if value.shape != wanted:
                 found, needed = (TensorType(variable.dtype, shape) for shape in (value.shape, wanted))

@@ -110,6 +110,22 @@ class Table:
         extents = self._common_extents(picks)
         return (*_lengths(picks), *_lengths(self._cells(cells, extents)), *self._shape[len(self._auto) :])
 
+    def require_room(self, chosen: Sequence[Chosen]) -> None:
+        """Refuse what is about to be written beyond the bounds of a matrix; indices of tables are judged anyway."""
+        if not self._auto:
+            return
+        keys, cells = self._split(chosen)
+        picks = self._key_selectors(keys)
+        where = self._cells(cells, self._common_extents(picks))
+        if 0 in (*_lengths(picks), *_lengths(where)):
+            return
+        for axis, (name, one) in enumerate(zip(self._auto, where, strict=True)):
+            last = one if isinstance(one, int) else one[1] - 1
+            if name in self._fixed and last >= self._shape[axis] + self._fixed[name]:
+                bound = self._shape[axis] + self._fixed[name]
+                message = f"the index {last} of {self.name!r} is outside the bound {bound} along {name!r}"
+                raise OpError(Code.INDEX_OUT_OF_RANGE, message)
+
     def _common_extents(self, picks: Sequence[Selector]) -> tuple[int, ...]:
         """The extents of the largest of the chosen matrices."""
         found = [grid.extents for _, grid in self._chosen_grids(picks)]

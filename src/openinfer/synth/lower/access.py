@@ -56,13 +56,15 @@ class Operands(Families):
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
-    def _table_read(self, access: Access, node: Node, shape: tuple[int, ...] | None) -> Value:
+    def _table_read(
+        self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False
+    ) -> Value:
         table = self.tables[access.base]
         if shape is None:
             shape = self._table_shape(access, table, node)
         value = self._value(access.base, table.variable.dtype, shape)
         scalars = self._index_scalars(access.indices)
-        self._emit(TableStep(Action.READ, table, access.indices, value, node.index, scalars))
+        self._emit(TableStep(Action.READ, table, access.indices, value, node.index, scalars, is_exact))
         return value
 
     def _table_shape(self, access: Access, table: Table, node: Node) -> tuple[int, ...]:
@@ -126,7 +128,7 @@ class Operands(Families):
         is_plain = not variable.is_table and not isinstance(variable.origin, FromPattern)
         return is_plain and access.bracketed and bool(access.indices)
 
-    def _part_read(self, access: Access, node: Node, shape: tuple[int, ...] | None) -> Value:
+    def _part_read(self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False) -> Value:
         whole = self._read(access.base, node.index)
         if shape is None:
             pairs = zip(access.indices, whole.shape, strict=True)
@@ -134,7 +136,7 @@ class Operands(Families):
             shape = self._part_shape(access, self.bound.vars[access.base], whole.shape, node, kept)
         scalars = self._index_scalars(access.indices)
         value = self._value(access.base, whole.dtype, shape)
-        self._emit(PartStep(Action.READ, whole, access.indices, value, node.index, scalars))
+        self._emit(PartStep(Action.READ, whole, access.indices, value, node.index, scalars, is_exact=is_exact))
         return value
 
     def _part_change(self, action: Action, access: Access, node: Node, value: Current | None, initial: float) -> None:

@@ -15,6 +15,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.errors import counted
 from openinfer.ir import Access, CacheRead, CacheWrite, Loop, ModelRef, Node, Op, Scope, Single, Transfer
 from openinfer.ir.expr import Expr, Ref
+from openinfer.ir.expr import names as names_in
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower.variables import Values, refused
 from openinfer.synth.program.ir import Action, BindSize, EntryStep, Family, Value, Weight
@@ -45,25 +46,39 @@ class Families(Values):
                 return Weight((operand.name,), info.dtype, info.shape)
             variable = next(v for v in self.bound.vars.values() if v.origin == FromModel(operand.name))
             return Weight((operand.name,), variable.dtype, variable.shape)
-        used = [loop for loop in self.loops if f"{{{loop.index}}}" in operand.name]
+        indices = [loop.index for loop in self.loops if f"{{{loop.index}}}" in operand.name]
         values = [dict(one) for one in Ranges(self._static).all(None, self.loops, operand.name)]
         names = [spelled(operand.name, one) for one in values]
         if not names:  # the loops' bounds are known only while running: every tensor that can be meant
-            indices = tuple(loop.index for loop in used)
-            found = _entries_of(operand.name, indices, self._names_like(operand.name))
+            found = _entries_of(operand.name, tuple(indices), self._names_like(operand.name))
             values = [dict(zip(indices, key, strict=True)) for key in found]
             names = list(found.values())
         if not names:
             raise refused(node, f"the model has no tensor for {operand}")
         info = model.tensors[names[0]]
-        return _family_of(names, values, [loop.index for loop in used], [Ref(loop.index) for loop in used], info)
+        return self._judged(_family_of(names, values, indices, [Ref(index) for index in indices], info))
 
     def _family(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
         """A prefix table: every entry that the indices can name, chosen while running."""
         if variable.name not in self._tables:
             self._tables[variable.name] = self._table(access, variable, pattern, node)
         exprs = tuple(index.value for index in access.indices if isinstance(index, Single))
-        return replace(self._tables[variable.name], index=exprs)
+        return self._judged(replace(self._tables[variable.name], index=exprs))
+
+    def _judged(self, weight: Weight) -> Weight:
+        """A weight that says whether its indices may name no tensor, as far as loops with known bounds tell."""
+        used = {name for expr in weight.index for name in names_in(expr)}
+        turns = self._turns(tuple(loop for loop in self.loops if loop.index in used))
+        return replace(weight, can_miss=turns is None or not all(self._is_there(weight, turn) for turn in turns))
+
+    def _is_there(self, weight: Weight, turn: Mapping[str, int]) -> bool:
+        place = 0
+        for expr, first, extent in zip(weight.index, weight.firsts, weight.extents, strict=True):
+            value = static_value(expr, lambda name: turn[name] if name in turn else self._static(name))
+            if value is None or not first <= value < first + extent:
+                return False
+            place = place * extent + value - first
+        return bool(weight.names[place])
 
     def _names_like(self, pattern: str) -> list[str]:
         """The names in the model that begin as a pattern does."""

@@ -39,11 +39,16 @@ class OpSizes:
     declared: Sequence[tuple[int, ...] | None]
     """The shapes of the variables that the results become; None where these have whatever shape the op gives."""
 
-    def requirements(self, bounds: Mapping[str, int], node: int) -> Iterator[RequireSize | RefuseSizes]:
-        """The steps that refuse the sizes for which the op has no such result."""
+    @property
+    def used(self) -> list[str]:
+        """The dynamic sizes in operands and parameters."""
         types = [kind for kind in self.call.inputs if kind is not None]
         extents = [extent for kind in types for extent in kind.shape] + list(extents_in(self.call.params))
-        used = {name: bounds[name] for name in sorted({name for one in extents for name in sizes_in(one)})}
+        return sorted({name for one in extents for name in sizes_in(one)})
+
+    def requirements(self, bounds: Mapping[str, int], node: int) -> Iterator[RequireSize | RefuseSizes]:
+        """The steps that refuse the sizes for which the op has no such result."""
+        used = {name: bounds[name] for name in self.used}
         if not used:
             return
         together = Refusals(self.refusal, used)

@@ -19,7 +19,7 @@ from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.lower.access import Operands
 from openinfer.synth.lower.op_sizes import ManyValuesError, OpSizes, extents_in
-from openinfer.synth.lower.variables import Current, refused
+from openinfer.synth.lower.variables import Current, fill_step, refused
 from openinfer.synth.program.ir import Action, BindSize, KernelStep, Move, TableStep, Value, Weight
 
 
@@ -30,12 +30,9 @@ class Nodes(Operands):
         """A kernel; the values it gives."""
         own = self.bound.ops[node.index]
         operands = [
-            None if operand is None else self._operand(operand, node, dtype)
+            None if operand is None else self._shaped(operand, node, dtype)
             for operand, dtype in zip(own.operands, own.stored, strict=True)
         ]
-        self._require_known(extent for value in operands if value is not None for extent in value.shape)
-        for operand in own.operands:
-            self._require_operand(operand)
         types = tuple(
             None
             if operand is None or value is None
@@ -51,7 +48,11 @@ class Nodes(Operands):
         outputs = tuple(self._result(output, found, node) for output, found in results)
         scratch = tuple(self._value(one.name, one.dtype, one.shape) for one in kernel.scratch)
         scalars = self._scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
-        self._emit(KernelStep(kernel, tuple(inputs), outputs, node.index, scratch, scalars))
+        if all(_can_fit(value.shape, found.shape) for value, found in zip(outputs, call.outputs, strict=True)):
+            self._emit(KernelStep(kernel, tuple(inputs), outputs, node.index, scratch, scalars))
+        else:  # every step has failed by now: what is typed only while running was found to be wrong
+            for value in outputs:
+                self._emit(fill_step(value, 0, node.index))
         for output, value in zip(kind.outputs, outputs, strict=True):
             self._write(node, output, value)
         return outputs
@@ -62,22 +63,32 @@ class Nodes(Operands):
         shape = found.shape
         if not variable.is_table and not (output.bracketed and output.indices):
             shape = self._shape(variable)
-            self._bind_sizes(shape, found.shape, node)
+            if len(shape) == len(found.shape):
+                self._bind_sizes(shape, found.shape, node, is_exact=variable.dims is not None)
+            else:
+                self._emit(BindSize(len(shape), len(found.shape), node.index))
             self._require_shape(variable)
         return self._value(output.base, found.dtype, shape)
+
+    def _shaped(self, operand: Operand, node: Node, dtype: DType | None) -> Current:
+        """An operand, which has a shape before the next one is read."""
+        value = self._operand(operand, node, dtype)
+        self._require_known(value.shape)
+        self._require_operand(operand)
+        return value
 
     def _require_operand(self, operand: Operand | None) -> None:
         if isinstance(operand, Access) and not operand.bracketed and operand.base in self.bound.vars:
             self._require_shape(self.bound.vars[operand.base])
 
-    def _bind_sizes(self, declared: Sequence[int], found: Sequence[int], node: Node) -> None:
+    def _bind_sizes(self, declared: Sequence[int], found: Sequence[int], node: Node, *, is_exact: bool) -> None:
         """The extents of a variable are those of its new value; equal ones need no step.
 
         Those with one size come first: what a sum or product needs to know, they may decide.
         """
         for extent, own in sorted(zip(declared, found, strict=True), key=lambda pair: len(sizes_in(pair[0])) > 1):
             if not is_same(extent, own) or sizes_in(extent) - sizes_in(own):
-                self._emit(BindSize(extent, own, node.index))
+                self._emit(BindSize(extent, own, node.index, is_exact))
 
     def _inferred(self, node: Node, record: OpRecord, call: Call) -> Call:
         """The call with its results. Lengths that only a run knows must fit whatever they are, not by accident."""
@@ -85,15 +96,13 @@ class Nodes(Operands):
             found = infer(record, call)
         except OpError as error:
             raise refused(node, error.message, error.advice) from error
-        types = [kind for kind in call.inputs if kind is not None]
-        used = sorted({name for kind in types for extent in kind.shape for name in sizes_in(extent)})
+        sizes = OpSizes(record, call, found, self._declared(node))
         self._require_known(extents_in(call.params))
-        self._require_sizes(node, OpSizes(record, call, found, self._declared(node)))
-        unnamed = [name for name in used if not name.isidentifier()]
-        if not unnamed:
+        self._require_sizes(node, sizes)
+        if all(name.isidentifier() for name in sizes.used):
             return found
-        sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(used)}
-        if OpSizes(record, call, found, ()).refusal(sample) is not None:
+        sample = {name: max(1, self.sizes[name] - 1 - place) for place, name in enumerate(sizes.used)}
+        if sizes.refusal(sample) is not None:
             message = f"a length in {node_head(node)} is known only while running, and must fit others"
             raise refused(node, message, "read the part into a variable first, whose dimensions are sizes")
         return found
@@ -193,9 +202,9 @@ class Nodes(Operands):
         if self.bound.is_index(source):
             value = self._operand(source, node)
         elif isinstance(source, Access) and self.bound.vars[source.base].is_table:
-            value = self._table_read(source, node, shape)
+            value = self._table_read(source, node, shape, is_exact=target.dims is not None)
         elif isinstance(source, Access) and self._is_part(source):
-            value = self._part_read(source, node, shape)
+            value = self._part_read(source, node, shape, is_exact=target.dims is not None)
         else:
             value = self._operand(source, node, target.dtype)
             self._require_known(value.shape)
@@ -203,7 +212,7 @@ class Nodes(Operands):
             if isinstance(value, Weight) and value.index:
                 value = self._chosen_now(value, node)
             if shape is not None:
-                self._bind_sizes(shape, value.shape, node)
+                self._bind_sizes(shape, value.shape, node, is_exact=target.dims is not None)
         if shape is not None:
             self._require_shape(target)
         variable = self.bound.vars[dst.base]
@@ -247,6 +256,12 @@ class Nodes(Operands):
             self._part_change(Action.RESET, access, node, None, number)
             return
         self.current[access.base] = self._filled(variable, number, node.index)
+
+
+def _can_fit(declared: Sequence[int], found: Sequence[int]) -> bool:
+    """Whether some dynamic sizes make two shapes equal, as far as plain numbers tell."""
+    pairs = zip(declared, found, strict=False)
+    return len(declared) == len(found) and all(one == two or sizes_in(one) or sizes_in(two) for one, two in pairs)
 
 
 def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:

@@ -29,6 +29,7 @@ from openinfer.synth.program.ir import (
     TableStep,
     Value,
     Weight,
+    WeightCheck,
 )
 
 Current = Value | Weight
@@ -190,6 +191,8 @@ class Values:
         """A weight whose index reads variables that may change before it is used is copied at once."""
         scalars = self._scalars(*weight.index)
         if not scalars:
+            if weight.can_miss:
+                self._emit(WeightCheck(weight, node.index))
             return weight
         copy = self._value(weight.names[0], weight.dtype, weight.shape)
         self._emit(Move(weight, copy, node.index, scalars))

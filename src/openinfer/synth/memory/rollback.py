@@ -35,6 +35,7 @@ from openinfer.synth.program.ir import (
     TableStep,
     Value,
     Weight,
+    WeightCheck,
 )
 from openinfer.synth.program.liveness import definitions
 from openinfer.synth.program.positions import Positions, called_by
@@ -145,7 +146,8 @@ def _can_fail(step: Step) -> bool:
             return bool(step.indices) or step.action is not Action.RESET
         case _:
             return isinstance(
-                step, PartStep | EntryStep | IntegerStep | BindSize | RequireSize | RefuseSizes | JoinSizes
+                step,
+                PartStep | EntryStep | WeightCheck | IntegerStep | BindSize | RequireSize | RefuseSizes | JoinSizes,
             )
 
 

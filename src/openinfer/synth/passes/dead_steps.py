@@ -1,6 +1,6 @@
 """Steps whose results nothing reads, left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from openinfer.ir.expr import Ref
@@ -10,13 +10,13 @@ from openinfer.synth.program.ir import (
     IntegerStep,
     KernelStep,
     Move,
-    Operand,
     PartStep,
     Program,
     Step,
     TableStep,
     Value,
     Weight,
+    WeightCheck,
 )
 from openinfer.synth.program.liveness import Liveness, Touch, uses
 
@@ -24,16 +24,21 @@ _PARTS = TableStep | PartStep | EntryStep
 
 
 def _is_pure(step: Step) -> bool:
-    """Whether a step does nothing but give its results: a kernel can fail, and so can an index of a weight."""
+    """Whether a step does nothing but give its results, apart from reading weights that indices choose."""
     if isinstance(step, KernelStep):
-        return not step.kernel.can_fail and not _is_chosen(step.inputs, step.scalars)
+        return not step.kernel.can_fail
     if isinstance(step, IntegerStep):
         return isinstance(step.expr, Ref) and not step.scalars  # the index of a loop is there in any case
-    return isinstance(step, Move) and not _is_chosen([step.src], step.scalars)
+    return isinstance(step, Move)
 
 
-def _is_chosen(operands: Iterable[Operand], scalars: Sequence[Value]) -> bool:
-    return bool(scalars) and any(isinstance(one, Weight) and one.index for one in operands)
+def _weight_checks(step: Step) -> tuple[Step, ...]:
+    """The checks of the weights that a step reads; those of one index are one, whatever part of a tensor they read."""
+    if not isinstance(step, KernelStep | Move):
+        return ()
+    operands = step.inputs if isinstance(step, KernelStep) else (step.src,)
+    chosen = {(one.names[0], one.index): one for one in operands if isinstance(one, Weight) and one.can_miss}
+    return tuple(WeightCheck(one, step.node, step.scalars) for one in chosen.values())
 
 
 def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep, IntegerStep)) -> Program:
@@ -91,7 +96,7 @@ class _DeadSteps:
     def _left_of(self, step: Step) -> tuple[Step, ...] | None:
         """What stays of a step whose results nothing reads; None if that is all of it."""
         if isinstance(step, self._kinds) and _is_pure(step):
-            return ()
+            return _weight_checks(step)
         if KernelStep in self._kinds and isinstance(step, _PARTS) and step.action is Action.READ:
             return (replace(step, action=Action.CHECK),)
         return None

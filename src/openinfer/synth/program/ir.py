@@ -78,6 +78,8 @@ class Weight:
     """``data``; ``scale`` and ``zero`` for the quantization of the tensors; ``folded`` for one of the program's own."""
     packing: Packing | None = None
     """The order of the elements, where it is not that of the tensors; ``shape`` then is the packed one."""
+    can_miss: bool = field(default=False, compare=False)
+    """Whether the indices may name no tensor: a step that reads it there fails."""
 
     def __hash__(self) -> int:
         # Not all names: there can be thousands, and operands are looked up all the time.
@@ -199,6 +201,8 @@ class BindSize:
     declared: int
     found: int
     node: int
+    is_exact: bool = True
+    """Whether the divisions in the extent must leave nothing over; those that a shape rule makes may."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +272,8 @@ class PartStep:
     node: int
     scalars: tuple[Value, ...] = ()
     initial: float = 0
+    is_exact: bool = False
+    """Whether what is read has declared extents: divisions in these must leave nothing over."""
 
 
 @dataclass(frozen=True)
@@ -280,6 +286,8 @@ class TableStep:
     value: Value | None
     node: int
     scalars: tuple[Value, ...] = ()
+    is_exact: bool = False
+    """Whether what is read has declared extents: divisions in these must leave nothing over."""
 
 
 @dataclass(frozen=True)
@@ -290,6 +298,15 @@ class EntryStep:
     family: Family
     index: tuple[Expr, ...]
     value: Value
+    node: int
+    scalars: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True)
+class WeightCheck:
+    """The indices of a weight must name a tensor: all that stays of a read whose result is dead."""
+
+    weight: Weight
     node: int
     scalars: tuple[Value, ...] = ()
 
@@ -326,6 +343,7 @@ Step: TypeAlias = (
     | TableStep
     | PartStep
     | EntryStep
+    | WeightCheck
     | IntegerStep
     | Fence
     | Mark

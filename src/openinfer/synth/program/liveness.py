@@ -25,6 +25,7 @@ from openinfer.synth.program.ir import (
     Store,
     TableStep,
     Value,
+    WeightCheck,
 )
 from openinfer.synth.program.positions import Positions, called_by
 from openinfer.synth.program.stretches import Stretches
@@ -44,7 +45,7 @@ def uses(step: Step) -> Sequence[Value]:
             return [] if cond is None else [cond]
         case TableStep(action=Action.WRITE, value=Value() as value):
             return [value, *step.scalars]
-        case TableStep() | LoopStep() | IntegerStep():
+        case TableStep() | LoopStep() | IntegerStep() | WeightCheck():
             return step.scalars
         case EntryStep(action=Action.CHECK):
             return step.scalars

@@ -33,6 +33,7 @@ from openinfer.synth.program.ir import (
     Table,
     TableStep,
     Value,
+    WeightCheck,
 )
 
 
@@ -132,6 +133,8 @@ class _Printer:
                 if action is Action.CHECK:
                     return f"check {part}"
                 return f"{_value(value)} = {part}" if action is Action.READ else f"{part} = {value.name}"
+            case WeightCheck(weight):
+                return f"check {operand_text(weight)}"
             case IntegerStep(expr, value):
                 return f"{_value(value)} = {expr}"
             case Fence():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import prod
 
 from openinfer.synth.program.failures import NO_TENSOR
-from openinfer.synth.program.ir import Action, EntryStep, Family, Store, Value, Weight
+from openinfer.synth.program.ir import Action, EntryStep, Family, Store, Value, Weight, WeightCheck
 from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.c.sizes import SizePrinter
@@ -83,6 +83,12 @@ class OperandPrinter(SizePrinter):
         if places.has_gaps:
             self._line(depth, f"if ({place} < 0) {self._no_tensor(node)}")
         return place
+
+    def _check_weight(self, step: WeightCheck, depth: int) -> None:
+        index = self._weight_number(step.weight, step.node, depth)
+        if "" in step.weight.names:
+            there = tuple(int(bool(name)) for name in step.weight.names)
+            self._line(depth, f"if (!{self.lists.name('there', there, there)}[{index}]) {self._no_tensor(step.node)}")
 
     def _no_tensor(self, node: int) -> str:
         return self._fail(node, NO_TENSOR)

@@ -31,7 +31,7 @@ class SizePrinter(FunctionPrinter):
     def _size(self, name: str) -> Integer:
         return Integer(f"c->{self.size_fields[name]}", 0, self._program.sizes[name])
 
-    def _agree(self, extent: int, actual: Integer, node: int, depth: int) -> None:
+    def _agree(self, extent: int, actual: Integer, node: int, depth: int, *, is_exact: bool) -> None:
         """An extent is what was found; a size that has no value yet gets it from there."""
         fail = self._fail(node, BAD_SIZE if sizes_in(extent) else BAD_LENGTH)
         unknown = sorted(sizes_in(extent) - self._now.known)
@@ -45,6 +45,8 @@ class SizePrinter(FunctionPrinter):
             for size in unknown:
                 self._bind_among(size, extent, actual, fail, depth)
             self._require_known(unknown, node, depth)
+        for quotient in quotients(expr_of(extent)) if is_exact else ():
+            self._require_even(quotient, node, depth)
         self._line(depth, f"if ({actual.text} != {self.extent(extent).text}) {fail}")
 
     def _bind(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:

@@ -37,6 +37,7 @@ from openinfer.synth.program.ir import (
     TableStep,
     Value,
     Weight,
+    WeightCheck,
     steps_in,
 )
 from openinfer.synth.program.names import field as field_name
@@ -166,7 +167,7 @@ class StepPrinter(MarkPrinter):
                 pass
             case BindSize(declared, found):
                 self._require_known(sizes_in(found), step.node, depth)
-                self._agree(declared, self.extent(found), step.node, depth)
+                self._agree(declared, self.extent(found), step.node, depth, is_exact=step.is_exact)
             case RequireSize():
                 self._require_values(step, depth)
             case RefuseSizes():
@@ -181,6 +182,8 @@ class StepPrinter(MarkPrinter):
                 self._part(step, depth)
             case EntryStep():
                 self._entry(step, depth)
+            case WeightCheck():
+                self._check_weight(step, depth)
             case IntegerStep():
                 self._integer(step, depth)
             case _:
@@ -383,7 +386,7 @@ class StepPrinter(MarkPrinter):
             self._line(depth + 1, f"{called}(&grid, &part, {whole});")
         else:
             assert step.value is not None
-            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action is not Action.WRITE)
+            self._lengths(step, step.value, found.kept, depth + 1)
             if step.action is Action.WRITE and layout.heap is not None:
                 self.needs.add("oi_table_grow")
                 fail = self._fail(step.node, NO_MEMORY)
@@ -409,7 +412,7 @@ class StepPrinter(MarkPrinter):
         fail = self._outside(found, "shape", axes, step.node)
         self._line(depth + 1, f"if (!oi_inside(pick, shape, {axes}, &part)) {fail}")
         if isinstance(step.value, Value) and step.action is not Action.RESET:
-            self._lengths(step.value, found.kept, step.node, depth + 1, binds=step.action is not Action.WRITE)
+            self._lengths(step, step.value, found.kept, depth + 1)
         if step.action is not Action.CHECK:
             self._part_access(step, axes, depth + 1)
         self._line(depth, "}")
@@ -428,12 +431,13 @@ class StepPrinter(MarkPrinter):
         undo = "c->undo" if self._placed.undo is not None and is_partly_written(step, self._plan) else "NULL"
         self._line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}), {undo});")
 
-    def _lengths(self, value: Value, kept: Iterable[int], node: int, depth: int, *, binds: bool) -> None:
+    def _lengths(self, step: TableStep | PartStep, value: Value, kept: Iterable[int], depth: int) -> None:
         """The lengths of a part are those of a tensor; one that is read can be the first to have a dynamic size."""
+        node, binds = step.node, step.action is not Action.WRITE
         for axis, extent in sorted(zip(kept, value.shape, strict=False), key=lambda pair: len(sizes_in(pair[1])) > 1):
             actual = Integer(f"part.count[{axis}]", 0, (1 << 63) - 1)
             if binds:
-                self._agree(extent, actual, node, depth)
+                self._agree(extent, actual, node, depth, is_exact=step.is_exact)
             else:
                 self._require_known(sizes_in(extent), node, depth)
                 fail = self._fail(node, BAD_LENGTH)

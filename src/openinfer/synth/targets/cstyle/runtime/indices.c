@@ -1,9 +1,9 @@
 //: oi_index_add
-/* Sums and products of indices; one that does not fit 64 bits makes *bad 1. */
+/* Sums and products of indices; one that does not fit 64 bits makes *bad 1, unless something was wrong before. */
 static inline int64_t oi_index_add(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
-    if (__builtin_add_overflow(a, b, &r)) *bad = 1;
+    if (__builtin_add_overflow(a, b, &r) && !*bad) *bad = 1;
     return r;
 }
 
@@ -11,7 +11,7 @@ static inline int64_t oi_index_add(int64_t a, int64_t b, int *bad)
 static inline int64_t oi_index_sub(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
-    if (__builtin_sub_overflow(a, b, &r)) *bad = 1;
+    if (__builtin_sub_overflow(a, b, &r) && !*bad) *bad = 1;
     return r;
 }
 
@@ -19,7 +19,7 @@ static inline int64_t oi_index_sub(int64_t a, int64_t b, int *bad)
 static inline int64_t oi_index_mul(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) *bad = 1;
+    if (__builtin_mul_overflow(a, b, &r) && !*bad) *bad = 1;
     return r;
 }
 
@@ -28,7 +28,7 @@ static inline int64_t oi_index_mul(int64_t a, int64_t b, int *bad)
 static inline int64_t oi_index_div(int64_t a, int64_t b, int *bad)
 {
     if (b == 0 || (b == -1 && a == INT64_MIN)) {
-        *bad = b == 0 ? 2 : 1;
+        if (!*bad) *bad = b == 0 ? 2 : 1;
         return 0;
     }
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -38,7 +38,7 @@ static inline int64_t oi_index_div(int64_t a, int64_t b, int *bad)
 static inline int64_t oi_index_rem(int64_t a, int64_t b, int *bad)
 {
     if (b == 0) {
-        *bad = 2;
+        if (!*bad) *bad = 2;
         return 0;
     }
     if (b == -1) return 0;
@@ -49,7 +49,7 @@ static inline int64_t oi_index_rem(int64_t a, int64_t b, int *bad)
 //: oi_index_u64
 static inline int64_t oi_index_u64(uint64_t a, int *bad)
 {
-    if (a > INT64_MAX) *bad = 1;
+    if (a > INT64_MAX && !*bad) *bad = 1;
     return (int64_t)(a & INT64_MAX);
 }
 
