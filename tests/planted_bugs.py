@@ -52,6 +52,7 @@ WITNESSES = "tests/differential/test_witnesses.py"
 FOUND = "tests/differential/test_found.py"
 CONSTRAINTS = "tests/synth/test_constraints.py"
 SIMPLIFY = "tests/synth/test_simplify.py"
+PIPELINE = "tests/synth/test_pipeline.py"
 TRACES = "tests/synth/test_trace_in_c.py"
 THREADS = "tests/synth/test_threads.py"
 BYTES = "tests/synth/test_byte_contraction.py"
@@ -831,6 +832,22 @@ PASS_BUGS = (
         "return all(",
         SIMPLIFY,
         "beforehand",
+    ),
+    Bug(
+        "a stage of the pipeline shows what later ones made",
+        "synth/pipeline.py",
+        "Reached(Stage.SIMPLIFY, partial(program_text, program))",
+        "Reached(Stage.SIMPLIFY, lambda: program_text(program))",
+        PIPELINE,
+        "pipeline_is_through",
+    ),
+    Bug(
+        "kernels in loops stay as they are",
+        "synth/program/ir.py",
+        "with_body(step, map_steps(step.body, change)) if isinstance(step, LoopStep) else step",
+        "step",
+        PIPELINE,
+        "inside_a_loop",
     ),
     Bug(
         "a trace shows memory that something else lies in",

@@ -1,8 +1,10 @@
 """The pipeline: its steps in their order, what each makes of a program as text, and programs that are none."""
 
+import re
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,13 @@ import pytest
 from openinfer import Code, DeviceArch, ModelLoader, graph
 from openinfer.dtypes import dtype_of
 from openinfer.errors import GraphError
+from openinfer.loops import ir as loops_ir
 from openinfer.loops.ir import Let, Var
 from openinfer.oinf import save_file
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.passes.fuse.fuse import Fuse
 from openinfer.synth.pipeline import Stage, Synthesizer, stage_called
+from openinfer.synth.program import ir as program_ir
 from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, LoopStep, Move, Program, Step, Store, Value
 from openinfer.synth.program.verify import InvariantError, Verifier
 from openinfer.synth.targets.cpu.divide import Divide
@@ -182,6 +186,17 @@ def test_nothing_of_a_program_can_be_changed() -> None:
             assert not isinstance(getattr(part, name), list | dict | set), (part, name)
     with pytest.raises(TypeError):
         one.blocks["entry"] = ()  # type: ignore[index]
+
+
+@pytest.mark.parametrize("module", [loops_ir, program_ir], ids=lambda module: module.__name__)
+def test_every_record_of_programs_and_kernels_is_frozen(module: ModuleType) -> None:
+    """Also those that the graph above has no example of."""
+    records = [one for one in vars(module).values() if isinstance(one, type) and is_dataclass(one)]
+    assert len(records) > 8
+    for record in records:
+        assert record.__dataclass_params__.frozen, record  # type: ignore[attr-defined]
+        for each in fields(record):
+            assert not re.search(r"\b(list|dict|set)\b", str(each.type)), (record, each.name, each.type)
 
 
 def test_what_a_pass_leaves_alone_is_the_same_object() -> None:
