@@ -304,6 +304,21 @@ def _split(n: int) -> str:
     return graph_of(f"op split(z, axis=0, sizes=[{many('1', n, ', ')}]) >> {many('z#', n, ', ')};", declared)
 
 
+def _inferred(op: str, n: int) -> str:
+    """A chain of ops that give temporaries their types, with a dynamic size."""
+    return (
+        f"sizes {{ T <= 64; }} dynamic {{ x: f32[T]; }} block entry {{ h0 = op relu(x); {many(op, n)}"
+        f" y = op sum_axis(h{n}, axes=[0]); return y; }}"
+    )
+
+
+def sum_of_sizes(n: int) -> str:
+    """A graph with a tensor as long as many dynamic sizes together."""
+    extent, sizes = "+".join(f"S{at}" for at in range(n)), many("S# <= 2; ", n)
+    inputs = f"dynamic {{ a: f32[{extent}]; {many('b#: f32[S#]; ', n)} }}"
+    return f"sizes {{ {sizes} }} {inputs} volatile {{ y: f32[{extent}]; }} block entry {{ op relu(a) >> y; return y; }}"
+
+
 def _sizes_of_sizes(n: int) -> str:
     sizes = f"sizes {{ S0 := 1; {many('S$ := S# + 1; ', n)} }}"
     return f"{sizes} {graph_of('op relu(x) >> y;', shape=f'S{n}')}"
@@ -325,6 +340,7 @@ TEXT: dict[str, Family] = {
     "a long list": Family(_split),
     "comments": Family(lambda n: graph_of("// nothing\n/* nothing */ barrier;\n" * n)),
     "sizes of sizes": Family(_sizes_of_sizes, most=190),
+    "an extent that doubles": Family(lambda n: _inferred("h$ = op concat(h#, h#, axis=0); ", n), most=20),
     "entries of a prefix table": Family(
         lambda n: _square(f"loop r (l in 0..{n}) {{ op matmul(y, W[l]) >> y; }}", _PREFIX), _names
     ),
@@ -387,6 +403,24 @@ WRONG: dict[str, Family] = {
     "variables yielded again": Family(lambda n: graph_of("yield x; " * n)),
     "variables touched before they are back": Family(
         lambda n: graph_of(f"yield x; {'op relu(x) >> y; ' * n}", "", "block c { await x; yield x; }")
+    ),
+    "variables touched through a block before they are back": Family(
+        lambda n: graph_of(
+            f"{many('op exp(x) >> v#; ', n)} yield {many('v#', n, ', ')}; {'branch w; ' * n}"
+            f" await {many('v#', n, ', ')};",
+            _section("volatile", "v#: f32[8]; ", n),
+            f"{_wide(n)} block c {{ await {many('v#', n, ', ')}; yield {many('v#', n, ', ')}; }}",
+        )
+    ),
+    "consumers that write the same": Family(
+        lambda n: graph_of(
+            f"{many('op exp(x) >> a#; ', n)} yield {many('a#', n, ', ')}; await {many('a#', n, ', ')};",
+            f"{_section('volatile', 'a#: f32[8]; v#: f32[8]; ', n)}",
+            f"{_wide(n)} {many('block c# { await a#; branch w; yield a#; } ', n)}",
+        )
+    ),
+    "temporaries used by a block before they are assigned": Family(
+        lambda n: graph_of(many("branch w; assign v#: f32[8]; ", n), "", _wide(n)),
     ),
     "missing entries of a prefix table": Family(lambda n: _square(many("op matmul(y, W[#]) >> y; ", n), _PREFIX)),
 }

@@ -9,12 +9,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.growth.families import FAMILIES, WRONG, graph_of
+from tests.growth.families import FAMILIES, WRONG, graph_of, many, sum_of_sizes
 from tests.growth.work import everything, refusal
 
 from openinfer.check import bind, check
 from openinfer.errors import Code, GraphError
 from openinfer.lang import graph
+from openinfer.loops.dim import at
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.memory import arena as planner
 from openinfer.synth.pipeline import Synthesizer
@@ -97,6 +98,36 @@ def test_no_more_than_a_hundred_races_are_reported() -> None:
     )
     found = check(graph(text)).problems
     assert [problem.code for problem in found] == [Code.RACE] * 100
+
+
+SLICES = "sizes { T <= 64; } dynamic { x: f32[T]; } block entry { h0 = op relu(x); # return h; }"
+
+
+def test_an_extent_that_nothing_makes_shorter_is_refused_where_it_gets_too_long() -> None:
+    cuts = many("h$ = op slice(h#, starts=[1], ends=[-1]); ", 40)
+    parsed = graph(SLICES.replace("#", f"{cuts} h = op relu(h40);"))
+    with pytest.raises(GraphError) as caught:
+        bind(parsed)
+    assert caught.value.code is Code.TOO_DEEP
+    assert "more than 10,000 parts" in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].span is not None
+
+
+def test_a_long_extent_is_brought_together_where_that_is_possible() -> None:
+    pads = many("p$ = op pad(p#, pads=[1, 0]); ", 300)
+    parsed = graph(SLICES.replace("#", f"p0 = op relu(x); {pads} h = op relu(p300);"))
+    extent = bind(parsed).vars["h"].shape[0]
+    assert at(extent, {"T": 5}) == 305
+    assert len(str(extent)) < 200
+
+
+@pytest.mark.parametrize("terms", [181, 199])
+def test_an_extent_of_too_many_sizes_is_refused_by_synthesis_where_it_is_declared(terms: int) -> None:
+    parsed = graph(sum_of_sizes(terms + 1))
+    with pytest.raises(GraphError) as caught:
+        lowered(bind(parsed))
+    assert caught.value.code in (Code.NOT_SYNTHESIZED, Code.TOO_DEEP)
+    assert caught.value.diagnostics[0].span is not None
 
 
 def chain(count: int) -> str:

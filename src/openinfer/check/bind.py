@@ -94,7 +94,10 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     everything = tuple(told_once(ordered, sizes, links) if model is None else ordered)
     if problems.has_errors:
         return Binding(None, everything)
-    bound_vars = {**typing.vars, **_inferred(graph, named, effects, typing.vars)}
+    too_long = Problems()
+    bound_vars = {**typing.vars, **_inferred(graph, named, effects, typing.vars, too_long)}
+    if too_long.has_errors:
+        return Binding(None, (*everything, *too_long.found))
     bound = BoundGraph(
         graph=graph,
         model=model,
@@ -137,13 +140,18 @@ def _elsewhere(graph: Graph, named: Named, effects: EffectsOf) -> Iterator[Diagn
         yield replace(problem, notes=(*problem.notes, f"dynamic sizes can be smaller than their bounds, here {chosen}"))
 
 
-def _inferred(graph: Graph, named: Named, effects: EffectsOf, variables: Mapping[str, BoundVar]) -> dict[str, BoundVar]:
+def _inferred(
+    graph: Graph, named: Named, effects: EffectsOf, variables: Mapping[str, BoundVar], problems: Problems
+) -> dict[str, BoundVar]:
     """The temporaries whose types ops give, with shapes that say what they are below the bounds of dynamic sizes."""
     untyped = [variable for variable in variables.values() if variable.dims is None]
     if not untyped or not named.sizes.bounds:
         return {}
     sizes = {name: Dim(bound, Ref(name)) for name, bound in named.sizes.bounds.items()}
-    found = Typing(graph, named.elsewhere(sizes), effects, Problems()).run().vars
+    others = Problems()
+    found = Typing(graph, named.elsewhere(sizes), effects, others).run().vars
+    # What does not fit has been found with numbers; an extent can also be too long to be written down.
+    problems.found += [problem for problem in others.found if problem.code is Code.TOO_DEEP]
     return {
         one.name: replace(one, shape=found[one.name].shape, is_dynamic=any(map(is_symbolic, found[one.name].shape)))
         for one in untyped

@@ -43,13 +43,15 @@ from openinfer.ir import (
     Slice,
     Transfer,
 )
-from openinfer.ir.expr import Expr, Ref, names
+from openinfer.ir.expr import Expr, Ref, TooDeepError, names
 from openinfer.ir.op_names import op_called
 from openinfer.ir.rules import branch_targets
 from openinfer.ir.values import AttrValue, ExprList, ExprValue, InitValue, VarValue
 from openinfer.ops import OPS, Call, OpError, OpRecord, TensorType, complete, infer, slots, with_dtypes
 from openinfer.ops.arguments import unknown_parameters
 from openinfer.ops.types import together
+
+TOO_DEEP_ADVICE = "declare the result with a size of its own as its dimension"
 
 
 class Typing:
@@ -98,6 +100,9 @@ class Typing:
                 self._give_up(node)
             except SizeError as error:
                 self._report(error.code, error.message, node.span, error.advice)
+                self._give_up(node)
+            except TooDeepError as error:
+                self._report(Code.TOO_DEEP, str(error), node.span, TOO_DEEP_ADVICE)
                 self._give_up(node)
 
     def _give_up(self, node: Node) -> None:

@@ -222,21 +222,25 @@ def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tup
     return min(ends), max(ends)
 
 
+def parts_of(expr: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of."""
+    stack = [expr]
+    while stack:
+        one = stack.pop()
+        yield one
+        if isinstance(one, Neg):
+            stack.append(one.operand)
+        elif isinstance(one, Binary):
+            stack += [one.left, one.right]
+
+
 def quotients(expr: Expr) -> Iterator[Binary]:
     """The divisions in an expression.
 
     >>> [str(one) for one in quotients(Binary("+", Binary("/", Ref("T"), Num(2)), Num(1)))]
     ['T/2']
     """
-    stack = [expr]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, Neg):
-            stack.append(one.operand)
-        elif isinstance(one, Binary):
-            stack += [one.left, one.right]
-            if one.op == "/":
-                yield one
+    return (one for one in parts_of(expr) if isinstance(one, Binary) and one.op == "/")
 
 
 def constant(expr: Expr) -> int | None:

@@ -4,6 +4,9 @@ A form is a polynomial over names with integer coefficients. Divisions and remai
 own unless they are exact. Equal forms have equal values wherever both have one; the converse does not hold.
 """
 
+from collections.abc import Set
+from functools import partial, reduce
+
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref
 
 Form = tuple[tuple[tuple[str, ...], int], ...]
@@ -28,7 +31,7 @@ def form_of(expr: Expr) -> Form:
         case Neg(operand):
             return _product(_ordered({(): -1}), form_of(operand))
         case Binary(op, left, right):
-            return _combined(op, form_of(left), form_of(right))
+            return combined(op, form_of(left), form_of(right))
 
 
 def constant_of(form: Form) -> int | None:
@@ -42,11 +45,33 @@ def constant_of(form: Form) -> int | None:
     return form[0][1] if len(form) == 1 and form[0][0] == () else None
 
 
+def expr_of(form: Form, names: Set[str]) -> Expr | None:
+    """The expression of a form, if there are no other names in it than some.
+
+    >>> str(expr_of((((), 3), (("T",), -2), (("T", "T"), 1)), {"T"})), expr_of((((), 0),), set())
+    ('3+-2*T+T*T', Num(value=0))
+    """
+    found: Expr | None = None
+    for factors, number in form:
+        if not names >= set(factors):
+            return None
+        refs: list[Expr] = [*map(Ref, factors)]
+        term = reduce(partial(Binary, "*"), refs if number == 1 and refs else [Num(number), *refs])
+        found = term if found is None else Binary("+", found, term)
+    return found or Num(0)
+
+
+def _text(form: Form) -> str:
+    """A form as a part of a name; unlike its repr, it grows no faster than the form."""
+    return f"({'+'.join('*'.join((str(factor), *names)) for names, factor in form)})"
+
+
 def _ordered(terms: dict[tuple[str, ...], int]) -> Form:
     return tuple(sorted((names, factor) for names, factor in terms.items() if factor))
 
 
-def _combined(op: Operator, one: Form, other: Form) -> Form:
+def combined(op: Operator, one: Form, other: Form) -> Form:
+    """The form of what an operator makes of two others."""
     match op:
         case "+":
             return _sum(one, other)
@@ -69,7 +94,7 @@ def _product(one: Form, other: Form) -> Form:
     if len(one) * len(other) > _MOST_TERMS:
         # Products of many sums have too many terms: such a product is a name of its own.
         first, second = sorted((one, other))
-        return _ordered({(f"{first}*{second}",): 1})
+        return _ordered({(f"{_text(first)}*{_text(second)}",): 1})
     terms: dict[tuple[str, ...], int] = {}
     for left, factor in one:
         for right, other_factor in other:
@@ -85,4 +110,4 @@ def _rounded(op: Operator, one: Form, other: Form) -> Form:
     value = constant_of(one)
     if divisor and value is not None:
         return _ordered({(): value // divisor if op == "/" else value % divisor})
-    return _ordered({(f"{one}{op}{other}",): 1})
+    return _ordered({(f"{_text(one)}{op}{_text(other)}",): 1})

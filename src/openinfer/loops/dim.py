@@ -7,8 +7,14 @@ lowerings written for integers work on it unchanged; what they compute from it i
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, evaluate, interval, names
-from openinfer.ir.polynomial import Form, constant_of, form_of
+from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, TooDeepError, evaluate, interval, names, parts_of
+from openinfer.ir.polynomial import Form, combined, constant_of, form_of
+from openinfer.ir.polynomial import expr_of as form_expr
+
+MOST_PARTS = 10_000
+"""How long the expression of an extent may be."""
+_FEW_PARTS, _SHALLOW = 64, 32
+"""Expressions that are shorter stay as they came about, for readers of the code."""
 
 
 class Dim(int):
@@ -23,12 +29,14 @@ class Dim(int):
     expr: Expr
     span: tuple[int, int]
     """The least and the most it can be, whatever the sizes are: 4/T is largest where T is smallest."""
+    parts: int
+    """How many operands and operators the expression has. Where a part occurs twice it counts twice."""
     _form: Form | None
 
-    def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None) -> "Dim":
+    def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None, parts: int = 1) -> "Dim":
         """The value at the bounds, and the expression; a size itself can be anything from zero to its bound."""
         made = super().__new__(cls, value)
-        made.expr = expr
+        made.expr, made.parts = expr, parts
         made.span = span or (0, value)
         made._form = None
         return made
@@ -78,7 +86,7 @@ class Dim(int):
         return self._with("%", other, swapped=True)
 
     def __neg__(self) -> "Dim":
-        return Dim(-int(self), Neg(self.expr), (-self.span[1], -self.span[0]))
+        return Dim(-int(self), Neg(self.expr), (-self.span[1], -self.span[0]), self.parts + 1)
 
     def __repr__(self) -> str:
         return f"{self.expr}"
@@ -125,7 +133,45 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
         return left
     if op == "/" and is_same(left, right):
         return 1  # as many heads as heads: where there are none, it does not matter
-    return Dim(value, Binary(op, expr_of(left), expr_of(right)), interval(op, span(left), span(right)))
+    ends, parts = interval(op, span(left), span(right)), _parts(left) + _parts(right) + 1
+    if parts <= _FEW_PARTS and max(expr_of(left).depth, expr_of(right).depth) < _SHALLOW:
+        return Dim(value, Binary(op, expr_of(left), expr_of(right)), ends, parts)
+    forms = [one.form if isinstance(one, Dim) else form_of(Num(one)) for one in (left, right)]
+    joined = combined(op, *forms)
+    shorter = _shorter(op, left, right, joined)
+    if isinstance(shorter, Num):
+        return shorter.value
+    if shorter is not None:
+        parts = _count(shorter)
+    if parts > MOST_PARTS:
+        message = f"the extent is an expression of more than {MOST_PARTS:,} parts"
+        raise TooDeepError(message)
+    made = Dim(value, shorter or Binary(op, expr_of(left), expr_of(right)), ends, parts)
+    made._form = joined
+    return made
+
+
+def _parts(value: int) -> int:
+    return value.parts if isinstance(value, Dim) else 1
+
+
+def _count(expr: Expr) -> int:
+    return sum(1 for _ in parts_of(expr))
+
+
+def _shorter(op: Operator, left: int, right: int, joined: Form) -> Expr | None:
+    """An expression that has become long in fewer parts, if they can be brought together."""
+    if len(joined) < _FEW_PARTS:
+        found = form_expr(joined, sizes_in(left) | sizes_in(right))
+        if found is not None and _count(found) <= _parts(left) + _parts(right):
+            return found
+    inner = expr_of(left)
+    if op not in "+-" or isinstance(right, Dim) or not isinstance(inner, Binary) or inner.op not in "+-":
+        return None
+    if not isinstance(inner.right, Num):
+        return None
+    number = (inner.right.value if inner.op == "+" else -inner.right.value) + (right if op == "+" else -right)
+    return Binary("+", inner.left, Num(number)) if number else inner.left
 
 
 def span(value: int) -> tuple[int, int]:
@@ -150,14 +196,14 @@ def larger(one: int, other: int) -> int:
     reach = max(-least, most + 1)
     found = other + apart * ((apart + reach) // reach)
     ends = (max(span(one)[end], span(other)[end]) for end in (0, 1))
-    return Dim(max(int(one), int(other)), expr_of(found), tuple(ends))  # type: ignore[arg-type]
+    return Dim(max(int(one), int(other)), expr_of(found), tuple(ends), _parts(found))  # type: ignore[arg-type]
 
 
 def smaller(one: int, other: int) -> int:
     """The smaller of two extents, whatever the sizes are."""
     found = one - larger(one - other, 0)
     ends = (min(span(one)[end], span(other)[end]) for end in (0, 1))
-    return Dim(int(found), found.expr, tuple(ends)) if isinstance(found, Dim) else found  # type: ignore[arg-type]
+    return Dim(int(found), found.expr, tuple(ends), found.parts) if isinstance(found, Dim) else found  # type: ignore[arg-type]
 
 
 def most_elements(shape: Iterable[int]) -> int:

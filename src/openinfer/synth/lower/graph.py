@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.typing import TOO_DEEP_ADVICE
 from openinfer.ir import (
     Assign,
     Await,
@@ -22,6 +23,7 @@ from openinfer.ir import (
     Transfer,
     Yield,
 )
+from openinfer.ir.expr import TooDeepError
 from openinfer.ir.rules import awaited, branch_targets, is_consumer
 from openinfer.loops.dim import sizes_in
 from openinfer.synth.lower.current import CurrentValues, Homes
@@ -153,7 +155,10 @@ class _Lowering(Nodes):
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            self._node(node)
+            try:
+                self._node(node)
+            except TooDeepError as error:
+                raise refused(node, str(error), TOO_DEEP_ADVICE) from error
 
     def _node(self, node: Node) -> None:
         """A node, and a mark: behind what it computes, but before the nodes that it runs."""

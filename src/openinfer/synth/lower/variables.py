@@ -7,12 +7,13 @@ from openinfer.check.bound import BoundGraph, BoundVar, FromCaller, FromInit, Fr
 from openinfer.check.indices import Around
 from openinfer.check.reach import Effects
 from openinfer.check.sizes import evaluate_evenly
+from openinfer.check.typing import TOO_DEEP_ADVICE
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir import Index, MemoryKind, Node, Single
-from openinfer.ir.expr import Expr, Ref, names, quotients
+from openinfer.ir.expr import MAX_DEPTH, Expr, Ref, TooDeepError, names, quotients
 from openinfer.loops.build import Builder
-from openinfer.loops.dim import Dim, sizes_in
+from openinfer.loops.dim import Dim, expr_of, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
 from openinfer.synth.lower.current import CurrentValues, Homes
 from openinfer.synth.program.ir import (
@@ -33,6 +34,8 @@ from openinfer.synth.program.ir import (
 )
 
 Current = Value | Weight
+_DEEPEST = MAX_DEPTH - 20
+"""How deep the expression of an extent may be."""
 
 
 class Values:
@@ -71,7 +74,7 @@ class Values:
 
     def _value(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
         self.count += 1
-        return Value(f"t{self.count}", dtype, tuple(shape), store, hint)
+        return Value(f"t{self.count}", dtype, _with_room(tuple(shape)), store, hint)
 
     def _new_home(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
         return replace(self._value(hint, dtype, shape, store), is_home=True)
@@ -88,7 +91,12 @@ class Values:
     def _shape(self, variable: BoundVar) -> tuple[int, ...]:
         if variable.dims is None:
             return variable.shape
-        return tuple(self._dimension(dim) for dim in variable.dims)
+        try:
+            return _with_room(tuple(self._dimension(dim) for dim in variable.dims))
+        except TooDeepError as error:
+            place = None if variable.decl is None else variable.decl.span
+            message = f"a dimension of {variable.name!r}: {error}"
+            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, place, TOO_DEEP_ADVICE)) from error
 
     def _is_written(self, name: str) -> bool:
         return name in self._written
@@ -226,6 +234,14 @@ class Values:
         for index in indices:
             exprs += [index.value] if isinstance(index, Single) else [index.start, index.end]
         return self._scalars(*exprs)
+
+
+def _with_room(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape whose extents passes can compute with: what they make of them is deeper."""
+    if any(expr_of(extent).depth > _DEEPEST for extent in shape):
+        message = f"the extent is an expression of more than {_DEEPEST} operators inside each other"
+        raise TooDeepError(message)
+    return shape
 
 
 def _settled_by(step: Step) -> set[str]:
