@@ -576,7 +576,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a table is one entry short",
-        "synth/targets/cstyle/runtime/tables.c",
+        "synth/targets/c/runtime/tables.c",
         "if (end > *extent) *extent = end;",
         "if (end > *extent + 1) *extent = end - 1;",
         WITNESSES,
@@ -656,7 +656,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "the extents of a table are not taken back",
-        "synth/targets/cstyle/runtime/tables.c",
+        "synth/targets/c/runtime/tables.c",
         "    oi_keep(g->undo, g->extent, (size_t)t->axes * sizeof(int64_t));\n    oi_over(&walk, part);",
         "    oi_over(&walk, part);",
         "tests/synth/test_failed_steps_in_c.py",

@@ -11,8 +11,13 @@ from openinfer.synth.targets.cpu.divide import scratch_elements
 from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Signature
 
 PAD = "    "
-_STORED = {"f8": "uint8_t", "bf16": "uint16_t", "f16": "uint16_t", "bool": "uint8_t"}
-"""Elements that are not stored as what they are computed in."""
+
+
+def _stored(dtype: DType) -> str:
+    """The type of elements in memory; where C has none of its own, the bits as an unsigned integer."""
+    if dtype.is_packed or dtype.is_small_float or dtype.kind == "bool":
+        return TYPES[f"u{max(dtype.bits, 8)}"]
+    return TYPES[dtype.name]
 
 
 def literal(value: float, dtype: DType) -> str:
@@ -111,9 +116,7 @@ def _function(head: str, body: Sequence[str]) -> str:
 
 C = Dialect(
     types=TYPES,
-    stored={
-        one.name: "uint8_t" if one.is_packed else _STORED.get(one.name) or TYPES[one.name] for one in DTYPES.values()
-    },
+    stored={one.name: _stored(one) for one in DTYPES.values()},
     literal=literal,
     frame=framed,
     support=SUPPORT,

@@ -87,7 +87,7 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
 
 
 SUPPORT = Support(
-    folders=(("openinfer.synth.targets.cstyle", "runtime"),),
+    folders=(("openinfer.synth.targets.cstyle", "runtime"), ("openinfer.synth.targets.c", "runtime")),
     generated=_generated,
     always=("OI_NAN", "OI_NAN64", "OI_INF", "OI_INF64"),
 )

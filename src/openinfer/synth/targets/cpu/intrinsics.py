@@ -4,7 +4,7 @@ Vectors are those of GNU C, so that everything also works where no entry is: it 
 new instruction set is one more record here, and a preset with its flags in ``machine``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -150,3 +150,18 @@ VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
 def sets_of(nbytes: int) -> tuple[VectorSet, ...]:
     """The sets whose vectors have so many bytes."""
     return tuple(one for one in VECTOR_SETS if one.nbytes == nbytes)
+
+
+def chosen(
+    found: Iterable[tuple[str | None, Instruction]], defined: Callable[[Instruction], list[str]], plain: list[str]
+) -> list[str]:
+    """Lines of which the preprocessor takes those of the first instruction that there is, else the plain ones.
+
+    With each instruction comes the header to include for it, if any.
+    """
+    lines: list[str] = []
+    for header, one in found:
+        lines.append(f"#{'elif' if lines else 'if'} {one.condition}")
+        lines += [f"#include <{header}>"] * (header is not None)
+        lines += defined(one)
+    return [*lines, "#else", *plain, "#endif"] if lines else plain

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, sum_name, zero_sums
-from openinfer.synth.targets.cpu.intrinsics import sets_of
+from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
 # --- vectors ----------------------------------------------------------------------------------------------------------
@@ -77,17 +77,16 @@ class Dot:
     def text(self) -> str:
         """Its definition: by instructions, or in plain arithmetic."""
         head = f"#define {self.name}(a, b, s)"
-        lines = ["/* The sums s, and in each lane four products of a and b more. */", "#if defined(__GNUC__)"]
-        dots = [(one, each) for one in sets_of(self.lanes * 4) for each in one.dots.get((self.left, self.right), ())]
-        for number, (one, each) in enumerate(dots):
-            lines += [f"#{'elif' if number else 'if'} {each.condition}", f"#include <{one.header}>"]
-            lines.append(f"{head} {each.forms[0].format(vector=self.vector.name)}")
+        about = "/* The sums s, and in each lane four products of a and b more. */"
+        sets = [(one.header, one.dots.get((self.left, self.right), ())) for one in sets_of(self.lanes * 4)]
+        found = [(header, one) for header, dots in sets for one in dots]
         terms = [
             f"{_byte(self.left, 'a', at, self.lanes)} * {_byte(self.right, 'b', at, self.lanes)}" for at in range(GROUP)
         ]
-        lines += ["#else"] * bool(dots)
-        lines.append(f"{head} ((s) + " + " \\\n    + ".join(terms) + ")")
-        return "\n".join([*lines, *["#endif"] * (1 + bool(dots))]) + "\n"
+        plain = f"{head} ((s) + " + " \\\n    + ".join(terms) + ")"
+        name = self.vector.name
+        lines = chosen(found, lambda one: [f"{head} {one.forms[0].format(vector=name)}"], [plain])
+        return "\n".join([about, "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
 
 
 def _byte(dtype: str, value: str, at: int, lanes: int) -> str:

@@ -8,10 +8,11 @@ Columns may be stored as integers: they are made floats as they are loaded, less
 be windows: then there is a list of the places that a window sees, which is gone through in each of the steps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from openinfer.synth.targets.cpu.intrinsics import sets_of
+from openinfer.synth.targets.cpu.intrinsics import Instruction, chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
 ELEMENTS = {"f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t"}
@@ -50,14 +51,11 @@ class VectorType:
         each = 4 if self.dtype == "f32" else 8
         nbytes = self.lanes * each
         traits = f"vector_size({nbytes}), aligned({each}), may_alias"
-        lines = ["#if defined(__GNUC__)"]
-        for place, one in enumerate(sets_of(nbytes)):
-            found = one.fma[self.dtype]
-            lines += [f"#{'elif' if place else 'if'} {found.condition}", f"#include <{one.header}>"]
-            lines.append(f"#define {self.fma}(a, b, c) {found.forms[0]}")
-        lines += ["#else", f"#define {self.fma}(a, b, c) ((a) * (b) + (c))", "#endif"]
-        lines += [f"typedef {ELEMENTS[self.dtype]} {self.name} __attribute__(({traits}));", "#endif"]
-        return "\n".join(lines) + "\n"
+        found = [(one.header, one.fma[self.dtype]) for one in sets_of(nbytes) if self.dtype in one.fma]
+        head = f"#define {self.fma}(a, b, c)"
+        lines = chosen(found, lambda one: [f"{head} {one.forms[0]}"], [f"{head} ((a) * (b) + (c))"])
+        own = f"typedef {ELEMENTS[self.dtype]} {self.name} __attribute__(({traits}));"
+        return "\n".join(["#if defined(__GNUC__)", *lines, own, "#endif"]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -101,18 +99,19 @@ class IntegerLoad:
             about = f"{halves}, each as {shifted}: a float with n in its last bits."
             flip, codes = " ^ 8" * (self.stored == "i4"), ("(p)[{}] & 15", "(p)[{}] >> 4")
             plain = {self.half(at): f"{SHIFT}f + (float)(({code}){flip})" for at, code in enumerate(codes)}
-        fast = [one.loads[self.stored] for one in sets_of(self.lanes * 4) if self.stored in one.loads]
-        lines = [f"/* {about} */", "#if defined(__GNUC__)"]
-        for place, one in enumerate(fast):
-            lines.append(f"#{'elif' if place else 'if'} {one.condition}")
-            for name, form in zip(plain, one.forms, strict=True):
-                lines.append(f"#define {name}(p) {form.format(vector=self.vector.name)}")
-        lines += ["#else"] * bool(fast)
-        for name, text in plain.items():
-            elements = ", ".join(text.format(lane) for lane in range(self.lanes))
-            lines.append(f"#define {name}(p) (({self.vector.name}){{ {elements} }})")
-        lines += ["#endif"] * (1 + bool(fast))
-        return "\n".join(lines) + "\n"
+        # The vector's own definition has the header, if it needs one.
+        sets = [one for one in sets_of(self.lanes * 4) if self.stored in one.loads]
+        found = [(None if "f32" in one.fma else one.header, one.loads[self.stored]) for one in sets]
+        lines = chosen(found, partial(self._fast, tuple(plain)), [self._plain(*one) for one in plain.items()])
+        return "\n".join([f"/* {about} */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
+
+    def _fast(self, names: Sequence[str], one: Instruction) -> list[str]:
+        pairs = zip(names, one.forms, strict=True)
+        return [f"#define {name}(p) {form.format(vector=self.vector.name)}" for name, form in pairs]
+
+    def _plain(self, name: str, text: str) -> str:
+        elements = ", ".join(text.format(lane) for lane in range(self.lanes))
+        return f"#define {name}(p) (({self.vector.name}){{ {elements} }})"
 
 
 @dataclass(frozen=True)

@@ -61,17 +61,3 @@ static inline int64_t oi_size_of(int64_t rest, int64_t slope, int64_t bound)
     if (slope == -1) return rest <= 0 && rest >= -bound ? -rest : -1;
     return rest % slope == 0 && rest / slope >= 0 && rest / slope <= bound ? rest / slope : -1;
 }
-
-//: oi_popcount
-/* How many bits are set: in pairs, in fours, in bytes, and all together. Not every processor has an instruction. */
-static inline int32_t oi_popcount(uint64_t x)
-{
-    x -= x >> 1 & 0x5555555555555555u;
-    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
-    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-    return (int32_t)(x * 0x0101010101010101u >> 56);
-}
-
-//: oi_negatives
-/* How many of first, first + step, first + 2 * step and so on are negative. */
-static inline int64_t oi_negatives(int64_t first, int64_t step) { return first < 0 ? (step - 1 - first) / step : 0; }

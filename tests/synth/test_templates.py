@@ -1,0 +1,45 @@
+"""What the shared printer is handed, and that it is right without: plain loops, and one record for new instructions."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.synth.in_c import Prepared, call_of, cases_of, compiled, executed, judge, prepared
+
+from openinfer.dtypes import DTYPES
+from openinfer.ops import OPS
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.c.dialect import C
+from openinfer.synth.targets.cpu import intrinsics
+from openinfer.synth.targets.cpu.emit.byte_tiles import Dot
+from openinfer.synth.targets.cpu.emit.tiles import VectorType
+from openinfer.synth.targets.cpu.intrinsics import Instruction, VectorSet
+from openinfer.synth.targets.cstyle.statements import printed
+
+
+def test_kernels_are_right_in_plain_loops_where_no_schedule_adds_templates(tmp_path: Path) -> None:
+    cases: list[Prepared] = []
+    for name in ("matmul", "conv1d", "softmax", "cumsum", "sort"):
+        for case in cases_of(name, DTYPES["f32"], 2):
+            kernel = kernel_of(OPS[name], call_of(OPS[name], case), case.dtypes)
+            plain = printed(kernel, f"case{len(cases)}", C)
+            assert "tile" not in plain.text
+            cases.append(replace(prepared(OPS[name], case, len(cases)), code=plain))
+    library = compiled(cases, tmp_path)
+    for number, one in enumerate(cases):
+        judge(one, *executed(one, library, number))
+
+
+def test_the_instructions_of_a_new_processor_are_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = VectorSet(
+        16,
+        "new.h",
+        fma={"f32": Instruction("defined(__NEW__)", ("new_fma(a, b, c)",))},
+        dots={("i8", "i8"): (Instruction("defined(__NEW_DOT__)", ("(({vector})new_dot(a, b, s))",)),)},
+    )
+    monkeypatch.setattr(intrinsics, "VECTOR_SETS", (*intrinsics.VECTOR_SETS, new))
+    fma, dot = VectorType("f32", 4).text, Dot("i8", "i8", 4).text
+    assert "#elif defined(__NEW__)\n#include <new.h>\n#define oi_fma_f32x4(a, b, c) new_fma(a, b, c)\n#else" in fma
+    assert "#elif defined(__NEW_DOT__)\n#include <new.h>\n#define oi_dot_i8i8x4(a, b, s) ((oi_u32x4)new_dot" in dot
+    # What it lacks is computed in plain arithmetic, or by what others of its width have.
+    assert "new" not in VectorType("f64", 2).text + VectorType("f32", 8).text + Dot("u8", "i8", 4).text
