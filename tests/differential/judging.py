@@ -24,7 +24,7 @@ from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.ops import Array, Call, Kernel, OpRecord, complete, infer
 from openinfer.ops.numeric import entering
 from openinfer.ops.types import TensorType
-from openinfer.synth.program.ir import Store
+from openinfer.synth.program.ir import Storage
 
 MOVED_RUNS = 6
 MORE_RUNS = 60
@@ -329,7 +329,7 @@ def _within(found: Array, own: Array, others: Sequence[Array]) -> bool:
 def judge_graph(made: RandomGraph, spread: Spread, watched: WatchedModule, outputs: Sequence[str]) -> None:
     """Run all steps of a module and compare everything that can be fetched."""
     module = watched.module
-    kept = [name for name, home in module._program.homes.items() if home.store is Store.STATE]
+    kept = [name for name, home in module._program.homes.items() if home.storage is Storage.STATE]
     for step, inputs in enumerate(made.inputs):
         if is_synced(made, step) and spread.own[step - 1].state is not None:
             module.load_state(spread.own[step - 1].state)  # type: ignore[arg-type]

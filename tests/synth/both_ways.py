@@ -9,7 +9,7 @@ from openinfer import ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.program.ir import Store
+from openinfer.synth.program.ir import Storage
 from openinfer.synth.run.module import CompiledModule
 
 FAST = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
@@ -31,7 +31,7 @@ def same(one: Any, other: Any) -> bool:
 
 def names_of(module: CompiledModule) -> list[str]:
     program = module._program
-    kept = [name for name, home in program.homes.items() if home.store is Store.STATE]
+    kept = [name for name, home in program.homes.items() if home.storage is Storage.STATE]
     return [*program.outputs, *kept, *program.tables]
 
 

@@ -20,7 +20,7 @@ from openinfer.synth.lower.graph import lowered
 from openinfer.synth.passes.fuse.fuse import Fuse
 from openinfer.synth.pipeline import Stage, Synthesizer, stage_called
 from openinfer.synth.program import ir as program_ir
-from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, LoopStep, Move, Program, Step, Store, Value
+from openinfer.synth.program.ir import BranchStep, CallStep, KernelStep, LoopStep, Move, Program, Step, Storage, Value
 from openinfer.synth.program.verify import InvariantError, Verifier
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.target import NODE_BY_NODE, Passes
@@ -338,7 +338,7 @@ def input_written(one: Program) -> Program:
 
 
 def moved_types(one: Program) -> Program:
-    home = Value("t98", dtype_of("i32"), (4,), Store.ARENA, is_home=True)
+    home = Value("t98", dtype_of("i32"), (4,), Storage.ARENA, is_home=True)
     return with_last(one, Move(kernel_steps(one)[0].outputs[0], home, 0))
 
 

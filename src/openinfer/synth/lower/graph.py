@@ -38,7 +38,7 @@ from openinfer.synth.program.ir import (
     Mark,
     Program,
     Steps,
-    Store,
+    Storage,
     Value,
     steps_in,
 )
@@ -89,7 +89,7 @@ class _Lowering(Nodes):
                 outside |= self._own_effects(name).touches
         for name, variable in self.bound.vars.items():
             if variable.kind is MemoryKind.DYNAMIC:
-                self.inputs[name] = self._value(name, variable.dtype, self._shape(variable), Store.INPUT)
+                self.inputs[name] = self._value(name, variable.dtype, self._shape(variable), Storage.INPUT)
             if name in self.plain and (
                 variable.kind is MemoryKind.PERSISTENT or (name in outside and self._is_written(name))
             ):

@@ -25,7 +25,7 @@ from openinfer.synth.program.ir import (
     RequireSize,
     Step,
     Steps,
-    Store,
+    Storage,
     Table,
     TableStep,
     Value,
@@ -72,12 +72,12 @@ class Values:
         reads, writes = ([getattr(one, kind) for one in found] for kind in ("reads", "writes"))
         return Effects(frozenset().union(*reads), frozenset().union(*writes))
 
-    def _value(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
+    def _value(self, hint: str, dtype: DType, shape: Sequence[int], storage: Storage = Storage.ARENA) -> Value:
         self.count += 1
-        return Value(f"t{self.count}", dtype, _with_room(tuple(shape)), store, hint)
+        return Value(f"t{self.count}", dtype, _with_room(tuple(shape)), storage, hint)
 
-    def _new_home(self, hint: str, dtype: DType, shape: Sequence[int], store: Store = Store.ARENA) -> Value:
-        return replace(self._value(hint, dtype, shape, store), is_home=True)
+    def _new_home(self, hint: str, dtype: DType, shape: Sequence[int], storage: Storage = Storage.ARENA) -> Value:
+        return replace(self._value(hint, dtype, shape, storage), is_home=True)
 
     def _size(self, name: str) -> int:
         """A size: a number, or a symbol that is known when the code runs."""
@@ -105,8 +105,8 @@ class Values:
         """Where a variable's value is wherever control flow joins."""
         if name not in self.homes:
             variable = self.bound.vars[name]
-            store = Store.STATE if variable.kind is MemoryKind.PERSISTENT else Store.ARENA
-            self._places.add(name, self._new_home(name, variable.dtype, self._shape(variable), store))
+            storage = Storage.STATE if variable.kind is MemoryKind.PERSISTENT else Storage.ARENA
+            self._places.add(name, self._new_home(name, variable.dtype, self._shape(variable), storage))
         return self.homes[name]
 
     def _emit(self, step: Step) -> None:
@@ -166,7 +166,7 @@ class Values:
     def _as_value(self, name: str) -> Value:
         """A variable's value in memory that can be pointed at and outlives the step's work."""
         found = self._read(name)
-        if isinstance(found, Value) and found.store in (Store.ARENA, Store.STATE):
+        if isinstance(found, Value) and found.storage in (Storage.ARENA, Storage.STATE):
             return found
         copy = self._value(name, found.dtype, found.shape)
         self._emit(Move(found, copy, -1))

@@ -6,8 +6,7 @@ from openinfer.loops.dim import is_same, is_same_shape
 from openinfer.loops.ir import Buffer, For, Kernel, Load, Statement, Store, Var, scalars, visit, walk
 from openinfer.synth.memory.arena import Request, placed
 from openinfer.synth.memory.views import views_of
-from openinfer.synth.program.ir import KernelStep, Move, Program, Value
-from openinfer.synth.program.ir import Store as Memory
+from openinfer.synth.program.ir import KernelStep, Move, Program, Storage, Value
 from openinfer.synth.program.liveness import Lives, lives_of
 from openinfer.synth.program.stretches import Stretches
 
@@ -39,14 +38,16 @@ class Classes:
         a, b = self.root(one), self.root(other)
         if a is b:
             return True
-        if a.store is not Memory.ARENA and b.store is not Memory.ARENA:
+        if a.storage is not Storage.ARENA and b.storage is not Storage.ARENA:
             return False
         if self.occupied(a).overlaps(self.occupied(b), forgiven):
             return False
         keep, gone = (
-            (a, b) if b.store is Memory.ARENA and (a.store is not Memory.ARENA or a.nbytes >= b.nbytes) else (b, a)
+            (a, b)
+            if b.storage is Storage.ARENA and (a.storage is not Storage.ARENA or a.nbytes >= b.nbytes)
+            else (b, a)
         )
-        if keep.store is not Memory.ARENA and gone.nbytes > keep.nbytes:
+        if keep.storage is not Storage.ARENA and gone.nbytes > keep.nbytes:
             return False
         few, many = sorted((self.occupied(a), self.occupied(b)), key=len)
         many.update(few)
@@ -64,7 +65,7 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
             isinstance(step, Move)
             and isinstance(step.src, Value)
             and step.src not in views
-            and step.src.store is not Memory.INPUT
+            and step.src.storage is not Storage.INPUT
         ):
             forgiven = position if step.src not in after else None
             same = step.src.dtype is step.dst.dtype
@@ -76,7 +77,7 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
                 operand = step.inputs[number]
                 if (
                     not isinstance(operand, Value)
-                    or operand.store is Memory.INPUT
+                    or operand.storage is Storage.INPUT
                     or operand in after
                     or operand in views
                 ):
@@ -164,7 +165,7 @@ def plan_memory(program: Program, alignment: int) -> MemoryPlan:
     roots = {classes.root(value) for value in lives.occupied.keys() - views}
     # Sets have no order of their own, and the same program must give the same plan.
     ordered = sorted(roots, key=lambda value: (classes.occupied(value).order, len(value.name), value.name))
-    arena = [value for value in ordered if value.store is Memory.ARENA]
+    arena = [value for value in ordered if value.storage is Storage.ARENA]
     requests = [Request(max(value.nbytes, 1), tuple(classes.occupied(value)), value.name) for value in arena]
     placement = placed(requests, alignment)
     offsets = dict(zip(arena, placement.offsets, strict=True))

@@ -31,7 +31,7 @@ from openinfer.synth.program.ir import (
     RequireSize,
     Step,
     Steps,
-    Store,
+    Storage,
     TableStep,
     Value,
     Weight,
@@ -73,14 +73,14 @@ def _written(step: Step, plan: MemoryPlan) -> list[Value]:
     if isinstance(step, Move) and isinstance(step.src, Value) and plan.is_same(step.src, step.dst):
         return []
     roots = [plan.classes.root(value) for value in definitions(step)]
-    return [root for root in roots if root.store is Store.STATE]
+    return [root for root in roots if root.storage is Storage.STATE]
 
 
 def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
     """Whether a step writes a part of a persistent variable where it lies."""
     if not isinstance(step, PartStep) or not step.action.is_change or not isinstance(step.whole, Value):
         return False
-    return plan.classes.root(step.whole).store is Store.STATE
+    return plan.classes.root(step.whole).storage is Storage.STATE
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from openinfer.check.bound import FromInit
 from openinfer.dtypes import DType, convert, pack
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.synth.memory.alignment import aligned
-from openinfer.synth.program.ir import Program, Store, Table, Value
+from openinfer.synth.program.ir import Program, Storage, Table, Value
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def state_layout(program: Program, alignment: int, *, heap: bool) -> StateLayout
     homes: dict[Value, int] = {}
     offset = 0
     for home in program.homes.values():
-        if home.store is Store.STATE:
+        if home.storage is Storage.STATE:
             homes[home] = offset
             offset += aligned(home.nbytes, alignment)
     tables: dict[str, TableLayout] = {}

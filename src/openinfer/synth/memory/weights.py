@@ -20,7 +20,7 @@ from openinfer.synth.program.ir import (
     Move,
     PartStep,
     Program,
-    Store,
+    Storage,
     Weight,
 )
 from openinfer.synth.program.packing import Packing
@@ -188,7 +188,7 @@ def _other_weights(program: Program) -> Iterator[Weight]:
     """Weights that no kernel reads: initial values, and tensors of which parts are read."""
     for home in program.homes.values():
         origin = program.bound.vars[str(home.variable)].origin
-        if home.store is Store.STATE and isinstance(origin, FromModel):
+        if home.storage is Storage.STATE and isinstance(origin, FromModel):
             yield Weight((origin.name,), home.dtype, home.shape)
     for step in program.steps():
         if isinstance(step, PartStep):

@@ -28,7 +28,7 @@ from openinfer.tensor import Tensor
 FOLDED = "folded"
 
 
-class Store(StrEnum):
+class Storage(StrEnum):
     """What kind of memory a value lives in."""
 
     ARENA = "arena"
@@ -48,7 +48,7 @@ class Value:
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    store: Store = Store.ARENA
+    storage: Storage = Storage.ARENA
     variable: str | None = None
     is_home: bool = False
 

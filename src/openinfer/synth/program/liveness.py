@@ -22,7 +22,7 @@ from openinfer.synth.program.ir import (
     Program,
     Step,
     Steps,
-    Store,
+    Storage,
     TableStep,
     Value,
     WeightCheck,
@@ -119,7 +119,7 @@ class Liveness:
         self.program = program
         self.positions = Positions(program)
         self.needed = set(program.outputs.values())
-        self.needed |= {home for home in program.homes.values() if home.store is Store.STATE}
+        self.needed |= {home for home in program.homes.values() if home.storage is Storage.STATE}
         """What is needed when the step has ended."""
         most = max(_ALWAYS_CALLED, _MOST_CALLED * len(self.positions.steps))
         self.is_exact = self._fill(most)

@@ -73,7 +73,7 @@ class _Printer:
         program = self._program
         lines = [f"size {name} <= {bound}" for name, bound in program.sizes.items()]
         lines += [f"input {key} = {_value(one)}" for key, one in program.inputs.items()]
-        lines += [f"{home.store.value} {key} = {_value(home)}" for key, home in program.homes.items()]
+        lines += [f"{home.storage.value} {key} = {_value(home)}" for key, home in program.homes.items()]
         lines += [f"table {key} = {_table(table)}" for key, table in program.tables.items()]
         lines += [f"output {key} = {one.name}" for key, one in program.outputs.items()]
         parts = ["\n".join(lines)] if lines else []

@@ -19,7 +19,7 @@ from openinfer.synth.program.ir import (
     Operand,
     Program,
     Step,
-    Store,
+    Storage,
     TableStep,
     Value,
     Weight,
@@ -83,7 +83,7 @@ class Verifier:
                 if program.tables.get(table.variable.name) is not table:
                     yield f"an unknown table {table.variable.name!r} {where}"
         for value in definitions(step):
-            if value.store in (Store.INPUT, Store.WEIGHTS):
+            if value.storage in (Storage.INPUT, Storage.WEIGHTS):
                 yield f"{value.name} is written, which is the caller's or the model's, {where}"
 
     def _call(self, step: KernelStep) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from openinfer.check.saved_state import Key
 from openinfer.dtypes import pack, unpack
 from openinfer.ops import Array
-from openinfer.synth.program.ir import Store, Value
+from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.run.library import Instance
 from openinfer.synth.run.table_memory import TableMemory
 from openinfer.synth.targets.c.project import Project
@@ -28,7 +28,7 @@ class PersistentMemory:
     def __init__(self, project: Project, state: Array, instance: Instance) -> None:
         self._state = state
         self._offsets = project.placed.state.homes
-        self._homes = {name: home for name, home in project.program.homes.items() if home.store is Store.STATE}
+        self._homes = {name: home for name, home in project.program.homes.items() if home.storage is Storage.STATE}
         layouts = project.placed.state.tables
         self.tables = {name: TableMemory(layout, state, instance) for name, layout in layouts.items()}
 

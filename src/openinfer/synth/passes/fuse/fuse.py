@@ -13,8 +13,18 @@ from openinfer.synth.passes.fuse.ledger import Ledger, LedgerEntry
 from openinfer.synth.passes.fuse.naming import renamed_apart, with_plain_outputs
 from openinfer.synth.passes.fuse.rules import Pair, joined
 from openinfer.synth.program.constraints import Constraints
-from openinfer.synth.program.ir import KernelStep, LoopStep, Operand, Program, Step, Steps, TableStep, Value, with_body
-from openinfer.synth.program.ir import Store as Memory
+from openinfer.synth.program.ir import (
+    KernelStep,
+    LoopStep,
+    Operand,
+    Program,
+    Step,
+    Steps,
+    Storage,
+    TableStep,
+    Value,
+    with_body,
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class _Fusion:
     def _try(self, body: Body, place: int, producer: KernelStep) -> list[int]:
         """Join a kernel with the one that reads its result, if that may be; the places to look at again."""
         value = producer.outputs[0]
-        if value.is_home or value in self.needed or value.store is not Memory.ARENA:
+        if value.is_home or value in self.needed or value.storage is not Storage.ARENA:
             return []
         reader = body.only_reader(value, place)
         if reader is None:

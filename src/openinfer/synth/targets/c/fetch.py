@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
-from openinfer.synth.program.ir import Store, Value
+from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.targets.c.integers import can_fail
 from openinfer.synth.targets.c.source import StepPrinter
 from openinfer.synth.targets.cstyle.names import string
@@ -19,7 +19,7 @@ def fetch_function(name: str, placed: Placed, printer: StepPrinter, fail: Callab
     unknown = fail("ERROR_NAME", UNKNOWN)
     for key, value in program.outputs.items():
         lines += _tensor(name, key, value, printer, unknown, "c->has_outputs && ")
-    homes = {key: home for key, home in program.homes.items() if home.store is Store.STATE}
+    homes = {key: home for key, home in program.homes.items() if home.storage is Storage.STATE}
     shown = (*program.outputs.values(), *homes.values())
     lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, unknown)]
     lines += [line for key, layout in tables.items() for line in _table(key, layout)]

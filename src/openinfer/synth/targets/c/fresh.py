@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.program.ir import Store, Value
+from openinfer.synth.program.ir import Storage, Value
 
 
 class FreshValues:
@@ -34,7 +34,7 @@ class FreshValues:
 
     def _place(self, value: Value) -> tuple[int, int] | None:
         root = self._plan.classes.root(value)
-        if root.store is not Store.ARENA or root.nbytes == 0:
+        if root.storage is not Storage.ARENA or root.nbytes == 0:
             return None
         start = self._plan.offset(root)
         return start, start + root.nbytes

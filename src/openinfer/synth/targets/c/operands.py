@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import prod
 
 from openinfer.synth.program.failures import NO_TENSOR
-from openinfer.synth.program.ir import Action, EntryStep, Family, Store, Value, Weight, WeightCheck
+from openinfer.synth.program.ir import Action, EntryStep, Family, Storage, Value, Weight, WeightCheck
 from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.c.sizes import SizePrinter
@@ -19,7 +19,7 @@ class OperandPrinter(SizePrinter):
         return IntegerPrinter(self._named, self.needs)
 
     def _is_input(self, value: Value) -> bool:
-        return self._plan.classes.root(value).store is Store.INPUT
+        return self._plan.classes.root(value).storage is Storage.INPUT
 
     def _is_constant(self, value: Value) -> bool:
         """Whether nothing writes where a value lies: the caller's input, or a table's own memory."""
@@ -29,10 +29,10 @@ class OperandPrinter(SizePrinter):
         """A pointer to a value's first element, without regard to any function."""
         root = self._plan.classes.root(value)
         kind = stored_type(value.dtype)
-        match root.store:
-            case Store.INPUT:
+        match root.storage:
+            case Storage.INPUT:
                 return f"c->in->{self._placed.names.inputs[str(root.variable)]}"
-            case Store.STATE:
+            case Storage.STATE:
                 return f"({kind} *)(c->state + {self._placed.state.homes[root]})"
             case _:
                 return f"({kind} *)(c->arena + {self._plan.offset(root)})"
