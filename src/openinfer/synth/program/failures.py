@@ -8,6 +8,22 @@ from dataclasses import dataclass
 
 from openinfer.errors import Code
 
+STATUS = {
+    "OK": "",
+    "ERROR_MEMORY": "memory is too small or does not begin at a multiple of {alignment}, or a table cannot grow",
+    "ERROR_WEIGHTS": "the weights are not those that the code was made for",
+    "ERROR_INPUT": "an input is missing, or lies in the memory that a step works in",
+    "ERROR_VALUE": "an operation has no result for a value",
+    "ERROR_INDEX": "an index is outside",
+    "ERROR_SIZE": "a dynamic size has no value, a value out of range, or two values",
+    "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
+    "ERROR_NAME": "there is no output or persistent variable of that name",
+    "ERROR_THREADS": "threads cannot be started, or have been already",
+    "ERROR_BUSY": "another call with this context is running: nothing has happened",
+    "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
+    "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
+}
+"""What functions return, and what it means; ``{alignment}`` stands for that of the target."""
 OF_STATUS = {
     "ERROR_MEMORY": Code.OUT_OF_MEMORY,
     "ERROR_VALUE": Code.BAD_VALUE,

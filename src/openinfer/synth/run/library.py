@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.synth.program.failures import OF_STATUS
+from openinfer.synth.program.failures import OF_STATUS, STATUS
 from openinfer.synth.run.build import library_of
-from openinfer.synth.targets.c.header import STATUS, Field, trace_fields
-from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.project import Field, RunnableProject
 
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 _ADVICE = {
@@ -17,10 +16,9 @@ _ADVICE = {
 }
 
 
-def compiled(project: Project, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
+def compiled(project: RunnableProject, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
     """The library of a project: compiled into the cache, unless it is there, and loaded."""
-    sources = (f"src/{project.name}.c", "src/kernels.c")
-    return library_of(project.code(), sources, cc, (*flags, *project.build_options.flags))
+    return library_of(project.code(), project.sources, cc, (*flags, *project.build_options.flags))
 
 
 def structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
@@ -42,12 +40,12 @@ def structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
 class Instance:
     """A context of a library, and the functions that take it."""
 
-    def __init__(self, project: Project, library: ctypes.CDLL) -> None:
+    def __init__(self, project: RunnableProject, library: ctypes.CDLL) -> None:
         self._library = library
         self._name = project.name
         self._failures = project.failures
         self._spans = {node.index: node.span for node in project.program.bound.graph.walk()}
-        self.context: Any = structure("Context", [*project.context, *trace_fields(project.name)])()
+        self.context: Any = structure("Context", project.traced_context)()
         self.function("last_error").restype = ctypes.c_char_p
 
     def function(self, name: str) -> Any:

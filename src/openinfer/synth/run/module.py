@@ -23,12 +23,12 @@ from openinfer.synth.program.ir import Value
 from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
 from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
-from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.project import RunnableProject
 from openinfer.tensor import Tensor
 
 
 def built(
-    project: Project, cc: str = "gcc", flags: Sequence[str] = FLAGS, node_budget: int | None = None
+    project: RunnableProject, cc: str = "gcc", flags: Sequence[str] = FLAGS, node_budget: int | None = None
 ) -> "CompiledModule":
     """A project as a module of this process."""
     return CompiledModule(project, compiled(project, cc, flags), node_budget)
@@ -53,7 +53,7 @@ class CompiledModule:
     side. After a fork, the child's module is a copy that goes on by itself.
     """
 
-    def __init__(self, project: Project, library: ctypes.CDLL, node_budget: int | None = None) -> None:
+    def __init__(self, project: RunnableProject, library: ctypes.CDLL, node_budget: int | None = None) -> None:
         _require_budget(project, node_budget)
         self.bound = project.program.bound
         self._project = project
@@ -388,7 +388,7 @@ class CompiledModule:
         self._context.is_broken = 0
 
 
-def _require_budget(project: Project, nodes: int | None) -> None:
+def _require_budget(project: RunnableProject, nodes: int | None) -> None:
     if not (nodes is None or (type(nodes) is int and nodes >= 0)):
         message = f"the node budget is a number of nodes or None, not {nodes!r}"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))

@@ -11,7 +11,7 @@ from openinfer.ops import Array
 from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.run.library import Instance
 from openinfer.synth.run.table_memory import TableMemory
-from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.project import RunnableProject
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Contents:
 class PersistentMemory:
     """The variables of a project that outlive steps, in the memory of one instance."""
 
-    def __init__(self, project: Project, state: Array, instance: Instance) -> None:
+    def __init__(self, project: RunnableProject, state: Array, instance: Instance) -> None:
         self._state = state
         self._offsets = project.placed.state.homes
         self._homes = {name: home for name, home in project.program.homes.items() if home.storage is Storage.STATE}

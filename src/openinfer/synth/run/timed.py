@@ -14,9 +14,8 @@ from openinfer.synth.run.build import library_of
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.roofline import measured_roofline
-from openinfer.synth.targets.c.project import Project
-from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
 from openinfer.synth.targets.cpu.machine import CpuMachine
+from openinfer.synth.targets.project import RunnableProject
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,8 @@ class StepTimes:
 class TimedModule(CompiledModule):
     """A compiled module whose steps are timed, in C. The clock is the library's: one such module at a time."""
 
-    def __init__(self, project: Project, cc: str) -> None:
-        code = {**project.code(), TIMED_SOURCE: timed_source(project)}
-        library = library_of(code, (TIMED_SOURCE, "src/kernels.c"), cc, (*FLAGS, *project.build_options.flags))
+    def __init__(self, project: RunnableProject, cc: str) -> None:
+        library = library_of(*project.timed_code(), cc, (*FLAGS, *project.build_options.flags))
         super().__init__(project, library)
         name, numbers = project.name, ctypes.c_int64 * max(len(project.kernels.calls), 1)
         self._step = getattr(library, f"{name}_clocked_step")
@@ -83,7 +81,7 @@ class Trial:
             raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
 
 
-def profiled(project: Project, machine: CpuMachine, cc: str, trial: Trial) -> Profile:
+def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: Trial) -> Profile:
     """Time the steps of a project, and measure what the machine can do.
 
     Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.
@@ -134,7 +132,7 @@ def profiled(project: Project, machine: CpuMachine, cc: str, trial: Trial) -> Pr
     )
 
 
-def _roofline(project: Project, machine: CpuMachine, cc: str, inputs: Mapping[str, Any]) -> Roofline:
+def _roofline(project: RunnableProject, machine: CpuMachine, cc: str, inputs: Mapping[str, Any]) -> Roofline:
     """The roofline for the threads of a project, and for as many bytes as a step has before it."""
     given = sum(value.nbytes for name, value in project.program.inputs.items() if name in inputs)
     nbytes = sum(project.placed.memory_bytes.values()) + given
@@ -142,7 +140,7 @@ def _roofline(project: Project, machine: CpuMachine, cc: str, inputs: Mapping[st
 
 
 def call_profiles(
-    project: Project, steps: Sequence[StepTimes], sizes: Mapping[str, int], roofline: Roofline
+    project: RunnableProject, steps: Sequence[StepTimes], sizes: Mapping[str, int], roofline: Roofline
 ) -> list[KernelProfile]:
     """What each call in the source took, in the order of the nodes."""
     nodes = {node.index: node for node in project.program.bound.graph.walk()}

@@ -29,15 +29,14 @@ from openinfer.synth.program.ir import FOLDED, KernelStep, Mark, Program, Weight
 from openinfer.synth.run.interruption import deferred_interrupt
 from openinfer.synth.run.library import compiled
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.targets.c.project import Project
-from openinfer.synth.targets.c.trace_points import Reported
+from openinfer.synth.targets.project import Reported, RunnableProject
 
 
 def traced(
-    project: Project, cc: str, flags: Sequence[str], level: TraceLevel, node_budget: int | None = None
+    project: RunnableProject, cc: str, flags: Sequence[str], level: TraceLevel, node_budget: int | None = None
 ) -> "TracedModule":
     """A project as a module that records: the same code, compiled with its trace hook."""
-    library = compiled(project, cc, (*flags, f"-D{project.name.upper()}_TRACE"))
+    library = compiled(project, cc, (*flags, *project.trace_flags))
     return TracedModule(project, library, level, node_budget)
 
 
@@ -77,7 +76,7 @@ class TracedModule(CompiledModule):
     """A compiled module that keeps the events of its last step."""
 
     def __init__(
-        self, project: Project, library: ctypes.CDLL, level: TraceLevel, node_budget: int | None = None
+        self, project: RunnableProject, library: ctypes.CDLL, level: TraceLevel, node_budget: int | None = None
     ) -> None:
         super().__init__(project, library, node_budget)
         self._level = level

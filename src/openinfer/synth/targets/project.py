@@ -6,12 +6,14 @@ from typing import Literal, Protocol
 
 from openinfer.ops import Array
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.program.ir import Program
+from openinfer.synth.program.failures import Failure
+from openinfer.synth.program.ir import Operand, Program
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 Files = dict[str, str | bytes]
 """The files of a project, by their paths."""
 Weights = Literal["file", "array", "incbin"]
+FieldKind = Literal["pointer", "pointers", "int32", "int64"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,33 @@ class Golden:
     begins: bool = False
     """Whether the state is the initial one before it."""
     is_refused: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a struct: its name, its C declaration, and what kind of thing it is for those who fill it."""
+
+    name: str
+    text: str
+    kind: FieldKind
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a line that traces says: one result of a node, or a node without any that could be shown."""
+
+    node: int
+    output: int
+    name: str
+    """What is written, as the source writes it."""
+    value: Operand | None
+    indices: tuple[str, ...]
+
+    @property
+    def rank(self) -> int:
+        """How many extents the line gives."""
+        return 0 if self.value is None else len(self.value.shape)
 
 
 class EmittedProject(Protocol):
@@ -91,3 +120,42 @@ class EmittedProject(Protocol):
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
         """All files but the plan, by their paths; golden values make a self-test."""
+
+
+class RunnableProject(EmittedProject, Protocol):
+    """A project that compilers of this machine make a library of, with functions that take a context."""
+
+    @property
+    def blob(self) -> bytes:
+        """The weights."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of the code that are compiled."""
+
+    @property
+    def trace_flags(self) -> tuple[str, ...]:
+        """What a compiler is told so that steps say what they do."""
+
+    @property
+    def inputs(self) -> list[Field]:
+        """The fields of the struct of inputs."""
+
+    @property
+    def outputs(self) -> list[Field]:
+        """The fields of the struct of outputs."""
+
+    @property
+    def traced_context(self) -> list[Field]:
+        """The fields of the context, those included that are there for traces alone."""
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """What can go wrong, by the numbers that the code has for it."""
+
+    @property
+    def reported(self) -> tuple[Reported, ...]:
+        """What the lines that trace say, in the order of the source."""
+
+    def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The code with a clock around every call of a kernel, and which files of it are compiled."""

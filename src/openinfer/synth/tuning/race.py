@@ -11,8 +11,8 @@ from time import perf_counter
 from openinfer.loops.dim import most_elements
 from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight
 from openinfer.synth.run.timed import StepTimes, TimedModule
-from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cstyle.statements import kernel_sizes
+from openinfer.synth.targets.project import RunnableProject
 
 _MOST_CALLS = 6
 _MOST_BYTES = 24 << 20
@@ -24,7 +24,7 @@ _LEAST_ROUNDS = 9
 class Contest:
     """A program in which contenders run one after the other, and for each of them the calls that count."""
 
-    project: Project
+    project: RunnableProject
     counted: tuple[range, ...]
 
     def times(self, step: StepTimes) -> list[float]:
@@ -32,7 +32,7 @@ class Contest:
         return [sum(step.calls[place][1] for place in places) for places in self.counted]
 
 
-MakeProject = Callable[[Program], Project]
+MakeProject = Callable[[Program], RunnableProject]
 Measure = Callable[[Contest, float], Sequence[Sequence[float]]]
 """Runs a contest for so many seconds: the times of all contenders, once for each round."""
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from openinfer.synth.program.ir import KernelStep, Program
-from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.schedule import Schedule
+from openinfer.synth.targets.project import RunnableProject
 from openinfer.synth.tuning.race import Contest, Measure, calls_in, contest_of, fewer, raced, weight_bytes
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 
@@ -30,7 +30,7 @@ class Workshop:
 
     target: CpuMachine
     divide: Divide
-    project: Callable[[Program], Project]
+    project: Callable[[Program], RunnableProject]
     """Makes a program of candidates one that can be run."""
 
     @property

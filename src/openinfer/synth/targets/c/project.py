@@ -15,17 +15,19 @@ from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.targets.c.entry import EntryPrinter
 from openinfer.synth.targets.c.example import example
-from openinfer.synth.targets.c.header import Field, HeaderFacts, header, size_field, tensor_field
+from openinfer.synth.targets.c.header import HeaderFacts, header, size_field, tensor_field, trace_fields
 from openinfer.synth.targets.c.readme import readme
 from openinfer.synth.targets.c.selftest import selftest
 from openinfer.synth.targets.c.source import StepPrinter
 from openinfer.synth.targets.c.states import SAVED_HEAD
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.c.tables import table_definition, table_function
-from openinfer.synth.targets.c.trace_points import Reported
+from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import comment, project_name
-from openinfer.synth.targets.project import Files, Golden, ProjectOptions
+from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions, Reported
+
+_KERNELS = "src/kernels.c"
 
 
 class Project:
@@ -108,6 +110,21 @@ class Project:
         return [*found, *self._size_fields(self.program.sizes)]
 
     @property
+    def traced_context(self) -> list[Field]:
+        """The fields of the context, those included that are there for traces alone."""
+        return [*self.context, *trace_fields(self.name)]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of the code that are compiled."""
+        return (f"src/{self.name}.c", _KERNELS)
+
+    @property
+    def trace_flags(self) -> tuple[str, ...]:
+        """What a compiler is told so that steps say what they do."""
+        return (f"-D{self.name.upper()}_TRACE",)
+
+    @property
     def build_options(self) -> ProjectOptions:
         """The options with what the compiler must be told about threads."""
         return replace(self.options, flags=(*self.options.flags, *["-pthread"] * (self.placed.threads > 1)))
@@ -142,13 +159,17 @@ class Project:
         """The sources that a compiler needs, without the weights and without saying whose they are."""
         return self._code("/* Made by OpenInfer. */\n", 0)
 
+    def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The code with a clock around every call of a kernel, and which files of it are compiled."""
+        return {**self.code(), TIMED_SOURCE: timed_source(self)}, (TIMED_SOURCE, _KERNELS)
+
     def _code(self, banner: str, crc: int) -> dict[str, str]:
         name = self.name
         return {
             f"include/{name}.h": self._header(banner, crc),
             f"src/{name}.c": banner + self._source,
             "src/kernels.h": banner + self._kernels_header(),
-            "src/kernels.c": banner + self._kernels(),
+            _KERNELS: banner + self._kernels(),
             "src/support.h": banner + self._support(),
             "src/runtime.h": banner + self._runtime(),
         }

@@ -4,13 +4,17 @@ It includes the project's source as it is: macros with the names of the kernels 
 code of projects knows nothing of clocks, and what is timed is the code that everybody gets.
 """
 
-from openinfer.synth.targets.c.project import Project
+from typing import TYPE_CHECKING
+
 from openinfer.synth.targets.cstyle.library import UsedKernel
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.c.project import Project
 
 TIMED_SOURCE = "src/timed.c"
 
 
-def timed_source(project: Project) -> str:
+def timed_source(project: "Project") -> str:
     """The text of ``src/timed.c``.
 
     A call is known by its place in the source: the compiler counts them, in the order of ``KernelLibrary.calls``.

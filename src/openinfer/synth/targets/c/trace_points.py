@@ -5,8 +5,6 @@ value is, its extents, and the indices of the loops around. Kernels, their order
 without it; so a value is reported only if nothing has taken its memory yet.
 """
 
-from dataclasses import dataclass
-
 from openinfer.check.events import node_writes
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import (
@@ -23,32 +21,9 @@ from openinfer.synth.program.liveness import definitions, lives_of
 from openinfer.synth.targets.c.fresh import FreshValues
 from openinfer.synth.targets.c.operands import OperandPrinter
 from openinfer.synth.targets.cstyle.names import string
+from openinfer.synth.targets.project import Reported
 
 _WIDEST = 120
-
-
-@dataclass(frozen=True)
-class Reported:
-    """A row of the table: one result of a node, or a node without any that could be shown."""
-
-    node: int
-    output: int
-    name: str
-    """What is written, as the source writes it."""
-    value: Operand | None
-    indices: tuple[str, ...]
-
-    @property
-    def rank(self) -> int:
-        """How many extents the line gives."""
-        return 0 if self.value is None else len(self.value.shape)
-
-    def row(self) -> str:
-        """The row in C."""
-        if self.value is None:
-            return f"{{ {self.node}, {self.output}, 0, {len(self.indices)}, NULL, NULL }},"
-        written, dtype = string(self.name), string(self.value.dtype.name)
-        return f"{{ {self.node}, {self.output}, {self.rank}, {len(self.indices)}, {written}, {dtype} }},"
 
 
 class MarkPrinter(OperandPrinter):
@@ -110,7 +85,7 @@ class MarkPrinter(OperandPrinter):
     def trace_code(self) -> str:
         """What the lines are, in front of all blocks."""
         name, upper = self._name, self._name.upper()
-        rows = "\n".join(f"    {row.row()}" for row in self.reported)
+        rows = "\n".join(f"    {_row(row)}" for row in self.reported)
         return f"""#ifdef {upper}_TRACE
 /* For each line that traces: node, result, extents, indices of loops, and what it is. */
 static const struct {{
@@ -141,3 +116,11 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 #define TRACE(place, data, ...) ((void)c, (void)(data))
 #endif
 """
+
+
+def _row(one: Reported) -> str:
+    """A row of the table in C."""
+    if one.value is None:
+        return f"{{ {one.node}, {one.output}, 0, {len(one.indices)}, NULL, NULL }},"
+    written, dtype = string(one.name), string(one.value.dtype.name)
+    return f"{{ {one.node}, {one.output}, {one.rank}, {len(one.indices)}, {written}, {dtype} }},"
