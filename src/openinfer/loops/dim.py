@@ -7,13 +7,25 @@ lowerings written for integers work on it unchanged; what they compute from it i
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, TooDeepError, evaluate, interval, names, parts_of
+from openinfer.ir.expr import (
+    Binary,
+    Expr,
+    Neg,
+    Num,
+    Operator,
+    TooDeepError,
+    evaluate,
+    interval,
+    names,
+    parts_of,
+    quotients,
+)
 from openinfer.ir.polynomial import Form, combined, constant_of, form_of
 from openinfer.ir.polynomial import expr_of as form_expr
 
-MOST_PARTS = 10_000
+MOST_PARTS = 50_000
 """How long the expression of an extent may be."""
-_FEW_PARTS, _SHALLOW = 64, 32
+_FEW_PARTS, _SHALLOW = 128, 32
 """Expressions that are shorter stay as they came about, for readers of the code."""
 
 
@@ -30,7 +42,7 @@ class Dim(int):
     span: tuple[int, int]
     """The least and the most it can be, whatever the sizes are: 4/T is largest where T is smallest."""
     parts: int
-    """How many operands and operators the expression has. Where a part occurs twice it counts twice."""
+    """How long the expression is as code, where a quotient that rounds down names both sides twice."""
     _form: Form | None
 
     def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None, parts: int = 1) -> "Dim":
@@ -133,7 +145,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
         return left
     if op == "/" and is_same(left, right):
         return 1  # as many heads as heads: where there are none, it does not matter
-    ends, parts = interval(op, span(left), span(right)), _parts(left) + _parts(right) + 1
+    ends, parts = interval(op, span(left), span(right)), _joined_parts(op, left, right)
     if parts <= _FEW_PARTS and max(expr_of(left).depth, expr_of(right).depth) < _SHALLOW:
         return Dim(value, Binary(op, expr_of(left), expr_of(right)), ends, parts)
     forms = [one.form if isinstance(one, Dim) else form_of(Num(one)) for one in (left, right)]
@@ -142,7 +154,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
     if isinstance(shorter, Num):
         return shorter.value
     if shorter is not None:
-        parts = _count(shorter)
+        parts = max(_count(shorter), _parts(left) if any(quotients(shorter)) else 0)
     if parts > MOST_PARTS:
         message = f"the extent is an expression of more than {MOST_PARTS:,} parts"
         raise TooDeepError(message)
@@ -153,6 +165,10 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
 
 def _parts(value: int) -> int:
     return value.parts if isinstance(value, Dim) else 1
+
+
+def _joined_parts(op: Operator, left: int, right: int) -> int:
+    return (_parts(left) + _parts(right)) * (2 if op in "/%" else 1) + 1
 
 
 def _count(expr: Expr) -> int:
