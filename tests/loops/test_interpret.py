@@ -20,6 +20,7 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     BOOL,
     INDEX,
+    Alloc,
     Binary,
     Bits,
     Buffer,
@@ -27,6 +28,8 @@ from openinfer.loops.ir import (
     Compare,
     Const,
     Contraction,
+    For,
+    If,
     Kernel,
     Load,
     Local,
@@ -35,6 +38,7 @@ from openinfer.loops.ir import (
     Round,
     Scalar,
     Select,
+    Statement,
     Store,
     Unary,
     Var,
@@ -308,7 +312,7 @@ def test_memory_is_watched() -> None:
 
     def refused(*body: Any) -> str:
         with pytest.raises(UndefinedError) as found:
-            interpret(Kernel("k", (x,), (y,), body, (s,)), (np.zeros(2, np.float32),))
+            interpret(Kernel("k", (x,), (y,), (Alloc(s), *body)), (np.zeros(2, np.float32),))
         return str(found.value)
 
     zero = (Const(0, INDEX),)
@@ -316,6 +320,23 @@ def test_memory_is_watched() -> None:
     assert refused(position, Store(y, (Var("p"),), Load(x, zero))) == "[2] is outside of 'y' [2]"
     assert refused(Store(y, zero, Load(s, zero))) == "element 0 of 's' is read before it is written"
     assert refused(Store(y, zero, Load(x, zero))) == "element 1 of 'y' was never written"
+
+
+def test_every_iteration_has_memory_of_its_own() -> None:
+    x, y, s = Buffer("x", F32, (2,)), Buffer("y", F32, (2,)), Buffer("s", F32, (1,))
+    i, first, two = Var("i"), (Const(0, INDEX),), Const(2, INDEX)
+    fill, take = Store(s, first, Load(x, (i,))), Store(y, (i,), Load(s, first))
+
+    def run(*body: Statement) -> list[float]:
+        (found,) = interpret(Kernel("k", (x,), (y,), body), (np.array([1, 2], np.float32),))
+        return [float(one) for one in found]
+
+    assert run(For(i, two, (Alloc(s), fill, take), LoopKind.PARALLEL)) == [1, 2]
+    with pytest.raises(UndefinedError, match="element 0 of 's' is read before it is written"):
+        run(For(i, two, (Alloc(s), If(i.eq(0), (fill,)), take)))
+    with pytest.raises(UndefinedError, match="iterations 0 and 1 of a parallel loop touch element 0 of 's'"):
+        run(Alloc(s), For(i, two, (fill, take), LoopKind.PARALLEL))
+    assert run(Alloc(s), For(i, two, (fill, take))) == [1, 2]
 
 
 # --- every op ---------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def search() -> Kernel:
         with builder.when(load(x, middle) >= 1.0):
             builder.assign(high, middle)
     builder.store(y, (), pair("min", low, const(7, INDEX)))
-    return Kernel("search", (x,), (y,), builder.body, tuple(builder.scratch))
+    return Kernel("search", (x,), (y,), builder.body)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ kernel pointwise(x0: f16[T, 3], x1: i4[3]) -> y0: f16[T, 3] {
 
 SEARCH = """\
 kernel search(x0: f32[8]) -> y0: i64[] {
-    scratch scratch0: u32[8]
+    alloc scratch0: u32[8]
     serial i1 < 8 @lanes {
         scratch0[i1] = bits.u32(x0[i1])
     }

@@ -12,6 +12,7 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     BOOL,
     INDEX,
+    Alloc,
     Assign,
     Binary,
     Bind,
@@ -50,7 +51,7 @@ X = Buffer("x", F32, (2, 3))
 HALF = Buffer("h", F16, (3,))
 NIBBLE = Buffer("n", I4, (3,))
 Y = Buffer("y", F32, (2, 3))
-S = Buffer("s", F32, (3,), Space.SCRATCH)
+S, T = Buffer("s", F32, (3,), Space.SCRATCH), Buffer("t", F32, (3,), Space.SCRATCH)
 A, B, C = Buffer("a", F32, (4, 5)), Buffer("b", F32, (5, 6)), Buffer("c", F32, (4, 6))
 I, J = Var("i"), Var("j")  # noqa: E741
 
@@ -59,7 +60,7 @@ TRUE = Const(True, BOOL)
 
 
 def kernel(*body: Statement, **changes: Any) -> Kernel:
-    plain = Kernel("k", (X, HALF, NIBBLE, A, B), (Y, C), body, (S,))
+    plain = Kernel("k", (X, HALF, NIBBLE, A, B), (Y, C), (Alloc(S), *body))
     return replace(plain, **changes)
 
 
@@ -195,6 +196,12 @@ STATEMENTS: list[tuple[tuple[Statement, ...], str]] = [
         "'i' gets another value, but belongs to all iterations of a parallel loop",
     ),
     ((For(I, ZERO, (), bind=Bind.PART),), "parts share the iterations of loop 'i', which build on each other"),
+    (
+        (For(I, ZERO, (Alloc(T),)), Store(T, (ZERO,), ONE)),
+        "'t' is used where it is not allocated",
+    ),
+    ((Store(T, (ZERO,), ONE), Alloc(T)), "'t' is used where it is not allocated"),
+    ((Alloc(T), Alloc(T)), "2 buffers are called 't'"),
     ((While(ZERO, ()),), "a condition is i64, not bool: 0"),
     ((If(ZERO, ()),), "a condition is i64, not bool: 0"),
     ((Store(X, (ZERO, ZERO), ONE),), "input 'x' is written"),
@@ -238,7 +245,7 @@ CONTRACTIONS: list[tuple[dict[str, Any], str]] = [
     ({"b_value": Load(B, (Var("k"), J)).eq(0)}, "a contraction multiplies the bool (b[k, j] == 0:f32)"),
     (
         {"template": WithMemory(Buffer("l", F32, (8,)))},
-        "a template uses 'l', which is not scratch memory of the kernel",
+        "a template uses 'l', which is not allocated before",
     ),
 ]
 

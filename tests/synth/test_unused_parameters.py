@@ -5,7 +5,7 @@ import pytest
 from tests.synth.both_ways import agree
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, Store, Var
+from openinfer.loops.ir import INDEX, Alloc, Buffer, Const, For, Kernel, Load, Store, Var
 from openinfer.loops.used import used_buffers, used_sizes, used_variables
 
 CAUSAL = """
@@ -58,7 +58,7 @@ def test_used_is_what_the_statements_touch() -> None:
     x, y, z = (Buffer(name, f32, (4,)) for name in "xyz")
     still = Buffer("still", f32, (4, 4), strides=(0, 1))
     body = (For(i, Const(4, INDEX), (Store(y, (i,), Load(still, (Var("row"), i))),)),)
-    kernel = Kernel("copy", (x, still), (y,), body, scratch=(z,), doc=("y = x, and z",))
+    kernel = Kernel("copy", (x, still), (y,), (Alloc(z), *body), doc=("y = x, and z",))
     assert used_buffers(kernel) == {"y", "still"}
     assert used_sizes(kernel) == set()
     assert used_variables(Load(still, (Var("row"), i))) == {"i"}

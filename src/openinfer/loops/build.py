@@ -8,6 +8,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.dim import span
 from openinfer.loops.ir import (
     INDEX,
+    Alloc,
     Assign,
     Bits,
     Buffer,
@@ -48,13 +49,15 @@ class Builder:
     def __init__(self) -> None:
         self._bodies: list[list[Statement]] = [[]]
         self._count = 0
-        self.scratch: list[Buffer] = []
+        self._own: list[Alloc] = []
+        """The memory of the kernel itself, which all of its statements see."""
+        self._allocated = 0
 
     @property
     def body(self) -> tuple[Statement, ...]:
         """The statements so far."""
         assert len(self._bodies) == 1
-        return tuple(self._bodies[0])
+        return (*self._own, *self._bodies[0])
 
     def add(self, statement: Statement) -> None:
         """One more statement."""
@@ -134,9 +137,10 @@ class Builder:
         self.add(Store(buffer, tuple(index(one) for one in where), value))
 
     def buffer(self, dtype: DType, shape: Sequence[int], hint: str = "scratch") -> Buffer:
-        """Memory of the kernel's own."""
-        made = Buffer(f"{hint}{len(self.scratch)}", dtype, tuple(shape), Space.SCRATCH)
-        self.scratch.append(made)
+        """Memory of the loop that is open now, for each iteration its own; outside of loops it is the kernel's."""
+        made = Buffer(f"{hint}{self._allocated}", dtype, tuple(shape), Space.SCRATCH)
+        self._allocated += 1
+        (self._own if len(self._bodies) == 1 else self._bodies[-1]).append(Alloc(made))
         return made
 
 

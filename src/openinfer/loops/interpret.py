@@ -2,11 +2,12 @@
 
 Memory is an array of stored elements for each buffer, in the order of its strides. Values are NumPy scalars of the
 compute type. Where the IR promises that something does not happen (a position outside of a buffer, an element that was
-never written, a cast out of range), the interpreter refuses; both sides of a selection are computed, as a target may.
+never written, a cast out of range, an iteration of a parallel loop that touches what another one has written), the
+interpreter refuses; both sides of a selection are computed, as a target may.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.dim import at
 from openinfer.loops.ir import (
     ACCUMULATOR,
+    Alloc,
     Assign,
     Binary,
     Bits,
@@ -50,6 +52,10 @@ Value: TypeAlias = Any
 """A NumPy scalar of a compute type."""
 Order: TypeAlias = Callable[[range], Iterable[int]]
 """In which order the iterations of a parallel loop run: any gives the same result."""
+
+
+Turn: TypeAlias = tuple[tuple[int, int], ...]
+"""Which iterations of parallel loops are running, the outermost first: the number of a run of a loop, and the index."""
 
 
 class KernelFailedError(Exception):
@@ -90,6 +96,7 @@ class _Memory:
         self.steps = tuple(at(step, sizes) for step in buffer.steps)
         last = sum((extent - 1) * step for extent, step in zip(self.shape, self.steps, strict=True))
         count = 0 if 0 in self.shape else last + 1
+        self.writers: dict[int, Turn] = {}
         if array is None:
             self.elements = np.zeros(count, buffer.dtype.array)
             self.is_written = np.zeros(count, np.bool_)
@@ -105,6 +112,16 @@ class _Memory:
                 raise UndefinedError(message)
         return sum(int(place) * step for place, step in zip(index, self.steps, strict=True))
 
+    def touch(self, offset: int, turn: Turn) -> None:
+        """Refuse if another iteration of a parallel loop, which may run at the same time, has written an element."""
+        for (run, place), (own_run, own_place) in zip(self.writers.get(offset, ()), turn, strict=False):
+            if run != own_run:
+                return
+            if place != own_place:
+                both = f"iterations {place} and {own_place} of a parallel loop"
+                message = f"{both} touch element {offset} of '{self.buffer.name}'"
+                raise UndefinedError(message)
+
 
 class _Run:
     """One execution: the memory of each buffer, and the values of the variables."""
@@ -113,10 +130,12 @@ class _Run:
         self._sizes = sizes
         self._order = order
         self._variables: dict[str, Value] = {}
+        self._turn: Turn = ()
+        self._runs = 0
         self._memory = {
             buffer.name: _Memory(buffer, sizes, array) for buffer, array in zip(kernel.inputs, arrays, strict=True)
         }
-        for buffer in (*kernel.outputs, *kernel.scratch):
+        for buffer in kernel.outputs:
             self._memory[buffer.name] = _Memory(buffer, sizes, None)
 
     def result(self, buffer: Buffer) -> Array:
@@ -136,7 +155,8 @@ class _Run:
         match statement:
             case For(index, extent, body, kind):
                 count = range(max(int(self.value(extent)), 0))
-                for place in self._order(count) if kind is LoopKind.PARALLEL else count:
+                turns = self._turns(self._order(count)) if kind is LoopKind.PARALLEL else count
+                for place in turns:
                     self._variables[index.name] = np.int64(place)
                     self.body(body)
             case While(cond, body):
@@ -148,22 +168,37 @@ class _Run:
                 self._variables[var.name] = self.value(value)
             case Store(buffer, index, value):
                 self._store(buffer, index, self.value(value))
+            case Alloc(buffer):
+                self._memory[buffer.name] = _Memory(buffer, self._sizes, None)
             case Fail(reason):
                 raise KernelFailedError(reason)
             case Contraction():
                 self._contract(statement)
 
+    def _turns(self, places: Iterable[int]) -> Iterator[int]:
+        """The iterations of a parallel loop, each marked as one while it runs."""
+        outside = self._turn
+        self._runs += 1
+        run = self._runs
+        for place in places:
+            self._turn = (*outside, (run, place))
+            yield place
+        self._turn = outside
+
     def _store(self, buffer: Buffer, index: tuple[Scalar, ...], value: Value) -> None:
         memory = self._memory[buffer.name]
         offset = memory.offset([self.value(one) for one in index])
+        memory.touch(offset, self._turn)
         memory.elements[offset] = stored(value, buffer.dtype)
         memory.is_written[offset] = True
+        memory.writers[offset] = self._turn
 
     def _contract(self, one: Contraction) -> None:
         """The generic meaning: a loop for each index, a product in the accumulator's type for each term."""
         total: Value = converted(0, one.accumulator)
-        for free in self._places(one.free, one.extents):
-            self._variables.update(free)
+        free = tuple(self._places(one.free, one.extents))
+        for number in self._turns(range(len(free))):
+            self._variables.update(free[number])
             total = converted(0, one.accumulator)
             for bound in self._places(one.bound, one.reduced):
                 self._variables.update(bound)
@@ -214,6 +249,7 @@ class _Run:
         if not memory.is_written[offset]:
             message = f"element {offset} of '{buffer.name}' is read before it is written"
             raise UndefinedError(message)
+        memory.touch(offset, self._turn)
         return loaded(memory.elements[offset], buffer.dtype)
 
 

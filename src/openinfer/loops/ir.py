@@ -40,6 +40,7 @@ __all__ = [
     "ACCUMULATOR",
     "BOOL",
     "INDEX",
+    "Alloc",
     "Assign",
     "Binary",
     "BinaryOp",
@@ -162,6 +163,17 @@ class If:
 
 
 @dataclass(frozen=True)
+class Alloc:
+    """Memory that each iteration of the loop around it has for itself, from here to the end of the loop's body.
+
+    Outside of loops it is the kernel's. Nothing has been written to it yet, whatever an earlier iteration wrote. Where
+    it lies is a target's business: one that runs iterations one after the other gives all of them the same bytes.
+    """
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
 class Fail:
     """The kernel ends with an error: a value for which the op has no result."""
 
@@ -179,7 +191,7 @@ class Template:
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
-        """The scratch memory of the kernel that it uses."""
+        """The memory that it uses, which is allocated before the statement."""
         return ()
 
     @property
@@ -246,21 +258,19 @@ class Contraction:
 ACCUMULATOR = "acc"
 """The name of the variable that an epilogue calls the sum."""
 
-Statement: TypeAlias = For | While | Let | Local | Assign | Store | If | Fail | Contraction
+Statement: TypeAlias = For | While | Let | Local | Assign | Store | If | Alloc | Fail | Contraction
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function on buffers: parameters, scratch memory, body, and where it comes from."""
+    """A function on buffers: parameters and body."""
 
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     body: tuple[Statement, ...]
-    scratch: tuple[Buffer, ...] = ()
     doc: tuple[str, ...] = field(default=(), compare=False)
     """What it computes, in mathematics and words; not part of its identity."""
-    nodes: tuple[int, ...] = field(default=(), compare=False)
     parts: int = 1
     """In how many parts it can run at the same time, each with scratch memory of its own."""
 
@@ -268,6 +278,11 @@ class Kernel:
     def can_fail(self) -> bool:
         """Whether it can find a value for which its op has no result."""
         return any(isinstance(statement, Fail) for statement in walk(self.body))
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        """All memory that it allocates, in the order of its statements."""
+        return tuple(statement.buffer for statement in walk(self.body) if isinstance(statement, Alloc))
 
 
 def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:

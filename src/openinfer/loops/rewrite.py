@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from openinfer.loops.ir import (
     INDEX,
+    Alloc,
     Assign,
     Buffer,
     Const,
@@ -109,7 +110,7 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
 
     def own(statement: Statement) -> tuple[Statement]:
         match statement:
-            case Store():
+            case Store() | Alloc():
                 return (replace(statement, buffer=swap(statement.buffer)),)
             case Contraction():
                 return (replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b)),)
@@ -148,8 +149,14 @@ def renamed(statements: Body, names: Mapping[str, Var]) -> Body:
 
 
 def straightened(statements: Body) -> Body:
-    """Statements without zero-trip and single-iteration loops: of the latter, the body is left."""
-    return without_unused(_straightened(statements))
+    """Statements without zero-trip and single-iteration loops: of the latter, the body is left.
+
+    All memory stays allocated: what a kernel is given to work with does not depend on whether loops run.
+    """
+    made = without_unused(_straightened(statements))
+    inside = {inner for one in made for inner in walk((one,)) if isinstance(inner, Alloc) and inner is not one}
+    memory = (one for one in walk(statements) if isinstance(one, Alloc) and one not in inside)
+    return (*memory, *(one for one in made if not isinstance(one, Alloc)))
 
 
 def _straightened(statements: Body) -> Body:

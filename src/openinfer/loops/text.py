@@ -1,6 +1,7 @@
 """Kernels as text, for people and tests."""
 
 from openinfer.loops.ir import (
+    Alloc,
     Assign,
     Binary,
     Bits,
@@ -86,6 +87,8 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found.append(f"{pad}{variable.name} = {scalar_text(value)}")
             case Store(buffer, index, value):
                 found.append(f"{pad}{buffer.name}[{', '.join(map(scalar_text, index))}] = {scalar_text(value)}")
+            case Alloc(buffer):
+                found.append(f"{pad}alloc {_parameter(buffer)}")
             case Fail(reason):
                 found.append(f"{pad}fail {reason!r}")
             case Contraction():
@@ -116,5 +119,4 @@ def kernel_text(kernel: Kernel) -> str:
     head = f"kernel {kernel.name}({', '.join(map(_parameter, kernel.inputs))})"
     head += f" -> {', '.join(map(_parameter, kernel.outputs))}"
     head += f" in {kernel.parts} parts {{" if kernel.parts > 1 else " {"
-    scratch = [f"    scratch {_parameter(buffer)}" for buffer in kernel.scratch]
-    return "\n".join([head, *scratch, *_lines(kernel.body, 1), "}"]) + "\n"
+    return "\n".join([head, *_lines(kernel.body, 1), "}"]) + "\n"

@@ -14,6 +14,7 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     BOOL,
     INDEX,
+    Alloc,
     Assign,
     Binary,
     Bind,
@@ -95,7 +96,8 @@ class _Verifier:
                 yield f"{count} buffers are called '{name}'"
         for buffer in self._buffers.values():
             yield from self._declared(buffer)
-        yield from self._body(self._kernel.body, _Scope())
+        given = (*self._kernel.inputs, *self._kernel.outputs)
+        yield from self._body(self._kernel.body, _Scope({one.name for one in given}))
 
     def _declared(self, buffer: Buffer) -> Iterator[str]:
         if not _NAME.fullmatch(buffer.name):
@@ -127,6 +129,8 @@ class _Verifier:
                     yield from self._assigned(statement, scope)
                 case Store():
                     yield from self._stored(statement, scope)
+                case Alloc(buffer):
+                    scope.memory.add(buffer.name)
                 case Fail(reason):
                     if not reason or not reason.isprintable() or "*/" in reason:
                         yield f"the reason of a failure is {reason!r}, which cannot be shown"
@@ -198,8 +202,8 @@ class _Verifier:
             if factor is not None and place not in tuple(visit(factor)):
                 yield f"factor {name} of a contraction does not contain {scalar_text(place)}"
         for memory in () if one.template is None else one.template.memory:
-            if memory not in self._kernel.scratch:
-                yield f"a template uses '{memory.name}', which is not scratch memory of the kernel"
+            if memory.name not in scope.memory or memory.name not in self._writable:
+                yield f"a template uses '{memory.name}', which is not allocated before"
 
     def _indices(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
         """Where each index of a contraction may be used."""
@@ -239,6 +243,8 @@ class _Verifier:
             yield f"'{buffer.name}' is no buffer of the kernel"
         elif known is not buffer and not _is_same_memory(known, buffer):
             yield f"'{buffer.name}' is not the buffer that the kernel declares"
+        elif buffer.name not in scope.memory:
+            yield f"'{buffer.name}' is used where it is not allocated"
         if len(index) != len(buffer.shape):
             yield f"'{buffer.name}' has {len(buffer.shape)} axes and {len(index)} indices"
         for one in index:
@@ -293,9 +299,11 @@ class _Verifier:
 
 
 class _Scope:
-    """The variables that are visible, and those of them that can get another value."""
+    """The variables and buffers that are visible, and the variables that can get another value."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: set[str]) -> None:
+        self.memory = memory
+        """The names of the buffers that can be used."""
         self.variables: dict[str, DType] = {}
         self.locals: set[str] = set()
         self.shared: set[str] = set()
@@ -303,7 +311,7 @@ class _Scope:
 
     def inside(self) -> "_Scope":
         """What is defined here is not visible outside."""
-        made = _Scope()
+        made = _Scope(set(self.memory))
         made.variables, made.locals, made.shared = dict(self.variables), set(self.locals), set(self.shared)
         return made
 

@@ -68,7 +68,7 @@ class Group:
 
 
 class Attention:
-    """The loops of one group of queries, with the memory they share."""
+    """The loops of one group of queries, with memory of their own."""
 
     def __init__(self, call: Call, builder: Builder, sizes: Sizes, out: Buffer) -> None:
         self._call = call
@@ -231,9 +231,9 @@ def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     heads, groups = (1 if len(one.shape) == 2 else one.shape[-3] for one in (q, k))
     shared = _shared(heads, groups)
     sizes = Sizes(q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], shared)
-    attention = Attention(call, builder, sizes, out)
     with builder.loops((*out.shape[:-3], groups), LoopKind.PARALLEL) as where:
         *batch, group = where
+        attention = Attention(call, builder, sizes, out)
 
         def own(head: Position) -> Scalar:
             return group * index(shared) + index(head)
@@ -286,11 +286,11 @@ def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     width = w.shape[-1]
     is_vector = len(x.shape) == 1
     sizes, groups = _attn_sizes(x.shape, k.shape, v.shape, width)
-    attention = Attention(call, builder, sizes, out)
-    query = builder.buffer(attention.dtype, (sizes.shared, sizes.rows, sizes.depth), "query")
     front = out.shape[:-1] if is_vector else out.shape[:-2]
     with builder.loops((*front, groups), LoopKind.PARALLEL) as where:
         *batch, group = where
+        attention = Attention(call, builder, sizes, out)
+        query = builder.buffer(attention.dtype, (sizes.shared, sizes.rows, sizes.depth), "query")
 
         def own(head: Position) -> Scalar:
             return group * index(sizes.shared) + index(head)

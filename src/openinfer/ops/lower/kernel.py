@@ -51,7 +51,6 @@ def kernel_of(
         (*inputs, *extra),
         outputs,
         builder.body,
-        tuple(builder.scratch),
         (record.doc.split("\n\n")[0].replace("\n", " "),),
     )
 

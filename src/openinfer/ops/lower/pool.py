@@ -89,8 +89,8 @@ def _joined(
     """What windows see, joined; ``finish`` gets that, the indices, and how many elements are seen along each axis."""
     *others, last = _axes(call, x.shape[2:])
     span = max((out.shape[-1] - 1) * last.stride + (last.kernel - 1) * last.dilation + 1, 1)
-    row = builder.buffer(x.dtype.compute, [span], "row")
     with builder.loops(out.shape[:-1], LoopKind.PARALLEL) as where:
+        row = builder.buffer(x.dtype.compute, [span], "row")
         starts, counts = _seen(builder, others, where[2:])
         with builder.loops([span]) as (column,):
             builder.store(row, (column,), const(nothing, row.dtype))

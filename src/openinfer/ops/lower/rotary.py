@@ -127,12 +127,12 @@ def rope(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     given = call.params["rotary_dim"]
     count = x.shape[-1] if given is None else given
     rates, rests = _rates(call, builder, count)
-    tables = tuple(builder.buffer(x.dtype.compute, (count // 2,), name) for name in ("cosines", "sines"))
     missing = len(x.shape) - 1 - len(positions.shape)
     own = [missing + axis for axis, extent in enumerate(positions.shape) if extent != 1 or is_symbolic(extent)]
     shared = [axis for axis in range(len(x.shape) - 1) if axis not in own]
     with ExitStack() as nest:
         outer = nest.enter_context(builder.loops([x.shape[axis] for axis in own], LoopKind.PARALLEL))
+        tables = tuple(builder.buffer(x.dtype.compute, (count // 2,), name) for name in ("cosines", "sines"))
         at: dict[int, Position] = dict(zip(own, outer, strict=True))
         place = tuple(at.get(missing + axis, 0) for axis in range(len(positions.shape)))
         position = builder.let(cast(positions[place], F64), "position")

@@ -29,9 +29,8 @@ def _sample(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
         with builder.loops(out.shape, LoopKind.PARALLEL) as where:
             builder.store(out, where, _first_largest(builder, logits, where))
         return
-    sampler = _Sampler(call, builder, logits)
-    # One row after the other: they share the scratch memory.
     with builder.loops(out.shape) as where:
+        sampler = _Sampler(call, builder, logits)
         sampler.weigh(where)
         sampler.keep(where)
         number = _uniform(builder, seed[()], flat(where, out.shape))

@@ -120,9 +120,9 @@ def _ordering(is_descending: Callable[[Call], bool]) -> Lowering:
         (count,), kept = extents_of(x.shape, (axis,))
         if is_symbolic(count):
             builder.fail(index(count) < index(values.shape[axis]), "there are fewer elements than asked for")
-        keys, order = builder.buffer(x.dtype.compute, (2, count), "keys"), builder.buffer(INDEX, (2, count), "order")
-        # One row after the other: they share the scratch memory.
         with builder.loops(kept) as where:
+            keys = builder.buffer(x.dtype.compute, (2, count), "keys")
+            order = builder.buffer(INDEX, (2, count), "order")
             with builder.loop(count) as i:
                 builder.store(keys, (0, i), x[placed((axis,), (i,), where)])
                 builder.store(order, (0, i), i)

@@ -280,7 +280,7 @@ def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:
         builder.fail(total.eq(missing), f"a counter would be what {dtype.name} does not have")
     builder.store(y, (), total)
     said = f"`y = x + {amount}`" if amount is not None else f"`y = x {'+' if sign > 0 else '-'} amount`"
-    return Kernel("count", (x,) if amount is not None else (x, by), (y,), builder.body, (), (said,))
+    return Kernel("count", (x,) if amount is not None else (x, by), (y,), builder.body, (said,))
 
 
 def _wrapped(number: int, dtype: DType) -> int:

@@ -273,7 +273,7 @@ def fill_step(value: Value, number: float, node: int) -> KernelStep:
     element = -1 if value.dtype.name == "t1" and number == 0 else number
     with builder.loops(value.shape, LoopKind.PARALLEL) as where:
         builder.store(out, where, Const(element, value.dtype.compute))
-    kernel = Kernel("fill", (), (out,), builder.body, (), (f"`y = {number}`",))
+    kernel = Kernel("fill", (), (out,), builder.body, (f"`y = {number}`",))
     return KernelStep(kernel, (), (value,), node, is_initial=True)
 
 

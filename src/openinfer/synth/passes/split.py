@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.loops.ir import (
+    Alloc,
     Buffer,
     Contraction,
     For,
@@ -26,7 +27,7 @@ def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelSt
     Scratch memory that one statement writes and another reads becomes a value.
     """
     kernel = step.kernel
-    if kernel.can_fail or not all(isinstance(one, For | Contraction) for one in kernel.body):
+    if kernel.can_fail or not all(isinstance(one, Alloc | For | Contraction) for one in kernel.body):
         return [step]
     parts = [_Part.of(body) for body in _bodies(kernel, is_large)]
     written = frozenset[str]().union(*(part.written for part in parts))
@@ -48,6 +49,8 @@ def written_by(statement: Statement) -> str | None:
 def _bodies(kernel: Kernel, is_large: Callable[[Kernel], bool]) -> Iterator[tuple[Statement, ...]]:
     small: list[Statement] = []
     for statement in kernel.body:
+        if isinstance(statement, Alloc):
+            continue
         if not is_large(replace(kernel, body=(statement,))):
             small.append(statement)
             continue
@@ -99,33 +102,36 @@ def _call(step: KernelStep, parts: Sequence[_Part], place: int) -> KernelStep:
     foreign = frozenset[str]().union(*(one.read | one.written for one in others))
     inputs: list[tuple[Buffer, Operand]] = []
     outputs: list[tuple[Buffer, Value]] = []
-    scratch: list[tuple[Buffer, Value]] = []
     inputs += [pair for pair in zip(kernel.inputs, step.inputs, strict=True) if pair[0].name in part.read]
     for buffer, value in zip(kernel.outputs, step.outputs, strict=True):
         if buffer.name in part.written:
             outputs.append((buffer, value))
         elif buffer.name in part.read:
             inputs.append((buffer, value))
-    for buffer, value in zip(kernel.scratch, step.scratch, strict=True):
-        if buffer.name not in part.read | part.written:
+    shared = {one.buffer for one in kernel.body if isinstance(one, Alloc)}
+    memory = dict(zip(kernel.scratch, step.scratch, strict=True))
+    own: list[Alloc] = []
+    for buffer in kernel.scratch:
+        if buffer not in shared or buffer.name not in part.read | part.written:
             continue
-        kinds = scratch if buffer.name not in foreign else outputs if buffer.name in part.written else inputs
-        kinds.append((buffer, value))
-    own = Kernel(
+        if buffer.name not in foreign:
+            own.append(Alloc(buffer))
+        else:
+            (outputs if buffer.name in part.written else inputs).append((buffer, memory[buffer]))
+    made = Kernel(
         f"{kernel.name}_{place + 1}",
         tuple(_outside(buffer) for buffer, _ in inputs),
         tuple(_outside(buffer) for buffer, _ in outputs),
-        part.body,
-        tuple(buffer for buffer, _ in scratch),
+        (*own, *part.body),
         (*kernel.doc, f"Part {place + 1} of {len(parts)}."),
     )
     moved = {buffer.name: _outside(buffer) for buffer, _ in (*inputs, *outputs)}
     return replace(
         step,
-        kernel=with_buffers(own, moved),
+        kernel=with_buffers(made, moved),
         inputs=tuple(operand for _, operand in inputs),
         outputs=tuple(value for _, value in outputs),
-        scratch=tuple(value for _, value in scratch),
+        scratch=tuple(memory[buffer] for buffer in made.scratch),
     )
 
 

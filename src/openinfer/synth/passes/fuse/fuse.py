@@ -131,9 +131,7 @@ class _Fusion:
         if made is None:
             return None
         others = [operand for operand in consumer.inputs if operand is not value]
-        merged = replace(
-            made, inputs=(*one.inputs, *kept), outputs=other.outputs, scratch=(*one.scratch, *other.scratch)
-        )
+        merged = replace(made, inputs=(*one.inputs, *kept), outputs=other.outputs)
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
         if made.name == other.name and len(one.inputs) == 1:
             # What is read in place of another one is called like it.

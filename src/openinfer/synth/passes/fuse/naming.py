@@ -20,8 +20,7 @@ def renamed_apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
     buffers = {buffer.name: replace(buffer, name=free_name(buffer.name, "_", taken)) for buffer in buffers_of(other)}
     names = {var.name: Var(free_name(var.name, "", taken), var.type) for var in variables_of(other.body)}
     moved = with_buffers(replace(other, body=renamed(other.body, names)), buffers)
-    inputs, scratch = (tuple(buffers[buffer.name] for buffer in kind) for kind in (other.inputs, other.scratch))
-    return one, replace(moved, inputs=inputs, scratch=scratch)
+    return one, replace(moved, inputs=tuple(buffers[buffer.name] for buffer in other.inputs))
 
 
 def with_plain_outputs(kernel: Kernel) -> Kernel:

@@ -17,7 +17,7 @@ class Pointwise:
 
 def pointwise_form(kernel: Kernel) -> Pointwise | None:
     """The form of a kernel that is one, else None."""
-    if len(kernel.outputs) != 1 or kernel.scratch:
+    if len(kernel.outputs) != 1:
         return None
     body: tuple[Statement, ...] = kernel.body
     indices: list[Var] = []

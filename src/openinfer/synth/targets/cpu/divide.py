@@ -12,6 +12,7 @@ from typing import Literal
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import (
     INDEX,
+    Alloc,
     Bind,
     Const,
     Contraction,
@@ -131,7 +132,7 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
         case For(kind=LoopKind.PARALLEL, bind=None, extent=Const(value=extent)):
             yield _Way(replace(statement, bind=Bind.PART), _balance(int(extent), parts))
             *before, last = statement.body
-            if all(isinstance(one, Let) or _is_copy(one) for one in before):
+            if all(isinstance(one, Alloc | Let) or _is_copy(one) for one in before):
                 for way in _ways(last, parts):
                     yield _Way(replace(statement, body=(*before, way.statement)), way.share)
         case Contraction(template=CpuTile() as tile):

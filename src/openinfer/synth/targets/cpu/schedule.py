@@ -9,6 +9,7 @@ from openinfer.loops.dim import Dim, is_same, is_symbolic
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import (
     INDEX,
+    Alloc,
     Bind,
     Buffer,
     Const,
@@ -82,9 +83,12 @@ class Schedule:
             else operand
             for name, operand in zip(names, step.inputs, strict=True)
         )
-        added = kernel.scratch[len(step.kernel.scratch) :]
-        memory = [Value(f"{step.outputs[0].name}_{buffer.name}", buffer.dtype, buffer.shape) for buffer in added]
-        return replace(step, kernel=kernel, inputs=inputs, scratch=(*step.scratch, *memory))
+        known = dict(zip((buffer.name for buffer in step.kernel.scratch), step.scratch, strict=True))
+        memory = tuple(
+            known.get(buffer.name) or Value(f"{step.outputs[0].name}_{buffer.name}", buffer.dtype, buffer.shape)
+            for buffer in kernel.scratch
+        )
+        return replace(step, kernel=kernel, inputs=inputs, scratch=memory)
 
 
 def scheduled(
@@ -101,8 +105,7 @@ def scheduled(
     planner = _Planner(kernel, target, weights, weights if finite is None else finite, choose)
     body = planner.statements(straightened(kernel.body))
     inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
-    made = replace(kernel, body=body, inputs=inputs, scratch=(*kernel.scratch, *planner.scratch))
-    return made, planner.packings
+    return replace(kernel, body=body, inputs=inputs), planner.packings
 
 
 class _Planner:
@@ -114,7 +117,9 @@ class _Planner:
         self._weights = weights
         self._finite = finite
         self._uses = list(_uses(kernel.body))
-        self.scratch: list[Buffer] = []
+        self._needed: list[Buffer] = []
+        """Memory that is not yet allocated."""
+        self._allocated = 0
         self.packings: dict[str, Packing] = {}
         self.panels: dict[str, Buffer] = {}
 
@@ -126,12 +131,16 @@ class _Planner:
             statement = factored(statement)
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
-        in_bands = self._in_bands(statement) if isinstance(statement, Contraction) else None
-        return (self._statement(statement),) if in_bands is None else in_bands
+        if isinstance(statement, Contraction):
+            return self._in_bands(statement) or self._with_memory(self._tiled(statement))
+        return (self._statement(statement),)
+
+    def _with_memory(self, *statements: Statement) -> tuple[Statement, ...]:
+        """Statements behind the allocation of what they need."""
+        memory, self._needed = self._needed, []
+        return (*map(Alloc, memory), *statements)
 
     def _statement(self, statement: Statement) -> Statement:
-        if isinstance(statement, Contraction):
-            return self._tiled(statement)
         made = with_bodies(statement, self.statements)
         return replace(made, bind=Bind.LANES) if isinstance(made, For) and _has_lanes(made) else made
 
@@ -150,7 +159,7 @@ class _Planner:
         copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)
         product = turned_product_of(inner)
         assert product is not None
-        return found.around(*copy, self._with_panels(inner, product, found.tile))
+        return found.around(*self._with_memory(*copy, self._with_panels(inner, product, found.tile)))
 
     def _has_tiles(self, one: Contraction) -> bool:
         """Whether a contraction is of the kind that can be computed in tiles."""
@@ -187,8 +196,9 @@ class _Planner:
         lanes = target.lanes(one.accumulator.bits)
         rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, target)[0]
         tile = CpuTile(rows, vectors * lanes, lanes)
-        found = grouped(one, product, tile, target, self._packable(one), len(self.scratch))
-        self.scratch += found.scratch
+        found = grouped(one, product, tile, target, self._packable(one), self._allocated)
+        self._needed += found.scratch
+        self._allocated += len(found.scratch)
         self.packings |= found.packings
         self.panels |= found.panels
         return found.contraction
@@ -227,8 +237,9 @@ class _Planner:
         return _Packable(one, self._weights, tuple(self._uses))
 
     def _buffer(self, one: Contraction, shape: tuple[int, ...]) -> Buffer:
-        made = Buffer(f"pack{len(self.scratch)}", one.accumulator, shape, Space.SCRATCH)
-        self.scratch.append(made)
+        made = Buffer(f"pack{self._allocated}", one.accumulator, shape, Space.SCRATCH)
+        self._allocated += 1
+        self._needed.append(made)
         return made
 
     def _with_scratch(self, one: Contraction, product: Product, tile: CpuTile) -> CpuTile:

@@ -48,7 +48,7 @@ class CpuTile(Template):
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
-        """The scratch memory of the kernel that it uses."""
+        """The memory that it uses, which is allocated before the contraction."""
         return tuple(one for one in (self.left, self.right, self.lines) if one is not None)
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import (
     INDEX,
+    Alloc,
     Assign,
     Const,
     Contraction,
@@ -23,7 +24,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.loops.rewrite import with_buffers
+from openinfer.loops.rewrite import map_statements, with_buffers
 from openinfer.loops.used import used_buffers, used_sizes
 from openinfer.synth.targets.cstyle.dialect import Dialect, Signature
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -47,8 +48,15 @@ class Printed:
 
 def printed(kernel: Kernel, name: str, dialect: Dialect, templates: Templates = PLAIN) -> Printed:
     """A kernel as a function of this name."""
-    named = _renamed(replace(kernel, body=templates.body(kernel)), dialect.reserved | templates.names)
+    whole = _hoisted(kernel)
+    named = _renamed(replace(whole, body=templates.body(whole)), dialect.reserved | templates.names)
     return KernelPrinter(named, dialect, templates).run(name)
+
+
+def _hoisted(kernel: Kernel) -> Kernel:
+    """The kernel with all its memory allocated first: it is a parameter, which iterations use one after the other."""
+    body = map_statements(kernel.body, lambda one: () if isinstance(one, Alloc) else (one,))
+    return replace(kernel, body=(*map(Alloc, kernel.scratch), *body))
 
 
 def _renamed(kernel: Kernel, taken: frozenset[str]) -> Kernel:
@@ -58,9 +66,7 @@ def _renamed(kernel: Kernel, taken: frozenset[str]) -> Kernel:
         for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
         if buffer.name in taken
     }
-    moved = with_buffers(kernel, names)
-    inputs, scratch = (tuple(names.get(one.name, one) for one in kind) for kind in (kernel.inputs, kernel.scratch))
-    return replace(moved, inputs=inputs, scratch=scratch)
+    return replace(with_buffers(kernel, names), inputs=tuple(names.get(one.name, one) for one in kernel.inputs))
 
 
 def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
