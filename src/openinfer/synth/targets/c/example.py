@@ -226,7 +226,7 @@ def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str,
     shape = ", ".join(map(repr, value.shape))
     array = f"static {kind} input{place}[{length}]; /* {comment(f'{key}: {value.dtype.name}[{shape}]')} */\n"
     lines = [f"in.{field} = input{place};"]
-    if value.dtype.name in ("f32", "f64"):
+    if value.dtype.kind == "float" and not value.dtype.is_small_float:
         lines.insert(0, f"for (int i = 0; i < {length}; ++i) input{place}[i] = ({kind})(i % 17 - 8) / 8;")
     return array, lines
 

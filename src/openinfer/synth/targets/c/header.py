@@ -19,7 +19,7 @@ def tensor_field(name: str, value: Value) -> Field:
 def _packing(value: Value) -> str:
     if value.dtype.is_packed:
         return f", {8 // value.dtype.bits} elements in a byte, the first in the lowest bits"
-    return ", as their bits" if value.dtype.name in ("f8", "bf16", "f16") else ""
+    return ", as their bits" if value.dtype.is_small_float else ""
 
 
 def size_field(name: str, size: str, bound: int) -> Field:

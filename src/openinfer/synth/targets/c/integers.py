@@ -12,6 +12,10 @@ from openinfer.synth.targets.c.dialect import literal
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 
 
+_TOO_LARGE = "oi_index_mul"
+"""The function that says of a product that no int64_t holds it: so constants that none holds are products."""
+
+
 @dataclass(frozen=True)
 class Integer:
     """An expression of type int64_t, what it can be, and whether computing it can set ``bad``."""
@@ -25,7 +29,7 @@ class Integer:
 def number(value: int) -> Integer:
     """A constant; one that no int64_t holds cannot be computed."""
     if not LEAST <= value <= MOST:
-        return Integer("oi_index_mul(INT64_MAX, 2, &bad)", LEAST, MOST, can_fail=True)
+        return Integer(f"{_TOO_LARGE}(INT64_MAX, 2, &bad)", LEAST, MOST, can_fail=True)
     if -(1 << 31) < value < 1 << 31:
         return Integer(str(value) if value >= 0 else f"({value})", value, value)
     return Integer(literal(value, DTYPES["i64"]), value, value)
@@ -43,15 +47,15 @@ class IntegerPrinter:
         match expr:
             case Num(value):
                 found = number(value)
+                if found.can_fail:
+                    self._needs.add(_TOO_LARGE)
+                return found
             case Ref(name):
-                found = self._named(name)
+                return self._named(name)
             case Neg(operand):
-                found = self._binary("-", number(0), self.integer(operand))
+                return self._binary("-", number(0), self.integer(operand))
             case Binary(op, left, right):
-                found = self._binary(op, self.integer(left), self.integer(right))
-        if found.text.startswith("oi_"):
-            self._needs.add(found.text.partition("(")[0])
-        return found
+                return self._binary(op, self.integer(left), self.integer(right))
 
     def _binary(self, op: Operator, left: Integer, right: Integer) -> Integer:
         can_fail = left.can_fail or right.can_fail

@@ -190,7 +190,7 @@ def _array(name: str, values: Array, dtype: DType) -> str:
         stored = stored.astype(dtype.array)
     if dtype.is_packed:
         texts = [str(int(byte)) for byte in pack(stored, dtype)]
-    elif dtype.name in ("f8", "bf16", "f16"):
+    elif dtype.is_small_float:
         texts = [str(int(bits)) for bits in stored.view(np.uint8 if dtype.bits == 8 else np.uint16)]
     elif dtype.kind == "bool":
         texts = [str(int(one)) for one in stored]

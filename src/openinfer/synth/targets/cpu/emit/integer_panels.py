@@ -14,7 +14,7 @@ def integers(tiling: Tiling) -> Integers | None:
 
 def is_shifted(tiling: Tiling) -> bool:
     """Whether integers are read as 8 more than they are."""
-    return tiling.product.right.buffer.dtype.name == "i4"
+    return are_halves(tiling) and tiling.product.right.buffer.dtype.kind == "int"
 
 
 def has_zero(tiling: Tiling) -> bool:
