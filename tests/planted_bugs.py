@@ -966,8 +966,8 @@ PROGRAM_BUGS = (
     Bug(
         "an inferred temporary has the bound of its dynamic size",
         "synth/lower/variables.py",
-        "            return variable.shape\n        return tuple(self._dimension",
-        "            return tuple(map(int, variable.shape))\n        return tuple(self._dimension",
+        "            return variable.shape\n        try:",
+        "            return tuple(map(int, variable.shape))\n        try:",
         PROGRAMS,
         "agree[5]",
     ),
