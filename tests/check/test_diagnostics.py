@@ -29,8 +29,8 @@ OF_RUNNING = {Code.BAD_VALUE}
 """Codes of ops that only a step meets."""
 OF_MISUSE = {Code.BAD_SOURCE_FILE, Code.NOT_A_MODEL_FILE}
 """Codes of arguments that are no graph and no model, which have a test below."""
-OF_LIMITS = {Code.OUT_OF_MEMORY}
-"""Codes of graphs that are too large for a case."""
+OF_LIMITS = {Code.OUT_OF_MEMORY, Code.TOO_DEEP}
+"""Codes of graphs that are too large for a case; ``tests/growth`` has them."""
 FOR_STEPS = {"inserted.py", "one_call.py", "saved_state.py", "step_sizes.py"}
 """Modules that binding does not use: what the simulator and compiled code share."""
 
