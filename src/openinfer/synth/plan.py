@@ -13,6 +13,8 @@ from openinfer.check.events import TraceLevel, trace_level
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.state import StateLayout
+from openinfer.synth.memory.weights import WeightLayout
 from openinfer.synth.passes.fuse.ledger import LedgerEntry
 from openinfer.synth.program.ir import Value
 from openinfer.synth.report.profile import Profile
@@ -53,8 +55,7 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """The plan as plain values: what ``plan.json`` says."""
-        project = self.project
-        program = project.program
+        project, program, names = self.project, self.placed.program, self.placed.names
         sizes = {"fixed": dict(sorted(program.bound.sizes.items())), "bounds": dict(sorted(program.sizes.items()))}
         return {
             "schema": "openinfer.plan",
@@ -66,9 +67,9 @@ class Plan:
             "graph_sha256": project.graph_hash,
             "model_sha256": project.model_hash,
             "sizes": sizes,
-            "bytes": _byte_facts(project),
-            "inputs": _tensor_facts(program.inputs, project.placed.names.inputs),
-            "outputs": _tensor_facts(program.outputs, project.placed.names.outputs),
+            "bytes": _byte_facts(self.placed, project),
+            "inputs": _tensor_facts(program.inputs, names.inputs),
+            "outputs": _tensor_facts(program.outputs, names.outputs),
             "functions": [
                 {"name": used.name, "nodes": sorted({one for step in used.steps for one in step.nodes or (step.node,)})}
                 for used in project.kernels.used.values()
@@ -78,9 +79,9 @@ class Plan:
             "unmet": unmet_facts(program, self.arch),
             "memory": arena_facts(program, self.memory),
             "regions": dict(self.regions),
-            "state": _state_facts(project),
-            "tables": _table_facts(project),
-            "weights": _weight_facts(project),
+            "state": _state_facts(self.placed.state),
+            "tables": _table_facts(self.placed.state),
+            "weights": _weight_facts(self.placed.weights),
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
@@ -138,12 +139,12 @@ class Plan:
         return self.target.profile(self.project, cc, Trial(inputs or {}, steps, warmup, state, after_step))
 
 
-def _byte_facts(project: EmittedProject) -> dict[str, Any]:
+def _byte_facts(placed: Placed, project: EmittedProject) -> dict[str, Any]:
     return {
-        "arena": project.placed.arena_bytes,
-        "undo": project.placed.undo_bytes,
-        "state": project.placed.state_bytes,
-        "weights": project.placed.weights.size,
+        "arena": placed.arena_bytes,
+        "undo": placed.undo_bytes,
+        "state": placed.state_bytes,
+        "weights": placed.weights.size,
         "saved_state": project.saved_bytes,
         "code": {path: len(text) for path, text in project.code().items()},
     }
@@ -161,12 +162,12 @@ def _tensor_facts(values: Mapping[str, Value], fields: Mapping[str, str]) -> lis
     ]
 
 
-def _state_facts(project: EmittedProject) -> list[dict[str, Any]]:
-    places = project.placed.state.homes
-    return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places.items()]
+def _state_facts(state: StateLayout) -> list[dict[str, Any]]:
+    places = state.homes.items()
+    return [{"variable": home.variable, "offset": place, "bytes": home.nbytes} for home, place in places]
 
 
-def _table_facts(project: EmittedProject) -> list[dict[str, Any]]:
+def _table_facts(state: StateLayout) -> list[dict[str, Any]]:
     return [
         {
             "variable": key,
@@ -175,11 +176,11 @@ def _table_facts(project: EmittedProject) -> list[dict[str, Any]]:
             "bounds": list(layout.table.bounds),
             "grows": layout.heap is not None,
         }
-        for key, layout in project.placed.state.tables.items()
+        for key, layout in state.tables.items()
     ]
 
 
-def _weight_facts(project: EmittedProject) -> list[dict[str, Any]]:
+def _weight_facts(weights: WeightLayout) -> list[dict[str, Any]]:
     return [
         {
             "tensor": piece.name,
@@ -189,5 +190,5 @@ def _weight_facts(project: EmittedProject) -> list[dict[str, Any]]:
             "bytes": piece.nbytes,
             "packed": None if piece.packing is None else list(piece.packing.shape),
         }
-        for piece in project.placed.weights.pieces.values()
+        for piece in weights.pieces.values()
     ]
