@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.synth.in_c import Prepared, call_of, cases_of, compiled, executed, judge, prepared
+from tests.synth.scheduled_in_c import kernel_for
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
@@ -12,8 +13,11 @@ from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.cpu import intrinsics
 from openinfer.synth.targets.cpu.emit.byte_tiles import Dot
+from openinfer.synth.targets.cpu.emit.templates import CPU
 from openinfer.synth.targets.cpu.emit.tiles import VectorType
 from openinfer.synth.targets.cpu.intrinsics import Instruction, VectorSet
+from openinfer.synth.targets.cpu.machine import AVX2
+from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cstyle.statements import printed
 
 
@@ -43,3 +47,15 @@ def test_the_instructions_of_a_new_processor_are_one_record(monkeypatch: pytest.
     assert "#elif defined(__NEW_DOT__)\n#include <new.h>\n#define oi_dot_i8i8x4(a, b, s) ((oi_u32x4)new_dot" in dot
     # What it lacks is computed in plain arithmetic, or by what others of its width have.
     assert "new" not in VectorType("f64", 2).text + VectorType("f32", 8).text + Dot("u8", "i8", 4).text
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("linear", ((32, 64), (64, 64))), ("softmax", ((4, 64),)), ("conv2d", ((1, 8, 12, 12), (16, 8, 3, 3)))],
+)
+def test_positions_have_the_type_that_the_dialect_says(name: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    narrow = replace(C, types={**C.types, "index": "position_t"})
+    kernel, _ = scheduled(kernel_for(name, *shapes), AVX2, frozenset())
+    text = printed(kernel, "case0", narrow, CPU).text
+    assert "for (position_t " in text
+    assert "for (int64_t " not in text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
-from openinfer.loops.ir import INDEX, Buffer
+from openinfer.loops.ir import Buffer
 from openinfer.synth.targets.cstyle.support import Support
 
 
@@ -47,7 +47,7 @@ class Dialect:
     """The words of one language. Templates have their places by name, as in ``str.format``."""
 
     types: Mapping[str, str]
-    """Compute dtypes by name, to the type of a value."""
+    """Compute dtypes by name, to the type of a value; ``index``, to that of a position."""
     stored: Mapping[str, str]
     """All dtypes by name, to the type of a buffer's elements; packed ones, to what holds several."""
     literal: Callable[[float, DType], str]
@@ -82,7 +82,7 @@ class Dialect:
     @property
     def index(self) -> str:
         """The type of positions."""
-        return self.type_of(INDEX)
+        return self.types["index"]
 
     def converted(self, dtype: DType, value: str) -> str:
         """A value in another type; not in parentheses."""

@@ -45,7 +45,7 @@ class ByteFactors:
         self._tiling.copied_row(text)
         depth = self._tiling.product.inner.extent
         if depth % GROUP:
-            self._tiling.say(f"for (int64_t k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
+            self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
 
     def _left(self) -> str:
         """Where the rows of a tile start, and how far apart they are."""
@@ -79,7 +79,7 @@ class ByteFactors:
         copied_panel(self._tiling, lines, PANEL, "columns", width)
         if depth % GROUP:
             last = f"{self._groups * GROUP * width}"
-            self._tiling.say(f"for (int64_t k = {depth * width}; k < {last}; ++k) {lines.name}[k] = 0;")
+            self._tiling.say(f"for ({self._tiling.index} k = {depth * width}; k < {last}; ++k) {lines.name}[k] = 0;")
         name = self._tiling.scalars.need(Grouping(right.dtype.name, width))
         self._tiling.say(f"{name}({self._groups}, {lines.name}, {right.name});")
         return right.name
@@ -89,11 +89,13 @@ class ByteFactors:
         product, width = self._tiling.product, self._tiling.tile.columns
         columns = product.columns
         if is_symbolic(columns.extent) or columns.extent % width or product.inner.extent % GROUP:
-            self._tiling.say(f"for (int64_t k = 0; k < {self._groups * GROUP * width}; ++k) {right.name}[k] = 0;")
-        self._tiling.open("for (int64_t column = 0; column < columns; ++column)")
+            self._tiling.say(
+                f"for ({self._tiling.index} k = 0; k < {self._groups * GROUP * width}; ++k) {right.name}[k] = 0;"
+            )
+        self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
         self._tiling.unflatten(columns, PANEL + COLUMN, used_variables(product.right.value))
         for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
-            self._tiling.open(loop(var.name, extent))
+            self._tiling.open(loop(self._tiling.index, var.name, extent))
         place = self._tiling.scalars.text(flat(product.inner.vars, product.inner.extents))
         target = f"({place}) / {GROUP} * {GROUP * width} + column * {GROUP} + ({place}) % {GROUP}"
         self._tiling.say(f"{right.name}[{target}] = {self._tiling.scalars.text(product.right.value)};")

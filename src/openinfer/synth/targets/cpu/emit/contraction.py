@@ -92,7 +92,9 @@ class _TileLoops:
             else {var.name for var in outside.vars}
         )
         pairs = zip(outside.vars, outside.extents, strict=True)
-        heads = [loop(var.name, extent) for var, extent in pairs if (var.name not in panels) == inside]
+        heads = [
+            loop(self._tiling.index, var.name, extent) for var, extent in pairs if (var.name not in panels) == inside
+        ]
         for head in heads:
             self._tiling.open(head)
         return len(heads)
@@ -101,9 +103,9 @@ class _TileLoops:
         """Blocks of rows, copied so that each row lies in one piece."""
         block = self._tiling.tile.block
         first, last = self._range("rows")
-        self._tiling.open(f"for (int64_t m1 = {first}; m1 < {last}; m1 += {block})")
-        self._tiling.say(f"const int64_t height = {least(last, 'm1', block)};")
-        self._tiling.open("for (int64_t row = 0; row < height; ++row)")
+        self._tiling.open(f"for ({self._tiling.index} m1 = {first}; m1 < {last}; m1 += {block})")
+        self._tiling.say(f"const {self._tiling.index} height = {least(last, 'm1', block)};")
+        self._tiling.open(f"for ({self._tiling.index} row = 0; row < height; ++row)")
         self._tiling.unflatten(self._tiling.product.rows, BLOCK + ROW, used_variables(self._tiling.product.left.value))
         self._tiling.say(f"{self._tiling.type_of(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
         self._factors.copied_row(left)
@@ -115,9 +117,9 @@ class _TileLoops:
         """Panels of columns, and in each the tiles of all rows, or of the block."""
         tile, columns = self._tiling.tile, self._tiling.product.columns.extent
         start, end = self._range("columns")
-        self._tiling.open(f"for (int64_t n0 = {start}; n0 < {end}; n0 += {tile.columns})")
+        self._tiling.open(f"for ({self._tiling.index} n0 = {start}; n0 < {end}; n0 += {tile.columns})")
         if is_symbolic(columns) or columns % tile.columns:
-            self._tiling.say(f"const int64_t columns = {least(number(columns), 'n0', tile.columns)};")
+            self._tiling.say(f"const {self._tiling.index} columns = {least(number(columns), 'n0', tile.columns)};")
         else:
             self._tiling.say(f"enum {{ columns = {tile.columns} }};")
         right, step = self._factors.right()
@@ -142,10 +144,10 @@ class _TileLoops:
 
     def _open_tiles(self, sizes: Sequence[int], first: str, count: str) -> None:
         if len(sizes) == 1:
-            self._tiling.open(f"for (int64_t m0 = {first}; m0 < {count}; m0 += {sizes[0]})")
+            self._tiling.open(f"for ({self._tiling.index} m0 = {first}; m0 < {count}; m0 += {sizes[0]})")
             self._tiling.say(f"enum {{ rows = {sizes[0]} }};")
             return
-        self._tiling.open(f"for (int64_t m0 = {first}, rows; m0 < {count}; m0 += rows)")
+        self._tiling.open(f"for ({self._tiling.index} m0 = {first}, rows; m0 < {count}; m0 += rows)")
         self._tiling.say(f"rows = {_chosen(sizes, count)};")
 
     def _range(self, what: Literal["rows", "columns"]) -> tuple[str, str]:
@@ -206,8 +208,8 @@ class _TileLoops:
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Transpose(self._tiling.one.accumulator.name, tile.lanes))
         self._tiling.say(f"{self._tiling.kind} turned[{high * tile.columns}];")
-        self._tiling.open(f"for (int64_t column = 0; column < {tile.columns}; column += {tile.lanes})")
-        self._tiling.say(f"for (int64_t row = 0; row < {high}; row += {tile.lanes})")
+        self._tiling.open(f"for ({self._tiling.index} column = 0; column < {tile.columns}; column += {tile.lanes})")
+        self._tiling.say(f"for ({self._tiling.index} row = 0; row < {high}; row += {tile.lanes})")
         place, to = f"tile + row * {tile.columns} + column", f"turned + column * {high} + row"
         self._tiling.say(f"{PAD}{name}({place}, {tile.columns}, {to}, {high});")
         self._tiling.close()
@@ -223,13 +225,13 @@ class _TileLoops:
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
         if self._tiling.tile.is_turned:
-            self._tiling.open("for (int64_t column = 0; column < columns; ++column)")
+            self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
         if not self._is_row:
-            self._tiling.open("for (int64_t row = 0; row < rows; ++row)")
+            self._tiling.open(f"for ({self._tiling.index} row = 0; row < rows; ++row)")
         if product.rows.last is not None:
-            self._tiling.say(f"const int64_t {row_var.name} = {self._tiling.scalars.text(row)};")
+            self._tiling.say(f"const {self._tiling.index} {row_var.name} = {self._tiling.scalars.text(row)};")
         if not self._tiling.tile.is_turned:
-            self._tiling.open("for (int64_t column = 0; column < columns; ++column)")
+            self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
         place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
         if self._squares_high:
             place = f"turned[column * {self._squares_high} + row]"

@@ -49,7 +49,7 @@ class FloatFactors:
         if tile.right is None:
             return panel, apart
         self._tiling.say(f"const {self._tiling.kind} *panel = {panel};")
-        self._tiling.say(f"int64_t step = {apart};")
+        self._tiling.say(f"{self._tiling.index} step = {apart};")
         self._tiling.open(f"if (columns < {tile.columns})")
         copied_panel(self._tiling, tile.right, PANEL, "columns", tile.columns)
         self._tiling.say(f"panel = {tile.right.name};")

@@ -54,22 +54,22 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
     if shift >= SHIFT:
         tiling.say("/* Integers of 4 bits are loaded as 2^23 and so much: see oi_load. */")
     tiling.say(f"{tiling.kind} zero[{tile.columns}] = {{0}};")
-    tiling.say(f"for (int64_t column = 0; column < columns; ++column) zero[column] = {text};")
+    tiling.say(f"for ({tiling.index} column = 0; column < columns; ++column) zero[column] = {text};")
 
 
 def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
     """All integers of a panel as floats, in memory of their own; so many bytes are a row."""
     tile = tiling.tile
-    tiling.open(f"for (int64_t k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
+    tiling.open(f"for ({tiling.index} k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
     tiling.say(f"{tiling.kind} *to = {right.name} + k * {tile.columns};")
     less = [f" - zero[{at}]" if has_zero(tiling) else "" for at in ("column", "column + half")]
     if not are_halves(tiling):
-        tiling.open(f"for (int64_t column = 0; column < {tile.columns}; ++column)")
+        tiling.open(f"for ({tiling.index} column = 0; column < {tile.columns}; ++column)")
         tiling.say(f"to[column] = ({tiling.kind})panel[column]{less[0]};")
     else:
         flip = " ^ 8" * is_shifted(tiling)
-        tiling.open(f"for (int64_t first = 0; first < {tile.columns}; first += {2 * tile.lanes})")
-        tiling.open(f"for (int64_t column = first; column < first + {tile.lanes}; ++column)")
+        tiling.open(f"for ({tiling.index} first = 0; first < {tile.columns}; first += {2 * tile.lanes})")
+        tiling.open(f"for ({tiling.index} column = first; column < first + {tile.lanes}; ++column)")
         tiling.say(f"enum {{ half = {tile.lanes} }};")
         tiling.say("const uint8_t byte = panel[column - first / 2];")
         tiling.say(f"to[column] = ({tiling.kind})((byte & 15){flip}){less[0]};")

@@ -27,7 +27,7 @@ def print_lanes(loop: For, writer: Writer, depth: int) -> None:
         writer.line(depth + 1, f"{scalars.dialect.type_of(one.var.dtype)} {one.var.name}_lanes[{LANES}];")
     for one in found:
         first = f"{_lane(one, 'lane').name} = {scalars.text(one.first)};"
-        writer.line(depth + 1, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {first}")
+        writer.line(depth + 1, f"for ({scalars.dialect.index} lane = 0; lane < {LANES}; ++lane) {first}")
     _in_lanes(loop, found, whole, writer, depth + 1)
     if whole != extent:
         writer.loop(loop, whole, extent, depth + 1)
@@ -38,15 +38,15 @@ def print_lanes(loop: For, writer: Writer, depth: int) -> None:
 
 def _in_lanes(loop: For, found: Sequence[Gathered], whole: str, writer: Writer, depth: int) -> None:
     """The iterations that fill all lanes."""
-    index = loop.index.name
+    index, kind = loop.index.name, writer.scalars.dialect.index
     lanes = {one.var.name: _lane(one, "lane") for one in found}
-    writer.line(depth, f"for (int64_t {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
+    writer.line(depth, f"for ({kind} {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
     if has_choices(loop.body):
         writer.line(depth + 1, _IN_VECTORS)
-    writer.line(depth + 1, f"for (int64_t lane = 0; lane < {LANES}; ++lane) {{")
+    writer.line(depth + 1, f"for ({kind} lane = 0; lane < {LANES}; ++lane) {{")
     used = (one for statement in walk(loop.body) for value in scalars_of(statement) for one in visit(value))
     if loop.index in used:
-        writer.line(depth + 2, f"const int64_t {index} = {index}_0 + lane;")
+        writer.line(depth + 2, f"const {kind} {index} = {index}_0 + lane;")
     writer.body(renamed(loop.body, lanes), depth + 2)
     writer.line(depth + 1, "}")
     writer.line(depth, "}")
@@ -59,7 +59,7 @@ def _joined(found: Sequence[Gathered], scalars: ScalarPrinter) -> Iterator[str]:
         while half:
             low, high = _lane(one, "lane"), _lane(one, f"lane + {half}")
             joined = scalars.text(replace(one, var=low).joined(high))
-            yield f"for (int64_t lane = 0; lane < {half}; ++lane) {low.name} = {joined};"
+            yield f"for ({scalars.dialect.index} lane = 0; lane < {half}; ++lane) {low.name} = {joined};"
             half //= 2
     for one in found:
         yield f"{one.var.name} = {scalars.text(one.joined(_lane(one, '0')))};"

@@ -36,9 +36,9 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     else:
         # A run of columns that differ in the last index only: what the others decide is decided once for all.
         start, run = Var("start"), "run"
-        tiling.open(f"for (int64_t from = 0, run; from < {columns}; from += run)")
+        tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
-        tiling.say(f"const int64_t start = ({tiling.scalars.text(first)} + from) % {extent};")
+        tiling.say(f"const {tiling.index} start = ({tiling.scalars.text(first)} + from) % {extent};")
         outer_axis = Axis(axis.vars[:-1], axis.extents[:-1])
         tiling.unflatten(outer_axis, Var("from") + first, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
@@ -48,17 +48,17 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     pairs = list(zip(product.inner.vars, product.inner.extents, strict=True))
     outer = [pair for pair in pairs if pair[0].name in used]
     for var, extent_ in outer:
-        tiling.open(loop(var.name, extent_))
+        tiling.open(loop(tiling.index, var.name, extent_))
     bounds, inside = _bounds(tiling, valid, last, start, run)
     for var, extent_ in (pair for pair in pairs if pair not in outer):
-        tiling.open(loop(var.name, extent_))
+        tiling.open(loop(tiling.index, var.name, extent_))
     behind = " + from" * (len(axis.vars) > 1)
     tiling.say(f"{tiling.type_of(right.dtype)} *to = {right.name} + {target} * {width}{behind};")
     if bounds:
-        tiling.say("for (int64_t column = 0; column < begin; ++column) to[column] = 0;")
+        tiling.say(f"for ({tiling.index} column = 0; column < begin; ++column) to[column] = 0;")
     low, high = bounds or ("0", run)
-    tiling.open(f"for (int64_t column = {low}; column < {high}; ++column)")
-    tiling.say(f"const int64_t {last.name} = {tiling.scalars.text(start + COLUMN)};")
+    tiling.open(f"for ({tiling.index} column = {low}; column < {high}; ++column)")
+    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(start + COLUMN)};")
     text = tiling.scalars.text(value)
     if inside is not None:
         text = f"{tiling.scalars.text(inside)} ? {text} : 0"
@@ -67,7 +67,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     rest = "end" if bounds else run
     until = str(width) if len(axis.vars) == 1 else run
     if rest != until:
-        tiling.say(f"for (int64_t column = {rest}; column < {until}; ++column) to[column] = 0;")
+        tiling.say(f"for ({tiling.index} column = {rest}; column < {until}; ++column) to[column] = 0;")
     tiling.close(len(pairs) + (len(axis.vars) > 1))
     if len(axis.vars) > 1:
         _zero_rest(tiling, right, columns, width)
@@ -104,10 +104,10 @@ def _squares(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: 
     product, last, lanes, width = tiling.product, tiling.product.columns.vars[0], tiling.tile.lanes, tiling.tile.columns
     name = tiling.scalars.need(Transpose(tiling.one.accumulator.name, lanes))
     begin = tiling.place(moved(along, product.columns, last, product.inner))
-    tiling.say(f"const int64_t whole = {columns} / {lanes} * {lanes};")
-    tiling.open(f"for (int64_t column = 0; column < whole; column += {lanes})")
-    tiling.say(f"const int64_t {last.name} = {tiling.scalars.text(first + COLUMN)};")
-    tiling.open(f"for (int64_t k = 0; k < {depth}; k += {lanes})")
+    tiling.say(f"const {tiling.index} whole = {columns} / {lanes} * {lanes};")
+    tiling.open(f"for ({tiling.index} column = 0; column < whole; column += {lanes})")
+    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(first + COLUMN)};")
+    tiling.open(f"for ({tiling.index} k = 0; k < {depth}; k += {lanes})")
     source = f"{product.right.buffer.name} + {begin} + k, {number(along.step(last))}"
     tiling.say(f"{name}({source}, {right.name} + k * {width} + column, {width});")
     tiling.close(2)
@@ -116,10 +116,10 @@ def _squares(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: 
 def _turned(tiling: Tiling, right: Buffer, first: Scalar, columns: tuple[str, str], inside: int) -> None:
     """Columns one by one, from an inner index on."""
     product, last = tiling.product, tiling.product.columns.vars[0]
-    tiling.open(f"for (int64_t column = {columns[0]}; column < {columns[1]}; ++column)")
-    tiling.say(f"const int64_t {last.name} = {tiling.scalars.text(first + COLUMN)};")
+    tiling.open(f"for ({tiling.index} column = {columns[0]}; column < {columns[1]}; ++column)")
+    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(first + COLUMN)};")
     for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
-        tiling.open(f"for (int64_t {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
+        tiling.open(f"for ({tiling.index} {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
     target = tiling.scalars.text(flat(product.inner.vars, product.inner.extents))
     tiling.say(f"{right.name}[{target} * {tiling.tile.columns} + column] = {tiling.scalars.text(product.right.value)};")
     tiling.close(1 + len(product.inner.vars))
@@ -144,11 +144,11 @@ def _bounds(
     if outside:
         end = f"{tiling.scalars.text(reduce(and_, outside))} ? {end} : 0"
     tiling.say("/* From begin to end, the window lies on the input. */")
-    tiling.say(f"const int64_t begin = {begin};")
+    tiling.say(f"const {tiling.index} begin = {begin};")
     if begin == "0":
-        tiling.say(f"const int64_t end = {end};")
+        tiling.say(f"const {tiling.index} end = {end};")
     else:
-        tiling.say(f"const int64_t end = {tiling.scalars.need('oi_max_i64')}(begin, {end});")
+        tiling.say(f"const {tiling.index} end = {tiling.scalars.need('oi_max_i64')}(begin, {end});")
     return ("begin", "end"), reduce(and_, asked) if asked else None
 
 
@@ -156,8 +156,8 @@ def _zero_rest(tiling: Tiling, right: Buffer, columns: str, width: int) -> None:
     """Zeros in the columns that the last panel lacks."""
     extent = tiling.product.columns.extent
     if is_symbolic(extent) or extent % width:
-        tiling.open(f"for (int64_t k = 0; columns < {width} && k < {number(tiling.product.inner.extent)}; ++k)")
-        tiling.say(f"for (int64_t column = {columns}; column < {width}; ++column)")
+        tiling.open(f"for ({tiling.index} k = 0; columns < {width} && k < {number(tiling.product.inner.extent)}; ++k)")
+        tiling.say(f"for ({tiling.index} column = {columns}; column < {width}; ++column)")
         tiling.say(f"{PAD}{right.name}[k * {width} + column] = 0;")
         tiling.close()
 

@@ -23,25 +23,25 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     last = _fastest(one)
     if last is None:
         return None
-    kind = scalars.dialect.type_of(one.accumulator)
+    kind, index = scalars.dialect.type_of(one.accumulator), scalars.dialect.index
     extent = one.extents[one.free.index(last)]
     scalars.positions |= {var.name for var in (*one.free, *one.bound, PANEL, COLUMN)}
     outer = [pair for pair in zip(one.free, one.extents, strict=True) if pair[0] != last]
-    heads = [loop(var.name, count) for var, count in outer]
+    heads = [loop(index, var.name, count) for var, count in outer]
     lines = [PAD * depth + f"{head} {{" for depth, head in enumerate(heads)]
     left, right = (cast(factor, one.accumulator) for factor in one.factors)
     is_long = one.accumulator.name == "f32" and most_elements(one.reduced) > _MOST_TERMS
     total = Var("part[column]" if is_long else "sums[column]", one.accumulator)
     term = f"{total.name} = {scalars.text(Binary('add', total, Binary('mul', left, right)))};"
-    inner = _inner_loops(one, _column_loop(last, one.valid, term, scalars), kind if is_long else None)
+    inner = _inner_loops(one, _column_loop(last, one.valid, term, scalars), index, kind if is_long else None)
     lets, value = named(one.epilogue, "v")
     body = [
-        f"for (int64_t n0 = 0; n0 < {number(extent)}; n0 += {_WIDTH}) {{",
-        f"{PAD}const int64_t columns = {least(number(extent), 'n0', _WIDTH)};",
+        f"for ({index} n0 = 0; n0 < {number(extent)}; n0 += {_WIDTH}) {{",
+        f"{PAD}const {index} columns = {least(number(extent), 'n0', _WIDTH)};",
         f"{PAD}{kind} sums[{_WIDTH}] = {{0}};",
         *(PAD + line for line in inner),
-        f"{PAD}for (int64_t column = 0; column < columns; ++column) {{",
-        f"{PAD * 2}{_at_column(last)}",
+        f"{PAD}for ({index} column = 0; column < columns; ++column) {{",
+        f"{PAD * 2}{_at_column(index, last)}",
         f"{PAD * 2}const {kind} {ACCUMULATOR} = sums[column];",
         *(PAD * 2 + scalars.constant(let) for let in lets),
         PAD * 2 + scalars.store(one.out, scalars.offset(one.out, one.out_index), value),
@@ -52,14 +52,14 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     return [*lines, *(PAD * depth + "}" for depth in reversed(range(len(heads))))]
 
 
-def _inner_loops(one: Contraction, terms: list[str], kind: str | None) -> list[str]:
+def _inner_loops(one: Contraction, terms: list[str], index: str, kind: str | None) -> list[str]:
     """The loops over what is summed; with a kind, in partial sums of it: of a block, or of each outermost index."""
-    heads = [loop(var.name, count) for var, count in zip(one.bound, one.reduced, strict=True)]
+    heads = [loop(index, var.name, count) for var, count in zip(one.bound, one.reduced, strict=True)]
     if kind is not None and len(heads) == 1:
         (var,), (count,) = one.bound, one.reduced
         heads = [
-            f"for (int64_t k0 = 0; k0 < {number(count)}; k0 += {TERMS})",
-            f"for (int64_t {var.name} = k0; {var.name} < k0 + {TERMS} && {var.name} < {number(count)}; ++{var.name})",
+            f"for ({index} k0 = 0; k0 < {number(count)}; k0 += {TERMS})",
+            f"for ({index} {var.name} = k0; {var.name} < k0 + {TERMS} && {var.name} < {number(count)}; ++{var.name})",
         ]
     inside = [
         *(PAD * depth + f"{head} {{" for depth, head in enumerate(heads[1:])),
@@ -67,7 +67,7 @@ def _inner_loops(one: Contraction, terms: list[str], kind: str | None) -> list[s
         *(PAD * depth + "}" for depth in reversed(range(len(heads) - 1))),
     ]
     if kind is not None:
-        join = "for (int64_t column = 0; column < columns; ++column) sums[column] += part[column];"
+        join = f"for ({index} column = 0; column < columns; ++column) sums[column] += part[column];"
         inside = [f"{kind} part[{_WIDTH}] = {{0}};", *inside, join]
     return [
         *([f"{heads[0]} {{"] if heads else []),
@@ -78,7 +78,8 @@ def _inner_loops(one: Contraction, terms: list[str], kind: str | None) -> list[s
 
 def _column_loop(last: Var, valid: Scalar | None, term: str, scalars: ScalarPrinter) -> list[str]:
     """The loop over the sums, which adds a term to each that counts."""
-    head, at_column = "for (int64_t column = 0; column < columns; ++column) {", _at_column(last)
+    index = scalars.dialect.index
+    head, at_column = f"for ({index} column = 0; column < columns; ++column) {{", _at_column(index, last)
     if valid is None:
         return [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
     if last.name not in variables(valid):
@@ -87,8 +88,8 @@ def _column_loop(last: Var, valid: Scalar | None, term: str, scalars: ScalarPrin
     return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.bare(valid)}) {term}", "}"]
 
 
-def _at_column(last: Var) -> str:
-    return f"const int64_t {last.name} = n0 + column;"
+def _at_column(index: str, last: Var) -> str:
+    return f"const {index} {last.name} = n0 + column;"
 
 
 def _fastest(one: Contraction) -> Var | None:

@@ -41,6 +41,11 @@ class Tiling:
         """The type of a sum."""
         return self.type_of(self.one.accumulator)
 
+    @property
+    def index(self) -> str:
+        """The type of a position."""
+        return self.scalars.dialect.index
+
     def type_of(self, dtype: DType) -> str:
         """The type of a value."""
         return self.scalars.dialect.type_of(dtype)
@@ -68,7 +73,7 @@ class Tiling:
     def inner_loops(self) -> None:
         """Begins the loops over all inner indices."""
         for var, extent in zip(self.product.inner.vars, self.product.inner.extents, strict=True):
-            self.open(loop(var.name, extent))
+            self.open(loop(self.index, var.name, extent))
 
     def unflatten(self, axis: Axis, place: Scalar, used: set[str], divided: str = "") -> None:
         """The indices of an axis that are used, from its position as one number."""
@@ -77,7 +82,7 @@ class Tiling:
             extent = number(axis.extents[one])
             value = text if one == 0 else f"{text} % {extent}"
             if axis.vars[one].name in used:
-                self.say(f"const int64_t {axis.vars[one].name} = {value};")
+                self.say(f"const {self.index} {axis.vars[one].name} = {value};")
             text = f"{text} / {extent}"
 
     def copied_row(self, element: str) -> None:
@@ -100,9 +105,9 @@ class Tiling:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def loop(name: str, extent: int) -> str:
-    """The head of a loop."""
-    return f"for (int64_t {name} = 0; {name} < {number(extent)}; ++{name})"
+def loop(index: str, name: str, extent: int) -> str:
+    """The head of a loop over positions of a type."""
+    return f"for ({index} {name} = 0; {name} < {number(extent)}; ++{name})"
 
 
 def number(value: int) -> str:
