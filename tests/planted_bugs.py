@@ -665,8 +665,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "unused names stay in kernels",
         "loops/rewrite.py",
-        "return without_unused(_straightened(statements))",
-        "return _straightened(statements)",
+        "made = without_unused(_straightened(statements))",
+        "made = _straightened(statements)",
         FOUND,
         "nothing_uses",
     ),

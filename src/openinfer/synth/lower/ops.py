@@ -16,7 +16,7 @@ from openinfer.loops.dim import is_same, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
-from openinfer.ops.lower.kernel import kernel_of
+from openinfer.ops.lower.kernel import QuantizationInput, lowered_call
 from openinfer.synth.lower.access import Operands
 from openinfer.synth.lower.op_sizes import ManyValuesError, OpSizes, extents_in
 from openinfer.synth.lower.variables import Current, fill_step, refused
@@ -41,9 +41,10 @@ class Nodes(Operands):
         )
         wanted = tuple(self._wanted(output) for output in kind.outputs)
         call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
-        kernel = kernel_of(own.record, call, own.stored)
+        lowered = lowered_call(own.record, call, own.stored)
+        kernel = lowered.kernel
         inputs: list[Current] = [value for value in operands if value is not None]
-        inputs += self._quantization(kernel, own.operands, operands)
+        inputs += self._quantization(lowered.quantization, own.operands, operands)
         results = zip(kind.outputs, call.outputs, strict=True)
         outputs = tuple(self._result(output, found, node) for output, found in results)
         scratch = tuple(self._value(one.name, one.dtype, one.shape) for one in kernel.scratch)
@@ -141,17 +142,15 @@ class Nodes(Operands):
         return found if isinstance(found, Weight) else None
 
     def _quantization(
-        self, kernel: Kernel, operands: Sequence[Operand | None], values: Sequence[Current | None]
+        self, asked: Sequence[QuantizationInput], operands: Sequence[Operand | None], values: Sequence[Current | None]
     ) -> list[Current]:
         """The scales and zero points of quantized operands, in the order the kernel takes them."""
         found: list[Current] = []
-        for buffer in kernel.inputs[sum(value is not None for value in values) :]:
-            part = buffer.name.rstrip("0123456789")
-            slot = int(buffer.name[len(part) :])
-            operand, value = operands[slot], values[slot]
+        for one in asked:
+            operand, value = operands[one.slot], values[one.slot]
             source = None if operand is None or value is None else self._quantized(operand, value)
             assert source is not None
-            found.append(replace(source, dtype=buffer.dtype, shape=buffer.shape, part=part))
+            found.append(replace(source, dtype=one.buffer.dtype, shape=one.buffer.shape, part=one.part))
         return found
 
     def _wanted(self, output: Access) -> TensorType | None:
