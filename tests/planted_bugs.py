@@ -875,7 +875,7 @@ PASS_BUGS = (
     ),
     Bug(
         "a trace shows memory that something else lies in",
-        "synth/targets/c/fresh.py",
+        "synth/memory/fresh.py",
         "        if first < last:\n",
         "        if first > last:\n",
         TRACES,
@@ -973,7 +973,7 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "a write of what was read from a table is a view",
-        "synth/targets/c/source.py",
+        "synth/targets/c/parts.py",
         "is_view = step.action is Action.READ and step.value in",
         "is_view = step.value in",
         PROGRAMS,

@@ -25,11 +25,12 @@ from openinfer.dtypes import DType, unpack
 from openinfer.ir import Assign, Node, Op
 from openinfer.ir.rules import is_consumer
 from openinfer.ops import Array
+from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import FOLDED, KernelStep, Mark, Program, Weight
 from openinfer.synth.run.interruption import deferred_interrupt
 from openinfer.synth.run.library import compiled
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.targets.project import Reported, RunnableProject
+from openinfer.synth.targets.project import RunnableProject
 
 
 def traced(

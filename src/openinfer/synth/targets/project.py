@@ -6,8 +6,9 @@ from typing import Literal, Protocol
 
 from openinfer.ops import Array
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.failures import Failure
-from openinfer.synth.program.ir import Operand, Program
+from openinfer.synth.program.ir import Program
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 Files = dict[str, str | bytes]
@@ -57,23 +58,6 @@ class Field:
     text: str
     kind: FieldKind
     count: int = 1
-
-
-@dataclass(frozen=True)
-class Reported:
-    """What a line that traces says: one result of a node, or a node without any that could be shown."""
-
-    node: int
-    output: int
-    name: str
-    """What is written, as the source writes it."""
-    value: Operand | None
-    indices: tuple[str, ...]
-
-    @property
-    def rank(self) -> int:
-        """How many extents the line gives."""
-        return 0 if self.value is None else len(self.value.shape)
 
 
 class EmittedProject(Protocol):

@@ -9,6 +9,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.synth.targets.c.support import SUPPORT, TYPES
 from openinfer.synth.targets.cpu.divide import scratch_elements
 from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Signature
+from openinfer.synth.targets.cstyle.host.integers import wide
 
 PAD = "    "
 
@@ -36,9 +37,7 @@ def literal(value: float, dtype: DType) -> str:
         return f"{number}u" if dtype.bits <= 32 else f"UINT64_C({number})"
     if dtype.bits <= 32:
         return f"(-{-(number + 1)} - 1)" if number == -(2**31) else f"({number})" if number < 0 else str(number)
-    if number == -(2**63):
-        return "(-INT64_C(9223372036854775807) - 1)"
-    return f"(-INT64_C({-number}))" if number < 0 else f"INT64_C({number})"
+    return wide(number)
 
 
 def _float(value: float, *, single: bool) -> str:

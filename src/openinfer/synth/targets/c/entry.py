@@ -12,7 +12,8 @@ from openinfer.synth.memory.state import element_bits
 from openinfer.synth.program.failures import mistake
 from openinfer.synth.program.ir import Program, Value, Weight
 from openinfer.synth.targets.c.fetch import fetch_function
-from openinfer.synth.targets.c.source import StepPrinter
+from openinfer.synth.targets.c.public import Parameter, PublicFunction
+from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.c.states import StatePrinter
 from openinfer.synth.targets.cstyle.names import string
 
@@ -25,7 +26,7 @@ class EntryPrinter:
 
     name: str
     placed: Placed
-    printer: StepPrinter
+    printers: SourcePrinters
     state_hash: bytes
 
     @property
@@ -39,40 +40,29 @@ class EntryPrinter:
         return self.placed.program
 
     def _fail(self, status: str, reason: str) -> str:
-        place = self.printer.failures.number(-1, mistake(status, reason))
-        return f"return fail(c, {self.upper}_{status}, {place});"
+        return self.printers.file.fail(-1, mistake(status, reason))
+
+    def _failed(self, status: str, reason: str) -> str:
+        return self.printers.file.failed(-1, mistake(status, reason))
 
     def functions(self) -> str:
         """All functions, behind the blocks."""
-        states = StatePrinter(self.name, self.placed, self.printer, self.state_hash, self._fail)
+        states = StatePrinter(self.name, self.placed, self.printers.file, self.state_hash)
         parts = [self._init(), self._reset(), self._step(), states.functions(), self._states()]
-        parts.append(self._public("fetch", fetch_function(self.name, self.placed, self.printer, self._fail)))
+        parts.append(self._fetch())
         if self.placed.state.growing:
             parts.insert(1, self._free())
         if self.placed.threads > 1:
             parts.insert(1, self._threads())
         if self.placed.is_interruptible:
             parts.insert(1, self._limits())
-        self.printer.needs |= {"oi_crc32", "oi_same_text"}
+        self.printers.file.needs |= {"oi_crc32", "oi_same_text"}
         return "\n".join(parts)
 
-    def _public(self, function: str, text: str) -> str:
-        """A function of the header; where calls could meet, behind one that lets only one of them in."""
-        own = f"int {self.name}_{function}("
-        if not self.placed.rules.is_hosted:
-            return text
-        begin = text.index(own)
-        parameters = text[begin + len(own) : text.index(")\n{", begin)]
-        names = ", ".join(one.split()[-1].lstrip("*") for one in parameters.split(","))
-        return f"""{text[:begin]}static int only_{function}({text[begin + len(own) :]}
-{own}{parameters})
-{{
-    if (!enter(c)) return {self.upper}_ERROR_BUSY;
-    const int status = only_{function}({names});
-    leave(c);
-    return status;
-}}
-"""
+    def _public(self, function: str, body: str, *parameters: Parameter) -> str:
+        """A function of the header, behind one that lets only one call in where calls could meet."""
+        text = PublicFunction(self.name, function, body, parameters)
+        return text.text(is_alone=not self.placed.rules.is_hosted)
 
     def plumbing(self) -> str:
         """How failures are recorded, in front of everything that can fail."""
@@ -143,8 +133,8 @@ static int is_over({name}_context *c, int64_t nodes, int32_t failure)
     def errors(self) -> str:
         """``last_error`` with all messages; printed last, when all of them are known."""
         lines = []
-        for failure in self.printer.failures:
-            where = self.printer.where(failure.node)
+        for failure in self.printers.file.failures:
+            where = self.printers.file.where(failure.node)
             text = f"{where}: {failure.reason}" if where else failure.reason
             lines.append(f"        {string(text[:_LONGEST])},")
         messages = "\n".join(lines)
@@ -162,24 +152,24 @@ const char *{self.name}_last_error(const {self.name}_context *c)
 
     def _init(self) -> str:
         name, upper = self.name, self.upper
-        small = self._fail("ERROR_MEMORY", "the arena or the state is too small").replace("return ", "")
+        small = self._failed("ERROR_MEMORY", "the arena or the state is too small")
         begin = f"memory does not begin at a multiple of {self.placed.rules.alignment}"
-        crooked = self._fail("ERROR_MEMORY", begin).replace("return ", "")
-        wrong = self._fail("ERROR_WEIGHTS", "the weights have another size").replace("return ", "")
+        crooked = self._failed("ERROR_MEMORY", begin)
+        wrong = self._failed("ERROR_WEIGHTS", "the weights have another size")
         budget = "    c->budget = -1;\n" if self.placed.is_interruptible else ""
-        weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong} return {upper}_ERROR_WEIGHTS; }}"
+        weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong}; return {upper}_ERROR_WEIGHTS; }}"
         return f"""int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes)
 {{
     *c = ({name}_context){{ 0 }};
     if (arena == NULL || arena_bytes < {upper}_ARENA_BYTES || state == NULL || state_bytes < {upper}_STATE_BYTES) {{
-        {small}
+        {small};
         return {upper}_ERROR_MEMORY;
     }}
     {weights}
     const uintptr_t low = (uintptr_t)arena | (uintptr_t)state | ({upper}_WEIGHT_BYTES > 0 ? (uintptr_t)weights : 0);
     if (low % {upper}_ALIGNMENT != 0 || ({upper}_WEIGHT_BYTES > 0 && weights == NULL)) {{
-        {crooked}
+        {crooked};
         return {upper}_ERROR_MEMORY;
     }}
     c->arena = arena;
@@ -198,17 +188,14 @@ int {name}_check_weights(const void *weights, size_t weight_bytes)
 
     def _threads(self) -> str:
         name, upper = self.name, self.upper
-        fail = self._fail("ERROR_THREADS", "threads cannot be started, or have been already").replace("return ", "")
-        start = f"""int {name}_start_threads({name}_context *c)
-{{
-    oi_team *const team = c->team == NULL ? oi_team_start({upper}_THREADS) : NULL;
+        fail = self._failed("ERROR_THREADS", "threads cannot be started, or have been already")
+        start = f"""    oi_team *const team = c->team == NULL ? oi_team_start({upper}_THREADS) : NULL;
     if (team == NULL) {{
-        {fail}
+        {fail};
         return {upper}_ERROR_THREADS;
     }}
     c->team = team;
     return {upper}_OK;
-}}
 """
         return f"""{self._public("start_threads", start)}
 void {name}_stop_threads({name}_context *c)
@@ -234,21 +221,19 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 
     def _free(self) -> str:
         name, upper = self.name, self.upper
-        self.printer.needs.add("oi_table_grow")
+        self.printers.file.needs.add("oi_table_grow")
         cases = "\n".join(
             f"    if (table == {layout.heap}) return !oi_table_grow(&(const oi_grid[]){{ grid{layout.number}(c) }}[0], "
             f"&part) ? {upper}_ERROR_MEMORY : {upper}_OK;"
             for layout in self.placed.state.growing
         )
-        reserve = f"""int {name}_reserve({name}_context *c, int table, const int64_t *cells)
-{{
-    oi_part part = {{ {{ 0 }}, {{ 0 }} }};
+        parameters = (Parameter("int", "table"), Parameter("const int64_t *", "cells"))
+        reserve = f"""    oi_part part = {{ {{ 0 }}, {{ 0 }} }};
     static const int axes[] = {{ {", ".join(str(layout.axes) for layout in self.placed.state.growing)} }};
     if (table < 0 || table >= {len(self.placed.state.growing)}) return {upper}_ERROR_NAME;
     for (int axis = 0; axis < axes[table]; ++axis) part.count[axis] = cells[axis];
 {cases}
     return {upper}_ERROR_NAME;
-}}
 """
         return f"""void {name}_free({name}_context *c)
 {{
@@ -259,22 +244,19 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
     c->arena = NULL;
 }}
 
-{self._public("reserve", reserve)}"""
+{self._public("reserve", reserve, *parameters)}"""
 
     def _reset(self) -> str:
         lines = [line for home in self.placed.state.homes for line in self._initial(home)]
         for layout in self.placed.state.tables.values():
-            self.printer.needs.add("oi_table_clear")
+            self.printers.file.needs.add("oi_table_clear")
             lines += [f"const oi_grid own{layout.number} = grid{layout.number}(c);"]
             lines += [f"oi_table_clear(&own{layout.number});"]
         body = "".join(f"    {line}\n" for line in lines)
-        reset = f"""int {self.name}_reset({self.name}_context *c)
-{{
-{body}    c->status = {self.upper}_OK;
+        reset = f"""{body}    c->status = {self.upper}_OK;
     c->is_broken = 0;
     c->has_outputs = 0;
     return {self.upper}_OK;
-}}
 """
         return self._public("reset", reset)
 
@@ -294,22 +276,23 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         count = 1
         for extent in home.shape:
             count *= int(extent)
-        self.printer.needs.add("oi_element")
+        self.printers.file.needs.add("oi_element")
         return [f"oi_fill(c->state + {offset}, {home.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));"]
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def _step(self) -> str:
-        name, upper, printer = self.name, self.upper, self.printer
+        name, upper, printers = self.name, self.upper, self.printers
         names = self.placed.names
         fields = names.sizes
         sizes = [
             f"c->{fields[size]} = {f'in->{fields[size]}' if size in names.input_sizes else '-1'};"
             for size in self.program.sizes
         ]
-        checks = printer.input_checks()
+        checks = printers.blocks.input_checks()
         results = [
-            f"out->{names.outputs[key]} = {printer.location(value)};" for key, value in self.program.outputs.items()
+            f"out->{names.outputs[key]} = {printers.pointers.location(value)};"
+            for key, value in self.program.outputs.items()
         ]
         results += [f"out->{fields[size]} = c->{fields[size]};" for size in names.output_sizes]
         unused = "" if results else "    (void)out;\n"
@@ -320,7 +303,8 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             *(f"    {line}" for line in sizes),
             *checks,
         ]
-        ready = f"""static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_outputs *out)
+        ready = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
+static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_outputs *out)
 {{
 {unread}{unused}    if (c->is_broken) {self._fail("ERROR_STATE", "the last step failed: reset or load the state first")}
 {chr(10).join(checks)}
@@ -330,30 +314,26 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         begin = ["c->nodes = 0;", "c->turns = 1;"] * self.placed.is_interruptible
         if self.placed.threads > 1:
             begin.append(f"c->team = oi_team_here(c->team, {upper}_THREADS);")
-        step = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
-{ready}
-int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
-{{
-    c->has_outputs = 0;
+        step = f"""    c->has_outputs = 0;
     if (is_ready(c, in, out)) return c->status;
     c->in = in;
 {self._lines([*begin, *self._run()])}    c->in = NULL;
     c->status = {upper}_OK;
     c->has_outputs = 1;
 {self._lines(results)}    return {upper}_OK;
-}}
 """
-        return self._public("step", step)
+        given = Parameter(f"const {name}_inputs *", "in"), Parameter(f"{name}_outputs *", "out")
+        return f"{ready}\n{self._public('step', step, *given)}"
 
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
-        block, undo = self.printer.block_name("entry"), self.placed.undo
+        block, undo = self.printers.blocks.name("entry"), self.placed.undo
         if undo is None:
             broken = ["c->is_broken = 1;"] * self.placed.can_tear
             return [*broken, f"if ({block}(c)) return c->status;", *["c->is_broken = 0;"] * self.placed.can_tear]
         has_heap = bool(self.placed.state.growing)
         take_back = "oi_take_back_heap" if has_heap else "oi_take_back"
-        self.printer.needs |= {take_back}
+        self.printers.file.needs |= {take_back}
         offsets = self.placed.state.homes
         forget = ["oi_go_on(&undo);"] * has_heap
         if self.placed.can_tear:
@@ -381,15 +361,13 @@ int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out)
     # --- state ----------------------------------------------------------------------------------------------------
 
     def _states(self) -> str:
-        name, upper = self.name, self.upper
-        save = f"""int {name}_save_state({name}_context *c, void *to, size_t bytes)
-{{
-    return put_state(c, to, bytes) ? c->status : {upper}_OK;
-}}
-"""
-        load = f"""int {name}_load_state({name}_context *c, const void *from, size_t bytes)
-{{
-    return take_state(c, from, bytes) ? c->status : {upper}_OK;
-}}
-"""
-        return f"{self._public('save_state', save)}\n{self._public('load_state', load)}"
+        ok, size = f"{self.upper}_OK", Parameter("size_t", "bytes")
+        save = f"    return put_state(c, to, bytes) ? c->status : {ok};\n"
+        load = f"    return take_state(c, from, bytes) ? c->status : {ok};\n"
+        saved = self._public("save_state", save, Parameter("void *", "to"), size)
+        return f"{saved}\n{self._public('load_state', load, Parameter('const void *', 'from'), size)}"
+
+    def _fetch(self) -> str:
+        before, body = fetch_function(self.name, self.placed, self.printers)
+        given = Parameter("const char *", "name"), Parameter(f"{self.name}_tensor *", "tensor")
+        return "\n".join([*before, self._public("fetch", body, *given)])

@@ -1,48 +1,46 @@
 """Values by name, in C: outputs, persistent variables, tables."""
 
-from collections.abc import Callable
-
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
+from openinfer.synth.program.failures import mistake
 from openinfer.synth.program.ir import Storage, Value
-from openinfer.synth.targets.c.integers import can_fail
-from openinfer.synth.targets.c.source import StepPrinter
+from openinfer.synth.targets.c.source import SourcePrinters
+from openinfer.synth.targets.cstyle.host.integers import can_fail
 from openinfer.synth.targets.cstyle.names import string
 
-UNKNOWN = "no output of a step that has run, and no persistent variable, has this name"
+UNKNOWN = mistake("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
 
 
-def fetch_function(name: str, placed: Placed, printer: StepPrinter, fail: Callable[[str, str], str]) -> str:
-    """The function ``NAME_fetch``, and what it needs. A persistent output has its own value before the first step."""
+def fetch_function(name: str, placed: Placed, printers: SourcePrinters) -> tuple[list[str], str]:
+    """The functions that ``NAME_fetch`` needs, and its body. A persistent output has its own value before any step."""
     program, tables = placed.program, placed.state.tables
     lines: list[str] = []
-    unknown = fail("ERROR_NAME", UNKNOWN)
+    unknown = printers.file.fail(-1, UNKNOWN)
     for key, value in program.outputs.items():
-        lines += _tensor(name, key, value, printer, unknown, "c->has_outputs && ")
+        lines += _tensor(name, key, value, printers, unknown, "c->has_outputs && ")
     homes = {key: home for key, home in program.homes.items() if home.storage is Storage.STATE}
     shown = (*program.outputs.values(), *homes.values())
-    lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printer, unknown)]
+    lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printers, unknown)]
     lines += [line for key, layout in tables.items() for line in _table(key, layout)]
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
-    if can_fail(printer.extent(extent) for value in shown for extent in value.shape):
+    if can_fail(printers.sizes.extent(extent) for value in shown for extent in value.shape):
         head = f"int bad = 0; /* the extents of a variable cannot be computed */\n    {head}"
     body = "".join(f"    {line}\n" for line in lines)
-    text = f"""int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor)
-{{
-    {head}
-{body}    {unknown.replace("return ", "")}
+    text = f"""    {head}
+{body}    {printers.file.failed(-1, UNKNOWN)};
     return {name.upper()}_ERROR_NAME;
-}}
 """
     parts = [_dense(name)] * bool(program.outputs or homes) + [_shown_table(name)] * bool(tables)
-    printer.needs |= {"oi_select"} if tables else set()
-    return "\n".join([*parts, text])
+    printers.file.needs |= {"oi_select"} if tables else set()
+    return parts, text
 
 
-def _tensor(name: str, key: str, value: Value, printer: StepPrinter, unknown: str, condition: str = "") -> list[str]:
-    sizes = [printer.extent(one) for one in value.shape]
-    facts = f'{printer.location(value)}, "{value.dtype.name}", {len(sizes)}, {value.dtype.bits}'
+def _tensor(
+    name: str, key: str, value: Value, printers: SourcePrinters, unknown: str, condition: str = ""
+) -> list[str]:
+    sizes = [printers.sizes.extent(one) for one in value.shape]
+    facts = f'{printers.pointers.location(value)}, "{value.dtype.name}", {len(sizes)}, {value.dtype.bits}'
     shape = ", ".join(one.text for one in sizes) or "0"
     return [
         f"if ({condition}oi_same_text(name, {string(key)})) {{",

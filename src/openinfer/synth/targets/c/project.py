@@ -9,6 +9,7 @@ from hashlib import sha256
 from openinfer._version import VERSION
 from openinfer.check.saved_state import signature
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.failures import Failure
 from openinfer.synth.program.ir import PartStep
 from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
@@ -18,14 +19,15 @@ from openinfer.synth.targets.c.example import example
 from openinfer.synth.targets.c.header import HeaderFacts, header, size_field, tensor_field, trace_fields
 from openinfer.synth.targets.c.readme import readme
 from openinfer.synth.targets.c.selftest import selftest
-from openinfer.synth.targets.c.source import StepPrinter
+from openinfer.synth.targets.c.source import source_printers
 from openinfer.synth.targets.c.states import SAVED_HEAD
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.c.tables import table_definition, table_function
 from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
+from openinfer.synth.targets.c.trace_points import trace_code
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import comment, project_name
-from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions, Reported
+from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions
 
 _KERNELS = "src/kernels.c"
 
@@ -38,15 +40,15 @@ class Project:
         self.program = placed.program
         self.options = options or ProjectOptions()
         self.name = project_name(self.options.name)
-        self._printer = StepPrinter(placed, self.name)
+        self._printers = source_printers(placed, self.name)
         blocks = [block for block in self.program.blocks if block != "entry"]
-        self._blocks = [self._printer.block(block) for block in (*blocks, "entry")]
+        self._blocks = [self._printers.blocks.block(block) for block in (*blocks, "entry")]
         self._source = self._print_source()
-        self.kernels: KernelLibrary = self._printer.kernels
+        self.kernels: KernelLibrary = self._printers.calls.kernels
         """The functions of kernels, and their calls in the order of the source."""
-        self.reported: tuple[Reported, ...] = tuple(self._printer.reported)
+        self.reported: tuple[Reported, ...] = tuple(self._printers.blocks.reported)
         """What the lines that trace say, in the order of the source."""
-        self.failures: tuple[Failure, ...] = tuple(self._printer.failures)
+        self.failures: tuple[Failure, ...] = tuple(self._printers.file.failures)
         """What can go wrong, by the numbers that the code has for it."""
 
     # --- facts ----------------------------------------------------------------------------------------------------
@@ -236,11 +238,11 @@ class Project:
         )
 
     def _print_source(self) -> str:
-        printer, name = self._printer, self.name
+        printers, name = self._printers, self.name
         entry = EntryPrinter(
             name,
             self.placed,
-            printer,
+            printers,
             self._state_hash,
         )
         functions = entry.functions()
@@ -248,15 +250,15 @@ class Project:
         undo = "NULL" if self.placed.undo is None else "c->undo"
         layouts = self.placed.state.tables.values()
         tables = [table_definition(layout) + table_function(layout, name, undo) for layout in layouts]
-        printer.needs |= {"oi_grid"} if tables else set()
+        printers.file.needs |= {"oi_grid"} if tables else set()
         others = [block for block in self.program.blocks if block != "entry"]
-        prototypes = [f"static int {printer.block_name(block)}({name}_context *c);" for block in others]
+        prototypes = [f"static int {printers.blocks.name(block)}({name}_context *c);" for block in others]
         parts = [
             "\n".join(includes),
             entry.plumbing(),
-            printer.trace_code(),
+            trace_code(name, printers.blocks.reported),
             *tables,
-            *filter(None, [printer.lists.code()]),
+            *filter(None, [printers.file.lists.code()]),
             *["\n".join([*prototypes, ""])] * bool(prototypes),
         ]
         return "\n".join([*parts, *self._blocks, functions]) + entry.errors()
@@ -290,7 +292,7 @@ class Project:
         more = "#include <stdlib.h>\n" * (bool(self.placed.state.growing) or self.placed.threads > 1)
         more += "#include <time.h>\n" * self.placed.is_interruptible
         more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.placed.threads > 1)
-        return self._guarded("RUNTIME", more, f"{limits}\n{support_code(self._printer.needs)}")
+        return self._guarded("RUNTIME", more, f"{limits}\n{support_code(self._printers.file.needs)}")
 
     def _guarded(self, what: str, more: str, body: str) -> str:
         guard = f"OPENINFER_{self.name.upper()}_{what}_H"

@@ -13,8 +13,8 @@ from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.c.dialect import C, literal, stored_type
 from openinfer.synth.targets.c.example import STATUS_OF_FILES, freed, read_weights, started
-from openinfer.synth.targets.c.solve import sizes_of_shapes
 from openinfer.synth.targets.c.support import support_code
+from openinfer.synth.targets.cstyle.host.solve import sizes_of_shapes
 from openinfer.synth.targets.cstyle.names import string
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need

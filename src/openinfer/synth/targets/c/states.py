@@ -4,7 +4,6 @@ A saved state may have been changed by anybody, and a checksum is no seal: whoev
 everything that is trusted later is checked before anything is replaced: extents, room, codes of elements.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +11,10 @@ import numpy as np
 from openinfer.dtypes import DType, pack
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
+from openinfer.synth.program.failures import mistake
 from openinfer.synth.program.ir import Value
-from openinfer.synth.targets.c.function import PAD
-from openinfer.synth.targets.c.source import StepPrinter
+from openinfer.synth.targets.cstyle.host.file import HostFile
+from openinfer.synth.targets.cstyle.host.function import PAD
 
 MAGIC = b"OINFST01"
 SAVED_HEAD = 48
@@ -40,18 +40,20 @@ class StatePrinter:
 
     name: str
     placed: Placed
-    printer: StepPrinter
+    file: HostFile
     state_hash: bytes
-    fail: Callable[[str, str], str]
 
     @property
     def upper(self) -> str:
         """The prefix of macros."""
         return self.name.upper()
 
+    def _fail(self, status: str, reason: str) -> str:
+        return self.file.fail(-1, mistake(status, reason))
+
     def functions(self) -> str:
         """The functions behind ``NAME_save_state`` and ``NAME_load_state``, which return whether they failed."""
-        self.printer.needs |= {"oi_crc32"}
+        self.file.needs |= {"oi_crc32"}
         return f"{self._save()}\n{self._load()}"
 
     def _save(self) -> str:
@@ -60,7 +62,7 @@ class StatePrinter:
         magic = ",\n    ".join(", ".join(codes[start : start + 12]) for start in (0, 12))
         sizes, copies = [], []
         for layout in self.placed.state.growing:
-            self.printer.needs.add("oi_table_bytes")
+            self.file.needs.add("oi_table_bytes")
             room = f"(const int64_t *)(const void *)(c->state + {layout.extents_at + 8 * layout.axes})"
             has_memory = f"c->heap[{layout.heap}] != NULL && oi_table_bytes(&table{layout.number}, {room}, &own)"
             sizes += [f"if ({has_memory}) total += own;"]
@@ -72,8 +74,8 @@ class StatePrinter:
             ]
         own = ["size_t own = 0;"] * bool(self.placed.state.growing)
         unused = [] if self.placed.state.growing else ["(void)c;"]
-        small = self.fail("ERROR_MEMORY", "the saved state does not fit the memory given for it")
-        broken = self.fail("ERROR_STATE", "the last step failed: there is no state to save")
+        small = self._fail("ERROR_MEMORY", "the saved state does not fit the memory given for it")
+        broken = self._fail("ERROR_STATE", "the last step failed: there is no state to save")
         return f"""/* A saved state begins with what it is, how long it is, and the CRC-32 of the rest. */
 static const unsigned char saved_head[24] = {{
     {magic},
@@ -104,7 +106,7 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
 
     def _load(self) -> str:
         name, upper = self.name, self.upper
-        foreign = self.fail("ERROR_STATE", "this is no state of this program, or it is damaged")
+        foreign = self._fail("ERROR_STATE", "this is no state of this program, or it is damaged")
         checks = [line for home in self.placed.state.homes for line in self._checked_variable(home, foreign)]
         for layout in self.placed.state.tables.values():
             if layout.heap is None:
@@ -139,14 +141,14 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
         allowed, place = allowed_codes(home.dtype), self.placed.state.homes[home]
         if allowed is None or home.nbytes == 0:
             return []
-        self.printer.needs.add("oi_codes")
+        self.file.needs.add("oi_codes")
         count = 1
         for extent in home.shape:
             count *= int(extent)
         return [f"if (!oi_codes(state + {place}, {home.dtype.bits}, {count}, 0x{allowed:x}u)) {foreign}"]
 
     def _checked_table(self, layout: TableLayout, room: str, foreign: str, memory: str = "") -> list[str]:
-        self.printer.needs.add("oi_state_table")
+        self.file.needs.add("oi_state_table")
         dtype = layout.table.variable.dtype
         every = (1 << (1 << dtype.bits)) - 1 if dtype.is_packed else 0  # in tables they have a byte each
         allowed = allowed_codes(dtype) or every
@@ -156,7 +158,7 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
     def _loaded_tables(self, foreign: str) -> list[str]:
         """Checks the tables that own memory, makes new memory for all of them, and only then gives back the old."""
         heaps, upper = len(self.placed.state.growing), self.upper
-        memory = self.fail("ERROR_MEMORY", "there is no memory for the tables of the state")
+        memory = self._fail("ERROR_MEMORY", "there is no memory for the tables of the state")
         lines = [
             f"unsigned char *made[{heaps}] = {{ 0 }};",
             f"size_t own[{heaps}] = {{ 0 }}, rest = bytes - {SAVED_HEAD} - {upper}_STATE_BYTES;",
@@ -185,7 +187,7 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
 
     def _loaded_table(self, layout: TableLayout, foreign: str) -> list[str]:
         axes, heap, number = layout.axes, layout.heap, layout.number
-        self.printer.needs.add("oi_state_room")
+        self.file.needs.add("oi_state_room")
         return [
             f"int64_t room{number}[{axes}];",
             f"memcpy(room{number}, state + {layout.extents_at + 8 * axes}, sizeof room{number});",

@@ -14,7 +14,7 @@ from openinfer.ir.expr import Expr
 from openinfer.ir.text import var_text
 from openinfer.synth.memory.state import TableLayout, element_bits
 from openinfer.synth.program.ir import TableStep
-from openinfer.synth.targets.c.integers import Integer, can_fail
+from openinfer.synth.targets.cstyle.host.integers import Integer, can_fail
 from openinfer.synth.targets.cstyle.names import comment
 
 

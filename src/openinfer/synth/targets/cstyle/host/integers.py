@@ -3,17 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import LEAST_INDEX as LEAST
 from openinfer.ir.expr import MOST_INDEX as MOST
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, interval
-from openinfer.synth.targets.c.dialect import literal
 
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
-
-
-_TOO_LARGE = "oi_index_mul"
-"""The function that says of a product that no int64_t holds it: so constants that none holds are products."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +18,33 @@ class Integer:
     least: int
     most: int
     can_fail: bool = False
+    function: str = ""
+    """The function of the runtime that computes it, if one does."""
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is written as a plain number."""
+        return self.text == str(self.least)
 
 
 def number(value: int) -> Integer:
     """A constant; one that no int64_t holds cannot be computed."""
     if not LEAST <= value <= MOST:
-        return Integer(f"{_TOO_LARGE}(INT64_MAX, 2, &bad)", LEAST, MOST, can_fail=True)
+        return Integer("oi_index_mul(INT64_MAX, 2, &bad)", LEAST, MOST, can_fail=True, function="oi_index_mul")
     if -(1 << 31) < value < 1 << 31:
         return Integer(str(value) if value >= 0 else f"({value})", value, value)
-    return Integer(literal(value, DTYPES["i64"]), value, value)
+    return Integer(wide(value), value, value)
+
+
+def wide(value: int) -> str:
+    """A number as a constant of 64 bits.
+
+    >>> wide(7), wide(-7), wide(-(1 << 63))
+    ('INT64_C(7)', '(-INT64_C(7))', '(-INT64_C(9223372036854775807) - 1)')
+    """
+    if value == LEAST:
+        return f"(-INT64_C({MOST}) - 1)"
+    return f"(-INT64_C({-value}))" if value < 0 else f"INT64_C({value})"
 
 
 class IntegerPrinter:
@@ -47,15 +59,15 @@ class IntegerPrinter:
         match expr:
             case Num(value):
                 found = number(value)
-                if found.can_fail:
-                    self._needs.add(_TOO_LARGE)
-                return found
             case Ref(name):
-                return self._named(name)
+                found = self._named(name)
             case Neg(operand):
-                return self._binary("-", number(0), self.integer(operand))
+                found = self._binary("-", number(0), self.integer(operand))
             case Binary(op, left, right):
-                return self._binary(op, self.integer(left), self.integer(right))
+                found = self._binary(op, self.integer(left), self.integer(right))
+        if found.function:
+            self._needs.add(found.function)
+        return found
 
     def _binary(self, op: Operator, left: Integer, right: Integer) -> Integer:
         can_fail = left.can_fail or right.can_fail
@@ -63,10 +75,10 @@ class IntegerPrinter:
         plain = op if op in "+-*" or (left.least >= 0 and right.least > 0) else None
         if is_safe and plain is not None:
             return Integer(f"({left.text} {plain} {right.text})", least, most, can_fail)
-        text = f"oi_index_{_NAMES[op]}({left.text}, {right.text}, &bad)"
-        self._needs.add(f"oi_index_{_NAMES[op]}")
+        function = f"oi_index_{_NAMES[op]}"
+        text = f"{function}({left.text}, {right.text}, &bad)"
         # The functions take ``bad`` in any case: whether it can be set is known only to us.
-        return Integer(text, max(least, LEAST), min(most, MOST), can_fail=True)
+        return Integer(text, max(least, LEAST), min(most, MOST), can_fail=True, function=function)
 
 
 def _range(op: Operator, left: Integer, right: Integer) -> tuple[int, int, bool]:

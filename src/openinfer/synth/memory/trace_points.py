@@ -1,0 +1,75 @@
+"""What traces show where a mark stands: the values that its node has written, if nothing has taken their memory yet.
+
+Kernels, their order and all memory are the same with and without traces.
+"""
+
+from dataclasses import dataclass
+
+from openinfer.check.events import node_writes
+from openinfer.synth.memory.fresh import FreshValues
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Operand, PartStep, Step, Storage, Value
+from openinfer.synth.program.liveness import definitions, lives_of
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a line that traces says: one result of a node, or a node without any that could be shown."""
+
+    node: int
+    output: int
+    name: str
+    """What is written, as the source writes it."""
+    value: Operand | None
+    indices: tuple[str, ...]
+
+    @property
+    def rank(self) -> int:
+        """How many extents the line gives."""
+        return 0 if self.value is None else len(self.value.shape)
+
+
+class TracePoints:
+    """Follows the steps of blocks, in their order, and says what can be shown at marks."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.reported: list[Reported] = []
+        """All that has been shown so far."""
+        self._placed = placed
+        self._plan = placed.memory
+        self._nodes = {node.index: node for node in placed.program.bound.graph.walk()}
+        self._alive = lives_of(placed.program).at_marks
+        self._fresh = FreshValues(placed.memory)
+
+    def begin(self, block: str) -> None:
+        """A block begins: what outlives steps is there, if nothing has run yet."""
+        self._fresh = FreshValues(self._plan, self._placed.state.homes if block == "entry" else ())
+
+    def follow(self, step: Step) -> None:
+        """A step is done: what it writes is there, and what lay in the same memory is not any more."""
+        if isinstance(step, BranchStep | CallStep | LoopStep):
+            self._fresh = FreshValues(self._plan)
+            return
+        # A part of a table that is read where it lies has no memory of its own, and is there as long as it is needed.
+        written = set(definitions(step)) - self._plan.views
+        if isinstance(step, PartStep) and step.action.is_change and isinstance(step.whole, Value):
+            written.add(step.whole)
+        self._fresh.write(written)
+
+    def shown(self, mark: Mark, indices: tuple[str, ...]) -> list[Reported]:
+        """What is shown at a mark inside loops over these indices; it is noted as reported."""
+        names = [str(access) for access in node_writes(self._nodes[mark.node])]
+        rows = [
+            Reported(mark.node, place, names[place], value, indices)
+            for place, value in enumerate(mark.values)
+            if self._is_there(mark, value)
+        ] or [Reported(mark.node, 0, "", None, indices)]
+        self.reported += rows
+        return rows
+
+    def _is_there(self, mark: Mark, operand: Operand) -> bool:
+        """Whether the value is in memory where the mark stands; of weights, only Python has them in one piece."""
+        if not isinstance(operand, Value):
+            return True
+        is_input = self._plan.classes.root(operand).storage is Storage.INPUT
+        return is_input or operand in self._alive.get(id(mark), ()) or operand in self._fresh

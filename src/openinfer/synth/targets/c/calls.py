@@ -1,0 +1,108 @@
+"""What steps do to memory, in C: calls of functions, and copies."""
+
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Buffer, Fail, Kernel, walk
+from openinfer.loops.rewrite import with_buffers
+from openinfer.synth.memory.state import element_bits
+from openinfer.synth.memory.trace_points import Reported
+from openinfer.synth.program.failures import mistake
+from openinfer.synth.program.ir import EntryStep, KernelStep, Move, Operand, PartStep, TableStep, Value, WeightCheck
+from openinfer.synth.targets.c.entries import Entries
+from openinfer.synth.targets.c.kernels import printed
+from openinfer.synth.targets.c.operands import Operands
+from openinfer.synth.targets.c.parts import Parts
+from openinfer.synth.targets.c.pointers import Pointers
+from openinfer.synth.targets.cstyle.host.file import HostFile
+from openinfer.synth.targets.cstyle.host.indices import Indices
+from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.library import KernelLibrary
+from openinfer.synth.targets.cstyle.names import comment
+
+
+class CCalls:
+    """``Calls`` of the C target."""
+
+    def __init__(self, file: HostFile, sizes: Sizes, indices: Indices, pointers: Pointers) -> None:
+        self.kernels = KernelLibrary(file.name, printed)
+        self._file = file
+        self._sizes = sizes
+        self._pointers = pointers
+        self._operands = Operands(file, pointers, indices)
+        self._parts = Parts(file, sizes, indices, pointers, self._operands)
+        self._entries = Entries(file, pointers, self._operands)
+
+    def pointer(self, value: Value) -> str:
+        """How the function names the memory of a value."""
+        return self._pointers.pointer(value)
+
+    def kernel(self, step: KernelStep, depth: int) -> None:
+        """Calls the function of a kernel, which can fail; one in parts is run by all threads."""
+        kernel, inputs = self._unaliased(step)
+        arguments = [self._operands.operand(one, step.node, depth) for one in inputs]
+        arguments += [self.pointer(one) for one in (*step.outputs, *step.scratch)]
+        used = self.kernels.function(kernel, step)
+        arguments += [self._sizes.place(size) for size in used.code.sizes]
+        given = ", ".join(arguments)
+        if kernel.parts > 1:
+            self._file.needs.add("oi_team")
+            call = f"&(const {used.name}_call){{ {given} }}"
+            self._file.call(depth, f"oi_run(c->team, {kernel.parts}, {used.name}_part, {call});")
+        elif not used.code.can_fail:
+            self._file.call(depth, f"{used.name}({given});")
+        else:
+            reasons = dict.fromkeys(one.reason for one in walk(kernel.body) if isinstance(one, Fail))
+            fail = self._file.fail(step.node, mistake("ERROR_VALUE", "; or ".join(reasons)))
+            self._file.line(depth, f"if ({used.name}({given})) {fail}")
+
+    def _unaliased(self, step: KernelStep) -> tuple[Kernel, list[Operand]]:
+        """The kernel with every memory as one parameter: an input that is also written is the output itself."""
+        root = self._file.placed.memory.classes.root
+        written = {root(value): buffer for value, buffer in zip(step.outputs, step.kernel.outputs, strict=True)}
+        merged: dict[str, Buffer] = {}
+        inputs: list[Operand] = []
+        for operand, buffer in zip(step.inputs, step.kernel.inputs, strict=True):
+            out = written.get(root(operand)) if isinstance(operand, Value) else None
+            if out is None:
+                inputs.append(operand)
+                continue
+            assert out.dtype is buffer.dtype, "two types in one memory"
+            merged[buffer.name] = out
+        return (with_buffers(step.kernel, merged) if merged else step.kernel), inputs
+
+    def fill(self, value: Value, depth: int) -> None:
+        """All the memory that a variable can need gets its initial value."""
+        element = element_bits(value.dtype, self._file.program.bound.vars[str(value.variable)].origin)
+        self._file.needs.add("oi_element")
+        memory, count = f"(unsigned char *){self.pointer(value)}", most_elements(value.shape)
+        self._file.line(depth, f"oi_fill({memory}, {value.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));")
+
+    def move(self, step: Move, depth: int, *, is_whole: bool) -> None:
+        """Copies a value; a whole one with all the memory that it can need."""
+        source, target = self._operands.operand(step.src, step.node, depth), self.pointer(step.dst)
+        if is_whole:
+            self._file.call(depth, f"memcpy({target}, {source}, {step.dst.nbytes});")
+            return
+        about = comment(str(step.dst.variable))
+        self._file.call(depth, f"memcpy({target}, {source}, {self._sizes.nbytes(step.dst)}); /* {about} */")
+
+    def table(self, step: TableStep, depth: int) -> None:
+        """Works on a slice of a table."""
+        self._parts.table(step, depth)
+
+    def part(self, step: PartStep, depth: int) -> None:
+        """Works on a slice of a tensor."""
+        self._parts.part(step, depth)
+
+    def entry(self, step: EntryStep | WeightCheck, depth: int) -> None:
+        """Works on an entry of a prefix table, or checks that there is one."""
+        if isinstance(step, WeightCheck):
+            self._entries.check(step, depth)
+        else:
+            self._entries.entry(step, depth)
+
+    def mark(self, row: Reported, number: int, depth: int) -> None:
+        """A line that is nothing unless the code is compiled for traces: the value, its extents, loop indices."""
+        data = self.pointer(row.value) if isinstance(row.value, Value) else "NULL"
+        extents = [] if row.value is None else [self._sizes.extent(extent).text for extent in row.value.shape]
+        numbers = ", ".join([*extents, *(found.text for _, found in self._file.now.loops)]) or "0"
+        self._file.now.beside(depth, f"TRACE({number}, {data}, {numbers});")

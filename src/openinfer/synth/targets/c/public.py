@@ -1,0 +1,47 @@
+"""Functions of the header that return a status. Where calls could meet, each lets only one of them in."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its type as it is written before the name, and the name."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}{'' if self.kind.endswith('*') else ' '}{self.name}"
+
+
+@dataclass(frozen=True)
+class PublicFunction:
+    """A function on a context, whose name begins with the project's."""
+
+    project: str
+    name: str
+    body: str
+    """Its lines, which return the status."""
+    parameters: tuple[Parameter, ...] = ()
+    """Those behind the context."""
+
+    def text(self, *, is_alone: bool) -> str:
+        """The function; if another call can come meanwhile, behind one that refuses that."""
+        parameters = (Parameter(f"{self.project}_context *", "c"), *self.parameters)
+        declared = ", ".join(map(str, parameters))
+        head = f"int {self.project}_{self.name}({declared})"
+        if is_alone:
+            return f"{head}\n{{\n{self.body}}}\n"
+        given = ", ".join(one.name for one in parameters)
+        return f"""static int only_{self.name}({declared})
+{{
+{self.body}}}
+
+{head}
+{{
+    if (!enter(c)) return {self.project.upper()}_ERROR_BUSY;
+    const int status = only_{self.name}({given});
+    leave(c);
+    return status;
+}}
+"""

@@ -1,0 +1,89 @@
+"""Functions in the making: their lines, the memory they name, what is certain in them."""
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from openinfer.synth.targets.cstyle.host.integers import Integer
+
+PAD = "    "
+_WIDEST = 120
+_COLUMN = 72
+"""Comments that would stand further to the right are not aligned."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A name that a function begins with: its declaration, and what it is."""
+
+    name: str
+    code: str
+    about: str
+
+    def text(self, width: int) -> str:
+        """The line, with its comment behind so many columns."""
+        return f"{self.code:<{width}} /* {self.about} */"
+
+
+_BAD = Declaration("bad", "int bad = 0;", "how an index expression has gone wrong")
+
+
+@dataclass
+class Function:
+    """A function in the making: what it names, its lines, and what is certain where the next line stands."""
+
+    known: set[str] = field(default_factory=set)
+    """Sizes that have values."""
+    checked: set[Hashable] = field(default_factory=set)
+    """What has been checked: extents in range, divisions that leave nothing over, conditions."""
+    lines: list[str] = field(default_factory=list)
+    memory: dict[Hashable, Declaration] = field(default_factory=dict)
+    """The memory it works on, by what that is."""
+    loops: list[tuple[str, Integer]] = field(default_factory=list)
+    """The indices of the loops around, outermost first."""
+    aside: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """For each consumer that has run the sizes that it may have bound, and what the values it found are called."""
+    has_bad: bool = False
+    """Whether an integer in it can set ``bad``."""
+    _count: int = 0
+    _call_depth: int | None = None
+    """How deep the last line stands, if it is a call."""
+
+    def line(self, depth: int, text: str) -> None:
+        """One more line."""
+        self.lines.append(PAD * depth + text)
+        self._call_depth = None
+
+    def call(self, depth: int, text: str) -> None:
+        """A line that is a call, which another short one may stand behind."""
+        self.line(depth, text)
+        self._call_depth = depth
+
+    def beside(self, depth: int, text: str) -> None:
+        """A call behind the one that the last line is, if it fits there: it should not be in a reader's way."""
+        if self._call_depth == depth and len(self.lines[-1]) + len(text) < _WIDEST:
+            self.lines[-1] = f"{self.lines[-1]} {text}"
+            return
+        self.call(depth, text)
+
+    def number(self) -> int:
+        """A number for a name that no other line of the function has."""
+        self._count += 1
+        return self._count
+
+    def computes(self, *integers: Integer) -> None:
+        """Integers that are computed in it; they may set ``bad``, which it then declares."""
+        self.has_bad = self.has_bad or any(one.can_fail for one in integers)
+
+    @contextmanager
+    def maybe(self) -> Iterator[None]:
+        """Lines that may not run: what is certain in them is not so afterwards."""
+        known, checked = set(self.known), set(self.checked)
+        yield
+        self.known, self.checked = known, checked
+
+    def declarations(self) -> list[str]:
+        """The lines it begins with; comments stand under each other, where these are not too far to the right."""
+        declared = [*self.memory.values(), *[_BAD] * self.has_bad]
+        width = max((len(one.code) for one in declared if len(one.code) <= _COLUMN), default=0)
+        return [PAD + one.text(width) for one in declared]
