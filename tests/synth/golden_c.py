@@ -7,7 +7,7 @@ of them as they are::
     python -m tests.synth.golden_c                        # compare with the list, and show what changed
     python -m tests.synth.golden_c --update               # the change is meant: write the list anew
     python -m tests.synth.golden_c --against REV          # compare with the code of another revision
-    python -m tests.synth.golden_c --against REV --full   # the same for all devices and options: takes half an hour
+    python -m tests.synth.golden_c --against REV --full   # the same for all devices and options: half an hour
     python -m tests.synth.golden_c --only 'graph-01*'     # only these inputs
 
 What changed is shown as a difference between what the code in the working tree emits and what that of a revision does:
@@ -66,8 +66,12 @@ def hashes_of(names: Sequence[str]) -> Hashes:
     for name in names:
         one = watched()[name]
         with TemporaryDirectory() as folder:
-            for choice, files in emitted(one.write(Path(folder)), one.listed):
-                found[f"{name}/{choice}"] = digests(files)
+            try:
+                for choice, files in emitted(one.write(Path(folder)), one.listed):
+                    found[f"{name}/{choice}"] = digests(files)
+            except Exception as error:
+                error.add_note(f"the input is {name}")
+                raise
     return found
 
 

@@ -37,7 +37,8 @@ from openinfer import (
     graph,
 )
 
-DEVICES = ("generic", "x86-avx2", "x86-avx512", "aarch64-neon", "cortex-m4")
+DEVICES = ("generic", "x86-avx2", "x86-avx512", "x86-avx512+int8", "aarch64-neon", "aarch64-neon+int8", "cortex-m4")
+"""Those that are shipped; with ``+int8``, the same with instructions for products of bytes."""
 MODEL = "net"
 DIGITS = 8
 VERSION = re.compile(rf'(OpenInfer |"generator": "){re.escape(openinfer.__version__)}'.encode())
@@ -48,14 +49,14 @@ VERSION = re.compile(rf'(OpenInfer |"generator": "){re.escape(openinfer.__versio
 class Options:
     """What a synthesizer is told, besides the device. The passes are the device's own where there are none."""
 
-    passes: Callable[[str], Passes] | None = None
+    passes: Callable[[DeviceArch], Passes] | None = None
     weights: Literal["file", "array", "incbin"] = "file"
     has_selftest: bool = False
 
 
-def _opposite_rollback(device: str) -> Passes:
-    """Steps are taken back where the device's description says that they are not, and the other way round."""
-    return Passes(simplify=None, undo=not DeviceArch.named(device).features.hosted)
+def _opposite_rollback(arch: DeviceArch) -> Passes:
+    """Steps are taken back where there is no operating system, and the other way round."""
+    return Passes(simplify=None, undo=not arch.features.hosted)
 
 
 OPTIONS = {
@@ -100,21 +101,30 @@ class Input:
         return cls(found["text"], Path(found["model"]) if found["model"] else None, found["sizes"])
 
 
+def _arch(device: str) -> DeviceArch:
+    name, _, feature = device.partition("+")
+    arch = DeviceArch.named(name)
+    return arch.model_copy(update={"features": arch.features.model_copy(update={feature: True})}) if feature else arch
+
+
 def emitted(source: Input, choices: Iterable[Choice]) -> Iterator[tuple[Choice, dict[str, bytes]]]:
     """The files of an input, as each of the choices makes them; of what is refused, the code of the error."""
     parsed = graph(source.text)
     model = None if source.model is None else ModelLoader.open(source.model)
     for choice in choices:
-        options = OPTIONS[choice.options]
-        passes = options.passes and options.passes(choice.device)
-        synthesizer = Synthesizer(choice.device, name=MODEL, passes=passes, weights=options.weights)
+        options, arch = OPTIONS[choice.options], _arch(choice.device)
+        passes = options.passes and options.passes(arch)
+        synthesizer = Synthesizer(arch, name=MODEL, passes=passes, weights=options.weights)
         try:
             plan = synthesizer.synthesize(model, parsed, sizes=source.sizes)
+            files = _files(plan, has_selftest=options.has_selftest)
         except OpenInferError as error:
             codes = [found.code.value for found in error.diagnostics]
-            yield choice, {"error.txt": f"{type(error).__name__}: {', '.join(codes)}\n".encode()}
-        else:
-            yield choice, _files(plan, has_selftest=options.has_selftest)
+            files = {"error.txt": f"{type(error).__name__}: {', '.join(codes)}\n".encode()}
+        except Exception as error:
+            error.add_note(f"for {choice}: {source.text}")
+            raise
+        yield choice, files
     if model is not None:
         model.close()
 

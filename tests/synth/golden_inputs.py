@@ -19,6 +19,7 @@ from tests.differential.programs.judging import model_of
 from tests.differential.programs.structures import program_of
 from tests.synth.example_models import made_up
 from tests.synth.golden_emit import DEVICES, OPTIONS, Choice, Input
+from tests.synth.golden_graphs import GRAPHS as WRITTEN
 
 from openinfer import GraphError, ModelLoader, bind, graph, load_graph
 from openinfer.oinf import TensorSpec, save_file
@@ -50,12 +51,13 @@ OF_LARGE = tuple(one for one in EVERY if one.device != "cortex-m4" and one.optio
 def watched() -> dict[str, Watched]:
     """Everything that is watched, by name.
 
-    All choices for each would take half an hour. So each input has others in the list, in turn: over the graphs alone,
-    and over the examples alone, every device with every option.
+    All choices for each would take a quarter of an hour. So each input has others in the list, in turn: over the graphs
+    alone, and over examples and written ones alone, every device with every option.
     """
     paths = sorted(EXAMPLES.glob("**/*.oig"))
     makers: list[tuple[str, Callable[[Path], Input], int, tuple[Choice, ...]]] = [
         *((f"example-{path.parent.name}-{path.stem}", partial(_example, path), 3, EVERY) for path in paths),
+        *((f"written-{name}", partial(_written, text), 7, EVERY) for name, text in WRITTEN.items()),
         *((f"bench-{name}", partial(_bench, make), 1, OF_LARGE) for name, make in BENCH.items()),
         *((f"graph-{seed:03}", partial(_graph, seed), 1, EVERY) for seed in range(GRAPHS)),
         *((f"program-{seed:03}", partial(_program, seed), 1, EVERY) for seed in range(PROGRAMS)),
@@ -83,6 +85,11 @@ def _example(path: Path, folder: Path) -> Input:
         return Input(parsed.to_text(), own, {})
     with made_up(parsed, folder / "model.oinf"):
         return Input(parsed.to_text(), folder / "model.oinf", {})
+
+
+def _written(text: str, folder: Path) -> Input:
+    with made_up(graph(text), folder / "model.oinf"):
+        return Input(text, folder / "model.oinf", {})
 
 
 # --- the benchmark ----------------------------------------------------------------------------------------------------
