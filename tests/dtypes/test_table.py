@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from openinfer.dtypes import ALIASES, DTYPES, DType, dtype_of, from_numpy_dtype
+from openinfer.dtypes import ALIASES, DTYPES, INDEX, DType, dtype_of, from_numpy_dtype
 from openinfer.errors import Code, TensorError
 
 F8_MAX = 57344.0
@@ -154,3 +154,11 @@ def test_an_unknown_name_gets_the_nearest_ones_or_all() -> None:
         dtype_of("bfl16")
     with pytest.raises(TensorError, match="dtypes are f8, bf16"):
         dtype_of("quaternion")
+
+
+def test_positions_are_of_no_dtype_that_a_tensor_has() -> None:
+    assert INDEX not in DTYPES.values()
+    assert INDEX.compute is INDEX
+    assert pickle.loads(pickle.dumps(INDEX)) is INDEX
+    with pytest.raises(TensorError):
+        dtype_of(INDEX.name)

@@ -181,7 +181,7 @@ def test_casts(source: DType, value: float, target: DType, wanted: float) -> Non
         (Compare("lt", Const(NAN, F32), Const(1.0, F32)), False),
         (Compare("ne", Const(NAN, F32), Const(NAN, F32)), True),
         (Compare("ge", Const(2**64 - 1, U64), Const(0, U64)), True),
-        (Select(Const(False, BOOL), Const(1, INDEX), Const(2, INDEX)), 2),
+        (Select(Const(False, BOOL), Const(1, I64), Const(2, I64)), 2),
     ],
 )
 def test_other_expressions(value: Scalar, wanted: float) -> None:
@@ -237,10 +237,10 @@ def test_loops_run_up_to_their_extent_and_parallel_ones_in_any_order() -> None:
 
 
 def test_variables_conditions_and_failures() -> None:
-    x, y = Buffer("x", INDEX, ()), Buffer("y", INDEX, ())
+    x, y = Buffer("x", I64, ()), Buffer("y", I64, ())
     builder = Builder()
     builder.fail(load(x) < 0, "negative")
-    rest, count = builder.local(load(x), INDEX), builder.local(0, INDEX)
+    rest, count = builder.local(load(x), I64), builder.local(0, I64)
     with builder.repeat_while(rest > 1):
         odd = builder.let(rest % 2)
         with builder.when(odd.eq(0)):

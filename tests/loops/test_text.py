@@ -24,7 +24,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 
-F32, F16, I8, I4, U32 = (DTYPES[name] for name in ("f32", "f16", "i8", "i4", "u32"))
+F32, F16, I8, I4, I64, U32 = (DTYPES[name] for name in ("f32", "f16", "i8", "i4", "i64", "u32"))
 
 
 def pointwise() -> Kernel:
@@ -42,7 +42,7 @@ def pointwise() -> Kernel:
 
 def search() -> Kernel:
     """Local variables, a loop with a condition, branches and a failure."""
-    x, y = Buffer("x0", F32, (8,), Space.WEIGHTS), Buffer("y0", INDEX, ())
+    x, y = Buffer("x0", F32, (8,), Space.WEIGHTS), Buffer("y0", I64, ())
     builder = Builder()
     kept = builder.buffer(U32, (8,))
     i = builder.fresh("i")
@@ -55,7 +55,7 @@ def search() -> Kernel:
             builder.assign(low, middle + 1)
         with builder.when(load(x, middle) >= 1.0):
             builder.assign(high, middle)
-    builder.store(y, (), pair("min", low, const(7, INDEX)))
+    builder.store(y, (), cast(pair("min", low, const(7, INDEX)), I64))
     return Kernel("search", (x,), (y,), builder.body)
 
 
@@ -110,10 +110,10 @@ kernel search(x0: f32[8]) -> y0: i64[] {
     serial i1 < 8 @lanes {
         scratch0[i1] = bits.u32(x0[i1])
     }
-    var low2: i64 = 0
-    var high3: i64 = 8
+    var low2: index = 0
+    var high3: index = 8
     while (low2 < high3) {
-        let m4: i64 = ((low2 + high3) / 2)
+        let m4: index = ((low2 + high3) / 2)
         if (shr(scratch0[m4], 31:u32) != 0:u32) {
             fail 'a key is negative'
         }
@@ -124,7 +124,7 @@ kernel search(x0: f32[8]) -> y0: i64[] {
             high3 = m4
         }
     }
-    y0[] = min(low2, 7)
+    y0[] = i64(min(low2, 7))
 }
 """
 

@@ -54,7 +54,7 @@ class DType:
     @property
     def compute(self) -> "DType":
         """The type in which arithmetic on this one is done: small floats in f32, packed integers in a byte."""
-        return DTYPES[self.compute_name]
+        return self if self.compute_name == self.name else DTYPES[self.compute_name]
 
     def nbytes(self, count: int) -> int:
         """The bytes that ``count`` elements occupy in storage.
@@ -70,8 +70,8 @@ class DType:
     def __repr__(self) -> str:
         return f"<dtype {self.name}>"
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return dtype_of, (self.name,)
+    def __reduce__(self) -> str | tuple[object, tuple[str]]:
+        return "INDEX" if self is INDEX else (dtype_of, (self.name,))
 
 
 def _float(name: str, array: type[np.generic], compute: str) -> DType:
@@ -111,6 +111,9 @@ _TABLE = (
     DType("t2", "int", 2, np.dtype(np.int8), -1, 1, "i8", (-1, 0, 1)),
     DType("bool", "bool", 8, np.dtype(np.bool_), 0, 1, "bool"),
 )
+
+INDEX = DType("index", "int", 64, np.dtype(np.int64), -(2**63), 2**63 - 1, "index")
+"""The type of positions in generated code: of no tensor and no file, and as wide as a target makes it."""
 
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in _TABLE}
 ALIASES = {"f8e5m2": "f8", "float8e5m2": "f8"}

@@ -2,7 +2,11 @@
 
 from collections import Counter
 
+from openinfer.dtypes import DTYPES
 from openinfer.loops.ir import INDEX, Binary, Const, Let, Load, Scalar, Select, Var, children, rebuilt
+
+_UNNAMED = (INDEX, DTYPES["i64"])
+"""Arithmetic that compilers see through."""
 
 
 def named(value: Scalar, prefix: str) -> tuple[tuple[Let, ...], Scalar]:
@@ -38,7 +42,7 @@ class _Namer:
             is_division = isinstance(node, Binary) and node.op in ("div", "rem") and node.dtype.kind != "float"
             careful.append(isinstance(node, Load) or is_division or any(careful[part] for part in parts))
             is_safe = number in always or not careful[number]
-            is_plain = isinstance(node, Var | Const) or node.dtype is INDEX
+            is_plain = isinstance(node, Var | Const) or node.dtype in _UNNAMED
             if counts[number] > 1 and not is_plain and is_safe:
                 let = Let(Var(f"{self._prefix}{len(lets)}", node.dtype), own)
                 lets.append(let)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import INDEX, DType
 from openinfer.loops.scalar import (
     BOOL,
-    INDEX,
     Binary,
     BinaryOp,
     Bits,

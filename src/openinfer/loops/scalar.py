@@ -10,12 +10,10 @@ from enum import StrEnum
 from math import copysign
 from typing import Literal
 
-from openinfer.dtypes import DTYPES, DType
+from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.loops.dim import Dim
 from openinfer.tensor import row_major
 
-INDEX = DTYPES["i64"]
-"""The type of loop indices and positions."""
 BOOL = DTYPES["bool"]
 
 

@@ -1,6 +1,7 @@
 """Kernels as text, for people and tests."""
 
 from openinfer.loops.ir import (
+    INDEX,
     Alloc,
     Assign,
     Binary,
@@ -36,7 +37,7 @@ def scalar_text(value: Scalar) -> str:
     """An expression on one line."""
     match value:
         case Const(number, dtype):
-            return repr(number) if dtype.name == "i64" else f"{number!r}:{dtype.name}"
+            return repr(number) if dtype is INDEX else f"{number!r}:{dtype.name}"
         case Var(name):
             return name
         case Load(buffer, index):

@@ -102,6 +102,8 @@ class _Verifier:
     def _declared(self, buffer: Buffer) -> Iterator[str]:
         if not _NAME.fullmatch(buffer.name):
             yield f"a buffer is called {buffer.name!r}, which is no name"
+        if buffer.dtype is INDEX:
+            yield f"buffer '{buffer.name}' holds positions, which have no width in memory: cast them"
         if any(extent < 0 for extent in buffer.shape):
             yield f"buffer '{buffer.name}' has a negative extent in {list(buffer.shape)}"
         if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):
@@ -140,7 +142,7 @@ class _Verifier:
     def _loop(self, loop: For, scope: "_Scope") -> Iterator[str]:
         yield from self._expects(loop.extent, INDEX, f"the extent of loop '{loop.index.name}'", scope)
         if loop.index.dtype is not INDEX:
-            yield f"the index of loop '{loop.index.name}' is {loop.index.dtype}, not i64"
+            yield f"the index of loop '{loop.index.name}' is {loop.index.dtype}, not index"
         own = scope.inside()
         yield from self._bind(loop.index, own, is_local=False)
         if loop.kind is LoopKind.PARALLEL:
@@ -215,7 +217,7 @@ class _Verifier:
             yield from self._bind(var, bound, is_local=False)
         for var in (*one.free, *one.bound):
             if var.dtype is not INDEX:
-                yield f"index '{var.name}' of a contraction is {var.dtype}, not i64"
+                yield f"index '{var.name}' of a contraction is {var.dtype}, not index"
         total = free.inside()
         # Its loops are expanded around all that: nothing outside may have the name of the sum.
         yield from self._bind(Var(ACCUMULATOR, one.accumulator), total, is_local=False)
@@ -328,7 +330,7 @@ def _constant(value: Const) -> Iterator[str]:
     if dtype.compute is not dtype:
         yield f"a constant of {dtype}, in which nothing is computed"
     elif isinstance(number, Dim) and dtype is not INDEX:
-        yield f"a dynamic size as {dtype}, not i64"
+        yield f"a dynamic size as {dtype}, not index"
     elif dtype.kind != "float" and not dtype.minimum <= number <= dtype.maximum:
         yield f"a constant outside of {dtype}"
     elif dtype.kind != "float" and number != int(number):
@@ -358,6 +360,9 @@ def _accepts(op: str, operand: Scalar) -> Iterator[str]:
 
 def _bits(value: Bits) -> Iterator[str]:
     source, target, storage = value.operand.dtype, value.type, value.storage
+    if INDEX in (source, target):
+        yield "positions have no bits of their own: cast them"
+        return
     if storage is None:
         if source.bits != target.bits or target.compute is not target:
             yield f"the bits of {source} are not those of a {target}"

@@ -4,14 +4,14 @@ from math import inf, ldexp
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, bits, cast, const, pair, rounded, select, unary
-from openinfer.loops.ir import INDEX, Bits, Buffer, LoopKind, Scalar
+from openinfer.loops.ir import Bits, Buffer, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import U64, elementwise, pointwise
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 from openinfer.ops.types import F32, F64
 
-U8, I32 = DTYPES["u8"], DTYPES["i32"]
+U8, I32, I64 = DTYPES["u8"], DTYPES["i32"], DTYPES["i64"]
 _ROUNDINGS = {"trunc": "trunc", "nearest": "rint", "floor": "floor", "ceil": "ceil"}
 
 # --- to floats --------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _along(call: Call, operand: Operand, where: tuple[Position, ...]) -> Scalar:
 
 def _quantized(builder: Builder, to: DType, x: Scalar, scale: Scalar, point: Scalar | None) -> Scalar:
     """``saturate(round(x / scale) + point)``; steps are limited first, far outside of what any point brings back."""
-    exact, reach = (I32, 2.0**20) if to.bits <= 16 else (INDEX, 2.0**40)
+    exact, reach = (I32, 2.0**20) if to.bits <= 16 else (I64, 2.0**40)
     steps = builder.let(unary("rint", x / scale))
     high = builder.let(select(steps > reach, const(reach, steps.dtype), steps))
     low = builder.let(select(high < -reach, const(-reach, steps.dtype), high))
@@ -196,7 +196,7 @@ def _quantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], 
 def _dequantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x, scale, point), (out,) = inputs, outputs
     assert x is not None
-    exact = I32 if x.dtype.bits <= 16 else INDEX
+    exact = I32 if x.dtype.bits <= 16 else I64
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         if scale is None:
             assert x.quantization is not None

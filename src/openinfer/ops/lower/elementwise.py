@@ -5,14 +5,14 @@ from typing import Any, TypeAlias
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, cast, const, math, pair, select, unary
-from openinfer.loops.ir import INDEX, BinaryOp, Buffer, Compare, CompareOp, LoopKind, Scalar
+from openinfer.loops.ir import BinaryOp, Buffer, Compare, CompareOp, LoopKind, Scalar
 from openinfer.ops.lower.operand import Lowering, Operand, lowers
 from openinfer.ops.record import Call
 
 Formula: TypeAlias = Callable[..., Scalar]
 """The element of the result: ``formula(builder, call, *elements)``, with None for an input left out."""
 
-U64 = DTYPES["u64"]
+I64, U64 = DTYPES["i64"], DTYPES["u64"]
 
 
 def pointwise(formula: Formula) -> Lowering:
@@ -38,11 +38,11 @@ def elementwise(*names: str) -> Callable[[Formula], Formula]:
 
 
 def wrapping(op: BinaryOp, left: Scalar, right: Scalar | float) -> Scalar:
-    """``add``, ``sub`` or ``mul`` of elements. i64 is the type of positions too, which never overflow; elements do."""
+    """``add``, ``sub`` or ``mul`` of elements. Elements of i64 wrap as all others do."""
     other = right if isinstance(right, Scalar) else const(right, left.dtype)
-    if left.dtype is not INDEX:
+    if left.dtype is not I64:
         return pair(op, left, other)
-    return cast(pair(op, cast(left, U64), cast(other, U64)), INDEX)
+    return cast(pair(op, cast(left, U64), cast(other, U64)), I64)
 
 
 def _plain(op: BinaryOp) -> Formula:
@@ -58,12 +58,12 @@ for _op in ("add", "sub", "mul"):
 
 def divided(op: BinaryOp, builder: Builder, a: Scalar, b: Scalar) -> Scalar:
     """The truncated quotient (``div``) or its rest (``rem``) of integers; the divisor is not zero."""
-    if a.dtype is not INDEX:
+    if a.dtype is not I64:
         return pair(op, a, b)
-    # The most negative number divided by -1 wraps to itself, which plain division of positions does not do.
+    # The most negative number divided by -1 wraps to itself, which plain division does not do.
     minus = builder.let(b.eq(-1))
     inside = pair(op, a, select(minus, 1, b))
-    return select(minus, wrapping("sub", const(0, INDEX), a) if op == "div" else const(0, INDEX), inside)
+    return select(minus, wrapping("sub", const(0, I64), a) if op == "div" else const(0, I64), inside)
 
 
 def _floored(builder: Builder, a: Scalar, b: Scalar) -> Scalar:

@@ -8,7 +8,7 @@ from openinfer.loops.build import Builder, Position, cast, const, index, select,
 from openinfer.loops.ir import INDEX, Buffer, Const, LoopKind, Scalar
 from openinfer.ops.fill import stored_number
 from openinfer.ops.lower.casts import to_float
-from openinfer.ops.lower.elementwise import U64, elementwise
+from openinfer.ops.lower.elementwise import I64, U64, elementwise
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
@@ -48,7 +48,7 @@ def _one_hot(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
     (ids,), (out,) = inputs, outputs
     assert ids is not None
     axis = axis_of(call.params["axis"], len(out.shape))
-    wide = U64 if ids.dtype is U64 else INDEX
+    wide = U64 if ids.dtype is U64 else I64
     on, off = (stored_const(call.params[name], out.dtype) for name in ("on", "off"))
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         place: tuple[Position, ...] = (*where[:axis], *where[axis + 1 :])

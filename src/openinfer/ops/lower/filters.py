@@ -6,7 +6,7 @@ from openinfer.loops.build import Builder, cast, const, index, load, math, pair,
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, LoopKind, Scalar, Var
 from openinfer.ops.filters import mel_edges, mel_ends
-from openinfer.ops.lower.elementwise import U64
+from openinfer.ops.lower.elementwise import I64, U64
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
@@ -18,7 +18,7 @@ def _fir(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     assert x is not None
     assert taps is not None
     compute = call.dtype().compute
-    dtype = U64 if compute is INDEX else compute  # Sums of i64 wrap too.
+    dtype = U64 if compute is I64 else compute  # Sums of i64 wrap too.
     free = tuple(builder.fresh("i") for _ in out.shape)
     delay = builder.fresh("k")
     builder.add(
@@ -57,7 +57,7 @@ class _Mel:
         parts = 2 if call.dtype() is F64 else 1
         self._edges = [builder.buffer(F64, (self._bins + 2,), "edges") for _ in range(parts)]
         self._grid = [builder.buffer(F64, (self._frequencies,), "grid") for _ in range(parts)]
-        self._starts = builder.buffer(INDEX, (self._bins + 2,), "starts")
+        self._starts = builder.buffer(I64, (self._bins + 2,), "starts")
         self._slopes = builder.buffer(F64, (self._frequencies, 2), "slopes")
         if is_symbolic(self._bins):
             self._compute_edges()
@@ -115,12 +115,12 @@ class _Mel:
             below = builder.local(0, INDEX)
             with builder.loop(self._frequencies) as f:
                 builder.assign(below, below + select(self._distance(f, edge) < 0, index(1), index(0)))
-            builder.store(self._starts, (edge,), below)
+            builder.store(self._starts, (edge,), cast(below, I64))
 
     def _between(self, edge: Scalar) -> tuple[Scalar, Scalar]:
         """The first frequency between an edge and the next, and how many there are."""
-        start = self._builder.let(load(self._starts, edge))
-        return start, self._builder.let(load(self._starts, edge + 1) - start)
+        start = self._builder.let(cast(load(self._starts, edge), INDEX))
+        return start, self._builder.let(cast(load(self._starts, edge + 1), INDEX) - start)
 
     def _compute_slopes(self) -> None:
         builder = self._builder

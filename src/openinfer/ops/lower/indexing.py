@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from openinfer.loops.build import Builder, broadcast_index, cast, index, load, pair, select
 from openinfer.loops.ir import BOOL, INDEX, Buffer, Const, LoopKind, Scalar
-from openinfer.ops.lower.elementwise import U64, wrapping
+from openinfer.ops.lower.elementwise import I64, U64, wrapping
 from openinfer.ops.lower.move import Place, fill_from, is_zero
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
@@ -24,12 +24,13 @@ def _check(builder: Builder, ids: Operand, where: Place, extent: int) -> None:
     if is_zero(extent):  # Said as comparisons it is one that compilers warn about.
         builder.fail(Const(1, BOOL), REASON)
         return
-    given = builder.let(cast(ids[where], INDEX))
-    beyond = given >= index(extent)
+    # As wide as they are given: a position that is narrower would lose what is too large.
+    given = builder.let(cast(ids[where], I64))
+    beyond = given >= cast(index(extent), I64)
     if ids.dtype is U64:  # What does not fit a position has become negative.
         beyond = (given < 0) | beyond
     elif ids.dtype.kind == "int":
-        beyond = (given < index(-extent)) | beyond
+        beyond = (given < cast(index(-extent), I64)) | beyond
     builder.fail(beyond, REASON)
 
 

@@ -15,7 +15,7 @@ from openinfer.ops.record import Call
 from openinfer.ops.shapes import axes_of
 from openinfer.ops.types import F64
 
-U64 = DTYPES["u64"]
+I64, U64 = DTYPES["i64"], DTYPES["u64"]
 
 
 def placed(axes: Sequence[int], inner: Sequence[Position], others: Sequence[Position]) -> tuple[Position, ...]:
@@ -102,7 +102,7 @@ def reduces(name: str) -> Callable[[Reduction], Reduction]:
 def accumulates_in(call: Call) -> DType:
     """The type in which values are added up: that of the accumulator, without a sign at 64 bits, where it wraps too."""
     compute = accumulated(call)[0].compute
-    return U64 if compute is INDEX else compute
+    return U64 if compute is I64 else compute
 
 
 def summand(call: Call, value: Scalar) -> Scalar:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, cast, const, index, load, pair, select, unary
 from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
+from openinfer.ops.lower.elementwise import I64
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.resize import CUBIC, TAPS
@@ -108,7 +109,7 @@ def _cubic(distance: Scalar) -> Scalar:
 def _tables(call: Call, builder: Builder, axis: _Axis, dtype: DType) -> tuple[Buffer, Buffer]:
     """Index and weight of each neighbour of every result along an axis."""
     taps = TAPS[call.params["mode"]]
-    places = builder.buffer(INDEX, (axis.new, taps), "places")
+    places = builder.buffer(I64, (axis.new, taps), "places")
     weights = builder.buffer(dtype, (axis.new, taps), "weights")
     first = 0 if taps == 2 else -1
     with builder.loop(axis.new) as result:
@@ -118,7 +119,7 @@ def _tables(call: Call, builder: Builder, axis: _Axis, dtype: DType) -> tuple[Bu
             neighbour = builder.let(below + float(first + tap), "neighbour")
             distance = builder.let(unary("abs", at - neighbour), "distance")
             weight = 1.0 - distance if taps == 2 else _cubic(distance)
-            builder.store(places, (result, tap), axis.clipped(neighbour))
+            builder.store(places, (result, tap), cast(axis.clipped(neighbour), I64))
             builder.store(weights, (result, tap), cast(weight, dtype))
     return places, weights
 
@@ -136,7 +137,7 @@ def _weighted(call: Call, builder: Builder, x: Operand, out: Buffer) -> None:
             result = where[2 + axis]
             own = builder.local(0, dtype, "total")
             with builder.loop(taps, hint="tap") as tap:
-                part = total(axis + 1, (*found, load(places, result, tap)))
+                part = total(axis + 1, (*found, cast(load(places, result, tap), INDEX)))
                 builder.assign(own, own + part * load(weights, result, tap))
             return own
 

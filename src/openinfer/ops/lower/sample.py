@@ -11,7 +11,7 @@ from openinfer.ops.lower.sorting import descending, merge_sort
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
 
-U64 = DTYPES["u64"]
+I64, U64 = DTYPES["i64"], DTYPES["u64"]
 _UNIT = 32
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
@@ -27,14 +27,14 @@ def _sample(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
     assert seed is not None
     if call.params["temperature"] == 0:
         with builder.loops(out.shape, LoopKind.PARALLEL) as where:
-            builder.store(out, where, _first_largest(builder, logits, where))
+            builder.store(out, where, cast(_first_largest(builder, logits, where), I64))
         return
     with builder.loops(out.shape) as where:
         sampler = _Sampler(call, builder, logits)
         sampler.weigh(where)
         sampler.keep(where)
         number = _uniform(builder, seed[()], flat(where, out.shape))
-        builder.store(out, where, sampler.pick(number))
+        builder.store(out, where, cast(sampler.pick(number), I64))
 
 
 def _largest(builder: Builder, logits: Operand, where: Sequence[Position]) -> Var:
@@ -80,7 +80,7 @@ def _weight(builder: Builder, logit: Scalar, largest: Scalar, temperature: float
     power: Scalar = const(1 / factorial(_DEGREE), F64)
     for term in range(_DEGREE - 1, -1, -1):
         power = power * part + 1 / factorial(term)
-    exponent = cast(whole, INDEX) + _UNIT + _EXPONENT_BIAS
+    exponent = cast(whole, I64) + _UNIT + _EXPONENT_BIAS
     scale = bits(pair("shl", exponent, _FRACTION_BITS), F64)
     return select(is_tiny, 0.0, unary("rint", power * scale))
 
@@ -98,7 +98,7 @@ class _Sampler:
         self._weights = builder.buffer(F64, (self._count,), "weights")
         if self._has_order:
             self._keys = builder.buffer(F64, (2, self._count), "keys")
-            self._order = builder.buffer(INDEX, (2, self._count), "order")
+            self._order = builder.buffer(I64, (2, self._count), "order")
 
     @property
     def _has_order(self) -> bool:
@@ -119,11 +119,11 @@ class _Sampler:
         builder = self._builder
         with builder.loop(self._count) as i:
             builder.store(self._keys, (0, i), cast(self._logits[(*where, i)], F64))
-            builder.store(self._order, (0, i), i)
+            builder.store(self._order, (0, i), cast(i, I64))
         side = merge_sort(builder, self._keys, self._order, descending)
         if self._top_k > 0:
             with builder.loop(self._count) as i, builder.when(i >= self._top_k):
-                builder.store(self._weights, (load(self._order, side, i),), const(0, F64))
+                builder.store(self._weights, (cast(load(self._order, side, i), INDEX),), const(0, F64))
         if self._top_p < 1:
             self._keep_share(side)
 
@@ -133,7 +133,7 @@ class _Sampler:
         share = builder.let(const(self._top_p, F64) * self._total())
         before = builder.local(0, F64)
         with builder.loop(self._count) as i:
-            place = builder.let(load(self._order, side, i))
+            place = builder.let(cast(load(self._order, side, i), INDEX))
             weight = builder.let(load(self._weights, place))
             with builder.when((i > 0) & (before >= share)):
                 builder.store(self._weights, (place,), const(0, F64))

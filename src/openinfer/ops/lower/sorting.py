@@ -4,11 +4,11 @@ from collections.abc import Callable
 from math import prod
 from typing import TypeAlias
 
-from openinfer.loops.build import Builder, flat, index, load, pair, select, unary
+from openinfer.loops.build import Builder, cast, flat, index, load, pair, select, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
 from openinfer.ops.lower.operand import Lowering, Operand, lowers
-from openinfer.ops.lower.reduce import extents_of, greatest, least, placed
+from openinfer.ops.lower.reduce import I64, extents_of, greatest, least, placed
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 
@@ -55,12 +55,12 @@ def _searching(*, largest: bool) -> Lowering:
             builder.fail(index(prod(inner)).eq(0), "there is no extreme among zero elements")
         with builder.loops(kept, LoopKind.PARALLEL) as where:
             best = builder.local(least(dtype) if largest else greatest(dtype), dtype.compute)
-            found = builder.local(0, INDEX)
+            found = builder.local(0, I64)
             with builder.loops(inner) as inside:
                 value = builder.let(x[placed(axes, inside, where)])
                 with builder.when(_beats(value, best, largest=largest, first=call.params["select_first"])):
                     builder.assign(best, value)
-                    builder.assign(found, flat(inside, inner))
+                    builder.assign(found, cast(flat(inside, inner), I64))
             place = placed(axes, [0] * len(inner), where) if call.params["keepdims"] else where
             builder.store(out, place, found)
 
@@ -122,10 +122,10 @@ def _ordering(is_descending: Callable[[Call], bool]) -> Lowering:
             builder.fail(index(count) < index(values.shape[axis]), "there are fewer elements than asked for")
         with builder.loops(kept) as where:
             keys = builder.buffer(x.dtype.compute, (2, count), "keys")
-            order = builder.buffer(INDEX, (2, count), "order")
+            order = builder.buffer(I64, (2, count), "order")
             with builder.loop(count) as i:
                 builder.store(keys, (0, i), x[placed((axis,), (i,), where)])
-                builder.store(order, (0, i), i)
+                builder.store(order, (0, i), cast(i, I64))
             side = merge_sort(builder, keys, order, descending if is_descending(call) else ascending)
             with builder.loop(values.shape[axis]) as i:
                 place = placed((axis,), (i,), where)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from openinfer.dtypes import DTYPES
 from openinfer.loops.dim import Dim, at
 from openinfer.loops.ir import (
     INDEX,
@@ -30,6 +31,8 @@ from openinfer.loops.ir import (
 )
 
 Sizes = Mapping[str, int]
+_POSITIONS = (INDEX, DTYPES["i64"])
+"""What is not counted: positions, also those that are kept in memory or come from there."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _arithmetic(value: Scalar) -> int:
             case Math(function=function):
                 found += 2 if function == "fma" else 1
             case Unary(operand=operand) | Compare(left=operand) | Binary(left=operand):
-                found += operand.dtype is not INDEX
+                found += operand.dtype not in _POSITIONS
         stack.extend(children(one))
     return found
 

@@ -68,6 +68,8 @@ class Dialect:
     fail: str = "return 1; /* {reason} */"
     rolled: str = ""
     """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
+    index_dtype: str = "i64"
+    """The dtype whose functions are those of positions."""
     reserved: frozenset[str] = frozenset()
     """Names that no buffer may have, beside those that templates bring."""
 

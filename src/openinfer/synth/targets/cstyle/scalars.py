@@ -160,10 +160,11 @@ class ScalarPrinter:
 
     def _function(self, name: str, dtype: DType, *operands: str) -> str:
         """A call of what the language has itself, or of a support function."""
-        own = self.dialect.functions.get((name, dtype.name))
+        kind = self.dialect.index_dtype if dtype is INDEX else dtype.name
+        own = self.dialect.functions.get((name, kind))
         if own is not None:
             return own.format(*operands)
-        return f"{self.need(f'oi_{name}_{dtype.name}')}({', '.join(operands)})"
+        return f"{self.need(f'oi_{name}_{kind}')}({', '.join(operands)})"
 
     def _unary(self, value: Unary) -> str:
         dtype, text = value.operand.dtype, self.text(value.operand)
@@ -217,10 +218,12 @@ class ScalarPrinter:
         text = self.text(operand)
         if dtype.kind == "bool":
             return f"({text} != 0)"
+        if self.dialect.type_of(dtype) == self.dialect.type_of(operand.dtype):
+            return text  # A position that is as wide.
         return f"({self.dialect.converted(dtype, text)})"
 
     def _constant(self, number: float, dtype: DType) -> str:
-        if dtype is INDEX and number > -(2**63):
+        if dtype.kind == "int" and dtype.bits == 64 and number > -(2**63):
             return f"({int(number)})" if number < 0 else str(int(number))
         return self.dialect.literal(number, dtype)
 
