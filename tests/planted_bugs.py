@@ -569,7 +569,7 @@ SYNTHESIZER_BUGS = (
     Bug(
         "what a step computes is not left behind",
         "synth/lower/variables.py",
-        "            self._move(value, home, node)\n            self.current[name] = home",
+        "            self._emission.move(value, home, node)\n            self.current[name] = home",
         "            self.current[name] = home",
         WITNESSES,
         "leaves_behind",
@@ -609,14 +609,14 @@ SYNTHESIZER_BUGS = (
     Bug(
         "sizes that are too small are not refused",
         "synth/lower/ops.py",
-        "                self._emit(step)\n        except ManyValuesError",
+        "                self._emission.emit(step)\n        except ManyValuesError",
         "                pass\n        except ManyValuesError",
         FOUND,
         "window_that_does_not_fit",
     ),
     Bug(
         "a consumer runs once in a step",
-        "synth/lower/graph.py",
+        "synth/lower/consumers.py",
         "            self._given[block.name] = set()\n",
         '            self._given[block.name] = {""}\n',
         "tests/synth/test_yield_again_in_c.py",
@@ -689,8 +689,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "what a step has written of the model lasts",
         "synth/lower/graph.py",
-        "entry = (*fresh, *entry, *self._take_steps())",
-        "entry = (*entry, *self._take_steps())",
+        "entry = (*fresh, *entry, *self._emission.taken())",
+        "entry = (*entry, *self._emission.taken())",
         "tests/synth/test_tables_in_c.py",
         "hold_until_the_step_ends",
     ),
@@ -954,20 +954,26 @@ PROGRAM_BUGS = (
     Bug(
         "what a loop needs at home moves inside it",
         "synth/lower/graph.py",
-        "        for name in self.current.astray(needed | written):\n"
-        "            self._bring_home(name, node.index)\n"
-        "        self._spare(self.current.guests(written))\n"
-        "        scalars = self._scalars(kind.start, kind.end)\n"
-        "        self._settle_weights(kind.index)\n"
-        "        outer, self.steps = self.steps, []\n",
-        "        for name in self.current.astray(written):\n"
-        "            self._bring_home(name, node.index)\n"
-        "        self._spare(self.current.guests(written))\n"
-        "        scalars = self._scalars(kind.start, kind.end)\n"
-        "        self._settle_weights(kind.index)\n"
-        "        outer, self.steps = self.steps, []\n"
-        "        for name in self.current.astray(needed):\n"
-        "            self._bring_home(name, node.index)\n",
+        "        for name in current.astray(needed | written):\n"
+        "            variables.bring_home(name, node.index)\n"
+        "        variables.spare(current.guests(written))\n"
+        "        scalars = variables.scalars(kind.start, kind.end)\n"
+        "        # An outer index of the same name is hidden now: what it chose is copied while it still has a value.\n"
+        "        variables.spare(current.chosen_by(kind.index))\n"
+        "        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)\n"
+        "        before = current.checkpoint()\n"
+        "        with self._emission.body() as body:\n",
+        "        for name in current.astray(written):\n"
+        "            variables.bring_home(name, node.index)\n"
+        "        variables.spare(current.guests(written))\n"
+        "        scalars = variables.scalars(kind.start, kind.end)\n"
+        "        # An outer index of the same name is hidden now: what it chose is copied while it still has a value.\n"
+        "        variables.spare(current.chosen_by(kind.index))\n"
+        "        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)\n"
+        "        before = current.checkpoint()\n"
+        "        with self._emission.body() as body:\n"
+        "            for name in current.astray(needed):\n"
+        "                variables.bring_home(name, node.index)\n",
         PROGRAMS,
         "agree[3]",
     ),
@@ -981,15 +987,15 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "a consumer works in the home that others are copied from",
-        "synth/lower/graph.py",
-        "self._spare(self.current.residents(self._clobbered[block.name]))",
+        "synth/lower/consumers.py",
+        "variables.spare(current.residents(self._clobbered[block.name]))",
         "pass",
         PROGRAMS,
         "agree[5]",
     ),
     Bug(
         "an inferred temporary has the bound of its dynamic size",
-        "synth/lower/variables.py",
+        "synth/lower/shapes.py",
         "            return variable.shape\n        try:",
         "            return tuple(map(int, variable.shape))\n        try:",
         PROGRAMS,
@@ -997,8 +1003,8 @@ PROGRAM_BUGS = (
     ),
     Bug(
         "a dynamic size without a value is empty",
-        "synth/lower/variables.py",
-        "sorted({name for extent in extents for name in sizes_in(extent)} - self.known)",
+        "synth/lower/emission.py",
+        "sorted({name for extent in extents for name in sizes_in(extent)} - self._known.sizes)",
         "sorted({name for extent in extents for name in sizes_in(extent)} & set[str]())",
         PROGRAMS,
         "agree[10]",

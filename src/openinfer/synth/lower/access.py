@@ -1,71 +1,118 @@
-"""Operands of nodes: tensors of the model, one or a family; parts of tables and of plain tensors."""
+"""What nodes access: variables, tensors of the model, parts of tables and of plain tensors."""
 
 from collections.abc import Sequence
 
 from openinfer.check.access import access_type
-from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
+from openinfer.check.bound import BoundGraph, BoundVar, FromInit, FromModel, FromPattern
 from openinfer.check.literals import literal_value
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single, Slice
 from openinfer.ir.expr import Expr, Ref
-from openinfer.loops.dim import Dim
+from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
-from openinfer.synth.lower.variables import Current, fill_step, refused
-from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, Table, TableStep, Value
+from openinfer.synth.lower.variables import Variables
+from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, Table, TableStep, Value, Weight
+from openinfer.synth.program.ir import Operand as Current
 
 
-class Operands(Families):
-    """What nodes read, and where in a table or a tensor they write."""
+class Accesses:
+    """What nodes read, and where they write: variables, tables, entries, parts of tensors."""
 
-    def __init__(self, bound: BoundGraph) -> None:
-        super().__init__(bound)
-        self._lengths: dict[tuple[int, str], str] = {}
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables, families: Families) -> None:
+        self.tables = {name: table_of(variable) for name, variable in bound.vars.items() if variable.is_table}
+        self._bound = bound
+        self._emission = emission
+        self._variables = variables
+        self._families = families
 
-    def _operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> Current:
+    def operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> Current:
         """What an operand is now; ``dtype`` is that of a literal."""
         if isinstance(operand, Literal):
             assert dtype is not None
             return self._literal(operand, node, dtype)
         if isinstance(operand, ModelRef):
-            return self._model_ref(operand, node)
-        if self.bound.is_index(operand):
-            return self._integer(Ref(operand.base), node)
-        variable = self.bound.vars[operand.base]
+            return self._families.model_ref(operand, node)
+        if self._bound.is_index(operand):
+            return self.integer(Ref(operand.base), node)
+        variable = self._bound.vars[operand.base]
         if variable.is_table:
-            return self._table_read(operand, node, None)
+            return self.table_read(operand, node, None)
         if isinstance(variable.origin, FromPattern):
-            weight = self._family(operand, variable, variable.origin.pattern, node)
-            return self._entry_read(operand, weight, node) if self._is_written(operand.base) else weight
+            weight = self._families.chosen(operand, variable, variable.origin.pattern, node)
+            return (
+                self._families.entry_read(operand, weight, node) if self._variables.is_written(operand.base) else weight
+            )
         if operand.bracketed and operand.indices:
-            return self._part_read(operand, node, None)
-        return self._read(operand.base, node.index)
+            return self.part_read(operand, node, None)
+        return self._variables.read(operand.base, node.index)
 
-    def _integer(self, expr: Expr, node: Node) -> Value:
+    def integer(self, expr: Expr, node: Node) -> Value:
         """An index expression as a value."""
-        scalars = self._scalars(expr)
-        value = self._value(str(expr), DTYPES["i64"], ())
-        self._emit(IntegerStep(expr, value, node.index, scalars))
+        scalars = self._variables.scalars(expr)
+        value = self._emission.value(str(expr), DTYPES["i64"], ())
+        self._emission.emit(IntegerStep(expr, value, node.index, scalars))
         return value
 
     def _literal(self, literal: Literal, node: Node, dtype: DType) -> Value:
         number = literal_value(literal, dtype)
         assert number is not None
-        value = self._value(str(literal), dtype, ())
-        self._emit(fill_step(value, number, node.index))
+        value = self._emission.value(str(literal), dtype, ())
+        self._emission.emit(fill_step(value, number, node.index))
         return value
+
+    def require_shape(self, operand: Operand | None) -> None:
+        """The dimensions of what an operand names as a whole have values."""
+        if isinstance(operand, Access) and not operand.bracketed and operand.base in self._bound.vars:
+            self._emission.require_shape(self._bound.vars[operand.base])
+
+    def write(self, node: Node, access: Access, value: Value) -> None:
+        """What is accessed gets another value."""
+        variable = self._bound.vars[access.base]
+        if variable.is_table:
+            self._table_change(Action.WRITE, access, node, value)
+        elif isinstance(variable.origin, FromPattern):
+            weight = self._families.chosen(access, variable, variable.origin.pattern, node)
+            self._families.entry_write(access, weight, value, node)
+        elif access.bracketed and access.indices:
+            self._part_change(Action.WRITE, access, node, value, 0)
+        else:
+            self._variables.current[access.base] = value
+
+    def reset(self, node: Node, access: Access) -> None:
+        """What is accessed gets its initial value again."""
+        variable = self._bound.vars[access.base]
+        if variable.is_table:
+            self._table_change(Action.RESET, access, node, None)
+            return
+        if isinstance(variable.origin, FromModel):
+            original = Weight((variable.origin.name,), variable.dtype, variable.shape)
+            if access.indices:
+                self._part_change(Action.RESET, access, node, original, 0)
+            else:
+                self._variables.current[access.base] = original
+            return
+        assert isinstance(variable.origin, FromInit)
+        number = 0 if variable.origin.value is None else variable.origin.value.value
+        if access.indices:
+            self._part_change(Action.RESET, access, node, None, number)
+            return
+        self._variables.current[access.base] = self._emission.filled(variable, number, node.index)
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
-    def _table_read(
-        self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False
-    ) -> Value:
+    def table_read(self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False) -> Value:
+        """A part of a table. Without a shape, it has that which its indices say."""
         table = self.tables[access.base]
         if shape is None:
             shape = self._table_shape(access, table, node)
-        value = self._value(access.base, table.variable.dtype, shape)
-        scalars = self._index_scalars(access.indices)
-        self._emit(TableStep(Action.READ, table, access.indices, value, node.index, scalars, is_exact))
+        value = self._emission.value(access.base, table.variable.dtype, shape)
+        scalars = self._variables.index_scalars(access.indices)
+        self._emission.emit(TableStep(Action.READ, table, access.indices, value, node.index, scalars, is_exact))
         return value
+
+    def _table_change(self, action: Action, access: Access, node: Node, value: Value | None) -> None:
+        scalars = self._variables.index_scalars(access.indices)
+        self._emission.emit(TableStep(action, self.tables[access.base], access.indices, value, node.index, scalars))
 
     def _table_shape(self, access: Access, table: Table, node: Node) -> tuple[int, ...]:
         """The shape of a part that an op reads directly; a length that is not a size gets one of its own."""
@@ -82,12 +129,13 @@ class Operands(Families):
             for axis, (index, bound) in enumerate(zip(ordered, table.bounds, strict=True))
             if isinstance(index, Slice) or (is_grown and axis >= len(keys))
         ]
-        return self._part_shape(access, variable, self._shape(variable), node, kept)
+        return self._part_shape(access, variable, self._emission.shapes.of(variable), node, kept)
 
     def _symbolic(self, name: str) -> int | None:
         """What a name in an index is worth, as far as that is known: dynamic sizes are symbols."""
-        is_size = name in self.sizes and name not in self.bound.vars and all(name != one.index for one in self.loops)
-        return self._size(name) if is_size else self._static(name)
+        shapes, place = self._emission.shapes, self._emission.place
+        is_size = name in shapes.sizes and name not in self._bound.vars and not place.is_index(name)
+        return shapes.size(name) if is_size else place.static(name)
 
     def _part_shape(
         self,
@@ -107,43 +155,45 @@ class Operands(Families):
             index, bound = kept[axis]
             if bound is None:
                 raise refused(node, f"the length of {access} has no bound", "bound the table with @fixed")
-            extents.append(self._unnamed(node, index, bound))
+            extents.append(self._emission.shapes.unnamed(node, index, bound))
         return tuple(extents)
-
-    def _unnamed(self, node: Node, index: Index, bound: int) -> int:
-        """The length of a slice as a size without a name; slices of one node that are written alike are as long."""
-        text = f"{index.value}" if isinstance(index, Single) else f"{index.start}..{index.end}"
-        key = (node.index, text)
-        if key not in self._lengths:
-            # No size of a graph begins with a digit.
-            self._lengths[key] = f"{len(self._lengths)}_{node.index}"
-            self.sizes[self._lengths[key]] = int(bound)
-        name = self._lengths[key]
-        return Dim(self.sizes[name], Ref(name))
 
     # --- parts of plain tensors -----------------------------------------------------------------------------------
 
-    def _is_part(self, access: Access) -> bool:
-        variable = self.bound.vars[access.base]
+    def is_part(self, access: Access) -> bool:
+        """Whether a part of a tensor is accessed."""
+        variable = self._bound.vars[access.base]
         is_plain = not variable.is_table and not isinstance(variable.origin, FromPattern)
         return is_plain and access.bracketed and bool(access.indices)
 
-    def _part_read(self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False) -> Value:
-        whole = self._read(access.base, node.index)
+    def part_read(self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False) -> Value:
+        """A part of a tensor. Without a shape, it has that which its indices say."""
+        whole = self._variables.read(access.base, node.index)
         if shape is None:
             pairs = zip(access.indices, whole.shape, strict=True)
             kept = [(index, extent) for index, extent in pairs if isinstance(index, Slice)]
-            shape = self._part_shape(access, self.bound.vars[access.base], whole.shape, node, kept)
-        scalars = self._index_scalars(access.indices)
-        value = self._value(access.base, whole.dtype, shape)
-        self._emit(PartStep(Action.READ, whole, access.indices, value, node.index, scalars, is_exact=is_exact))
+            shape = self._part_shape(access, self._bound.vars[access.base], whole.shape, node, kept)
+        scalars = self._variables.index_scalars(access.indices)
+        value = self._emission.value(access.base, whole.dtype, shape)
+        self._emission.emit(PartStep(Action.READ, whole, access.indices, value, node.index, scalars, is_exact=is_exact))
         return value
 
     def _part_change(self, action: Action, access: Access, node: Node, value: Current | None, initial: float) -> None:
         """A part gets other values: a copy of the whole is changed, which placement makes the whole itself."""
-        scalars = self._index_scalars(access.indices)
-        whole = self._read(access.base, node.index)
-        changed = self._value(access.base, whole.dtype, whole.shape)
-        self._emit(Move(whole, changed, node.index))
-        self._emit(PartStep(action, changed, access.indices, value, node.index, scalars, initial))
-        self.current[access.base] = changed
+        scalars = self._variables.index_scalars(access.indices)
+        whole = self._variables.read(access.base, node.index)
+        changed = self._emission.value(access.base, whole.dtype, whole.shape)
+        self._emission.emit(Move(whole, changed, node.index))
+        self._emission.emit(PartStep(action, changed, access.indices, value, node.index, scalars, initial))
+        self._variables.current[access.base] = changed
+
+
+def table_of(variable: BoundVar) -> Table:
+    """The storage of a variable that is a table."""
+    decl = variable.decl
+    assert decl is not None
+    keys = [index for index in decl.table_indices if index not in decl.auto_dim]
+    bounds: list[int | None] = [variable.fixed.get(index) for index in keys]
+    for axis, index in enumerate(decl.auto_dim):
+        bounds.append(None if index not in variable.fixed else variable.shape[axis] + variable.fixed[index])
+    return Table(variable, tuple(bounds), variable.shape[len(decl.auto_dim) :], len(keys))

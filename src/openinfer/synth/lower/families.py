@@ -17,37 +17,42 @@ from openinfer.ir import Access, CacheRead, CacheWrite, Loop, ModelRef, Node, Op
 from openinfer.ir.expr import Expr, Ref
 from openinfer.ir.expr import names as names_in
 from openinfer.loops.dim import Dim
-from openinfer.synth.lower.variables import Values, refused
+from openinfer.synth.lower.emission import Emission, refused
+from openinfer.synth.lower.variables import Variables
 from openinfer.synth.program.ir import Action, BindSize, EntryStep, Family, Value, Weight
 
 _MOST_ENTRIES = 1 << 20
 """How many entries of a prefix table are listed."""
-_MOST_TURNS = 4096
-"""How many turns of loops are followed to see which entries are written."""
 
 
-class Families(Values):
+class Families:
     """What names of the model mean."""
 
-    def __init__(self, bound: BoundGraph) -> None:
-        super().__init__(bound)
-        self.families: dict[str, Family] = {}
-        self._read_entries: dict[Value, Weight] = {}
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables) -> None:
+        self.written: dict[str, Family] = {}
+        """The families that the graph writes, by the prefix table they are the entries of."""
+        self.origins: dict[Value, Weight] = {}
+        """For each entry that was read from one of these, what it is in the model."""
+        self._bound = bound
+        self._emission = emission
+        self._place = emission.place
+        self._variables = variables
         self._names = [] if bound.model is None else sorted(bound.model.tensors)
         self._tables: dict[str, Weight] = {}
         """Each prefix table with all its entries, without an index."""
 
-    def _model_ref(self, operand: ModelRef, node: Node) -> Weight:
-        model = self.bound.model
+    def model_ref(self, operand: ModelRef, node: Node) -> Weight:
+        """A tensor of the model by its name, which indices of loops may be part of."""
+        model = self._bound.model
         assert model is not None
         if not operand.formatted:
             info = model.tensors.get(operand.name)
             if info is not None:
                 return Weight((operand.name,), info.dtype, info.shape)
-            variable = next(v for v in self.bound.vars.values() if v.origin == FromModel(operand.name))
+            variable = next(v for v in self._bound.vars.values() if v.origin == FromModel(operand.name))
             return Weight((operand.name,), variable.dtype, variable.shape)
-        indices = [loop.index for loop in self.loops if f"{{{loop.index}}}" in operand.name]
-        values = [dict(one) for one in Ranges(self._static).all(None, self.loops, operand.name)]
+        indices = [loop.index for loop in self._place.loops if f"{{{loop.index}}}" in operand.name]
+        values = [dict(one) for one in Ranges(self._place.static).all(None, self._place.loops, operand.name)]
         names = [spelled(operand.name, one) for one in values]
         if not names:  # the loops' bounds are known only while running: every tensor that can be meant
             found = _entries_of(operand.name, tuple(indices), self._names_like(operand.name))
@@ -58,7 +63,7 @@ class Families(Values):
         info = model.tensors[names[0]]
         return self._judged(_family_of(names, values, indices, [Ref(index) for index in indices], info))
 
-    def _family(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
+    def chosen(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
         """A prefix table: every entry that the indices can name, chosen while running."""
         if variable.name not in self._tables:
             self._tables[variable.name] = self._table(access, variable, pattern, node)
@@ -68,13 +73,13 @@ class Families(Values):
     def _judged(self, weight: Weight) -> Weight:
         """A weight that says whether its indices may name no tensor, as far as loops with known bounds tell."""
         used = {name for expr in weight.index for name in names_in(expr)}
-        turns = self._turns(tuple(loop for loop in self.loops if loop.index in used))
+        turns = self._place.turns(tuple(loop for loop in self._place.loops if loop.index in used))
         return replace(weight, can_miss=turns is None or not all(self._is_there(weight, turn) for turn in turns))
 
     def _is_there(self, weight: Weight, turn: Mapping[str, int]) -> bool:
         place = 0
         for expr, first, extent in zip(weight.index, weight.firsts, weight.extents, strict=True):
-            value = static_value(expr, lambda name: turn[name] if name in turn else self._static(name))
+            value = static_value(expr, lambda name: turn[name] if name in turn else self._place.static(name))
             if value is None or not first <= value < first + extent:
                 return False
             place = place * extent + value - first
@@ -87,7 +92,7 @@ class Families(Values):
         return list(takewhile(lambda name: name.startswith(begin), islice(self._names, first, None)))
 
     def _table(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
-        model = self.bound.model
+        model = self._bound.model
         assert model is not None
         assert variable.decl is not None
         fitting = [
@@ -112,61 +117,54 @@ class Families(Values):
 
     # --- families that the graph writes ---------------------------------------------------------------------------
 
-    def _entry_read(self, access: Access, weight: Weight, node: Node) -> Value:
+    def entry_read(self, access: Access, weight: Weight, node: Node) -> Value:
         """An entry as it is now: the model's, or what the step has written there."""
-        value = self._value(access.base, weight.dtype, weight.shape)
-        scalars = self._scalars(*weight.index)
-        self._emit(
+        value = self._emission.value(access.base, weight.dtype, weight.shape)
+        scalars = self._variables.scalars(*weight.index)
+        self._emission.emit(
             EntryStep(Action.READ, self._written_family(access.base, weight), weight.index, value, node.index, scalars)
         )
-        self._read_entries[value] = weight
+        self.origins[value] = weight
         return value
 
-    def _entry_write(self, access: Access, weight: Weight, value: Value, node: Node) -> None:
+    def entry_write(self, access: Access, weight: Weight, value: Value, node: Node) -> None:
+        """An entry gets another value until the step ends."""
         for declared, own in zip(weight.shape, value.shape, strict=True):
             if isinstance(own, Dim):
-                self._emit(BindSize(declared, own, node.index))
-        scalars = self._scalars(*weight.index)
+                self._emission.emit(BindSize(declared, own, node.index))
+        scalars = self._variables.scalars(*weight.index)
         family = self._written_family(access.base, weight)
-        self._emit(EntryStep(Action.WRITE, family, weight.index, value, node.index, scalars))
+        self._emission.emit(EntryStep(Action.WRITE, family, weight.index, value, node.index, scalars))
 
     def _written_family(self, name: str, weight: Weight) -> Family:
         """The family of a prefix table, with memory for the entries that some node can write."""
-        if name not in self.families:
+        if name not in self.written:
             chosen = self._written_names(name)
             kept = [one for one in weight.names if one and (chosen is None or one in chosen)]
             places = {one: place for place, one in enumerate(kept)}
             slots = tuple(places.get(one, -1) for one in weight.names)
             byte = DTYPES["u8"]
-            own = self._new_home(name, byte, (len(kept), weight.dtype.nbytes(prod(weight.shape))))
-            written = self._new_home(name, byte, (len(kept),))
-            self.families[name] = Family(replace(weight, index=()), slots, own, written)
-        return self.families[name]
+            own = self._emission.home(name, byte, (len(kept), weight.dtype.nbytes(prod(weight.shape))))
+            written = self._emission.home(name, byte, (len(kept),))
+            self.written[name] = Family(replace(weight, index=()), slots, own, written)
+        return self.written[name]
 
     def _written_names(self, name: str) -> set[str] | None:
         """The entries that nodes write, where that is known before anything runs; None means any."""
-        variable = self.bound.vars[name]
+        variable = self._bound.vars[name]
         assert isinstance(variable.origin, FromPattern)
         found: set[str] = set()
-        for block in self.graph.blocks.values():
+        for block in self._bound.graph.blocks.values():
             for access, loops in _writes_of(block.nodes, name):
-                turns = self._turns(loops)
+                turns = self._place.turns(loops)
                 if turns is None:
                     return None
                 for turn in turns:
-                    entry = pattern_name(variable, access, variable.origin.pattern, turn, self._static)
+                    entry = pattern_name(variable, access, variable.origin.pattern, turn, self._place.static)
                     if entry is None:
                         return None
                     found.add(entry)
         return found
-
-    def _turns(self, loops: Around) -> list[dict[str, int]] | None:
-        """What the indices of nested loops are, turn by turn, if all bounds are static and the turns not too many."""
-        bounds = [(static_value(one.start, self._static), static_value(one.end, self._static)) for one in loops]
-        ranges = [range(start, end) for start, end in bounds if start is not None and end is not None]
-        if len(ranges) < len(bounds) or prod(map(len, ranges)) > _MOST_TURNS:
-            return None
-        return [dict(zip((loop.index for loop in loops), turn, strict=True)) for turn in product(*ranges)]
 
 
 def _writes_of(nodes: Sequence[Node], name: str, loops: Around = ()) -> Iterator[tuple[Access, Around]]:

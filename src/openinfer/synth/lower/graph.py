@@ -1,6 +1,6 @@
 """From a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.typing import TOO_DEEP_ADVICE
@@ -24,25 +24,28 @@ from openinfer.ir import (
     Yield,
 )
 from openinfer.ir.expr import TooDeepError
-from openinfer.ir.rules import awaited, branch_targets, is_consumer
+from openinfer.ir.rules import branch_targets
 from openinfer.loops.dim import sizes_in
+from openinfer.synth.lower.access import Accesses
+from openinfer.synth.lower.consumers import Consumers
+from openinfer.synth.lower.copies import Copies
 from openinfer.synth.lower.current import CurrentValues, Homes
-from openinfer.synth.lower.ops import Nodes
-from openinfer.synth.lower.variables import bound_by, fill_step, refused
+from openinfer.synth.lower.emission import Emission, bound_by, fill_step, refused
+from openinfer.synth.lower.families import Families
+from openinfer.synth.lower.ops import Ops
+from openinfer.synth.lower.place import Place
+from openinfer.synth.lower.shapes import Shapes
+from openinfer.synth.lower.variables import Variables
 from openinfer.synth.program.ir import (
     BranchStep,
-    CallStep,
     Fence,
-    JoinSizes,
     LoopStep,
     Mark,
     Program,
     Steps,
     Storage,
-    Value,
     steps_in,
 )
-from openinfer.synth.program.liveness import definitions
 from openinfer.synth.program.positions import Positions, called_by
 
 MOST_CALLS = 200
@@ -54,104 +57,97 @@ def lowered(bound: BoundGraph) -> Program:
     return _Lowering(bound).run()
 
 
-class _Lowering(Nodes):
+class _Lowering:
+    """Goes through the blocks of a graph, node by node."""
+
     def __init__(self, bound: BoundGraph) -> None:
-        super().__init__(bound)
+        self._bound = bound
+        self._blocks = bound.graph.blocks
         self._reached = bound.reached
-        self._plain_bits = bound.reached.bits.of(self.plain)
-        self._of_entry = {node.index for node in self.graph.blocks["entry"].nodes}
-        self._started: set[str] = set()
-        self._given: dict[str, set[str]] = {name: set() for name in self.graph.blocks}
-        """For each consumer, what it awaits and has been yielded since it last started."""
-        self._away: set[str] = set()
-        """What entry has yielded and not awaited."""
-        self._copies: dict[str, dict[str, Value]] = {}
+        self._place = Place(bound)
+        self._shapes = Shapes(bound)
+        self._emission = Emission(self._shapes, self._place)
+        self._variables = Variables(bound, self._emission)
+        self._families = Families(bound, self._emission, self._variables)
+        self._accesses = Accesses(bound, self._emission, self._variables, self._families)
+        self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses)
+        self._copies = Copies(bound, self._emission, self._variables, self._accesses)
+        self._consumers = Consumers(bound, self._emission, self._variables)
+        self._plain_bits = bound.reached.bits.of(self._variables.plain)
+        self._of_entry = {node.index for node in self._blocks["entry"].nodes}
         self._at_home = Homes(bound.reached.bits)
         """The homes that blocks other than entry find their variables in."""
-        self._awaiting: dict[str, list[tuple[int, Block]]] = {}
-        for place, block in enumerate(self.graph.blocks.values()):
-            for name in awaited(block) if is_consumer(block) else ():
-                self._awaiting.setdefault(name, []).append((place, block))
-        self._sizes_given: frozenset[str] | None = None
+        self._sizes_given: frozenset[str] = frozenset()
+        """The dynamic sizes that have values before anything runs: those of the inputs."""
         self._bound_in: dict[str, set[str]] = {}
         """For each block, the dynamic sizes that values in it can be the first to have."""
-        self._binds: dict[str, tuple[str, ...]] = {}
-        """For each consumer the same, in the blocks that it runs and with no input that has them."""
-        self._unjoined: set[str] = set()
-        """The consumers that have run and may know sizes that entry does not."""
-        self._clobbered: dict[str, set[Value]] = {}
-        """For each consumer, the homes of what it awaits in which it works on its copies."""
 
     def run(self) -> Program:
-        outside = set[str]()
-        for name in self.graph.blocks:
-            if name != "entry":
-                outside |= self._own_effects(name).touches
-        for name, variable in self.bound.vars.items():
-            if variable.kind is MemoryKind.DYNAMIC:
-                self.inputs[name] = self._value(name, variable.dtype, self._shape(variable), Storage.INPUT)
-            if name in self.plain and (
-                variable.kind is MemoryKind.PERSISTENT or (name in outside and self._is_written(name))
-            ):
-                self._home(name)
-        self._at_home = self._places.copy()
-        blocks = {name: self._block(name) for name in [*self.graph.blocks] if name != "entry"}
-        for name in self._copies:
+        """The program."""
+        self._begin()
+        blocks = {name: self._block(block) for name, block in self._blocks.items() if name != "entry"}
+        for name in self._consumers.copies:
             reached = _reached(blocks, name) if any(self._bound_in.values()) else set()
-            free = {size for one in reached for size in self._bound_in[one]} - self._input_sizes()
-            self._binds[name] = tuple(sorted(free))
+            free = {size for one in reached for size in self._bound_in[one]} - self._sizes_given
+            self._consumers.binds[name] = tuple(sorted(free))
         entry = self._entry()
-        outputs = {name: self._as_value(name) for name in self.bound.output_names if name in self.plain}
-        fresh = (fill_step(family.written, 0, -1) for family in self.families.values())
-        entry = (*fresh, *entry, *self._take_steps())
+        variables = self._variables
+        outputs = {name: variables.as_value(name) for name in self._bound.output_names if name in variables.plain}
+        fresh = (fill_step(family.written, 0, -1) for family in self._families.written.values())
+        entry = (*fresh, *entry, *self._emission.taken())
         blocks = {"entry": entry, **blocks}
         reached = _reached(blocks, "entry")
         blocks = {name: steps for name, steps in blocks.items() if name in reached}
-        program = Program(self.bound, blocks, self.inputs, outputs, self.homes, self.tables, self.sizes)
+        tables, homes = self._accesses.tables, variables.homes.values
+        program = Program(self._bound, blocks, variables.inputs, outputs, homes, tables, self._shapes.sizes)
         _require_shallow(program)
         return program
+
+    def _begin(self) -> None:
+        """Inputs get values, and variables that outlive blocks get homes."""
+        variables = self._variables
+        outside = set[str]()
+        for name in self._blocks:
+            if name != "entry":
+                outside |= variables.effects(name).touches
+        for name, variable in self._bound.vars.items():
+            if variable.kind is MemoryKind.DYNAMIC:
+                shape = self._shapes.of(variable)
+                variables.inputs[name] = self._emission.value(name, variable.dtype, shape, Storage.INPUT)
+            is_shared = name in outside and variables.is_written(name)
+            if name in variables.plain and (variable.kind is MemoryKind.PERSISTENT or is_shared):
+                variables.home(name)
+        self._at_home = variables.homes.copy()
+        extents = (extent for value in variables.inputs.values() for extent in value.shape)
+        self._sizes_given = frozenset(name for extent in extents for name in sizes_in(extent))
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _entry(self) -> Steps:
-        self.current, self.known = CurrentValues(self._places), self._input_sizes()
-        self._body(self.graph.blocks["entry"].nodes)
-        self._take_all_back()
-        for name, variable in self.bound.vars.items():
-            if variable.kind is MemoryKind.PERSISTENT and name in self.plain:
-                self._bring_home(name)
-        return self._take_steps()
+        variables = self._variables
+        variables.current = CurrentValues(variables.homes)
+        self._emission.begin(self._sizes_given)
+        self._body(self._blocks["entry"].nodes)
+        self._consumers.take_all_back()
+        for name, variable in self._bound.vars.items():
+            if variable.kind is MemoryKind.PERSISTENT and name in variables.plain:
+                variables.bring_home(name)
+        return self._emission.taken()
 
-    def _block(self, name: str) -> Steps:
+    def _block(self, block: Block) -> Steps:
         """A block that runs on homes, and leaves everything there."""
-        block = self.graph.blocks[name]
-        self.known = self._input_sizes()
-        copies: dict[str, Value] = {}
-        if is_consumer(block):
-            for variable in awaited(block):
-                own = self.bound.vars[variable]
-                copies[variable] = self._new_home(variable, own.dtype, self._shape(own))
-            self._copies[name] = copies
-        self.current = CurrentValues(self._places, self._at_home, copies)
+        variables, name = self._variables, block.name
+        self._emission.begin(self._sizes_given)
+        variables.current = CurrentValues(variables.homes, self._at_home, self._consumers.begin(block))
         self._body(block.nodes)
-        for variable in self.current.touched(self._reached.blocks[name].writes):
-            if (place := self.current.beginning(variable)) is not None:
-                self._settle(variable, place, block.nodes[-1].index)
-        steps = self._take_steps()
-        self._bound_in[name] = {
-            size for step in steps_in(steps) for size in bound_by(step) if size in self.bound.bounds
-        }
-        if copies:
-            written = {value for step in steps_in(steps) for value in definitions(step)}
-            self._clobbered[name] = {self.homes[one] for one in copies if one in self.homes} & written
+        for variable in variables.current.touched(self._reached.blocks[name].writes):
+            if (place := variables.current.beginning(variable)) is not None:
+                variables.settle(variable, place, block.nodes[-1].index)
+        steps = self._emission.taken()
+        bounds = self._bound.bounds
+        self._bound_in[name] = {size for step in steps_in(steps) for size in bound_by(step) if size in bounds}
+        self._consumers.end(block, steps)
         return steps
-
-    def _input_sizes(self) -> set[str]:
-        """The dynamic sizes that have values before anything runs: those of the inputs, which are all known by now."""
-        if self._sizes_given is None:
-            extents = (extent for value in self.inputs.values() for extent in value.shape)
-            self._sizes_given = frozenset(name for extent in extents for name in sizes_in(extent))
-        return set(self._sizes_given)
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -162,18 +158,18 @@ class _Lowering(Nodes):
 
     def _node(self, node: Node) -> None:
         """A node, and a mark: behind what it computes, but before the nodes that it runs."""
-        kind, self.node = node.kind, node.index
+        kind, self._place.node = node.kind, node.index
         match kind:
             case Op():
-                self._emit(Mark(node.index, self._op(node, kind)))
+                self._emission.emit(Mark(node.index, self._ops.op(node, kind)))
             case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
-                self._emit(Mark(node.index, (self._copy(node, source, dst),)))
+                self._emission.emit(Mark(node.index, (self._copies.copy(node, source, dst),)))
             case CacheIncrement(target, amount):
-                self._emit(Mark(node.index, (self._count(node, target, amount, 1),)))
+                self._emission.emit(Mark(node.index, (self._copies.count(node, target, amount, 1),)))
             case CacheDecrement(target, amount):
-                self._emit(Mark(node.index, (self._count(node, target, amount, -1),)))
+                self._emission.emit(Mark(node.index, (self._copies.count(node, target, amount, -1),)))
             case _:
-                self._emit(Mark(node.index))
+                self._emission.emit(Mark(node.index))
                 self._other(node)
 
     def _other(self, node: Node) -> None:
@@ -181,11 +177,11 @@ class _Lowering(Nodes):
         kind = node.kind
         match kind:
             case Assign(name):
-                self.current.forget(name)
+                self._variables.current.forget(name)
             case CacheReset(access):
-                self._reset(node, access)
+                self._accesses.reset(node, access)
             case Barrier():
-                self._emit(Fence(node.index))
+                self._emission.emit(Fence(node.index))
             case Scope(_, body):
                 self._body(body)
             case Loop():
@@ -193,105 +189,49 @@ class _Lowering(Nodes):
             case Branch():
                 self._branch(node, kind)
             case Yield(variables) if node.index in self._of_entry:
-                self._hand_over(node, variables)
+                self._consumers.hand_over(node, variables)
             case Await(variables) if node.index in self._of_entry:
-                self._take_back(variables)
+                self._consumers.take_back(variables)
 
     # --- control flow ---------------------------------------------------------------------------------------------
 
     def _loop(self, node: Node, kind: Loop) -> None:
-        if self._turns((kind,)) == []:
+        if self._place.turns((kind,)) == []:
             return
-        effects, bits = self.effects[node.index], self._reached.bits
+        variables, current, bits = self._variables, self._variables.current, self._reached.bits
+        effects = self._bound.effects[node.index]
         called = self._reached.called(effects)
         written = (bits.of(effects.writes) | called.writes) & self._plain_bits
         # What the body needs at home is brought there before it, since it may run any number of times, or not at all.
-        indexing = bits.of(effects.indexing & self.plain - self.bound.constants.keys())
-        needed = indexing | (called.touches & self._places.all)
-        for name in self.current.astray(needed | written):
-            self._bring_home(name, node.index)
-        self._spare(self.current.guests(written))
-        scalars = self._scalars(kind.start, kind.end)
-        self._settle_weights(kind.index)
-        outer, self.steps = self.steps, []
-        loops, self.loops = self.loops, (*self.loops, kind)
-        before, known = self.current.checkpoint(), set(self.known)
-        self._body(kind.body)
-        for name in self.current.astray(written):
-            self._bring_home(name, node.index)
-        body, self.steps, self.loops, self.known = self.steps, outer, loops, known
+        indexing = bits.of(effects.indexing & variables.plain - self._bound.constants.keys())
+        needed = indexing | (called.touches & variables.homes.all)
+        for name in current.astray(needed | written):
+            variables.bring_home(name, node.index)
+        variables.spare(current.guests(written))
+        scalars = variables.scalars(kind.start, kind.end)
+        # An outer index of the same name is hidden now: what it chose is copied while it still has a value.
+        variables.spare(current.chosen_by(kind.index))
+        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)
+        before = current.checkpoint()
+        with self._emission.body() as body:
+            self._body(kind.body)
+            for name in current.astray(written):
+                variables.bring_home(name, node.index)
+        self._place.loops = loops
         # What the body computed for itself is gone after it; what it only read is where it was.
-        self.current.restore(before, written)
-        self._emit(LoopStep(kind.index, kind.start, kind.end, tuple(body), node.index, kind.name, scalars))
-
-    def _settle_weights(self, index: str) -> None:
-        """A loop takes the name of another one's index: what that index chose is copied while it still has a value."""
-        self._spare(self.current.chosen_by(index))
+        current.restore(before, written)
+        step = LoopStep(kind.index, kind.start, kind.end, tuple(body), node.index, kind.name, scalars)
+        self._emission.emit(step)
 
     def _branch(self, node: Node, kind: Branch) -> None:
-        touched = self._reached.called(self.effects[node.index]).touches
-        for name in self.current.astray(touched & self._places.all):
-            self._bring_home(name, node.index)
+        variables, current = self._variables, self._variables.current
+        touched = self._reached.called(self._bound.effects[node.index]).touches
+        for name in current.astray(touched & variables.homes.all):
+            variables.bring_home(name, node.index)
         for block in branch_targets(node):
-            self._spare(self.current.guests(self._reached.blocks[block].writes))
-        cond = None if kind.cond is None else self._as_value(kind.cond)
-        self._emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
-
-    def _hand_over(self, node: Node, variables: tuple[str, ...]) -> None:
-        """Consumers that now have all they await run here, on copies of their own.
-
-        Nothing that a consumer does reaches the values of entry, which the next consumer's copies are made of.
-        """
-        self._away |= set(variables)
-        for name in variables:
-            self._require_known(self._read(name, node.index).shape)
-        for block in self._takers(variables):
-            own = set(awaited(block))
-            self._given[block.name] |= own & set(variables)
-            if self._given[block.name] != own:
-                continue
-            self._given[block.name] = set()
-            self._started.add(block.name)
-            # Where it has run before, what it left may still be the value of a variable.
-            self._spare(self.current.residents({*self._copies[block.name].values()}))
-            for name, copy in self._copies[block.name].items():
-                self._move(self._read(name), copy, node.index)
-            reach, others = self._reached.blocks[block.name], ~self._reached.bits.of(own)
-            for name in self.current.astray(reach.touches & others & self._places.all):
-                self._bring_home(name, node.index)
-            self._spare(self.current.guests(reach.writes & others))
-            # It may work on a copy in the home of the variable itself: whatever lies there moves away, also that one.
-            self._spare(self.current.residents(self._clobbered[block.name]))
-            self._emit(CallStep(block.name, node.index, self._binds[block.name]))
-            if self._binds[block.name]:
-                self._unjoined.add(block.name)
-
-    def _take_back(self, variables: Iterable[str]) -> None:
-        self._away -= set(variables)
-        for block in self._takers(variables):
-            self._join_sizes(block.name)
-        for name in variables:
-            for block in self._takers([name]):
-                if self._reached.bits.has(self._reached.blocks[block.name].writes, name):
-                    self.current[name] = self._copies[block.name][name]
-
-    def _take_all_back(self) -> None:
-        """The step ends: what consumers have yielded, and entry has not awaited, is theirs all the same."""
-        for name in self.graph.blocks:
-            self._join_sizes(name)
-            last = self.graph.blocks[name].nodes[-1].kind
-            if name in self._started and isinstance(last, Yield):
-                self._take_back(sorted(self._away & set(last.vars)))
-
-    def _join_sizes(self, block: str) -> None:
-        if block in self._unjoined:
-            self._unjoined.discard(block)
-            self._emit(JoinSizes(block, self.node))
-
-    def _takers(self, variables: Iterable[str]) -> list[Block]:
-        """The consumers that await some of the variables, in the order of the text."""
-        found = {place: block for name in variables for place, block in self._awaiting.get(name, ())}
-        return [block for _, block in sorted(found.items())]
+            variables.spare(current.guests(self._reached.blocks[block].writes))
+        cond = None if kind.cond is None else variables.as_value(kind.cond)
+        self._emission.emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
 
 
 def _require_shallow(program: Program) -> None:

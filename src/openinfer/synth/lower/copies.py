@@ -1,0 +1,91 @@
+"""Copies and counters: nodes that move values become moves, counters become kernels."""
+
+from openinfer.check.bound import BoundGraph, FromPattern
+from openinfer.dtypes import DTYPES, DType
+from openinfer.ir import Access, Node, Operand
+from openinfer.ir.expr import Expr, Num
+from openinfer.loops.build import Builder, cast, load, pair
+from openinfer.loops.ir import Buffer, Const, Kernel
+from openinfer.synth.lower.access import Accesses
+from openinfer.synth.lower.emission import Emission
+from openinfer.synth.lower.variables import Variables
+from openinfer.synth.program.ir import KernelStep, Move, Value, Weight
+from openinfer.synth.program.ir import Operand as Current
+
+
+class Copies:
+    """Lowers nodes that copy and count."""
+
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables, accesses: Accesses) -> None:
+        self._bound = bound
+        self._emission = emission
+        self._shapes = emission.shapes
+        self._variables = variables
+        self._accesses = accesses
+
+    def copy(self, node: Node, source: Operand, dst: Access) -> Current:
+        """What is copied; a whole variable simply has that value from now on."""
+        target = self._bound.vars[dst.base]
+        shape = None if target.is_table or (dst.bracketed and dst.indices) else self._shapes.of(target)
+        value: Current
+        if self._bound.is_index(source):
+            value = self._accesses.operand(source, node)
+        elif isinstance(source, Access) and self._bound.vars[source.base].is_table:
+            value = self._accesses.table_read(source, node, shape, is_exact=target.dims is not None)
+        elif isinstance(source, Access) and self._accesses.is_part(source):
+            value = self._accesses.part_read(source, node, shape, is_exact=target.dims is not None)
+        else:
+            value = self._accesses.operand(source, node, target.dtype)
+            self._emission.require_known(value.shape)
+            self._accesses.require_shape(source)
+            if isinstance(value, Weight) and value.index:
+                value = self._variables.chosen_now(value, node)
+            if shape is not None:
+                self._emission.bind_sizes(shape, value.shape, node, is_exact=target.dims is not None)
+        if shape is not None:
+            self._emission.require_shape(target)
+        if target.is_table or (dst.bracketed and dst.indices) or isinstance(target.origin, FromPattern):
+            if isinstance(value, Weight):
+                copy = self._emission.value(dst.base, value.dtype, value.shape)
+                self._emission.emit(Move(value, copy, node.index))
+                value = copy
+            self._accesses.write(node, dst, value)
+        else:
+            self._variables.current[dst.base] = value
+        return value
+
+    def count(self, node: Node, name: str, amount: Expr, sign: int) -> Value:
+        """A counter moves by a number, or by an integer that only a run knows."""
+        by = None if isinstance(amount, Num) else self._accesses.integer(amount, node)
+        value = self._variables.read(name, node.index)
+        result, inputs = self._emission.value(name, value.dtype, ()), (value,) if by is None else (value, by)
+        kernel = count_kernel(value.dtype, sign * amount.value if isinstance(amount, Num) else None, sign)
+        scalars = self._variables.scalars(*(value.index if isinstance(value, Weight) else ()))
+        self._emission.emit(KernelStep(kernel, inputs, (result,), node.index, scalars=scalars))
+        self._variables.current[name] = result
+        return result
+
+
+def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:
+    """Adds to a counter, which wraps at its width; without an amount, this is a second operand."""
+    x, by, y = Buffer("x", dtype, ()), Buffer("amount", DTYPES["i64"], ()), Buffer("y", dtype, ())
+    builder = Builder()
+    if amount is not None:
+        total = load(x) + Const(_wrapped(amount, dtype), dtype.compute)
+    else:
+        moved = cast(load(by), dtype.compute)
+        total = load(x) + moved if sign > 0 else load(x) - moved
+    if dtype.values:
+        half = Const(1 << (dtype.bits - 1), dtype.compute)
+        total = builder.let(pair("and", total + half, (1 << dtype.bits) - 1) - half)
+        (missing,) = {*range(-int(half.value), int(half.value))} - {*dtype.values}
+        builder.fail(total.eq(missing), f"a counter would be what {dtype.name} does not have")
+    builder.store(y, (), total)
+    said = f"`y = x + {amount}`" if amount is not None else f"`y = x {'+' if sign > 0 else '-'} amount`"
+    return Kernel("count", (x,) if amount is not None else (x, by), (y,), builder.body, (said,))
+
+
+def _wrapped(number: int, dtype: DType) -> int:
+    """An integer as the dtype has it: counters wrap, and so may what they count by."""
+    least = int(dtype.minimum)
+    return (number - least) % (1 << dtype.bits) + least

@@ -1,0 +1,165 @@
+"""The steps of a program in the making, the values they are about, and which dynamic sizes are known behind them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from openinfer.check.bound import BoundVar
+from openinfer.dtypes import DType
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.ir import MemoryKind, Node
+from openinfer.ir.expr import Expr, quotients
+from openinfer.loops.build import Builder
+from openinfer.loops.dim import Dim, expr_of, is_same, sizes_in
+from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
+from openinfer.synth.lower.place import Place
+from openinfer.synth.lower.shapes import Shapes, with_room
+from openinfer.synth.program.ir import (
+    Action,
+    BindSize,
+    KernelStep,
+    Move,
+    Operand,
+    PartStep,
+    RequireSize,
+    Step,
+    Steps,
+    Storage,
+    TableStep,
+    Value,
+)
+
+
+@dataclass
+class _Known:
+    """What is certain wherever the next step runs."""
+
+    sizes: set[str] = field(default_factory=set)
+    """The dynamic sizes that have values."""
+    dimensions: set[Expr] = field(default_factory=set)
+    """Dimensions that have been found to be some."""
+
+
+class Emission:
+    """Where steps go, one behind the other."""
+
+    def __init__(self, shapes: Shapes, place: Place) -> None:
+        self.shapes = shapes
+        self.place = place
+        self._steps: list[Step] = []
+        self._known = _Known()
+        self._count = 0
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def begin(self, known: Iterable[str]) -> None:
+        """A block begins, where these dynamic sizes have values."""
+        self._known = _Known(set(known))
+
+    def emit(self, step: Step) -> None:
+        """One more step."""
+        self._steps.append(step)
+        self._known.sizes |= _settled_by(step)
+
+    def move(self, src: Operand, dst: Value, node: int) -> None:
+        """A value becomes another's."""
+        if src is not dst:
+            self.emit(Move(src, dst, node))
+
+    def taken(self) -> Steps:
+        """All steps so far, which are then no longer here."""
+        steps, self._steps = self._steps, []
+        return tuple(steps)
+
+    @contextmanager
+    def body(self) -> Iterator[list[Step]]:
+        """The steps of a loop's body go into a list of their own; what they make known is so only among them."""
+        outer, self._steps = self._steps, []
+        known = _Known(set(self._known.sizes), set(self._known.dimensions))
+        yield self._steps
+        self._steps, self._known = outer, known
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, hint: str, dtype: DType, shape: Sequence[int], storage: Storage = Storage.ARENA) -> Value:
+        """A new value; ``hint`` is the variable it is about."""
+        self._count += 1
+        return Value(f"t{self._count}", dtype, with_room(tuple(shape)), storage, hint)
+
+    def home(self, hint: str, dtype: DType, shape: Sequence[int], storage: Storage = Storage.ARENA) -> Value:
+        """A new value that is written several times."""
+        return replace(self.value(hint, dtype, shape, storage), is_home=True)
+
+    def filled(self, variable: BoundVar, number: float, node: int) -> Value:
+        """A new value of a variable, with every element the same."""
+        value = self.value(variable.name, variable.dtype, self.shapes.of(variable))
+        self.emit(fill_step(value, number, node))
+        return value
+
+    # --- sizes ----------------------------------------------------------------------------------------------------
+
+    def require_known(self, extents: Iterable[int]) -> None:
+        """The node reads dynamic sizes: it fails in a step where none of the values before it has had them."""
+        for size in sorted({name for extent in extents for name in sizes_in(extent)} - self._known.sizes):
+            self.emit(RequireSize(self.shapes.size(size), 0, self.place.node))
+
+    def require_shape(self, variable: BoundVar) -> None:
+        """The node reads or writes a variable: it fails in a step whose sizes give its dimensions no values.
+
+        Those that an op infers need not divide evenly: its shape rule rounds as it likes.
+        """
+        is_input = variable.kind is MemoryKind.DYNAMIC
+        if not variable.is_dynamic or variable.dims is None or variable.is_table or is_input:
+            return
+        for extent in self.shapes.of(variable):
+            can_fail = isinstance(extent, Dim) and (extent.span[0] < 0 or any(True for _ in quotients(extent.expr)))
+            if can_fail and expr_of(extent) not in self._known.dimensions:
+                self.emit(RequireSize(extent, 0, self.place.node))
+                self._known.dimensions.add(expr_of(extent))
+
+    def bind_sizes(self, declared: Sequence[int], found: Sequence[int], node: Node, *, is_exact: bool) -> None:
+        """The extents of a variable are those of its new value; equal ones need no step.
+
+        Those with one size come first: what a sum or product needs to know, they may decide.
+        """
+        for extent, own in sorted(zip(declared, found, strict=True), key=lambda pair: len(sizes_in(pair[0])) > 1):
+            if not is_same(extent, own) or sizes_in(extent) - sizes_in(own):
+                self.emit(BindSize(extent, own, node.index, is_exact))
+
+
+def _settled_by(step: Step) -> set[str]:
+    """The dynamic sizes that have values when a step has run: it gets them from there, or fails without them."""
+    match step:
+        case KernelStep() if step.inputs:
+            shapes: list[tuple[int, ...]] = [one.shape for one in (*step.inputs, *step.outputs)]
+        case TableStep(value=Value() as value) | PartStep(value=Value() as value):
+            shapes = [value.shape]
+        case BindSize():
+            shapes = [(step.declared, step.found)]
+        case RequireSize():
+            shapes = [(step.size,)]
+        case _:
+            return set()
+    return {name for shape in shapes for extent in shape for name in sizes_in(extent)}
+
+
+def bound_by(step: Step) -> set[str]:
+    """The dynamic sizes that may get values from a step."""
+    is_read = isinstance(step, TableStep | PartStep) and step.action is Action.READ
+    return _settled_by(step) if is_read or isinstance(step, BindSize) else set()
+
+
+def fill_step(value: Value, number: float, node: int) -> KernelStep:
+    """Every element the same. All bits zero means -1 for t1, which has no zero."""
+    out = Buffer("y", value.dtype, value.shape)
+    builder = Builder()
+    element = -1 if value.dtype.name == "t1" and number == 0 else number
+    with builder.loops(value.shape, LoopKind.PARALLEL) as where:
+        builder.store(out, where, Const(element, value.dtype.compute))
+    kernel = Kernel("fill", (), (out,), builder.body, (f"`y = {number}`",))
+    return KernelStep(kernel, (), (value,), node, is_initial=True)
+
+
+def refused(node: Node, message: str, advice: str | None = None) -> GraphError:
+    """The error for a node that no target can be given code for."""
+    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, node.span, advice))
