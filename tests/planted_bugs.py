@@ -392,7 +392,7 @@ LANGUAGE_BUGS = (
 SIMULATION_BUGS = (
     Bug(
         "a failed step keeps what it wrote into tables",
-        "sim/grid.py",
+        "sim/growable.py",
         "data[change.region] = change.data",
         "pass",
         FAILED_STEPS,

@@ -87,38 +87,38 @@ def outcomes(program: Program) -> set[str]:
 
 
 class _State:
-    """A moment of a step: where every strand is, and what the variables are."""
+    """A moment of a step: where every task is, and what the variables are."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.values = {name: name for name in VARIABLES}
         self.entry = 0
-        self.strands: dict[int, tuple[int, dict[str, str]]] = {}
+        self.tasks: dict[int, tuple[int, dict[str, str]]] = {}
         self.yielded: dict[str, str] = {}
         self.returned: dict[str, str] = {}
         self.given: dict[int, frozenset[str]] = {}
 
     def __repr__(self) -> str:
-        strands = sorted(self.strands.items())
+        tasks = sorted(self.tasks.items())
         given = sorted((number, sorted(names)) for number, names in self.given.items())
-        return repr((self.values, self.entry, strands, self.yielded, self.returned, given))
+        return repr((self.values, self.entry, tasks, self.yielded, self.returned, given))
 
     def copy(self) -> "_State":
         other = _State(self.program)
         other.values, other.entry = dict(self.values), self.entry
-        other.strands = {number: (at, dict(own)) for number, (at, own) in self.strands.items()}
+        other.tasks = {number: (at, dict(own)) for number, (at, own) in self.tasks.items()}
         other.yielded, other.returned, other.given = dict(self.yielded), dict(self.returned), dict(self.given)
         return other
 
     def is_done(self, number: int) -> bool:
-        at = self.strands.get(number, (0, {}))[0]
+        at = self.tasks.get(number, (0, {}))[0]
         return at == len(self.program.consumers[number]) and not self.given.get(number)
 
     def following(self) -> "list[_State]":
         found = []
         if self.entry < len(self.program.entry) and self._can_go_on(self.program.entry[self.entry]):
             found.append(self._after_entry())
-        running = [number for number, (at, _) in self.strands.items() if at < len(self.program.consumers[number])]
+        running = [number for number, (at, _) in self.tasks.items() if at < len(self.program.consumers[number])]
         return found + [self._after_consumer(number) for number in running]
 
     def _can_go_on(self, node: Node) -> bool:
@@ -143,12 +143,12 @@ class _State:
                 after.given[number] = frozenset(given)
                 if given == {*nodes[0].names}:
                     after.given[number] = frozenset()
-                    after.strands[number] = (1, {name: after.yielded[name] for name in nodes[0].names})
+                    after.tasks[number] = (1, {name: after.yielded[name] for name in nodes[0].names})
         return after
 
     def _after_consumer(self, number: int) -> "_State":
         after = self.copy()
-        at, own = after.strands[number]
+        at, own = after.tasks[number]
         node = self.program.consumers[number][at]
         if node.kind == "op":
             target, *operands = node.names
@@ -156,7 +156,7 @@ class _State:
             (own if target in own else after.values)[target] = f"c{number}.{at}({','.join(read)})"
         elif node.kind == "yield":
             after.returned |= {name: own[name] for name in node.names if own[name] != after.yielded[name]}
-        after.strands[number] = (at + 1, own)
+        after.tasks[number] = (at + 1, own)
         return after
 
     def result(self) -> str:

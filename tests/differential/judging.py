@@ -21,7 +21,7 @@ from tests.ops.harness import Question, allowed_error, bounds_of, compare, may_o
 
 from openinfer import Executor, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
-from openinfer.ops import Array, Call, Kernel, OpRecord, complete, infer
+from openinfer.ops import Array, Call, OpRecord, ReferenceKernel, complete, infer
 from openinfer.ops.numeric import entering
 from openinfer.ops.types import TensorType
 from openinfer.synth.program.ir import Storage
@@ -103,7 +103,7 @@ def _dequantized(
 def _unrounded(record: OpRecord, call: Call, arrays: Sequence[Array | None], dtypes: Sequence[Any]) -> tuple[Any, ...]:
     """What the reference says; of a sum, before it is rounded: within its bound it may round to either neighbour."""
     if record.tolerance.kind != "sum":
-        found = Kernel(record, call, dtypes)(arrays)
+        found = ReferenceKernel(record, call, dtypes)(arrays)
     else:
         operands = []
         for array, dtype in zip(arrays, dtypes, strict=True):
@@ -122,7 +122,7 @@ def _unrounded(record: OpRecord, call: Call, arrays: Sequence[Array | None], dty
 _Direction = Callable[[tuple[int, ...]], Array]
 
 
-class _Moved(Kernel):
+class _Moved(ReferenceKernel):
     """A kernel whose inexact results are off by as much as they may be."""
 
     __slots__ = ("_record", "_stored")

@@ -15,7 +15,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim, at, is_symbolic, sizes_in
 from openinfer.loops.ir import Fail, walk
-from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
+from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 
 PER_GRAPH = 12
@@ -114,7 +114,7 @@ def checked(
     if can_fail:
         try:
             with np.errstate(all="ignore"):
-                Kernel(record, _at_bounds(call), stored)(arrays)
+                ReferenceKernel(record, _at_bounds(call), stored)(arrays)
         except OpError:
             return None
     return Use(record, tuple(arrays), kinds, dict(params), call.outputs, can_fail)

@@ -9,10 +9,10 @@ import pytest
 
 from openinfer import Code, ModelLoader, OpenInferError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
-from openinfer.oinf.diff import Difference, diff
+from openinfer.oinf.diff import FileDifference, diff
 
 
-def differences(folder: Path, left: Any, right: Any, names: list[str] | None = None) -> list[Difference]:
+def differences(folder: Path, left: Any, right: Any, names: list[str] | None = None) -> list[FileDifference]:
     for file, value in (("a.oinf", left), ("b.oinf", right)):
         save_file(folder / file, value if isinstance(value, dict) else {"w": value})
     with ModelLoader.open(folder / "a.oinf") as a, ModelLoader.open(folder / "b.oinf") as b:

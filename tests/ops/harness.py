@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.ops import OPS, Array, Call, Case, Kernel, OpRecord, TensorType, complete, infer
+from openinfer.ops import OPS, Array, Call, Case, OpRecord, ReferenceKernel, TensorType, complete, infer
 
 SEED = 20
 
@@ -75,7 +75,7 @@ def answered(record: OpRecord, case: Case) -> tuple[Question, tuple[Array, ...]]
     )
     call = infer(record, Call(types, complete(record, case.params)))
     with np.errstate(all="ignore"):
-        results = Kernel(record, call, case.dtypes)(case.arrays)
+        results = ReferenceKernel(record, call, case.dtypes)(case.arrays)
     for result, kind in zip(results, call.outputs, strict=True):
         assert result.shape == kind.shape, (record.name, case.params, result.shape, kind)
         assert result.dtype == kind.dtype.array, (record.name, result.dtype, kind)

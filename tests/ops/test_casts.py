@@ -14,7 +14,7 @@ from tests.ops.harness import Judge, Question, answered, compare, every_dtype, j
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import Code, GraphError
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
-from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, TensorType, apply, complete, infer
+from openinfer.ops import OPS, Array, Call, Case, OpError, ReferenceKernel, TensorType, apply, complete, infer
 from openinfer.ops.cases import anything, extremes, random
 
 ROUND: dict[str, Callable[[float], int]] = {"trunc": trunc, "nearest": round, "floor": floor, "ceil": ceil}
@@ -317,7 +317,7 @@ def dequantized(x: Array, dtype: str, quant: QuantParams) -> Array:
     kind = TensorType(DTYPES[dtype], x.shape, quant)
     call = infer(OPS["dequantize"], Call((kind, None, None), complete(OPS["dequantize"], {})))
     assert call.outputs == (TensorType(DTYPES["f32"], x.shape),)
-    return Kernel(OPS["dequantize"], call, (kind.dtype, None, None))((x, None, None))[0]
+    return ReferenceKernel(OPS["dequantize"], call, (kind.dtype, None, None))((x, None, None))[0]
 
 
 def test_a_tensor_of_the_model_is_dequantized_by_its_own_parameters() -> None:

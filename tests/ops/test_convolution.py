@@ -15,7 +15,7 @@ from tests.ops.harness import Judge, Question, every_dtype, judge_op, wrapped
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code
 from openinfer.oinf.quant import QuantParams, QuantScale
-from openinfer.ops import OPS, Array, Call, Kernel, OpError, TensorType, apply, complete, infer
+from openinfer.ops import OPS, Array, Call, OpError, ReferenceKernel, TensorType, apply, complete, infer
 
 EVERY: Any = slice(None)
 
@@ -164,7 +164,7 @@ def test_quantized_weights_stand_for_their_real_numbers() -> None:
     types = (TensorType(DTYPES["f32"], (1, 1, 3)), TensorType(stored, (2, 1, 1), quant))
     call = infer(record, Call((*types, None), complete(record, {})))
     arrays = (np.array([[[1, 2, 3]]], np.float32), np.array([[[4]], [[-1]]], np.int8), None)
-    (result,) = Kernel(record, call, (DTYPES["f32"], stored, None))(arrays)
+    (result,) = ReferenceKernel(record, call, (DTYPES["f32"], stored, None))(arrays)
     assert result.tolist() == [[[2, 4, 6], [-2, -4, -6]]]
 
 

@@ -15,7 +15,7 @@ from tests.ops.harness import Judge, Question, every_dtype, judge_op
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, OpenInferError
 from openinfer.oinf import QuantParams, QuantScale
-from openinfer.ops import OPS, Array, Call, Kernel, TensorType, apply, complete, infer
+from openinfer.ops import OPS, Array, Call, ReferenceKernel, TensorType, apply, complete, infer
 
 INDEX_DTYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
@@ -184,7 +184,7 @@ def test_a_quantized_table_gives_its_real_numbers(name: str) -> None:
         record = OPS[name]
         given = Call(kinds, complete(record, {}), (TensorType(DTYPES[wanted], (2, 2)),))
         call = infer(record, given)
-        (got,) = Kernel(record, call, [DTYPES["i8"], DTYPES["i64"]])([table, np.array([1, 0])])
+        (got,) = ReferenceKernel(record, call, [DTYPES["i8"], DTYPES["i64"]])([table, np.array([1, 0])])
         assert got.dtype == DTYPES[wanted].array
         assert got.astype(float).tolist() == values
 

@@ -12,7 +12,7 @@ from tests.ops.harness import Judge, Question, every_dtype, judge_op, wrapped
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, GraphError
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
-from openinfer.ops import OPS, Array, Call, Kernel, OpError, TensorType, apply, complete, infer
+from openinfer.ops import OPS, Array, Call, OpError, ReferenceKernel, TensorType, apply, complete, infer
 
 
 def exact_operands(question: Question) -> list[Array | None]:
@@ -143,7 +143,7 @@ def dequantized(name: str, x: Array, stored: Array, quant: QuantParams) -> Array
     types = (TensorType(DTYPES["f32"], x.shape), TensorType(kind, stored.shape, quant))
     call = infer(record, Call(types, complete(record, {})))
     assert call.outputs[0].dtype.name == "f32"
-    return Kernel(record, call, (DTYPES["f32"], kind))((x, stored))[0]
+    return ReferenceKernel(record, call, (DTYPES["f32"], kind))((x, stored))[0]
 
 
 @pytest.mark.parametrize("name", ["matmul", "linear"])
@@ -163,7 +163,10 @@ def test_integers_on_both_sides_stay_integers_whatever_their_quantization() -> N
     record, kind = OPS["matmul"], DTYPES["i8"]
     types = (TensorType(kind, (1, 2), quant), TensorType(kind, (2, 1), quant))
     call = infer(record, Call(types, complete(record, {"acc": DTYPES["i32"]})))
-    (result,) = Kernel(record, call, (kind, kind))((np.array([[3, 4]], np.int8), np.array([[5], [6]], np.int8)))
+    factors = np.array([[3, 4]], np.int8), np.array([[5], [6]], np.int8)
+    (result,) = ReferenceKernel(record, call, (kind, kind))(factors)
+        (np.array([[3, 4]], np.int8), np.array([[5], [6]], np.int8))
+    )
     assert result.tolist() == [[39]]
 
 

@@ -12,7 +12,7 @@ from openinfer.check import check
 from openinfer.errors import Code, Diagnostic
 from openinfer.lang import parse
 from openinfer.sim.step import Choose
-from openinfer.sim.strand import Strand
+from openinfer.sim.task import Task
 
 GRAPHS = 24
 SCHEDULES = 50
@@ -21,17 +21,17 @@ CONCURRENCY = ("E4", "E6")
 
 
 def interleaving(seed: int) -> Choose:
-    """A scheduler that runs any strand that can, one node at a time."""
+    """A scheduler that runs any task that can, one node at a time."""
     rng = np.random.default_rng(seed)
 
-    def choose(strands: Sequence[Strand]) -> Strand:
-        return strands[int(rng.integers(len(strands)))]
+    def choose(tasks: Sequence[Task]) -> Task:
+        return tasks[int(rng.integers(len(tasks)))]
 
     return choose
 
 
-def consumers_first(strands: Sequence[Strand]) -> Strand:
-    return strands[-1]
+def consumers_first(tasks: Sequence[Task]) -> Task:
+    return tasks[-1]
 
 
 def outcome(text: str, scheduler: "str | Choose") -> bytes:

@@ -11,7 +11,7 @@ from tests.sim.debugging import SOURCE, debugger, executor, inputs, node, say
 from openinfer import Graph, Simulator, graph
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.sim.debugger import Debugger
-from openinfer.sim.strand import Strand
+from openinfer.sim.task import Task
 
 # --- showing where we are ---------------------------------------------------------------------------------------------
 
@@ -368,14 +368,14 @@ def test_an_interruption_halts_after_a_node_and_the_step_goes_on_later() -> None
 def test_a_second_interruption_during_a_node_gives_the_step_up(monkeypatch: pytest.MonkeyPatch) -> None:
     session = debugger(ENDLESS, lambda _step: {})
     say(session, "next")
-    original = Strand.advance
+    original = Task.advance
 
-    def advance(self: Strand) -> None:
+    def advance(self: Task) -> None:
         original(self)
         session.interrupt()  # as two signals would, while the node runs
         session.interrupt()
 
-    monkeypatch.setattr(Strand, "advance", advance)
+    monkeypatch.setattr(Task, "advance", advance)
     answer = say(session, "continue")
     monkeypatch.undo()
     assert "interrupted in the middle of a node: step 1 of 1 has not happened" in answer

@@ -11,7 +11,7 @@ import pytest
 from openinfer import Executor, Graph, Simulator, graph
 from openinfer.errors import Code, ExecutionError
 from openinfer.ops import OpError
-from openinfer.sim.strand import Strand
+from openinfer.sim.task import Task
 
 EVERYTHING = """
 sizes { T <= 16; }
@@ -88,24 +88,24 @@ NODES = node_count()
 @contextmanager
 def struck(at: int, error: BaseException, *, afterwards: bool) -> Iterator[None]:
     """The node executed at this position fails, before or after it has done its work."""
-    original = Strand._execute
+    original = Task._execute
     lock, seen = threading.Lock(), [0]
 
-    def execute(strand: Strand, instruction: Any) -> None:
+    def execute(task: Task, instruction: Any) -> None:
         with lock:
             mine = instruction.is_event and seen[0] == at
             seen[0] += instruction.is_event
         if mine and not afterwards:
             raise error
-        original(strand, instruction)
+        original(task, instruction)
         if mine:
             raise error
 
-    Strand._execute = execute  # type: ignore[assignment, method-assign]
+    Task._execute = execute  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
-        Strand._execute = original  # type: ignore[method-assign]
+        Task._execute = original  # type: ignore[method-assign]
 
 
 def failures() -> list[BaseException]:

@@ -14,7 +14,7 @@ from openinfer import ExecutionError, GraphError, ModelLoader, OpenInferError, S
 from openinfer.errors import Code
 from openinfer.oinf import QuantParams, QuantScale, QuantZeroPoint, TensorSpec, save_file
 from openinfer.ops import apply
-from openinfer.sim.grid import Grid
+from openinfer.sim.growable import Grid
 from openinfer.tensor import Tensor
 
 DIVIDE = """

@@ -16,9 +16,9 @@ from tests.ops.harness import Question, compare
 
 from openinfer.dtypes import DType, pack, unpack
 from openinfer.loops.ir import Buffer
-from openinfer.loops.ir import Kernel as LoopKernel
+from openinfer.loops.ir import ReferenceKernel as LoopKernel
 from openinfer.loops.verify import verify
-from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, OpRecord, TensorType, complete, infer
+from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.ops.numeric import entering
 from openinfer.synth.program.packing import Packing
@@ -203,7 +203,7 @@ def judge(one: Prepared, results: tuple[Array, ...], status: int) -> None:
 def answer(one: Prepared) -> tuple[Array, ...]:
     """What the reference says; of a sum, before it is rounded: within its bound it may round to either neighbour."""
     if one.record.tolerance.kind != "sum":
-        return Kernel(one.record, one.call, one.case.dtypes)(one.case.arrays)
+        return ReferenceKernel(one.record, one.call, one.case.dtypes)(one.case.arrays)
     operands = []
     for array, dtype in zip(one.case.arrays, one.case.dtypes, strict=True):
         enter = None if dtype is None else entering(dtype)

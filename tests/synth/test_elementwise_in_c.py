@@ -12,7 +12,7 @@ from tests.synth.in_c import Prepared, _wide, compiled, executed
 from openinfer.dtypes import DTYPES, DType, dtype_of
 from openinfer.loops.ir import Const
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
-from openinfer.ops import OPS, Array, Call, Case, Kernel, OpError, TensorType, complete, infer
+from openinfer.ops import OPS, Array, Call, Case, OpError, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.kernels import printed
@@ -47,7 +47,7 @@ def prepared(
 
 def reference(one: Prepared) -> tuple[Array, ...]:
     with np.errstate(all="ignore"):
-        return Kernel(one.record, one.call, one.case.dtypes)(one.case.arrays)
+        return ReferenceKernel(one.record, one.call, one.case.dtypes)(one.case.arrays)
 
 
 def check(cases: Sequence[Prepared], folder: Path) -> None:

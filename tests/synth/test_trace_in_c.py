@@ -140,21 +140,21 @@ def test_every_node_and_its_values_are_the_simulators(
         result = compared(wanted, found)
         assert result.difference is None, result.difference
         assert result.with_values
-        assert [(one["node_index"], one.get("indices")) for one in sorted(wanted, key=strand)] == [
-            (one["node_index"], one.get("indices")) for one in sorted(found, key=strand)
+        assert [(one["node_index"], one.get("indices")) for one in sorted(wanted, key=task)] == [
+            (one["node_index"], one.get("indices")) for one in sorted(found, key=task)
         ]
         if passes is NODE_BY_NODE:
             assert result.absent == ()
             assert values_of(found) == values_of(wanted)
 
 
-def strand(event: dict[str, Any]) -> str:
+def task(event: dict[str, Any]) -> str:
     return str(event.get("thread", ""))
 
 
 def values_of(trace: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
     """The results of all nodes, by name and digest; what a dynamic size makes of a new variable is not compared."""
-    events = [event for event in sorted(trace, key=strand) if event["kind"] != "Assign"]
+    events = [event for event in sorted(trace, key=task) if event["kind"] != "Assign"]
     return [[(one["name"], one["digest"]) for one in event.get("outputs", ())] for event in events]
 
 

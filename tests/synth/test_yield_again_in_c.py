@@ -8,7 +8,7 @@ from tests.sim.concurrent_graphs import random_graph
 from tests.synth.both_ways import agree
 
 from openinfer import Executor, Simulator, graph
-from openinfer.sim.strand import Strand
+from openinfer.sim.task import Task
 
 TWICE = """
 dynamic { x: f32[3]; }
@@ -65,8 +65,8 @@ def test_random_graphs_with_a_second_round_are_the_same_in_c(seed: int) -> None:
 
 
 def test_steps_and_traces_show_every_run() -> None:
-    def consumers_first(strands: Sequence[Strand]) -> Strand:
-        return strands[-1]
+    def consumers_first(tasks: Sequence[Task]) -> Task:
+        return tasks[-1]
 
     def ran(ready: Executor) -> list[str]:
         return [event.block_name for event in ready.events if event.kind == "Yield" and event.thread != "entry"]

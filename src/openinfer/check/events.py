@@ -63,7 +63,7 @@ class Event:
     """One executed node.
 
     ``micros`` is the time it took as whole milliseconds, microseconds and nanoseconds. ``indices`` are those of the
-    loops around it, ``thread`` is the block whose strand ran it.
+    loops around it, ``thread`` is the block whose task ran it.
     """
 
     kind: str

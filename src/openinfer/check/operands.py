@@ -20,7 +20,7 @@ from openinfer.ops.types import I64
 _MOST_MISSING = 3
 
 
-class Operands:
+class OperandTypes:
     """The operands of one graph, typed one by one."""
 
     def __init__(self, named: Named, declared: Mapping[str, VarDecl], problems: Problems) -> None:

@@ -17,7 +17,7 @@ from openinfer.check.indices import Around
 from openinfer.check.links import require_rank
 from openinfer.check.literals import require_value, with_literals
 from openinfer.check.named import Named
-from openinfer.check.operands import Operands, index_expressions
+from openinfer.check.operands import OperandTypes, index_expressions
 from openinfer.check.params import parameter
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
@@ -65,7 +65,7 @@ class Typing:
         self.ops: dict[int, BoundOp] = {}
         self._named = named
         self._problems = problems
-        self._operands = Operands(named, graph.vars, problems)
+        self._operands = OperandTypes(named, graph.vars, problems)
         self._unassigned = set(named.temporaries)
         self._waiting = effects.reached.bits.of(named.temporaries)
         """The same as bits."""

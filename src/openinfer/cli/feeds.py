@@ -51,7 +51,7 @@ class FromFile:
 
 
 @dataclass(frozen=True)
-class Literal:
+class FeedLiteral:
     """A number or nested lists of numbers, as JSON has them."""
 
     value: Any
@@ -66,7 +66,7 @@ class Generated:
     limits: tuple[int, int] | None = None
 
 
-Feed = FromFile | Literal | Generated
+Feed = FromFile | FeedLiteral | Generated
 
 
 def parsed_inputs(texts: Iterable[str] | None) -> dict[str, Feed]:
@@ -97,7 +97,7 @@ def _feed(text: str, value: str) -> Feed:
     random = _RANDOM.fullmatch(value)
     if random is not None:
         return _random(text, *random.groups())
-    return Literal(_WORDS[value] if value in _WORDS else _json_value(text, value))
+    return FeedLiteral(_WORDS[value] if value in _WORDS else _json_value(text, value))
 
 
 def _random(text: str, rule: str, seed: str, low: str | None, high: str | None) -> Generated:
@@ -151,7 +151,7 @@ def supply(variable: BoundVar, feed: Feed, resources: ExitStack) -> Supply:
     match feed:
         case FromFile():
             return _FileSupply(variable, feed, resources)
-        case Literal(value):
+        case FeedLiteral(value):
             return _LiteralSupply(variable, value)
         case Generated():
             return _GeneratedSupply(variable, feed)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.sizes import SizeError, dimension
+from openinfer.check.step_sizes import StepSizes
 from openinfer.cli.feeds import Feed, parsed_inputs, supply
 from openinfer.cli.graph import loaded_graph
 from openinfer.cli.options import (
@@ -25,7 +26,6 @@ from openinfer.ir.expr import names
 from openinfer.oinf import ModelLoader
 from openinfer.ops import Shape
 from openinfer.sim import Executor, Simulator, TraceLevel
-from openinfer.sim.sizes import StepSizes
 
 __all__ = [
     "InputOptions",

@@ -156,8 +156,8 @@ def _text(found: "Comparison", tolerance: float) -> str:
         lines.append(f"{shorter} ends where {longer} goes on with {difference.event.title}")
     else:
         event = difference.event
-        strand = f" of {event.thread!r}" if event.thread != "entry" else ""
-        lines.append(f"the runs part at {event.title}, event {event.position}{strand}, by {difference.what}")
+        task = f" of {event.thread!r}" if event.thread != "entry" else ""
+        lines.append(f"the runs part at {event.title}, event {event.position}{task}, by {difference.what}")
         lines += [f"  {deviation}" for deviation in difference.deviations]
     if found.absent and found.with_values:
         nodes = {event.node_index: event.absent for event in found.absent}

@@ -59,7 +59,7 @@ _RESULT = "y = op name(x);  or, for a variable that is declared,  op name(x) >> 
 
 
 @dataclass(frozen=True)
-class Place:
+class HabitPlace:
     """Where the text went wrong: ``inside`` what, the statement up to there, what was found, and what follows."""
 
     inside: str
@@ -87,7 +87,7 @@ class Hint:
     message: str | None = None
 
 
-def hint(place: Place) -> Hint | None:
+def hint(place: HabitPlace) -> Hint | None:
     """What to say about a place, if it looks like a habit from elsewhere."""
     for rule in (_characters, _RULES.get(place.inside, _in_block)):
         found = rule(place)
@@ -96,7 +96,7 @@ def hint(place: Place) -> Hint | None:
     return None
 
 
-def _characters(place: Place) -> Hint | None:
+def _characters(place: HabitPlace) -> Hint | None:
     """What is wrong wherever it stands."""
     found, following = place.found, place.after[:1]
     if found == "#":
@@ -117,7 +117,7 @@ def _characters(place: Place) -> Hint | None:
 # --- outside of blocks ------------------------------------------------------------------------------------------------
 
 
-def _at_top(place: Place) -> Hint | None:
+def _at_top(place: HabitPlace) -> Hint | None:
     word = place.word
     if re.fullmatch(r"[\w./\\~ -]+\.(oig|json)", place.statement):
         return Hint("load_graph(path) reads a graph from a file", "this is a path, not the text of a graph")
@@ -134,14 +134,14 @@ def _at_top(place: Place) -> Hint | None:
     return None
 
 
-def _in_sizes(place: Place) -> Hint | None:
+def _in_sizes(place: HabitPlace) -> Hint | None:
     name = place.word
     if name and re.match(r"\s*(=|:|<|==)", place.statement[len(name) :]):
         return Hint(f"write  {name} := 5;  where it is fixed, or  {name} <= 5;  where it can be less")
     return None
 
 
-def _in_memory(place: Place) -> Hint | None:
+def _in_memory(place: HabitPlace) -> Hint | None:
     before, found = place.before.strip(), place.found
     is_type_next = before.endswith(":")
     if is_type_next and found.lower() in _DTYPE_NAMES:
@@ -170,12 +170,12 @@ def _in_memory(place: Place) -> Hint | None:
 # --- in blocks --------------------------------------------------------------------------------------------------------
 
 
-def _in_block(place: Place) -> Hint | None:
+def _in_block(place: HabitPlace) -> Hint | None:
     rules = (_control_flow, _assignment, _value_alone, _op_call, _other_statements, _operands)
     return next((found for rule in rules if (found := rule(place)) is not None), None)
 
 
-def _control_flow(place: Place) -> Hint | None:
+def _control_flow(place: HabitPlace) -> Hint | None:
     word = place.word
     if word in ("if", "else", "elif", "switch", "match", "case"):
         return Hint(_BRANCH, f"there is no '{word}' statement")
@@ -190,7 +190,7 @@ def _control_flow(place: Place) -> Hint | None:
     return None
 
 
-def _assignment(place: Place) -> Hint | None:
+def _assignment(place: HabitPlace) -> Hint | None:
     text = place.statement
     declared = re.match(rf"(let|var|val|const|auto|mut|{'|'.join(_DTYPE_NAMES)}|[Tt]ensor)\s+({_NAME})", text)
     if declared:
@@ -247,7 +247,7 @@ def _called(name: str, arguments: str) -> str:
     return f"{last}({arguments})"
 
 
-def _value_alone(place: Place) -> Hint | None:
+def _value_alone(place: HabitPlace) -> Hint | None:
     """``relu(x);``, ``relu(x) >> y;``, ``x + x;`` and ``x + x >> y;``."""
     if re.match(r"(op|cache|return|yield|await|transfer|assign|branch|scope|dep|effect)\b", place.statement):
         return None
@@ -259,7 +259,7 @@ def _value_alone(place: Place) -> Hint | None:
     return Hint(f"write  {call} >> {target};" if target else f"write  y = {call};  with the result's name")
 
 
-def _op_call(place: Place) -> Hint | None:
+def _op_call(place: HabitPlace) -> Hint | None:
     text, before, found = place.statement, place.before, place.found
     if not re.match(rf"(?:{_NAME}(?:\s*,\s*{_NAME})*\s*=\s*)?op\b", text):
         return None
@@ -283,7 +283,7 @@ def _op_call(place: Place) -> Hint | None:
     return None
 
 
-def _other_statements(place: Place) -> Hint | None:
+def _other_statements(place: HabitPlace) -> Hint | None:
     text = place.statement
     if re.match(r"return\b", text):
         return Hint("return names variables: y = op name(...); return y;")
@@ -294,7 +294,7 @@ def _other_statements(place: Place) -> Hint | None:
     return None
 
 
-def _operands(place: Place) -> Hint | None:
+def _operands(place: HabitPlace) -> Hint | None:
     before, found = place.before, place.found
     if "[" in before.rpartition("]")[2] and (found == ":" or (found == "." and before.endswith(".."))):
         return Hint("a slice is written a..b, and a whole axis is left empty: x[, 0]")
@@ -309,7 +309,7 @@ def _operands(place: Place) -> Hint | None:
     return None
 
 
-_RULES: dict[str, Callable[[Place], Hint | None]] = {
+_RULES: dict[str, Callable[[HabitPlace], Hint | None]] = {
     "": _at_top,
     "GRAPH": _at_top,
     "SIZES": _in_sizes,

@@ -14,7 +14,7 @@ from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
 
 from openinfer.errors import Code, Diagnostic, Source, Span, nearest
-from openinfer.lang.habits import Hint, Place, hint
+from openinfer.lang.habits import HabitPlace, Hint, hint
 from openinfer.lang.tokens import CONTEXTUAL, STATEMENT_WORDS, SYMBOLS, WORDS, SourceToken, tokens
 
 MAX_DEPTH = 200
@@ -248,7 +248,7 @@ class _Parse:
             return None
         after = self.source.text[token.end_pos : token.end_pos + _LONGEST_STATEMENT]
         inside = self.inside[-1] if self.inside else ""
-        return hint(Place(inside, before[-_LONGEST_STATEMENT:], token.value, after))
+        return hint(HabitPlace(inside, before[-_LONGEST_STATEMENT:], token.value, after))
 
     def _is_meant_as_name(self, token: SourceToken, expected: set[str]) -> bool:
         """Whether a reserved word stands where a name belongs; where a statement may begin, only in front of ``=``."""

@@ -9,7 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 
-class Block(NamedTuple):
+class ChannelBlock(NamedTuple):
     """Elements ``start`` to ``start + outer * channels * inner``, and the channels they belong to."""
 
     start: int
@@ -24,7 +24,7 @@ class Block(NamedTuple):
         return self.outer * self.channels * self.inner
 
 
-def blocks(shape: tuple[int, ...], axis: int | None, limit: int) -> Iterator[Block]:
+def blocks(shape: tuple[int, ...], axis: int | None, limit: int) -> Iterator[ChannelBlock]:
     """Cut a tensor into blocks of at most ``limit`` elements, in order. Without an axis all is one channel.
 
     >>> [tuple(block) for block in blocks((2, 3, 4), 1, 8)]
@@ -39,13 +39,13 @@ def blocks(shape: tuple[int, ...], axis: int | None, limit: int) -> Iterator[Blo
     if slab <= limit:
         step = limit // slab
         for first in range(0, outer, step):
-            yield Block(first * slab, min(step, outer - first), 0, channels, inner)
+            yield ChannelBlock(first * slab, min(step, outer - first), 0, channels, inner)
     elif inner <= limit:
         step = limit // inner
         for first in range(0, outer * channels, channels):
             for channel in range(0, channels, step):
-                yield Block((first + channel) * inner, 1, channel, min(step, channels - channel), inner)
+                yield ChannelBlock((first + channel) * inner, 1, channel, min(step, channels - channel), inner)
     else:
         for row in range(outer * channels):
             for part in range(0, inner, limit):
-                yield Block(row * inner + part, 1, row % channels, 1, min(limit, inner - part))
+                yield ChannelBlock(row * inner + part, 1, row % channels, 1, min(limit, inner - part))

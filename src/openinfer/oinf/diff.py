@@ -21,7 +21,7 @@ Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Difference:
+class FileDifference:
     """One entry that is not the same on both sides; a side is None where the entry is absent."""
 
     table: str
@@ -56,7 +56,7 @@ class Difference:
         return f"~ {self.table} {self.name}: {change}{f' ({self.detail})' if self.detail else ''}"
 
 
-def diff(left: ModelLoader, right: ModelLoader, names: Sequence[str] | None = None) -> list[Difference]:
+def diff(left: ModelLoader, right: ModelLoader, names: Sequence[str] | None = None) -> list[FileDifference]:
     """All differences, sizes first, then metadata, then tensors, each by name; or those of the tensors named."""
     if names is not None:
         for name in names:
@@ -83,23 +83,23 @@ def _exact(value: Value) -> str:
     return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
 
 
-def _plain(table: str, left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Difference]:
+def _plain(table: str, left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[FileDifference]:
     for name in sorted(left.keys() | right.keys()):
         if left.get(name) != right.get(name):
-            yield Difference(table, name, left.get(name), right.get(name))
+            yield FileDifference(table, name, left.get(name), right.get(name))
 
 
-def _tensors(left: ModelLoader, right: ModelLoader, names: Set[str]) -> Iterator[Difference]:
+def _tensors(left: ModelLoader, right: ModelLoader, names: Set[str]) -> Iterator[FileDifference]:
     for name in sorted(names):
         first, second = left.tensors.get(name), right.tensors.get(name)
         if first is None or second is None:
-            yield Difference("tensor", name, first and _type(first), second and _type(second))
+            yield FileDifference("tensor", name, first and _type(first), second and _type(second))
         elif first.shape != second.shape or first.has_data != second.has_data:
-            yield Difference("tensor", name, _type(first), _type(second))
+            yield FileDifference("tensor", name, _type(first), _type(second))
         elif first.has_data:
             yield from _values(left, right, first, second)
         elif _type(first) != _type(second) or first.quant != second.quant:
-            yield Difference("tensor", name, _type(first), _type(second))
+            yield FileDifference("tensor", name, _type(first), _type(second))
 
 
 def _type(info: TensorInfo) -> str:
@@ -107,7 +107,7 @@ def _type(info: TensorInfo) -> str:
     return f"{info.type_text}{quant}" if info.has_data else f"{info.type_text}{quant} uninitialized"
 
 
-def _values(left: ModelLoader, right: ModelLoader, first: TensorInfo, second: TensorInfo) -> Iterator[Difference]:
+def _values(left: ModelLoader, right: ModelLoader, first: TensorInfo, second: TensorInfo) -> Iterator[FileDifference]:
     same_type = first.dtype is second.dtype and first.quant == second.quant
     one, other = left.load(first.name), right.load(second.name)
     if same_type and np.array_equal(one.raw(), other.raw()):
@@ -122,7 +122,7 @@ def _values(left: ModelLoader, right: ModelLoader, first: TensorInfo, second: Te
         detail += f", by at most {number_text(loss.largest)}, rms {number_text(loss.rms)}"
     elif same_type:
         detail = "only bits differ"
-    yield Difference("tensor", first.name, _type(first), _type(second), detail, changed, loss)
+    yield FileDifference("tensor", first.name, _type(first), _type(second), detail, changed, loss)
 
 
 def _compare_reals(one: Iterator[Reals], other: Iterator[Reals], loss: Loss) -> int:

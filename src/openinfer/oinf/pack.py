@@ -21,7 +21,7 @@ from openinfer.oinf.options import bad_option, metadata_options
 from openinfer.oinf.package import Blob, Held, Package, Progress, TensorEntry, duplicate_name
 from openinfer.oinf.quantize import CHUNK, Loss, QuantizedData, QuantPayload, QuantSpec, packed_chunks
 from openinfer.oinf.report import jsonable
-from openinfer.oinf.sources import Source, SourceTensor, open_source
+from openinfer.oinf.sources import SourceTensor, TensorSource, open_source
 from openinfer.oinf.writer import write_package
 
 
@@ -88,7 +88,7 @@ class PackReport:
 class PackJob:
     """A packing whose every decision has been made and whose bytes have not been touched."""
 
-    def __init__(self, sources: Sequence[Source], options: PackOptions) -> None:
+    def __init__(self, sources: Sequence[TensorSource], options: PackOptions) -> None:
         self._rules = _Rules(options)
         chosen = self._rules.choose([tensor for source in sources for tensor in source.tensors])
         self._planned = [self._plan(name, tensor) for name, tensor in chosen]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from openinfer.dtypes import DType, dtype_of, pack
 from openinfer.errors import Code, Diagnostic, OinfError, counted
-from openinfer.oinf.channels import Block, blocks
+from openinfer.oinf.channels import ChannelBlock, blocks
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, Scheme, quant_nbytes
 
 Array = npt.NDArray[Any]
@@ -163,7 +163,7 @@ class QuantizedData:
         scales: Array = np.where(steps > 0, np.maximum(steps, limits.tiny), 1.0)
         return scales.astype(np.float32)
 
-    def _blocks(self) -> Iterator[tuple[Block, Array]]:
+    def _blocks(self) -> Iterator[tuple[ChannelBlock, Array]]:
         for block in blocks(self._shape, self._spec.axis, CHUNK):
             values = self._read(block.start, block.size)
             wide = values if values.dtype == np.float64 else values.astype(np.float32)
@@ -173,7 +173,7 @@ class QuantizedData:
         """The stored bytes: the second pass."""
         return packed_chunks((self._quantized(block, values) for block, values in self._blocks()), self._spec.dtype)
 
-    def _quantized(self, block: Block, values: Array) -> Array:
+    def _quantized(self, block: ChannelBlock, values: Array) -> Array:
         dtype, parameters = self._spec.dtype, self.parameters
         where = slice(block.first_channel, block.first_channel + block.channels)
         scales = parameters.scale.values[where, None]

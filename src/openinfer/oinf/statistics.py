@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from openinfer.tensor import Tensor
 
-Values = npt.NDArray[np.float64]
-Pieces = Callable[[], Iterator[Values]]
+Floats = npt.NDArray[np.float64]
+Pieces = Callable[[], Iterator[Floats]]
 Advance = Callable[[int], None]
 
 PIECE = 1 << 20
@@ -68,7 +68,7 @@ def statistics(tensor: Tensor, advance: Advance | None = None) -> Statistics:
     # Differences of values near the end of the f64 range would overflow; halving twice is exact there.
     scale = 0.25 if max(abs(low), abs(high)) > _LARGE else 1.0
 
-    def scaled() -> Iterator[Values]:
+    def scaled() -> Iterator[Floats]:
         for piece in pieces(tensor):
             values = piece.astype(np.float64)
             yield values[np.isfinite(values)] * scale
@@ -144,7 +144,7 @@ def _kth(values: Pieces, k: int, low: float, high: float) -> float:
         reached = np.cumsum(counts)
         chosen = int(np.searchsorted(reached, k, side="right"))
         k -= int(reached[chosen - 1]) if chosen else 0
-        members: list[Values] = []
+        members: list[Floats] = []
         bounds = [high, low]
         for piece in values():
             inside = piece[(piece >= low) & (piece <= high)]
@@ -159,7 +159,7 @@ def _kth(values: Pieces, k: int, low: float, high: float) -> float:
     return low
 
 
-def _bin(values: Values, low: float, high: float) -> npt.NDArray[np.int64]:
+def _bin(values: Floats, low: float, high: float) -> npt.NDArray[np.int64]:
     """Which of equally wide bins each value falls into; grows with the value, so a bin is a range."""
     position = (values - low) / (high - low) * _BINS
     return np.minimum(position, _BINS - 1).astype(np.int64)

@@ -29,8 +29,8 @@ from openinfer.ops import (
 )
 from openinfer.ops.arguments import complete, slots, spec_of, usage
 from openinfer.ops.infer import infer, type_variables, with_dtypes
-from openinfer.ops.kernel import Kernel, apply, op_named
-from openinfer.ops.record import OPS, Call, Case, Cost, OpRecord, Param
+from openinfer.ops.kernel import ReferenceKernel, apply, op_named
+from openinfer.ops.record import OPS, Call, Case, OpCost, OpRecord, Param
 from openinfer.ops.types import Array, OpError, Shape, TensorType
 
 __all__ = [
@@ -38,11 +38,11 @@ __all__ = [
     "Array",
     "Call",
     "Case",
-    "Cost",
-    "Kernel",
+    "OpCost",
     "OpError",
     "OpRecord",
     "Param",
+    "ReferenceKernel",
     "Shape",
     "TensorType",
     "activation",

@@ -12,7 +12,7 @@ import numpy as np
 from openinfer.dtypes import DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
-from openinfer.ops.record import SUM, Call, Case, Cost, Param, op
+from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, smallest
 from openinfer.ops.types import (
     BOOL,
@@ -202,10 +202,10 @@ def _as_heads(array: Array) -> Array:
     return array.reshape(_headed(array.shape))
 
 
-def _sdpa_cost(call: Call) -> Cost:
+def _sdpa_cost(call: Call) -> OpCost:
     depth, keys, values = call.shape(0)[-1], call.shape(1)[-2], call.shape(2)[-1]
     rows = call.outputs[0].size // max(values, 1)
-    return Cost(rows * keys * (2 * depth + 2 * values + 8), *bytes_moved(call))
+    return OpCost(rows * keys * (2 * depth + 2 * values + 8), *bytes_moved(call))
 
 
 def _sdpa_bound(call: Call, q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
@@ -328,11 +328,11 @@ def _merged(call: Call, array: Array) -> Array:
     return array.swapaxes(-2, -3).reshape(call.outputs[0].shape)
 
 
-def _attn_cost(call: Call) -> Cost:
+def _attn_cost(call: Call) -> OpCost:
     q, k, v = _arranged(call)
     scores = call.outputs[0].size // max(v[-1], 1) * k[-2]
     projection = 2 * call.input(0).size * call.shape(3)[1]
-    return Cost(projection + scores * (2 * q[-1] + 2 * v[-1] + 8), *bytes_moved(call))
+    return OpCost(projection + scores * (2 * q[-1] + 2 * v[-1] + 8), *bytes_moved(call))
 
 
 def _attn_bound(call: Call, x: Array, k: Array, v: Array, w: Array, mask: Array | None = None) -> Any:

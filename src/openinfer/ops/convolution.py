@@ -25,7 +25,7 @@ from openinfer.ops.linear import (
     require_bias,
     spread_values,
 )
-from openinfer.ops.record import SUM, Call, Case, Cases, Cost, CostRule, Param, ShapeRule, op
+from openinfer.ops.record import SUM, Call, Case, Cases, CostRule, OpCost, Param, ShapeRule, op
 from openinfer.ops.shapes import bytes_moved, pads_of, per_axis, taps
 from openinfer.ops.types import Array, Shape, dtypes, parameter_error, shape_error
 
@@ -283,10 +283,10 @@ def _shape_rule(rank: int, *, transposed: bool) -> ShapeRule:
 
 
 def _cost_rule(rank: int, *, transposed: bool) -> CostRule:
-    def cost(call: Call) -> Cost:
+    def cost(call: Call) -> OpCost:
         at = _geometry(call, rank, transposed=transposed)
         steps = at.batch * prod(at.spatial if transposed else at.result)
-        return Cost(2 * steps * prod(at.kernel) * at.features * at.inputs, *bytes_moved(call))
+        return OpCost(2 * steps * prod(at.kernel) * at.features * at.inputs, *bytes_moved(call))
 
     return cost
 

@@ -8,7 +8,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES, DType, convert
 from openinfer.ops.cases import UNARY_SHAPES, anything, case, extremes, random
 from openinfer.ops.numeric import leaving
-from openinfer.ops.record import EXACT, REQUIRED, Call, Case, Cost, Param, op
+from openinfer.ops.record import EXACT, REQUIRED, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import axis_of, bytes_moved, per_element, same, spread
 from openinfer.ops.types import ALL, FLOATS, INTEGERS, NUMBERS, Array, Shape, parameter_error, shape_error
 
@@ -29,9 +29,9 @@ def stored_number(value: float, dtype: DType) -> Array:
     return convert(np.asarray(value), dtype)
 
 
-def _writes(call: Call) -> Cost:
+def _writes(call: Call) -> OpCost:
     """Nothing is read but types."""
-    return Cost(0, 0, bytes_moved(call)[1])
+    return OpCost(0, 0, bytes_moved(call)[1])
 
 
 def _some_numbers(dtype: DType) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from openinfer.dtypes import DType
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
-from openinfer.ops.record import REQUIRED, SUM, Call, Case, Cost, Param, op
+from openinfer.ops.record import REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import bytes_moved
 from openinfer.ops.types import FLOATS, NUMBERS, Array, Shape, parameter_error, shape_error
 
@@ -65,7 +65,7 @@ def _fir_bound(call: Call, x: Array, taps: Array) -> Array:
     FAMILY,
     "x: T, taps: T -> T",
     shape=_fir_shape,
-    cost=lambda call: Cost(2 * call.input(0).size * call.shape(1)[0], *bytes_moved(call)),
+    cost=lambda call: OpCost(2 * call.input(0).size * call.shape(1)[0], *bytes_moved(call)),
     tolerance=SUM,
     bound=_fir_bound,
     cases=_fir_cases,
@@ -173,7 +173,7 @@ def _mel_sums(weights: Array, power: Array) -> Array:
     Param("low", "float", 0.0, "Where the first triangle begins, in Hz."),
     Param("high", "float", None, "Where the last triangle ends, in Hz; absent means half the rate."),
     shape=_mel_shape,
-    cost=lambda call: Cost(4 * call.input(0).size, *bytes_moved(call)),
+    cost=lambda call: OpCost(4 * call.input(0).size, *bytes_moved(call)),
     tolerance=SUM,
     bound=_mel_bound,
     cases=_mel_cases,

@@ -12,7 +12,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import Code, counted
 from openinfer.ops.cases import random, special
-from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Cost, Param, op
+from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import axis_of, broadcast_pair, bytes_moved
 from openinfer.ops.types import (
     ALL,
@@ -44,10 +44,10 @@ def _counted(ids: Array, extent: int, slot: int = 1) -> Array:
     return np.where(positions < 0, positions + extent, positions)
 
 
-def _picks(call: Call) -> Cost:
+def _picks(call: Call) -> OpCost:
     """As many elements are read as written, and the indices."""
     written = call.outputs[0].nbytes
-    return Cost(0, written + call.input(1).nbytes, written)
+    return OpCost(0, written + call.input(1).nbytes, written)
 
 
 def _indices(rng: np.random.Generator, dtype: DType, shape: Shape, extent: int) -> Array:
@@ -339,9 +339,9 @@ def _scatter_bound(call: Call, x: Array, places: Array, updates: Array) -> Array
     return (terms / (1 - terms) * size).reshape(x.shape)
 
 
-def _writes(call: Call) -> Cost:
+def _writes(call: Call) -> OpCost:
     flops = 0 if call.params["reduce"] == "none" else call.input(2).size
-    return Cost(flops, *bytes_moved(call))
+    return OpCost(flops, *bytes_moved(call))
 
 
 def _elements(call: Call, ids: Array) -> Array:

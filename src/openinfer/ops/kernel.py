@@ -16,7 +16,7 @@ from openinfer.ops.types import Array, OpError, TensorType
 from openinfer.tensor import Tensor, as_array
 
 
-class Kernel:
+class ReferenceKernel:
     """One op with types and parameters settled. Calling it computes; whoever calls it has silenced NumPy's warnings."""
 
     __slots__ = ("_enter", "_leave", "_reference", "call")
@@ -90,7 +90,7 @@ def apply(name: str, *operands: Any, dtypes: Sequence[str | DType | None] = (), 
         types = tuple(None if place is None else kinds[place] for place in places)
         call = infer(record, Call(types, complete(record, wanted_params)))
         with np.errstate(all="ignore"):
-            results = Kernel(record, call, [kind.dtype if kind else None for kind in types])(ordered)
+            results = ReferenceKernel(record, call, [kind.dtype if kind else None for kind in types])(ordered)
     except OpError as error:
         raise GraphError(Diagnostic(error.code, error.message, help=error.advice)) from error
     except MemoryError as error:

@@ -13,7 +13,7 @@ from openinfer.errors import Code, counted
 from openinfer.ops.cases import anything, binary, case, extremes, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wrapped
-from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Cost, Param, op
+from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, per_element, smallest
 from openinfer.ops.types import (
     NUMBERS,
@@ -165,8 +165,8 @@ def _matmul_shape(call: Call) -> tuple[Shape, ...]:
     return ((*batch, *rows, *columns),)
 
 
-def _matmul_cost(call: Call) -> Cost:
-    return Cost(2 * call.outputs[0].size * _matrix(call, 0)[-1], *bytes_moved(call))
+def _matmul_cost(call: Call) -> OpCost:
+    return OpCost(2 * call.outputs[0].size * _matrix(call, 0)[-1], *bytes_moved(call))
 
 
 def _multiplied(call: Call, a: Array, b: Array) -> Array:
@@ -294,7 +294,7 @@ def _linear_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     ACC,
     shape=_linear_shape,
     dtype=biased_dtype,
-    cost=lambda call: Cost(2 * call.outputs[0].size * call.shape(0)[-1], *bytes_moved(call)),
+    cost=lambda call: OpCost(2 * call.outputs[0].size * call.shape(0)[-1], *bytes_moved(call)),
     tolerance=SUM,
     bound=_linear_bound,
     cases=_linear_cases,
@@ -466,7 +466,7 @@ def _einsum_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     ACC,
     shape=_einsum_shape,
     dtype=contracted_dtype,
-    cost=lambda call: Cost(len(call.inputs) * prod(_extents(call).values()), *bytes_moved(call)),
+    cost=lambda call: OpCost(len(call.inputs) * prod(_extents(call).values()), *bytes_moved(call)),
     tolerance=SUM,
     bound=_einsum_bound,
     cases=_einsum_cases,

@@ -10,14 +10,14 @@ from openinfer.loops.dim import is_symbolic, larger, smaller, span
 from openinfer.ops.cases import case, special
 from openinfer.ops.move import moving, settings
 from openinfer.ops.numeric import leaving
-from openinfer.ops.record import REQUIRED, Call, Case, Cases, Cost, Param
+from openinfer.ops.record import REQUIRED, Call, Case, Cases, OpCost, Param
 from openinfer.ops.shapes import axis_of, bytes_moved
 from openinfer.ops.types import Array, Shape, parameter_error, shape_error
 
 
-def _copies(call: Call) -> Cost:
+def _copies(call: Call) -> OpCost:
     """Every input is read once, however often its elements are written."""
-    return Cost(0, *bytes_moved(call))
+    return OpCost(0, *bytes_moved(call))
 
 
 # --- joining ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from openinfer.dtypes import DType
 from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
-from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Cost, Param, op
+from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import bytes_moved, gamma, pads_of, per_axis, per_input, smallest, summed, taps
 from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Array, Shape, parameter_error, shape_error
 
@@ -37,7 +37,7 @@ PARAMS = (
 
 
 @dataclass(frozen=True)
-class Windows:
+class PoolWindows:
     """How windows lie over an operand: one number for each spatial axis."""
 
     spatial: Shape
@@ -56,7 +56,7 @@ def _spatial(call: Call) -> Shape:
     return x.shape[2:]
 
 
-def _windows(call: Call) -> Windows:
+def _windows(call: Call) -> PoolWindows:
     spatial = _spatial(call)
     rank = len(spatial)
     kernel = per_axis(call.params["kernel"], rank, "kernel", 1)
@@ -80,18 +80,18 @@ def _windows(call: Call) -> Windows:
         if call.params["ceil_mode"] and rest % strides[axis] and count * strides[axis] < extent + begins[axis]:
             count += 1
         result.append(count)
-    return Windows(spatial, tuple(result), kernel, strides, dilations, begins, ends)
+    return PoolWindows(spatial, tuple(result), kernel, strides, dilations, begins, ends)
 
 
 def _pool_shape(call: Call) -> tuple[Shape, ...]:
     return ((*call.shape(0)[:2], *_windows(call).result),)
 
 
-def _pool_cost(call: Call) -> Cost:
-    return Cost(call.outputs[0].size * prod(_windows(call).kernel), *bytes_moved(call))
+def _pool_cost(call: Call) -> OpCost:
+    return OpCost(call.outputs[0].size * prod(_windows(call).kernel), *bytes_moved(call))
 
 
-def _seen(at: Windows) -> Iterator[tuple[Any, Any]]:
+def _seen(at: PoolWindows) -> Iterator[tuple[Any, Any]]:
     """For each position of the window, which results see which elements."""
     for _, near, far in taps(at.spatial, at.result, at.kernel, at.strides, at.dilations, at.begins):
         yield (..., *near), (..., *far)
@@ -181,7 +181,7 @@ def max_pool(call: Call, x: Array) -> Array:
     return largest
 
 
-def _counts(call: Call, at: Windows) -> Array:
+def _counts(call: Call, at: PoolWindows) -> Array:
     """How many elements each mean is over."""
     counts: Array = np.ones((), np.int64)
     for axis, result in enumerate(at.result):

@@ -104,7 +104,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Cost:
+class OpCost:
     """What one call costs at least: arithmetic operations, and bytes that must be read and written."""
 
     flops: int
@@ -154,7 +154,7 @@ class Case:
 Reference: TypeAlias = Callable[..., Any]
 ShapeRule: TypeAlias = Callable[[Call], tuple[Shape, ...]]
 DTypeRule: TypeAlias = Callable[[Call], tuple[DType, ...]]
-CostRule: TypeAlias = Callable[[Call], Cost]
+CostRule: TypeAlias = Callable[[Call], OpCost]
 Cases: TypeAlias = Callable[[np.random.Generator, DType], Iterator[Case]]
 Bound: TypeAlias = Callable[..., Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 from openinfer.dtypes import DType
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
-from openinfer.ops.record import SUM, Call, Case, Cases, Cost, CostRule, Param, ShapeRule, op
+from openinfer.ops.record import SUM, Call, Case, Cases, CostRule, OpCost, Param, ShapeRule, op
 from openinfer.ops.shapes import bytes_moved, gamma
 from openinfer.ops.types import FLOATS, Array, Shape, shape_error
 
@@ -53,10 +53,10 @@ def _cell_shape(gates: int, states: int) -> ShapeRule:
 def _cell_cost(gates: int, states: int) -> CostRule:
     """Two multiply-adds for each weight and batch element, and a little for each gate."""
 
-    def cost(call: Call) -> Cost:
+    def cost(call: Call) -> OpCost:
         batch, features, state = prod(call.shape(0)[:-1]), call.shape(0)[-1], call.shape(1)[-1]
         flops = batch * gates * state * (2 * (features + state) + 12 * states)
-        return Cost(flops, *bytes_moved(call))
+        return OpCost(flops, *bytes_moved(call))
 
     return cost
 

@@ -13,7 +13,7 @@ from openinfer.errors import Code, counted
 from openinfer.loops.dim import is_symbolic, span
 from openinfer.ops.cases import anything, case, random
 from openinfer.ops.numeric import wide
-from openinfer.ops.record import SUM, Call, Case, Cost, Param, op
+from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import bytes_moved, gamma, per_axis, smallest
 from openinfer.ops.types import ALL, Array, OpError, Shape, parameter_error, shape_error
 
@@ -199,7 +199,7 @@ NEAREST = Param(
     COORDINATES,
     NEAREST,
     shape=_resize_shape,
-    cost=lambda call: Cost(
+    cost=lambda call: OpCost(
         2 * call.outputs[0].size * TAPS[call.params["mode"]] * (len(call.shape(0)) - 2), *bytes_moved(call)
     ),
     tolerance=SUM,

@@ -10,7 +10,7 @@ from ml_dtypes import finfo
 from openinfer.dtypes import DType
 from openinfer.errors import counted
 from openinfer.loops.dim import is_same, is_symbolic, span
-from openinfer.ops.record import Call, Cost, CostRule
+from openinfer.ops.record import Call, CostRule, OpCost
 from openinfer.ops.types import Shape, parameter_error, shape_error
 
 _BLOCK_ROUNDINGS = 300
@@ -123,18 +123,18 @@ def bytes_moved(call: Call) -> tuple[int, int]:
 
 def per_element(flops: int) -> CostRule:
     """So many operations for each element of the first output."""
-    return lambda call: Cost(flops * prod(call.outputs[0].shape), *bytes_moved(call))
+    return lambda call: OpCost(flops * prod(call.outputs[0].shape), *bytes_moved(call))
 
 
 def per_input(flops: int) -> CostRule:
     """So many operations for each element of the first input."""
-    return lambda call: Cost(flops * call.input(0).size, *bytes_moved(call))
+    return lambda call: OpCost(flops * call.input(0).size, *bytes_moved(call))
 
 
-def moves(call: Call) -> Cost:
+def moves(call: Call) -> OpCost:
     """No arithmetic, only data: as many bytes are read as written, whatever the sizes of the inputs."""
     written = sum(kind.nbytes for kind in call.outputs)
-    return Cost(0, written, written)
+    return OpCost(0, written, written)
 
 
 def spread(values: Any, axis: int, rank: int) -> Any:

@@ -13,7 +13,7 @@ from openinfer.dtypes import DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
-from openinfer.ops.record import REQUIRED, Call, Case, Cases, Cost, CostRule, Param, op, row
+from openinfer.ops.record import REQUIRED, Call, Case, Cases, CostRule, OpCost, Param, op, row
 from openinfer.ops.shapes import axis_of, bytes_moved
 from openinfer.ops.types import FLOATS, Array, Shape, TensorType, parameter_error, shape_error
 
@@ -67,9 +67,9 @@ def _finite(result: Array, operand: Array, axis: int) -> Array:
 def _transform_cost(measure: Callable[[Call], tuple[int, int]]) -> CostRule:
     """From how many real numbers are transformed, and how many points a transform has."""
 
-    def cost(call: Call) -> Cost:
+    def cost(call: Call) -> OpCost:
         numbers, points = measure(call)
-        return Cost(ceil(2.5 * numbers * log2(points)), *bytes_moved(call))
+        return OpCost(ceil(2.5 * numbers * log2(points)), *bytes_moved(call))
 
     return cost
 

@@ -1,6 +1,6 @@
 """Where two runs part: the first event of two traces that differs, and by how much.
 
-Traces are the documents that ``Executor.trace`` gives, read back from JSON; they may come from anywhere. Strands are
+Traces are the documents that ``Executor.trace`` gives, read back from JSON; they may come from anywhere. Tasks are
 compared each with its namesake, so that two schedules of the same run are the same run. Times and uuids do not count.
 """
 
@@ -245,19 +245,19 @@ def _has_values(events: Sequence[TraceEvent]) -> bool:
 def _pairs(
     one: Sequence[TraceEvent], other: Sequence[TraceEvent]
 ) -> Iterator[tuple[TraceEvent | None, TraceEvent | None]]:
-    """Events that belong together: the n-th of a strand with the n-th of its namesake, in the order of the first."""
-    strands: dict[str, list[TraceEvent]] = defaultdict(list)
+    """Events that belong together: the n-th of a task with the n-th of its namesake, in the order of the first."""
+    tasks: dict[str, list[TraceEvent]] = defaultdict(list)
     for event in other:
-        strands[event.thread].append(event)
+        tasks[event.thread].append(event)
     seen: dict[str, int] = defaultdict(int)
     for event in one:
         number = seen[event.thread]
         seen[event.thread] += 1
-        strand = strands[event.thread]
-        yield event, strand[number] if number < len(strand) else None
-    for name, strand in strands.items():
-        if len(strand) > seen[name]:
-            yield None, strand[seen[name]]
+        task = tasks[event.thread]
+        yield event, task[number] if number < len(task) else None
+    for name, task in tasks.items():
+        if len(task) > seen[name]:
+            yield None, task[seen[name]]
 
 
 def _difference(one: TraceEvent | None, other: TraceEvent | None, tolerance: float) -> Difference | None:

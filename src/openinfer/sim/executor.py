@@ -12,6 +12,7 @@ from openinfer.check.events import Event, TraceLevel
 from openinfer.check.inserted import inputs_by_name
 from openinfer.check.one_call import OneCall
 from openinfer.check.results import DTypeName, Outputs, given_back
+from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Node
@@ -19,11 +20,10 @@ from openinfer.oinf.atomic import atomic_file
 from openinfer.ops import Array
 from openinfer.sim.breakpoints import Breakpoint
 from openinfer.sim.memory import Key, Memory, Overlay, Values
-from openinfer.sim.program import Program
-from openinfer.sim.sizes import StepSizes
+from openinfer.sim.program import Instructions
 from openinfer.sim.state import load_state, state_bytes, write_state
 from openinfer.sim.step import Choose, Step, sequential
-from openinfer.sim.strand import Strand
+from openinfer.sim.task import Task
 from openinfer.sim.trace import Recorder
 from openinfer.sim.views import Place, Variables, Write, edit, inside, parsed, pending_writes, reported, wrong_moment
 from openinfer.tensor import Tensor
@@ -40,7 +40,7 @@ class Executor:
     def __init__(
         self,
         bound: BoundGraph,
-        program: Program,
+        program: Instructions,
         *,
         scheduler: "str | Choose" = "sequential",
         trace: TraceLevel = TraceLevel.BASIC,
@@ -142,7 +142,7 @@ class Executor:
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
 
     def _array(self, name: str, values: "Values | Overlay | None" = None) -> Array:
-        """A variable as a strand sees it through its values; without them, as entry does."""
+        """A variable as a task sees it through its values; without them, as entry does."""
         self._require_variable(name)
         variable = self.bound.vars[name]
         if variable.is_table:
@@ -265,17 +265,17 @@ class Executor:
             step.recorder = self._new_recorder()  # keeps no trace, but knows the event of this node
         writes: tuple[Write, ...] = ()
 
-        def look(strand: Strand) -> None:
+        def look(task: Task) -> None:
             nonlocal writes
-            writes = pending_writes(strand)
+            writes = pending_writes(task)
 
         try:
             with np.errstate(all="ignore"):
-                strand = step.advance(choose, look)
+                task = step.advance(choose, look)
         except BaseException:
             self._settle()
             raise
-        return NodeView(self, strand, writes)
+        return NodeView(self, task, writes)
 
     def run_until(self, *breakpoints: Breakpoint) -> "NodeView | None":
         """Go on until one of the breakpoints says stop: the node it stopped after, or None at the end of the step."""
@@ -308,7 +308,7 @@ class Executor:
 
     @property
     def place(self) -> Place:
-        """Where a suspended step stands, when strands run one after the other; or what the next step begins with."""
+        """Where a suspended step stands, when tasks run one after the other; or what the next step begins with."""
         with self._calls.claim():
             if self._step is None:
                 inputs, tables = self._memory.inputs, self._memory.tables
@@ -380,14 +380,14 @@ class Executor:
 
 
 class NodeView:
-    """A node that has just been executed, and the variables as its strand sees them after it."""
+    """A node that has just been executed, and the variables as its task sees them after it."""
 
-    def __init__(self, executor: Executor, strand: Strand, writes: tuple[Write, ...]) -> None:
+    def __init__(self, executor: Executor, task: Task, writes: tuple[Write, ...]) -> None:
         self._executor = executor
-        self._strand = strand
+        self._strand = task
         self._writes = writes
-        assert strand.step.recorder is not None
-        self.event: Event = strand.step.recorder.last
+        assert task.step.recorder is not None
+        self.event: Event = task.step.recorder.last
         self.breakpoints: tuple[Breakpoint, ...] = ()
 
     @property
@@ -429,8 +429,8 @@ class NodeView:
 
     def read(self, access: Access | str) -> Array:
         """A variable or a part of it (``h[0]``, ``K[l, step]``) at the loop indices of the node. Not to be changed."""
-        strand = self._strand
-        variables = Variables(self._executor.bound, strand.values, strand.tables, self.event.indices, {})
+        task = self._strand
+        variables = Variables(self._executor.bound, task.values, task.tables, self.event.indices, {})
         with self._executor._calls.claim():
             return reported(lambda: variables.read(parsed(access)))
 

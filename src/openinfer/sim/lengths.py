@@ -12,7 +12,7 @@ from openinfer.loops.dim import Dim, expr_of, sizes_in
 from openinfer.ops import OpError, Shape, TensorType
 
 if TYPE_CHECKING:
-    from openinfer.sim.strand import Strand
+    from openinfer.sim.task import Task
 
 
 class StatedLengths:
@@ -28,31 +28,31 @@ class StatedLengths:
         self._most = _bounds(access, variable)
         self._stated: PartialShape | None = None
 
-    def require(self, strand: "Strand", shape: Shape) -> None:
+    def require(self, task: "Task", shape: Shape) -> None:
         """Refuse a part of another shape than the text says."""
         if self._stated is None:  # the loops around a node are the same whenever it runs
-            self._stated = self._symbolic_shape(strand)
+            self._stated = self._symbolic_shape(task)
         axes = sorted(enumerate(self._stated), key=lambda one: one[1] is not None and len(sizes_in(one[1])) > 1)
         for axis, stated in axes:
             if stated is None:
                 most = self._most[axis] if axis < len(self._most) else None
                 if most is not None and shape[axis] > most:
                     raise self._error(Code.SIZE_CONFLICT, shape, f"the axis has at most {most}")
-            elif shape[axis] != (wanted := evaluate(expr_of(stated), strand.sizes.lookup)):
+            elif shape[axis] != (wanted := evaluate(expr_of(stated), task.sizes.lookup)):
                 code = Code.SIZE_CONFLICT if sizes_in(stated) else Code.SHAPE_MISMATCH
                 raise self._error(code, shape, f"its ends are {wanted} apart")
 
     def _error(self, code: Code, shape: Shape, why: str) -> OpError:
         return OpError(code, f"{self._access} is {TensorType(self._variable.dtype, shape)}, but {why}")
 
-    def _symbolic_shape(self, strand: "Strand") -> PartialShape:
+    def _symbolic_shape(self, task: "Task") -> PartialShape:
         bound, variable = self._bound, self._variable
 
         def size(name: str) -> int:
             return Dim(bound.bounds[name], Ref(name)) if name in bound.bounds else bound.sizes[name]
 
         def static(name: str) -> int | None:
-            if name in strand.indices:
+            if name in task.indices:
                 return None
             if name in bound.vars:
                 found = bound.constants.get(name)

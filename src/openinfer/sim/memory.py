@@ -13,10 +13,10 @@ from openinfer.check.bound import BoundGraph, BoundVar, FromCaller, FromInit, Fr
 from openinfer.check.inserted import accepted_input
 from openinfer.check.links import metadata_dtype
 from openinfer.check.sizes import SizeError, dimension
+from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DType, convert
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ops import Array, OpError, Shape
-from openinfer.sim.sizes import StepSizes
 from openinfer.sim.tables import Table
 from openinfer.tensor import storage_bytes
 

@@ -20,17 +20,17 @@ from openinfer.sim.memory import initial_array
 from openinfer.sim.tables import Chosen, selected
 
 if TYPE_CHECKING:
-    from openinfer.sim.strand import Strand
+    from openinfer.sim.task import Task
 
-Reader = Callable[["Strand"], Array]
-Writer = Callable[["Strand", Array], None]
-Integer = Callable[["Strand"], int]
-Quant = Callable[["Strand"], QuantParams | None]
-Judge = Callable[["Strand", Shape], None]
-Action = Callable[["Strand"], None]
+Reader = Callable[["Task"], Array]
+Writer = Callable[["Task", Array], None]
+Integer = Callable[["Task"], int]
+Quant = Callable[["Task"], QuantParams | None]
+Judge = Callable[["Task", Shape], None]
+Action = Callable[["Task"], None]
 
 
-class Operands:
+class CompiledOperands:
     """Compiles the operands of one bound graph."""
 
     def __init__(self, bound: BoundGraph) -> None:
@@ -47,9 +47,9 @@ class Operands:
             return self._name(expr.name)
         found = {name: self._name(name) for name in names(expr)}
 
-        def computed(strand: "Strand") -> int:
+        def computed(task: "Task") -> int:
             try:
-                return evaluate_checked(expr, lambda name: found[name](strand))
+                return evaluate_checked(expr, lambda name: found[name](task))
             except ZeroDivisionError:
                 raise OpError(Code.BAD_VALUE, f"the index '{expr}' divides by zero") from None
             except OverflowError as error:
@@ -66,27 +66,27 @@ class Operands:
     def _name(self, name: str) -> Integer:
         variable = self._bound.vars.get(name)
 
-        def looked_up(strand: "Strand") -> int:
-            index = strand.indices.get(name)
+        def looked_up(task: "Task") -> int:
+            index = task.indices.get(name)
             if index is not None:
                 return index
-            return int(strand.values[name]) if variable is not None else strand.sizes.lookup(name)
+            return int(task.values[name]) if variable is not None else task.sizes.lookup(name)
 
         return looked_up
 
-    def _chosen(self, index: Index) -> Callable[["Strand"], Chosen]:
+    def _chosen(self, index: Index) -> Callable[["Task"], Chosen]:
         if isinstance(index, Single):
             return self.integer(index.value)
         start = None if index.start is None else self.integer(index.start)
         end = None if index.end is None else self.integer(index.end)
-        return lambda strand: (
-            None if start is None else start(strand),
-            None if end is None else end(strand),
+        return lambda task: (
+            None if start is None else start(task),
+            None if end is None else end(task),
         )
 
-    def _all_chosen(self, access: Access) -> Callable[["Strand"], list[Chosen]]:
+    def _all_chosen(self, access: Access) -> Callable[["Task"], list[Chosen]]:
         parts = [self._chosen(index) for index in access.indices]
-        return lambda strand: [part(strand) for part in parts]
+        return lambda task: [part(task) for part in parts]
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -100,18 +100,18 @@ class Operands:
             return self._model_reader(operand)
         name = operand.base
         if self._bound.is_index(operand):
-            return lambda strand: index_array(strand.indices[name])
+            return lambda task: index_array(task.indices[name])
         variable = self._bound.vars[name]
         if variable.is_table:
             chosen = self._all_chosen(operand)
-            return lambda strand: strand.tables[name].read(chosen(strand))
+            return lambda task: task.tables[name].read(chosen(task))
         if isinstance(variable.origin, FromPattern):
             key = self.entry_key(operand, variable, variable.origin.pattern)
-            return lambda strand: strand.values[key(strand)]
+            return lambda task: task.values[key(task)]
         if operand.bracketed and operand.indices:
             chosen = self._all_chosen(operand)
-            return lambda strand: _part(name, strand.values[name], chosen(strand))
-        return lambda strand: strand.values[name]
+            return lambda task: _part(name, task.values[name], chosen(task))
+        return lambda task: task.values[name]
 
     def length_checked(self, operand: Operand, dtype: DType | None) -> Reader:
         """What reads the operand of an op: a part must be as long as its text says."""
@@ -124,23 +124,23 @@ class Operands:
         lengths = StatedLengths(self._bound, operand, variable)
         if variable.is_table:
 
-            def read_table(strand: "Strand") -> Array:
-                where, table = chosen(strand), strand.tables[name]
-                lengths.require(strand, table.shape_of(where))
+            def read_table(task: "Task") -> Array:
+                where, table = chosen(task), task.tables[name]
+                lengths.require(task, table.shape_of(where))
                 return table.read(where)
 
             return read_table
         if not operand.indices:
             return self.reader(operand, dtype)
 
-        def read_part(strand: "Strand") -> Array:
-            found = _part(name, strand.values[name], chosen(strand))
-            lengths.require(strand, found.shape)
+        def read_part(task: "Task") -> Array:
+            found = _part(name, task.values[name], chosen(task))
+            lengths.require(task, found.shape)
             return found
 
         return read_part
 
-    def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Strand"], tuple[str, str]]:
+    def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Task"], tuple[str, str]]:
         """Which model tensor an access of a prefix table names; one that does not fit is refused."""
         assert variable.decl is not None
         parts = [
@@ -148,8 +148,8 @@ class Operands:
         ]
         model, known = self._bound.model, set[str]()
 
-        def key(strand: "Strand") -> tuple[str, str]:
-            values = {name: part(strand) for name, part in parts}
+        def key(task: "Task") -> tuple[str, str]:
+            values = {name: part(task) for name, part in parts}
             entry = spelled(pattern, values)  # type: ignore[arg-type]
             if entry not in known:
                 info = model.tensors.get(entry) if model is not None else None
@@ -173,30 +173,30 @@ class Operands:
         tensors = model.tensors
         if isinstance(operand, ModelRef):
 
-            def of_model(strand: "Strand") -> QuantParams | None:
-                name = spelled(operand.name, strand.indices) if operand.formatted else operand.name
+            def of_model(task: "Task") -> QuantParams | None:
+                name = spelled(operand.name, task.indices) if operand.formatted else operand.name
                 return tensors[name].quant if name in tensors else None
 
             return of_model
         variable = self._bound.vars[operand.base]
         if isinstance(variable.origin, FromPattern):
             key = self.entry_key(operand, variable, variable.origin.pattern)
-            return lambda strand: tensors[key(strand)[1]].quant
+            return lambda task: tensors[key(task)[1]].quant
         own = part_quant(operand, variable.quant)
         return lambda _strand: own
 
     def _model_reader(self, operand: ModelRef) -> Reader:
         if not operand.formatted:
-            return lambda strand: strand.values["", operand.name]
+            return lambda task: task.values["", operand.name]
         model = self._bound.model
 
-        def read(strand: "Strand") -> Array:
-            name = spelled(operand.name, strand.indices)
+        def read(task: "Task") -> Array:
+            name = spelled(operand.name, task.indices)
             if model is None or (name not in model.tensors and name not in model.metadata_info):
                 # Loops are followed only so far when the graph is bound.
                 message = f"{operand} is the model tensor {name!r}, which does not exist"
                 raise OpError(Code.UNKNOWN_LINK, message)
-            return strand.values["", name]
+            return task.values["", name]
 
         return read
 
@@ -212,7 +212,7 @@ class Operands:
         if all(isinstance(index, Single) or (name in variable.fixed and name not in grown) for name, index in pairs):
             return None
         name, chosen = source.base, self._all_chosen(source)
-        return lambda strand: strand.sizes.agree(target, strand.tables[name].shape_of(chosen(strand)), str(source))
+        return lambda task: task.sizes.agree(target, task.tables[name].shape_of(chosen(task)), str(source))
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Operands:
         is_entry = isinstance(variable.origin, FromPattern)
         if variable.is_table or (access.bracketed and access.indices and not is_entry):
             return None
-        return lambda strand, shape: strand.sizes.agree(variable, shape, what)
+        return lambda task, shape: task.sizes.agree(variable, shape, what)
 
     def writer(self, access: Access, what: str, *, is_judged: bool = False) -> Writer:
         """What writes an access; ``what`` is how messages call the value."""
@@ -233,27 +233,27 @@ class Operands:
         if isinstance(variable.origin, FromPattern):
             key = self.entry_key(access, variable, variable.origin.pattern)
 
-            def write_entry(strand: "Strand", value: Array) -> None:
+            def write_entry(task: "Task", value: Array) -> None:
                 if not is_judged:
-                    strand.sizes.agree(variable, value.shape, what)
-                strand.values[key(strand)] = value
+                    task.sizes.agree(variable, value.shape, what)
+                task.values[key(task)] = value
 
             return write_entry
         if access.bracketed and access.indices:
             return self._part_writer(access, what)
 
-        def write(strand: "Strand", value: Array) -> None:
+        def write(task: "Task", value: Array) -> None:
             if not is_judged and (variable.is_dynamic or value.shape != variable.shape):
-                strand.sizes.agree(variable, value.shape, what)
-            strand.values[name] = value
+                task.sizes.agree(variable, value.shape, what)
+            task.values[name] = value
 
         return write
 
     def _table_writer(self, access: Access, variable: BoundVar, what: str) -> Writer:
         name, chosen = access.base, self._all_chosen(access)
 
-        def write(strand: "Strand", value: Array) -> None:
-            table, where = strand.tables[name], chosen(strand)
+        def write(task: "Task", value: Array) -> None:
+            table, where = task.tables[name], chosen(task)
             table.require_room(where)
             wanted = table.shape_of(where)
             if value.shape != wanted:
@@ -266,15 +266,15 @@ class Operands:
     def _part_writer(self, access: Access, what: str) -> Writer:
         name, chosen = access.base, self._all_chosen(access)
 
-        def write(strand: "Strand", value: Array) -> None:
-            whole = strand.values[name]
-            region = _region(name, whole, chosen(strand))
+        def write(task: "Task", value: Array) -> None:
+            whole = task.values[name]
+            region = _region(name, whole, chosen(task))
             changed = whole.copy()
             if changed[region].shape != value.shape:
                 message = f"{what} has the shape {list(value.shape)}, but {access} has {list(changed[region].shape)}"
                 raise OpError(Code.SHAPE_MISMATCH, message)
             changed[region] = value
-            strand.values[name] = changed
+            task.values[name] = changed
 
         return write
 
@@ -285,17 +285,17 @@ class Operands:
         variable = self._bound.vars[name]
         if variable.is_dynamic or variable.dims is None:
 
-            def forget(strand: "Strand") -> None:
-                strand.values.pop(name, None)
+            def forget(task: "Task") -> None:
+                task.values.pop(name, None)
 
             return forget
         zero: Array | None = None
 
-        def assign(strand: "Strand") -> None:
+        def assign(task: "Task") -> None:
             nonlocal zero
             if zero is None:
                 zero = initial_array(variable.dtype, variable.shape, None)
-            strand.values[name] = zero
+            task.values[name] = zero
 
         return assign
 
@@ -303,13 +303,13 @@ class Operands:
         """Adds to a persistent integer, or subtracts from it, wrapping at its width."""
         dtype, by = self._bound.vars[name].dtype, self.integer(amount)
 
-        def count(strand: "Strand") -> None:
-            total = int(strand.values[name]) + sign * by(strand)
+        def count(task: "Task") -> None:
+            total = int(task.values[name]) + sign * by(task)
             half = 1 << (dtype.bits - 1) if dtype.kind == "int" else 0
             value = (total + half) % (1 << dtype.bits) - half
             if dtype.values and value not in dtype.values:
                 raise OpError(Code.BAD_VALUE, f"{name!r} would be {total}, which is not {dtype.name}")
-            strand.values[name] = np.asarray(value).astype(dtype.array)
+            task.values[name] = np.asarray(value).astype(dtype.array)
 
         return count
 
@@ -318,16 +318,16 @@ class Operands:
         variable = self._bound.vars[access.base]
         name, chosen = access.base, self._all_chosen(access)
         if variable.is_table:
-            return lambda strand: strand.tables[name].reset(chosen(strand))
+            return lambda task: task.tables[name].reset(chosen(task))
 
-        def reset(strand: "Strand") -> None:
-            fresh = strand.original(name)
+        def reset(task: "Task") -> None:
+            fresh = task.original(name)
             if access.indices:
-                whole = strand.values[name].copy()
-                region = _region(name, whole, chosen(strand))
+                whole = task.values[name].copy()
+                region = _region(name, whole, chosen(task))
                 whole[region] = fresh[region]
                 fresh = whole
-            strand.values[name] = fresh
+            task.values[name] = fresh
 
         return reset
 

@@ -9,25 +9,25 @@ from openinfer.check.params import parameter
 from openinfer.check.sizes import SizeError
 from openinfer.ir import Access, ModelRef, Node, Op, Operand
 from openinfer.oinf.quant import QuantParams
-from openinfer.ops import Array, Call, Kernel, TensorType, complete, infer
+from openinfer.ops import Array, Call, ReferenceKernel, TensorType, complete, infer
 from openinfer.sim.memory import evaluated_shape
-from openinfer.sim.operands import Judge, Operands, Quant, Reader, Writer
+from openinfer.sim.operands import CompiledOperands, Judge, Quant, Reader, Writer
 
 if TYPE_CHECKING:
-    from openinfer.sim.strand import Strand
+    from openinfer.sim.task import Task
 
-Action = Callable[["Strand"], None]
+Action = Callable[["Task"], None]
 _MOST_KERNELS = 1024
 
 
-def op_action(bound: BoundGraph, operands: Operands, node: Node) -> Action:
+def op_action(bound: BoundGraph, operands: CompiledOperands, node: Node) -> Action:
     """What runs an op node."""
     kind, own = node.kind, bound.ops[node.index]
     assert isinstance(kind, Op)
     what = f"the result of '{own.record.name}'"
     operated = list(zip(own.operands, own.stored, strict=True))
     if own.call is not None and not own.is_dynamic and not _varies(bound, own):
-        kernel = Kernel(own.record, own.call, own.stored)
+        kernel = ReferenceKernel(own.record, own.call, own.stored)
         readers = [None if operand is None else operands.reader(operand, dtype) for operand, dtype in operated]
         writers = [operands.writer(output, what) for output in kind.outputs]
         return _plain_action(bound, own, kind, kernel) or _static_action(kernel, readers, writers)
@@ -55,7 +55,7 @@ def _varies(bound: BoundGraph, own: BoundOp) -> bool:
     ) and any(kind is not None and kind.quant is not None for kind in (own.call.inputs if own.call else ()))
 
 
-def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: Kernel) -> Action | None:
+def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: ReferenceKernel) -> Action | None:
     """The common case, without a layer of functions: variables in, one variable out."""
     if len(kind.outputs) != 1 or not _is_plain(bound, kind.outputs[0]):
         return None
@@ -66,8 +66,8 @@ def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: Kernel) -> 
         names.append(operand.base if isinstance(operand, Access) else None)
     target = kind.outputs[0].base
 
-    def run(strand: "Strand") -> None:
-        values = strand.values
+    def run(task: "Task") -> None:
+        values = task.values
         (values[target],) = kernel([None if name is None else values[name] for name in names])
 
     return run
@@ -79,11 +79,11 @@ def _is_plain(bound: BoundGraph, operand: Operand) -> bool:
     return not bound.vars[operand.base].is_table
 
 
-def _static_action(kernel: Kernel, readers: Sequence[Reader | None], writers: Sequence[Writer]) -> Action:
-    def run(strand: "Strand") -> None:
-        results = kernel([None if read is None else read(strand) for read in readers])
+def _static_action(kernel: ReferenceKernel, readers: Sequence[Reader | None], writers: Sequence[Writer]) -> Action:
+    def run(task: "Task") -> None:
+        results = kernel([None if read is None else read(task) for read in readers])
         for write, result in zip(writers, results, strict=True):
-            write(strand, result)
+            write(task, result)
 
     return run
 
@@ -109,19 +109,19 @@ class DynamicOp:
         self._judges = judges
         self._writers = writers
         self._inputs = {spec.name for spec in own.record.signature.inputs}
-        self._kernels: dict[Any, Kernel] = {}
+        self._kernels: dict[Any, ReferenceKernel] = {}
         self.call: Call | None = None
         """The call that was made last."""
 
-    def __call__(self, strand: "Strand") -> None:
+    def __call__(self, task: "Task") -> None:
         """Run the op once."""
-        arrays = [None if read is None else read(strand) for read in self._readers]
-        quants = [quant(strand) for quant in self._quants]
+        arrays = [None if read is None else read(task) for read in self._readers]
+        quants = [quant(task) for quant in self._quants]
         shapes = tuple(None if array is None else array.shape for array in arrays)
-        key = (shapes, tuple(sorted(strand.sizes.dynamic.items())), tuple(map(id, quants)))
+        key = (shapes, tuple(sorted(task.sizes.dynamic.items())), tuple(map(id, quants)))
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._kernel(strand, arrays, quants)
+            kernel = self._kernel(task, arrays, quants)
             if len(self._kernels) >= _MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[key] = kernel
@@ -129,39 +129,39 @@ class DynamicOp:
         # Shapes are judged before values: what the op says about its elements counts only if its result has a place.
         for judge, kind in zip(self._judges, kernel.call.outputs, strict=True):
             if judge is not None:
-                judge(strand, kind.shape)
+                judge(task, kind.shape)
         for write, result in zip(self._writers, kernel(arrays), strict=True):
-            write(strand, result)
+            write(task, result)
 
-    def _kernel(self, strand: "Strand", arrays: list[Array | None], quants: list[QuantParams | None]) -> Kernel:
+    def _kernel(self, task: "Task", arrays: list[Array | None], quants: list[QuantParams | None]) -> ReferenceKernel:
         types = tuple(
             None if array is None or dtype is None else TensorType(dtype, array.shape, quant)
             for array, dtype, quant in zip(arrays, self._own.stored, quants, strict=True)
         )
-        wanted = tuple(self._wanted(strand, output) for output in self._kind.outputs)
-        call = infer(self._own.record, Call(types, self._params(strand), wanted))
-        return Kernel(self._own.record, call, self._own.stored)
+        wanted = tuple(self._wanted(task, output) for output in self._kind.outputs)
+        call = infer(self._own.record, Call(types, self._params(task), wanted))
+        return ReferenceKernel(self._own.record, call, self._own.stored)
 
-    def _wanted(self, strand: "Strand", output: Access) -> TensorType | None:
+    def _wanted(self, task: "Task", output: Access) -> TensorType | None:
         variable: BoundVar = self._bound.vars[output.base]
         if variable.dims is None or output.bracketed:
             return TensorType(variable.dtype, (0,) * access_rank(output, variable))
-        shape = evaluated_shape(variable, strand.sizes)
+        shape = evaluated_shape(variable, task.sizes)
         # A shape that is not known yet is at least known not to be a scalar's.
         return TensorType(variable.dtype, (0,) * len(variable.dims) if shape is None else shape)
 
-    def _params(self, strand: "Strand") -> dict[str, Any]:
+    def _params(self, task: "Task") -> dict[str, Any]:
         def named(name: str) -> Any:
             if name in self._bound.vars:
                 return self._bound.constants.get(name)
             try:
-                return strand.sizes.lookup(name)
+                return task.sizes.lookup(name)
             except (SizeError, KeyError):
                 model = self._bound.model
                 return model.metadata[name] if model is not None and name in model.metadata_info else None
 
         given = {
-            name: parameter(name, value, named, strand.sizes.lookup)
+            name: parameter(name, value, named, task.sizes.lookup)
             for name, value in self._kind.attrs
             if not self._is_input(name)
         }

@@ -1,6 +1,6 @@
 """A bound graph as a program: per block, a flat list of instructions.
 
-Loops become jumps and branches calls, so a strand is a place in a list and a small stack: it can stop after any node
+Loops become jumps and branches calls, so a task is a place in a list and a small stack: it can stop after any node
 and go on later, and nothing recurses.
 """
 
@@ -28,18 +28,18 @@ from openinfer.ir import (
     Transfer,
     Yield,
 )
-from openinfer.sim.operands import Operands
+from openinfer.sim.operands import CompiledOperands
 from openinfer.sim.operations import op_action
 
 if TYPE_CHECKING:
-    from openinfer.sim.strand import Strand
+    from openinfer.sim.task import Task
 
-Action = Callable[["Strand"], None]
+Action = Callable[["Task"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One thing a strand does. A loop's way back to its head is one too, but it is no node and no event."""
+    """One thing a task does. A loop's way back to its head is one too, but it is no node and no event."""
 
     node: Node
     block: str
@@ -72,12 +72,12 @@ class Instruction:
         return node_writes(self.node)
 
 
-Program = Mapping[str, list[Instruction]]
+Instructions = Mapping[str, list[Instruction]]
 
 
-def compiled(bound: BoundGraph) -> Program:
+def compiled(bound: BoundGraph) -> Instructions:
     """The instructions of every block."""
-    operands = Operands(bound)
+    operands = CompiledOperands(bound)
     return {name: _Assembler(bound, operands, name).block(block.nodes) for name, block in bound.graph.blocks.items()}
 
 
@@ -91,7 +91,7 @@ class _Todo:
 
 
 class _Assembler:
-    def __init__(self, bound: BoundGraph, operands: Operands, block: str) -> None:
+    def __init__(self, bound: BoundGraph, operands: CompiledOperands, block: str) -> None:
         self._bound = bound
         self._operands = operands
         self._block = block
@@ -120,22 +120,22 @@ class _Assembler:
         name, body, after = node.kind.index, head + 1, len(self._code) + 1
         start, end = (self._operands.integer(bound) for bound in (node.kind.start, node.kind.end))
 
-        def enter(strand: "Strand") -> None:
-            first, last = start(strand), end(strand)
+        def enter(task: "Task") -> None:
+            first, last = start(task), end(task)
             if first >= last:
-                strand.position = after
+                task.position = after
                 return
-            strand.indices[name] = first
-            strand.ends.append(last)
+            task.indices[name] = first
+            task.ends.append(last)
 
-        def again(strand: "Strand") -> None:
-            following = strand.indices[name] + 1
-            if following < strand.ends[-1]:
-                strand.indices[name] = following
-                strand.position = body
+        def again(task: "Task") -> None:
+            following = task.indices[name] + 1
+            if following < task.ends[-1]:
+                task.indices[name] = following
+                task.position = body
                 return
-            strand.ends.pop()
-            del strand.indices[name]
+            task.ends.pop()
+            del task.indices[name]
 
         self._code[head] = Instruction(node, self._block, enter, scopes)
         # The turns of an empty body count, or a budget would never end them.
@@ -154,11 +154,11 @@ class _Assembler:
                 write = operands.writer(dst, str(source))
                 fits = operands.fitting(source, dst)
                 if fits is None:
-                    return lambda strand: write(strand, read(strand))
+                    return lambda task: write(task, read(task))
 
-                def read_if_fitting(strand: "Strand") -> None:
-                    fits(strand)
-                    write(strand, read(strand))
+                def read_if_fitting(task: "Task") -> None:
+                    fits(task)
+                    write(task, read(task))
 
                 return read_if_fitting
             case CacheReset(target):
@@ -170,24 +170,24 @@ class _Assembler:
             case Branch(cond, then_block, else_block):
                 return _branch(cond, then_block, else_block)
             case Return():
-                return lambda strand: strand.leave()
+                return lambda task: task.leave()
             case Yield(variables):
-                return lambda strand: strand.hand_over(variables)
+                return lambda task: task.hand_over(variables)
             case Await(variables):
-                return lambda strand: strand.wait_for(variables)
+                return lambda task: task.wait_for(variables)
             case _:
                 return _nothing
 
 
-def _nothing(_strand: "Strand") -> None:
+def _nothing(_strand: "Task") -> None:
     """What a scope, a barrier or a dep does: it says something, and nothing happens."""
 
 
 def _branch(cond: str | None, then_block: str, else_block: str | None) -> Action:
-    def branch(strand: "Strand") -> None:
-        if cond is None or strand.values[cond]:
-            strand.call(then_block)
+    def branch(task: "Task") -> None:
+        if cond is None or task.values[cond]:
+            task.call(then_block)
         elif else_block is not None:
-            strand.call(else_block)
+            task.call(else_block)
 
     return branch

@@ -7,7 +7,7 @@ from openinfer.sim.commands import Line, RefusedError
 from openinfer.sim.inspection import brief, overview
 from openinfer.sim.listing import Listing, head
 from openinfer.sim.stepper import Halt, Stepper
-from openinfer.sim.strand import Frame
+from openinfer.sim.task import Frame
 
 _CONTEXT = 2
 _PAGE = 11

@@ -145,7 +145,7 @@ class SimRun(SimOutput):
         except BaseException:
             self._is_over = self._has_failed = True
             raise
-        # A scheduler of the caller's may have chosen another strand than the one looked at above.
+        # A scheduler of the caller's may have chosen another task than the one looked at above.
         self._enter(event.thread, event.block_name, event.node_index, event.node_uuid)
         self._pending.append(event)
         if event.kind == "Return" or (event.kind == "Yield" and event.thread != "entry"):

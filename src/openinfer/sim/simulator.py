@@ -23,7 +23,7 @@ class Simulator:
     """Runs graphs exactly as they are written.
 
     ``sizes`` win over those of the graph and the model. ``scheduler`` says how consumers of ``yield`` run:
-    ``"sequential"`` in one thread, ``"threaded"`` each in its own, or a function that picks the next strand; the result
+    ``"sequential"`` in one thread, ``"threaded"`` each in its own, or a function that picks the next task; the result
     is the same. ``node_budget`` ends a step that executes more nodes.
 
     >>> from openinfer.lang import graph

@@ -4,9 +4,9 @@ import os
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.saved_state import Key, Plain, Tables, loaded, save, saved_bytes
+from openinfer.check.step_sizes import StepSizes
 from openinfer.ir import MemoryKind
 from openinfer.sim.memory import Memory
-from openinfer.sim.sizes import StepSizes
 
 
 def _parts(bound: BoundGraph, memory: Memory) -> tuple[Plain, Tables]:

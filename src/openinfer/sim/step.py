@@ -1,4 +1,4 @@
-"""One step of a graph: the strands that run it, what they hand to each other, and what becomes of it in the end."""
+"""One step of a graph: the tasks that run it, what they hand to each other, and what becomes of it in the end."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -8,25 +8,25 @@ import numpy as np
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.sizes import SizeError
+from openinfer.check.step_sizes import StepSizes
 from openinfer.errors import Code, Diagnostic, ExecutionError, counted
 from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
 from openinfer.ops import Array
 from openinfer.sim.memory import Key, Memory, Overlay, Values
-from openinfer.sim.program import Program
-from openinfer.sim.sizes import StepSizes
-from openinfer.sim.strand import Strand
+from openinfer.sim.program import Instructions
+from openinfer.sim.task import Task
 
 if TYPE_CHECKING:
     from openinfer.sim.trace import Recorder
 
-Choose = Callable[[Sequence[Strand]], Strand]
-"""Which of the strands that can run does so next."""
+Choose = Callable[[Sequence[Task]], Task]
+"""Which of the tasks that can run does so next."""
 
 
-def sequential(strands: Sequence[Strand]) -> Strand:
+def sequential(tasks: Sequence[Task]) -> Task:
     """Entry as long as it can, then consumers in the order they were started."""
-    return strands[0]
+    return tasks[0]
 
 
 class Step:
@@ -35,7 +35,7 @@ class Step:
     def __init__(
         self,
         bound: BoundGraph,
-        program: Program,
+        program: Instructions,
         memory: Memory,
         recorder: "Recorder | None",
         budget: int | None,
@@ -54,15 +54,15 @@ class Step:
         self.values = Values(memory, StepSizes(bound), self._inputs())
         for table in self.tables.values():
             table.begin()
-        self.entry = Strand(self, "entry", self.values)
+        self.entry = Task(self, "entry", self.values)
         self._consumers = [block for block in bound.graph.blocks.values() if is_consumer(block)]
-        self._started: dict[str, Strand] = {}
+        self._started: dict[str, Task] = {}
         """The last run of every consumer."""
         self._given: dict[str, set[str]] = {block.name: set() for block in self._consumers}
         """For each consumer, what it awaits and has been yielded since it last started."""
         self._yielded: dict[str, Array] = {}
         self._returned: dict[str, Array] = {}
-        self.on_start: Callable[[Strand], None] | None = None
+        self.on_start: Callable[[Task], None] | None = None
 
     def _inputs(self) -> dict[Key, Array]:
         missing = [
@@ -89,43 +89,43 @@ class Step:
         names = [one.name for one in self.bound.vars.values() if one.kind is MemoryKind.DYNAMIC]
         self.values.sizes.agree_together({name: self.values[name].shape for name in names})
 
-    # --- strands --------------------------------------------------------------------------------------------------
+    # --- tasks --------------------------------------------------------------------------------------------------
 
     @property
     def is_done(self) -> bool:
-        """Whether all strands have ended. Consumers that were never given everything stay parked."""
-        return self.entry.is_done and all(strand.is_done for strand in self._started.values())
+        """Whether all tasks have ended. Consumers that were never given everything stay parked."""
+        return self.entry.is_done and all(task.is_done for task in self._started.values())
 
-    def runnable(self) -> list[Strand]:
-        """The strands that can go on, entry first."""
+    def runnable(self) -> list[Task]:
+        """The tasks that can go on, entry first."""
         found = []
         if not self.entry.is_done and (not self.entry.waiting or self.is_ready(self.entry.waiting)):
             self.entry.waiting = ()
             found.append(self.entry)
-        found += [strand for strand in self._started.values() if not strand.is_done]
+        found += [task for task in self._started.values() if not task.is_done]
         return found
 
-    def upcoming(self) -> Strand | None:
-        """The strand that runs the next node when strands run one after the other."""
-        for strand in self.runnable():
-            node = strand.following
+    def upcoming(self) -> Task | None:
+        """The task that runs the next node when tasks run one after the other."""
+        for task in self.runnable():
+            node = task.following
             kind = None if node is None else node.node.kind
-            if strand is not self.entry or not isinstance(kind, Await) or self.is_ready(kind.vars):
-                return strand
+            if task is not self.entry or not isinstance(kind, Await) or self.is_ready(kind.vars):
+                return task
         return None
 
-    def advance(self, choose: Choose = sequential, before: Callable[[Strand], None] | None = None) -> Strand:
-        """Run one node of one strand; returns the strand. An ``await`` that has to wait is no node yet.
+    def advance(self, choose: Choose = sequential, before: Callable[[Task], None] | None = None) -> Task:
+        """Run one node of one task; returns the task. An ``await`` that has to wait is no node yet.
 
-        ``before`` is called with the strand before it runs.
+        ``before`` is called with the task before it runs.
         """
         while True:
-            strand = self._chosen(choose)
+            task = self._chosen(choose)
             if before is not None:
-                before(strand)
-            strand.advance()
-            if not strand.waiting:
-                return strand
+                before(task)
+            task.advance()
+            if not task.waiting:
+                return task
 
     def run(self, choose: Choose | None = None) -> None:
         """Run to the end in this thread."""
@@ -135,13 +135,13 @@ class Step:
             else:
                 self._chosen(choose).advance()
 
-    def _chosen(self, choose: Choose) -> Strand:
-        strands = self.runnable()
-        strand = choose(strands)
-        if not any(strand is one for one in strands):
-            message = f"the scheduler chose {strand!r:.60}, which is none of the strands it was given"
+    def _chosen(self, choose: Choose) -> Task:
+        tasks = self.runnable()
+        task = choose(tasks)
+        if not any(task is one for one in tasks):
+            message = f"the scheduler chose {task!r:.60}, which is none of the tasks it was given"
             raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
-        return strand
+        return task
 
     def run_threaded(self) -> None:
         """Run to the end with a thread for every consumer. No thread outlives the call."""
@@ -149,18 +149,18 @@ class Step:
         latest: dict[str, threading.Thread] = {}
         failures: list[BaseException] = []
 
-        def body(strand: Strand) -> None:
+        def body(task: Task) -> None:
             try:
                 with np.errstate(all="ignore"):
-                    strand.run()
+                    task.run()
             except BaseException as error:  # noqa: BLE001  (carried to the thread that waits)
                 failures.append(error)
                 self.interrupted = True
 
-        def start(strand: Strand) -> None:
-            thread = threading.Thread(target=body, args=(strand,), name=f"openinfer {strand.block}", daemon=True)
+        def start(task: Task) -> None:
+            thread = threading.Thread(target=body, args=(task,), name=f"openinfer {task.block}", daemon=True)
             threads.append(thread)
-            latest[strand.block] = thread
+            latest[task.block] = thread
             thread.start()
 
         self.on_start = start
@@ -220,15 +220,15 @@ class Step:
             if given and given == {*needed}:
                 given.clear()
                 copies = {name: self._yielded[name] for name in needed}
-                strand = Strand(self, block.name, Overlay(self.values, copies))
-                self._started[block.name] = strand
+                task = Task(self, block.name, Overlay(self.values, copies))
+                self._started[block.name] = task
                 if self.on_start is not None:
-                    self.on_start(strand)
+                    self.on_start(task)
 
-    def take_back(self, strand: Strand, variables: tuple[str, ...]) -> None:
+    def take_back(self, task: Task, variables: tuple[str, ...]) -> None:
         """A consumer yields: what it changed becomes entry's when entry awaits it."""
         for name in variables:
-            value = strand.values[name]
+            value = task.values[name]
             if value is not self._yielded.get(name):
                 self._returned[name] = value
 
@@ -242,18 +242,18 @@ class Step:
 
     def publish(self, variables: Sequence[str]) -> None:
         """Entry sees the values that consumers left, and the sizes they bound."""
-        for strand in self._started.values():
-            if set(awaited(self.bound.graph.blocks[strand.block])) & set(variables):
-                self.values.sizes.join(strand.sizes, strand.block)
+        for task in self._started.values():
+            if set(awaited(self.bound.graph.blocks[task.block])) & set(variables):
+                self.values.sizes.join(task.sizes, task.block)
         self._take(variables)
 
     def join_sizes(self) -> None:
         """The step ends: a dynamic size has one value in it, whether or not entry has awaited who bound it."""
-        for strand in self._started.values():
+        for task in self._started.values():
             try:
-                self.values.sizes.join(strand.sizes, strand.block)
+                self.values.sizes.join(task.sizes, task.block)
             except SizeError as error:
-                span = self.bound.graph.blocks[strand.block].nodes[0].span
+                span = self.bound.graph.blocks[task.block].nodes[0].span
                 raise ExecutionError(Diagnostic(error.code, error.message, span)) from error
 
     def _take(self, variables: Sequence[str]) -> None:
@@ -285,7 +285,7 @@ class Step:
             table.rollback()
 
     def let_go(self) -> None:
-        """Forget the strands of a step that is over: they know the step, and arrays would wait for the collector."""
+        """Forget the tasks of a step that is over: they know the step, and arrays would wait for the collector."""
         self.on_start = None
         self._started = {}
         del self.entry

@@ -108,15 +108,15 @@ class Stepper:
         return self._go(lambda: lambda: False)
 
     def _behind(self, node: Node | None) -> Callable[[], bool]:
-        """Whether the strand that stands before or inside a node has come out behind it."""
-        strand = self.executor.place.strand
-        if strand is None or node is None or not (node.body or isinstance(node.kind, Branch)):
+        """Whether the task that stands before or inside a node has come out behind it."""
+        task = self.executor.place.task
+        if task is None or node is None or not (node.body or isinstance(node.kind, Branch)):
             return lambda: True
-        body, depth = {one.index for one in walk(node.body)}, strand.depth
+        body, depth = {one.index for one in walk(node.body)}, task.depth
 
         def is_behind() -> bool:
-            following = strand.following
-            return following is None or (strand.depth <= depth and following.node.index not in body)
+            following = task.following
+            return following is None or (task.depth <= depth and following.node.index not in body)
 
         return is_behind
 
@@ -125,9 +125,9 @@ class Stepper:
         parent = None if place.node is None else self._parents.get(place.node.index)
         if parent is not None:
             return self._behind(parent)
-        strand, number = place.strand, self.done
-        depth = 0 if strand is None else strand.depth
-        return lambda: self.done > number or (strand is not None and (strand.is_done or strand.depth < depth))
+        task, number = place.task, self.done
+        depth = 0 if task is None else task.depth
+        return lambda: self.done > number or (task is not None and (task.is_done or task.depth < depth))
 
     # --- going ----------------------------------------------------------------------------------------------------
 

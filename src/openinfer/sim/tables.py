@@ -9,7 +9,7 @@ from openinfer.check.bound import BoundVar
 from openinfer.errors import Code
 from openinfer.ir.expr import MOST_INDEX
 from openinfer.ops import Array, OpError
-from openinfer.sim.grid import Grid, Selector, filled
+from openinfer.sim.growable import Grid, Selector, filled
 
 Chosen = int | tuple[int | None, int | None]
 """An index as evaluated: one, or the ends of a slice, which may be missing or count from the extent."""

@@ -13,7 +13,7 @@ from openinfer.sim.views import Variables
 
 if TYPE_CHECKING:
     from openinfer.check.bound import BoundGraph
-    from openinfer.sim.strand import Strand
+    from openinfer.sim.task import Task
 
 
 class _Entry(NamedTuple):
@@ -63,7 +63,7 @@ class _Kept:
         return len(self._instructions)
 
     def append(self, entry: _Entry) -> None:
-        """Keep an entry. Strands in threads of their own take turns."""
+        """Keep an entry. Tasks in threads of their own take turns."""
         with self._lock:
             if entry.indices:
                 self._names.setdefault(entry.instruction.node.index, tuple(entry.indices))
@@ -104,10 +104,10 @@ class Recorder:
         self._entries = _Kept()
         self._last: _Entry | None = None
 
-    def record(self, strand: "Strand", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
+    def record(self, task: "Task", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
         """Note an executed node."""
-        details = self._details(strand, instruction, indices) if self._level is TraceLevel.FULL else None
-        self._last = _Entry(instruction, strand.block, indices, start, end, details)
+        details = self._details(task, instruction, indices) if self._level is TraceLevel.FULL else None
+        self._last = _Entry(instruction, task.block, indices, start, end, details)
         if len(self._entries) < self._most:
             self._entries.append(self._last)
         elif self._most:
@@ -127,7 +127,7 @@ class Recorder:
         assert self._last is not None
         return self._last.event()
 
-    def _details(self, strand: "Strand", instruction: Instruction, indices: dict[str, int]) -> dict[str, Any]:
+    def _details(self, task: "Task", instruction: Instruction, indices: dict[str, int]) -> dict[str, Any]:
         kind = instruction.node.kind
         found: dict[str, Any] = {}
         if isinstance(kind, Op):
@@ -135,23 +135,23 @@ class Recorder:
             call = instruction.act.call if isinstance(instruction.act, DynamicOp) else own.call
             assert call is not None
             found = op_details(own, kind, call)
-        outputs = [] if isinstance(kind, CacheReset) else list(self._outputs(strand, instruction, indices))
+        outputs = [] if isinstance(kind, CacheReset) else list(self._outputs(task, instruction, indices))
         if outputs:
             found["outputs"] = outputs
         return found
 
-    def _outputs(self, strand: "Strand", instruction: Instruction, indices: dict[str, int]) -> Iterator[dict[str, Any]]:
+    def _outputs(self, task: "Task", instruction: Instruction, indices: dict[str, int]) -> Iterator[dict[str, Any]]:
         """What was written: variables, and parts of tables."""
-        variables = Variables(self._bound, strand.values, strand.tables, indices, {})
+        variables = Variables(self._bound, task.values, task.tables, indices, {})
         for access in instruction.writes:
-            if access.bracketed or access.base in strand.values:
+            if access.bracketed or access.base in task.values:
                 value = variables.read(access)
                 dtype = self._bound.vars[access.base].dtype.name
                 yield tensor_details(str(access), dtype, value)
 
 
 def chrome_trace(events: list[Event]) -> dict[str, Any]:
-    """Events in the format that Perfetto and chrome://tracing open: a row for each strand, scopes around nodes."""
+    """Events in the format that Perfetto and chrome://tracing open: a row for each task, scopes around nodes."""
     threads = {name: number for number, name in enumerate(dict.fromkeys(["entry", *(e.thread for e in events)]), 1)}
     origin = min((event.start_ns for event in events), default=0)
     found: list[dict[str, Any]] = [
@@ -167,7 +167,7 @@ def chrome_trace(events: list[Event]) -> dict[str, Any]:
 
 
 def _row(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
-    """The slices of one strand: nodes, and around them the blocks and scopes they are in.
+    """The slices of one task: nodes, and around them the blocks and scopes they are in.
 
     A slice stands before those inside it, which is how viewers tell the two apart where both begin at once.
     """

@@ -17,8 +17,8 @@ from openinfer.ir.operand_text import parse_access
 from openinfer.ops import Array, OpError
 from openinfer.sim.memory import Key, Overlay, Values
 from openinfer.sim.operands import index_array
-from openinfer.sim.strand import Frame, Strand
 from openinfer.sim.tables import Chosen, Table, selected
+from openinfer.sim.task import Frame, Task
 
 T = TypeVar("T")
 Cells = tuple[int | slice, ...]
@@ -28,7 +28,7 @@ NO_INPUTS: Mapping[str, Array] = {}
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables of a graph as one strand sees them; ``inputs`` are those that wait for the next step."""
+    """The variables of a graph as one task sees them; ``inputs`` are those that wait for the next step."""
 
     bound: BoundGraph
     values: Values | Overlay
@@ -141,13 +141,13 @@ class Place:
 
     node: Node | None
     variables: Variables
-    strand: Strand | None = None
+    task: Task | None = None
     frames: tuple[Frame, ...] = ()
 
     @property
     def thread(self) -> str:
-        """The block whose strand goes on here."""
-        return self.strand.block if self.strand is not None else "entry"
+        """The block whose task goes on here."""
+        return self.task.block if self.task is not None else "entry"
 
     @property
     def indices(self) -> Mapping[str, int]:
@@ -155,7 +155,7 @@ class Place:
         return self.variables.indices
 
     def read(self, access: Access | str) -> Array:
-        """A variable or a part of it (``h``, ``h[0]``, ``K[l, 0..3]``), as its strand sees it. Not to be changed."""
+        """A variable or a part of it (``h``, ``h[0]``, ``K[l, 0..3]``), as its task sees it. Not to be changed."""
         return reported(lambda: self.variables.read(parsed(access)))
 
     def is_at_hand(self, name: str) -> bool:
@@ -164,16 +164,16 @@ class Place:
 
     def set(self, name: str, value: Any) -> None:
         """Give a volatile variable another value; the step goes on with it."""
-        if self.strand is None:
+        if self.task is None:
             raise wrong_moment("no step is in progress", "begin_step() begins one")
-        edit(self.strand, name, value)
+        edit(self.task, name, value)
 
 
-def inside(strand: Strand) -> Place:
-    """The place where a strand stands."""
-    frames, step = strand.frames, strand.step
-    variables = Variables(step.bound, strand.values, step.tables, frames[-1].indices if frames else {}, NO_INPUTS)
-    return Place(frames[-1].node if frames else None, variables, strand, frames)
+def inside(task: Task) -> Place:
+    """The place where a task stands."""
+    frames, step = task.frames, task.step
+    variables = Variables(step.bound, task.values, step.tables, frames[-1].indices if frames else {}, NO_INPUTS)
+    return Place(frames[-1].node if frames else None, variables, task, frames)
 
 
 def parsed(access: Access | str) -> Access:
@@ -196,15 +196,15 @@ def reported(look: Callable[[], T]) -> T:
         raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is not enough memory to show this")) from error
 
 
-def edit(strand: Strand, name: str, value: Any) -> None:
-    """Give a volatile variable of a suspended step another value, as a strand sees it."""
-    variable = reported(lambda: inside(strand).variables.variable(name))
-    if strand.step.is_over:
+def edit(task: Task, name: str, value: Any) -> None:
+    """Give a volatile variable of a suspended step another value, as a task sees it."""
+    variable = reported(lambda: inside(task).variables.variable(name))
+    if task.step.is_over:
         raise wrong_moment("the step of this node has ended", None)
     require_editable(variable)
     array = accepted_array(name, value, variable.dtype)
-    reported(lambda: strand.sizes.agree(variable, array.shape, "the value"))
-    strand.values[name] = array
+    reported(lambda: task.sizes.agree(variable, array.shape, "the value"))
+    task.values[name] = array
 
 
 def require_editable(variable: BoundVar) -> None:
@@ -240,36 +240,36 @@ class Write:
     """The indices of a table; None where it is none."""
     extents: tuple[int, ...] = ()
 
-    def after(self, strand: Strand) -> Array | None:
+    def after(self, task: Task) -> Array | None:
         """What has been written; None for a temporary whose shape is not known yet."""
         if self.chosen is not None:
-            return strand.tables[self.access.base].read(self.chosen)
+            return task.tables[self.access.base].read(self.chosen)
         try:
-            return _part(strand.values[self.key], self.cells)
+            return _part(task.values[self.key], self.cells)
         except OpError:
             return None
 
-    def is_change(self, strand: Strand) -> bool:
+    def is_change(self, task: Task) -> bool:
         """Whether the node left another value than it found."""
         if self.chosen is not None:
-            same_extents = strand.tables[self.access.base].shape_of(()) == self.extents
-            return not same_extents or not same_bits(self.before, self.after(strand))
-        before = self._initial(strand) if self.before is None else self.before
-        return not same_bits(before, self.after(strand))
+            same_extents = task.tables[self.access.base].shape_of(()) == self.extents
+            return not same_extents or not same_bits(self.before, self.after(task))
+        before = self._initial(task) if self.before is None else self.before
+        return not same_bits(before, self.after(task))
 
-    def _initial(self, strand: Strand) -> Array | None:
+    def _initial(self, task: Task) -> Array | None:
         try:
-            return strand.step.values.initial(self.key, strand.sizes)
+            return task.step.values.initial(self.key, task.sizes)
         except OpError:
             return None
 
 
-def pending_writes(strand: Strand) -> tuple[Write, ...]:
-    """What the node that a strand runs next is going to write. What is wrong with it is left to the node to report."""
-    if strand.is_done:
+def pending_writes(task: Task) -> tuple[Write, ...]:
+    """What the node that a task runs next is going to write. What is wrong with it is left to the node to report."""
+    if task.is_done:
         return ()
-    instruction, indices, _ = strand.upcoming()
-    variables = Variables(strand.step.bound, strand.values, strand.tables, indices, NO_INPUTS)
+    instruction, indices, _ = task.upcoming()
+    variables = Variables(task.step.bound, task.values, task.tables, indices, NO_INPUTS)
     found = []
     for access in instruction.writes:
         try:

@@ -174,7 +174,7 @@ class _Run:
 
     # --- sizes and integers -------------------------------------------------------------------------------------------
 
-    def _agree(self, strand: _Strand, kind: Kind, shape: tuple[int, ...]) -> None:
+    def _agree(self, task: _Strand, kind: Kind, shape: tuple[int, ...]) -> None:
         """A value becomes a variable's: sizes that have none yet are bound by it, the others must agree."""
         if len(shape) != len(kind.dims):
             raise FailedError("E308", f"{shape} for {kind}")
@@ -182,35 +182,35 @@ class _Run:
         while is_new:
             is_new = False
             for (number, counts), extent in zip(kind.dims, shape, strict=True):
-                unknown = [(name, count) for name, count in counts if name not in strand.sizes]
+                unknown = [(name, count) for name, count in counts if name not in task.sizes]
                 if len(unknown) == 1:
                     ((name, count),) = unknown
-                    rest = extent - number - sum(strand.sizes[own] * many for own, many in counts if own != name)
+                    rest = extent - number - sum(task.sizes[own] * many for own, many in counts if own != name)
                     if rest % count or not 0 <= rest // count <= self._program.sizes[name]:
                         raise FailedError("E312", f"{name} for {shape} of {kind}")
-                    strand.sizes[name] = rest // count
+                    task.sizes[name] = rest // count
                     is_new = True
-        if shape_of(kind.dims, strand.sizes) != shape:
-            raise FailedError("E308" if kind.is_static else "E312", f"{shape} for {kind} with {strand.sizes}")
+        if shape_of(kind.dims, task.sizes) != shape:
+            raise FailedError("E308" if kind.is_static else "E312", f"{shape} for {kind} with {task.sizes}")
 
-    def _integer(self, strand: _Strand, expr: Expr) -> int:
-        value = self._evaluated(strand, expr)
+    def _integer(self, task: _Strand, expr: Expr) -> int:
+        value = self._evaluated(task, expr)
         if abs(value) > FAR:
             raise TooMuchError
         return value
 
-    def _evaluated(self, strand: _Strand, expr: Expr) -> int:
+    def _evaluated(self, task: _Strand, expr: Expr) -> int:
         if isinstance(expr, int):
             return expr
         if isinstance(expr, str):
-            if expr in strand.indices:
-                return strand.indices[expr]
+            if expr in task.indices:
+                return task.indices[expr]
             if expr in self._machine.kinds:
-                return int(self._variable(strand, expr))
-            if expr not in strand.sizes:
+                return int(self._variable(task, expr))
+            if expr not in task.sizes:
                 raise FailedError("E312", f"{expr} has no value")
-            return strand.sizes[expr]
-        left, right = self._evaluated(strand, expr[1]), self._evaluated(strand, expr[2])
+            return task.sizes[expr]
+        left, right = self._evaluated(task, expr[1]), self._evaluated(task, expr[2])
         if expr[0] in "/%" and right == 0:
             raise FailedError("E313", "an index divided by zero")
         found = {
@@ -221,128 +221,128 @@ class _Run:
             raise FailedError("E507", "index arithmetic beyond 64 bits")
         return found
 
-    def _chosen(self, strand: _Strand, indices: Sequence[Index]) -> list[Chosen]:
+    def _chosen(self, task: _Strand, indices: Sequence[Index]) -> list[Chosen]:
         return [
-            tuple(None if one is None else self._integer(strand, one) for one in (index.start, index.end))  # type: ignore[misc]
+            tuple(None if one is None else self._integer(task, one) for one in (index.start, index.end))  # type: ignore[misc]
             if isinstance(index, Slice)
-            else self._integer(strand, index)
+            else self._integer(task, index)
             for index in indices
         ]
 
     # --- variables ----------------------------------------------------------------------------------------------------
 
-    def _variable(self, strand: _Strand, name: str) -> Array:
-        if name in strand.copies:
-            return strand.copies[name]
+    def _variable(self, task: _Strand, name: str) -> Array:
+        if name in task.copies:
+            return task.copies[name]
         if name in self._values:
             return self._values[name]
         decl = self._machine.decls.get(name)
         if decl is None:
             kind = self._machine.kinds[name]
-            return np.full(shape_of(kind.dims, strand.sizes), zero(kind.dtype), held_as(kind.dtype))
+            return np.full(shape_of(kind.dims, task.sizes), zero(kind.dtype), held_as(kind.dtype))
         if name in self.state.values:
             return self.state.values[name]
-        return self._machine.original(decl, strand.sizes)
+        return self._machine.original(decl, task.sizes)
 
-    def _put(self, strand: _Strand, name: str, value: Array) -> None:
-        if name in strand.copies:
-            strand.copies[name] = value
+    def _put(self, task: _Strand, name: str, value: Array) -> None:
+        if name in task.copies:
+            task.copies[name] = value
         else:
             self._values[name] = value
 
-    def _entry_of(self, strand: _Strand, access: Access, decl: Decl) -> tuple[str, int]:
+    def _entry_of(self, task: _Strand, access: Access, decl: Decl) -> tuple[str, int]:
         assert access.indices is not None
-        (index,) = self._chosen(strand, access.indices)
+        (index,) = self._chosen(task, access.indices)
         assert isinstance(index, int)
         if not 0 <= index < decl.entries:
             raise FailedError("E209", f"{decl.name}[{index}]")
         return (decl.name, index)
 
-    def _read(self, strand: _Strand, operand: Operand, dtype: str) -> Array:
+    def _read(self, task: _Strand, operand: Operand, dtype: str) -> Array:
         if isinstance(operand, Literal):
             return np.asarray(operand.value).astype(held_as(dtype))
         name = operand.base
-        if name in strand.indices:
-            return np.asarray(strand.indices[name])
+        if name in task.indices:
+            return np.asarray(task.indices[name])
         decl = self._machine.decls.get(name)
         if decl is not None and decl.is_cache:
-            return self.state.tables[name].read(self._chosen(strand, operand.indices or ()))
+            return self.state.tables[name].read(self._chosen(task, operand.indices or ()))
         if decl is not None and decl.entries:
-            key = self._entry_of(strand, operand, decl)
+            key = self._entry_of(task, operand, decl)
             return self._values[key] if key in self._values else self._program.tensors[f"{name}.{key[1]}"][1]
-        whole = self._variable(strand, name)
+        whole = self._variable(task, name)
         if not operand.indices:
             return whole
-        return whole[(*self._region(strand, operand.indices, whole), ...)]
+        return whole[(*self._region(task, operand.indices, whole), ...)]
 
-    def _region(self, strand: _Strand, indices: Sequence[Index], whole: Array) -> tuple[Any, ...]:
+    def _region(self, task: _Strand, indices: Sequence[Index], whole: Array) -> tuple[Any, ...]:
         region: list[Any] = []
-        for one, extent in zip(self._chosen(strand, indices), whole.shape, strict=True):
+        for one, extent in zip(self._chosen(task, indices), whole.shape, strict=True):
             cells = cells_of(one, extent)
             if (cells if isinstance(cells, int) else cells[1] - 1) >= extent:
                 raise FailedError("E507", f"{cells} of {extent}")
             region.append(cells if isinstance(cells, int) else slice(*cells))
         return tuple(region)
 
-    def _write(self, strand: _Strand, access: Access, value: Array) -> None:
+    def _write(self, task: _Strand, access: Access, value: Array) -> None:
         name = access.base
         decl = self._machine.decls.get(name)
         if decl is not None and decl.is_cache:
-            chosen = self._chosen(strand, access.indices or ())
+            chosen = self._chosen(task, access.indices or ())
             self.state.tables[name] = self.state.tables[name].written(chosen, value)
         elif decl is not None and decl.entries:
-            self._agree(strand, decl.kind, value.shape)
-            self._values[self._entry_of(strand, access, decl)] = value
+            self._agree(task, decl.kind, value.shape)
+            self._values[self._entry_of(task, access, decl)] = value
         elif access.indices:
-            whole = self._variable(strand, name).copy()
-            region = self._region(strand, access.indices, whole)
+            whole = self._variable(task, name).copy()
+            region = self._region(task, access.indices, whole)
             if whole[region].shape != value.shape:
                 raise FailedError("E308", f"{value.shape} for a part of {name}")
             whole[region] = value
-            self._put(strand, name, whole)
+            self._put(task, name, whole)
         else:
-            self._agree(strand, self._machine.kinds[name], value.shape)
-            self._put(strand, name, value)
+            self._agree(task, self._machine.kinds[name], value.shape)
+            self._put(task, name, value)
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def _body(self, strand: _Strand, body: Sequence[Statement]) -> None:
+    def _body(self, task: _Strand, body: Sequence[Statement]) -> None:
         for statement in body:
             self._left -= 1
             if self._left < 0:
                 raise TooMuchError
-            self._statement(strand, statement)
+            self._statement(task, statement)
 
-    def _statement(self, strand: _Strand, statement: Statement) -> None:
+    def _statement(self, task: _Strand, statement: Statement) -> None:
         match statement:
             case Assign(name, _):
                 self._values.pop(name, None)
             case Op():
-                self._op(strand, statement)
+                self._op(task, statement)
             case Transfer(source, target):
-                self._write(strand, target, self._read(strand, source, ""))
+                self._write(task, target, self._read(task, source, ""))
             case Read(source, name):
-                self._write(strand, Access(name), self._read(strand, source, ""))
+                self._write(task, Access(name), self._read(task, source, ""))
             case Write(name, target):
-                self._write(strand, target, self._variable(strand, name))
+                self._write(task, target, self._variable(task, name))
             case Count():
-                self._count(strand, statement)
+                self._count(task, statement)
             case Reset(target):
-                self._reset(strand, target)
+                self._reset(task, target)
             case Loop():
-                self._loop(strand, statement)
+                self._loop(task, statement)
             case Scope(_, body):
-                self._body(strand, body)
+                self._body(task, body)
             case Branch():
-                self._branch(strand, statement)
+                self._branch(task, statement)
             case Yield(names):
-                self._hand_over(strand, names)
+                self._hand_over(task, names)
             case Await(names):
-                self._take_back(strand, names)
+                self._take_back(task, names)
             case Barrier():
                 pass
 
-    def _op(self, strand: _Strand, op: Op) -> None:
+    def _op(self, task: _Strand, op: Op) -> None:
         for output, _ in zip(op.outputs, op.inferred, strict=False):
             self._values.pop(output.base, None)
         dtypes = [
@@ -352,9 +352,9 @@ class _Run:
             for one in op.inputs
         ]
         own = next((dtype for one, dtype in zip(op.inputs, dtypes, strict=True) if isinstance(one, Access)), "")
-        arrays = self._operands(strand, op, own)
+        arrays = self._operands(task, op, own)
         params = {
-            name: shape_of(value.dims, strand.sizes) if isinstance(value, Dims) else value for name, value in op.params
+            name: shape_of(value.dims, task.sizes) if isinstance(value, Dims) else value for name, value in op.params
         }
         target = self._machine.kinds[op.outputs[0].base].dtype
         try:
@@ -362,14 +362,14 @@ class _Run:
         except ValueError as error:
             raise FailedError("E308", f"{op.name}: {error}") from error
         for output, value in zip(op.outputs, results, strict=True):
-            self._write(strand, output, value)
+            self._write(task, output, value)
 
-    def _operands(self, strand: _Strand, op: Op, dtype: str) -> list[Array]:
+    def _operands(self, task: _Strand, op: Op, dtype: str) -> list[Array]:
         """All operands; where several are wrong, it is not said which of them is found out first."""
         found, failures = [], []
         for one in op.inputs:
             try:
-                found.append(self._read(strand, one, dtype))
+                found.append(self._read(task, one, dtype))
             except FailedError as failure:
                 failures.append(failure)
         if failures:
@@ -377,72 +377,72 @@ class _Run:
             raise failures[0]
         return found
 
-    def _count(self, strand: _Strand, count: Count) -> None:
-        amount = 1 if count.amount is None else self._integer(strand, count.amount)
+    def _count(self, task: _Strand, count: Count) -> None:
+        amount = 1 if count.amount is None else self._integer(task, count.amount)
         kind = self._machine.kinds[count.name]
-        total = int(self._variable(strand, count.name)) + (-amount if count.down else amount)
+        total = int(self._variable(task, count.name)) + (-amount if count.down else amount)
         if total.bit_length() > 62:
             raise TooMuchError
-        self._put(strand, count.name, wrapped(np.asarray(total), kind.dtype))
+        self._put(task, count.name, wrapped(np.asarray(total), kind.dtype))
 
-    def _reset(self, strand: _Strand, target: Access) -> None:
-        chosen = self._chosen(strand, target.indices or ())
+    def _reset(self, task: _Strand, target: Access) -> None:
+        chosen = self._chosen(task, target.indices or ())
         decl = self._machine.decls[target.base]
         if decl.is_cache:
             self.state.tables[decl.name] = self.state.tables[decl.name].reset(chosen)
             return
-        fresh = self._machine.original(decl, strand.sizes)
+        fresh = self._machine.original(decl, task.sizes)
         if target.indices:
-            whole = self._variable(strand, decl.name).copy()
-            region = self._region(strand, target.indices, whole)
+            whole = self._variable(task, decl.name).copy()
+            region = self._region(task, target.indices, whole)
             whole[region] = fresh[region]
             fresh = whole
-        self._put(strand, decl.name, fresh)
+        self._put(task, decl.name, fresh)
 
-    def _loop(self, strand: _Strand, loop: Loop) -> None:
-        start, end = self._integer(strand, loop.start), self._integer(strand, loop.end)
+    def _loop(self, task: _Strand, loop: Loop) -> None:
+        start, end = self._integer(task, loop.start), self._integer(task, loop.end)
         for value in range(start, end):
-            strand.indices[loop.index] = value
-            self._body(strand, loop.body)
+            task.indices[loop.index] = value
+            self._body(task, loop.body)
             self._left -= 1
-        strand.indices.pop(loop.index, None)
+        task.indices.pop(loop.index, None)
 
-    def _branch(self, strand: _Strand, branch: Branch) -> None:
+    def _branch(self, task: _Strand, branch: Branch) -> None:
         target: str | None = branch.yes
-        if branch.condition is not None and not bool(self._variable(strand, branch.condition)):
+        if branch.condition is not None and not bool(self._variable(task, branch.condition)):
             target = branch.no
-        indices, strand.indices = strand.indices, {}
+        indices, task.indices = task.indices, {}
         if target is not None:
-            self._body(strand, self._program.blocks[target])
-        strand.indices = indices
+            self._body(task, self._program.blocks[target])
+        task.indices = indices
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 
-    def _hand_over(self, strand: _Strand, names: Sequence[str]) -> None:
+    def _hand_over(self, task: _Strand, names: Sequence[str]) -> None:
         """Entry yields: consumers that have all they await run. What they see is as it was at the yield."""
-        if strand is not self._entry:
+        if task is not self._entry:
             self._returned |= {
-                name: strand.copies[name] for name in names if strand.copies[name] is not self._yielded[name]
+                name: task.copies[name] for name in names if task.copies[name] is not self._yielded[name]
             }
             return
-        self._yielded |= {name: self._variable(strand, name) for name in names}
+        self._yielded |= {name: self._variable(task, name) for name in names}
         for block, needed in self._consumers.items():
             pending = self._pending.setdefault(block, set())
             pending |= set(names) & set(needed)
             if set(names) & set(needed) and pending == set(needed):
                 pending.clear()
-                own = _Strand(dict(strand.sizes), {name: self._yielded[name] for name in needed})
+                own = _Strand(dict(task.sizes), {name: self._yielded[name] for name in needed})
                 self._ended[block] = own
                 self._body(own, self._program.blocks[block][1:])
 
-    def _take_back(self, strand: _Strand, names: Sequence[str]) -> None:
+    def _take_back(self, task: _Strand, names: Sequence[str]) -> None:
         for block, needed in self._consumers.items():
             if set(needed) & set(names) and block in self._ended:
-                self._join(strand, block)
+                self._join(task, block)
         self._values |= {name: self._returned.pop(name) for name in names if name in self._returned}
 
-    def _join(self, strand: _Strand, block: str) -> None:
+    def _join(self, task: _Strand, block: str) -> None:
         """What a consumer has bound becomes entry's, or disagrees with it."""
         for size, value in self._ended[block].sizes.items():
-            if strand.sizes.setdefault(size, value) != value:
+            if task.sizes.setdefault(size, value) != value:
                 raise FailedError("E312", f"{size} is {value} in {block}")

@@ -12,12 +12,12 @@ from openinfer import Executor
 from openinfer.check import check
 from openinfer.errors import Code
 from openinfer.lang import parse
-from openinfer.sim.strand import Strand
+from openinfer.sim.task import Task
 
 
-def last(strands: Sequence[Strand]) -> Strand:
+def last(tasks: Sequence[Task]) -> Task:
     """The schedule that is furthest from the sequential one."""
-    return strands[-1]
+    return tasks[-1]
 
 
 SCHEDULERS: list[Any] = ["sequential", "threaded", last]

@@ -5,6 +5,6 @@ from a file.
 """
 
 from openinfer.oinf.sources.opening import open_source
-from openinfer.oinf.sources.tensor import Source, SourceTensor
+from openinfer.oinf.sources.tensor import SourceTensor, TensorSource
 
-__all__ = ["Source", "SourceTensor", "open_source"]
+__all__ = ["SourceTensor", "TensorSource", "open_source"]

@@ -8,16 +8,16 @@ import numpy.typing as npt
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
 from openinfer.oinf.quantize import Read
-from openinfer.oinf.sources.tensor import Source, SourceTensor, open_weights, read_elements
+from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, open_weights, read_elements
 from openinfer.oinf.writer import FileSlice
 
 
-def open_model(path: str, resources: ExitStack) -> Source:
+def open_model(path: str, resources: ExitStack) -> TensorSource:
     """The tensors, size variables and metadata of a model file."""
     model = resources.enter_context(ModelLoader.open(path))
     descriptor, _ = open_weights(path, resources)
     tensors = [_tensor(path, model, descriptor, info) for info in model.tensors.values()]
-    return Source(path, tensors, model.sizevars, model.stored_metadata())
+    return TensorSource(path, tensors, model.sizevars, model.stored_metadata())
 
 
 def _tensor(path: str, model: ModelLoader, descriptor: int, info: TensorInfo) -> SourceTensor:

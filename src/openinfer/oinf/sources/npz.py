@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from openinfer.dtypes import from_numpy_dtype
 from openinfer.errors import counted
 from openinfer.oinf.quantize import Read
-from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_whole
+from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, bad_weights, open_weights, read_whole
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """What zipfile and NumPy raise for a malformed, encrypted or unsupported archive."""
@@ -24,7 +24,7 @@ _BAD_HEADER = (SyntaxError, tokenize.TokenError, TypeError, OverflowError, Memor
 """What NumPy lets through for a header that is none: it reads them with Python's own tokenizer and parser."""
 
 
-def open_npz(path: str, resources: ExitStack) -> Source:
+def open_npz(path: str, resources: ExitStack) -> TensorSource:
     """The arrays of an archive."""
     descriptor, _ = open_weights(path, resources)
     try:
@@ -34,7 +34,7 @@ def open_npz(path: str, resources: ExitStack) -> Source:
         tensors = [_tensor(path, archive, member) for member in members if member.filename.endswith(".npy")]
     except _BROKEN as error:
         raise bad_weights(path, str(error)) from error
-    return Source(path, tensors, skipped=[m.filename for m in members if not m.filename.endswith(".npy")])
+    return TensorSource(path, tensors, skipped=[m.filename for m in members if not m.filename.endswith(".npy")])
 
 
 def _tensor(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> SourceTensor:

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError
 from openinfer.oinf.foreign import LOOKED_AT, recognised
-from openinfer.oinf.sources.tensor import Source
+from openinfer.oinf.sources.tensor import TensorSource
 
 FORMATS = (".safetensors", ".safetensors.index.json", ".npz", ".oinf", ".pt", ".pth", ".bin", ".ckpt")
 
 
-def open_source(path: str, resources: ExitStack) -> Source:
+def open_source(path: str, resources: ExitStack) -> TensorSource:
     """Open a weights file and list its tensors; the file is closed with the resources."""
     if path.endswith(".safetensors"):
         from openinfer.oinf.sources.safetensors import open_safetensors

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from openinfer.dtypes import DType, from_numpy_dtype
 from openinfer.errors import ByteSpan, Code, Diagnostic, OinfError, counted
 from openinfer.oinf.layout import U64
-from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_elements
+from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, bad_weights, open_weights, read_elements
 from openinfer.oinf.writer import FileSlice
 
 MAX_HEADER_BYTES = 100_000_000
@@ -57,16 +57,16 @@ class _Index(BaseModel):
 _HEADER = TypeAdapter(dict[str, _Entry])
 
 
-def open_safetensors(path: str, resources: ExitStack) -> Source:
+def open_safetensors(path: str, resources: ExitStack) -> TensorSource:
     """The tensors of one safetensors file."""
     descriptor, size = open_weights(path, resources)
     start, header = _read_header(path, descriptor, size)
     entries = _parse_header(path, header)
     _require_tiling(path, entries, size - start)
-    return Source(path, [_tensor(path, descriptor, start, name, entry) for name, entry in entries.items()])
+    return TensorSource(path, [_tensor(path, descriptor, start, name, entry) for name, entry in entries.items()])
 
 
-def open_index(path: str, resources: ExitStack) -> Source:
+def open_index(path: str, resources: ExitStack) -> TensorSource:
     """The tensors of a model that is spread over several safetensors files by an index."""
     descriptor, size = open_weights(path, resources)
     if size > MAX_HEADER_BYTES:
@@ -84,7 +84,7 @@ def open_index(path: str, resources: ExitStack) -> Source:
     for name, shard in index.weight_map.items():
         if name not in found:
             raise bad_weights(path, f"tensor {name!r} is not in {shard!r}, where the index says it is")
-    return Source(path, [found[name] for name in sorted(found)])
+    return TensorSource(path, [found[name] for name in sorted(found)])
 
 
 def _read_header(path: str, descriptor: int, size: int) -> tuple[int, bytes]:

@@ -57,7 +57,7 @@ class SourceTensor:
 
 
 @dataclass(frozen=True)
-class Source:
+class TensorSource:
     """A weights file: its tensors, and what else a model file takes over from it."""
 
     path: str

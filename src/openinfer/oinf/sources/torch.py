@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from openinfer.dtypes import from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, MissingExtraError, OinfError, without_colours
-from openinfer.oinf.sources.tensor import Source, SourceTensor, bad_weights, open_weights, read_whole
+from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, bad_weights, open_weights, read_whole
 
 _BROKEN = (
     pickle.UnpicklingError,
@@ -57,7 +57,7 @@ _ARRAY_TYPES: dict[str, type[np.generic]] = {
 }
 
 
-def open_torch(path: str, resources: ExitStack) -> Source:
+def open_torch(path: str, resources: ExitStack) -> TensorSource:
     """The tensors of a state dict; nested dicts give dotted names, other values are skipped and named."""
     torch = _torch()
     descriptor, _ = open_weights(path, resources)
@@ -74,7 +74,7 @@ def open_torch(path: str, resources: ExitStack) -> Source:
         raise _broken(path, error) from error
     if not tensors:
         raise bad_weights(path, "it holds no tensors")
-    return Source(path, tensors, skipped=skipped)
+    return TensorSource(path, tensors, skipped=skipped)
 
 
 def _torch() -> Any:

@@ -44,7 +44,7 @@ Third = Callable[[Position, Position, Position], tuple[Position, ...]]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class AttentionSizes:
     """The extents that scores have and sums go over."""
 
     rows: int
@@ -70,7 +70,7 @@ class Group:
 class Attention:
     """The loops of one group of queries, with memory of their own."""
 
-    def __init__(self, call: Call, builder: Builder, sizes: Sizes, out: Buffer) -> None:
+    def __init__(self, call: Call, builder: Builder, sizes: AttentionSizes, out: Buffer) -> None:
         self._call = call
         self._builder = builder
         self._sizes = sizes
@@ -230,7 +230,7 @@ def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     (out,) = outputs
     heads, groups = (1 if len(one.shape) == 2 else one.shape[-3] for one in (q, k))
     shared = _shared(heads, groups)
-    sizes = Sizes(q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], shared)
+    sizes = AttentionSizes(q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], shared)
     with builder.loops((*out.shape[:-3], groups), LoopKind.PARALLEL) as where:
         *batch, group = where
         attention = Attention(call, builder, sizes, out)
@@ -263,7 +263,7 @@ def _cached(operand: Operand, batch: Sequence[Position], head: Position, *, is_o
     return operand, lambda _key, column: (head, column)
 
 
-def _attn_sizes(x: Shape, k: Shape, v: Shape, width: int) -> tuple[Sizes, int]:
+def _attn_sizes(x: Shape, k: Shape, v: Shape, width: int) -> tuple[AttentionSizes, int]:
     """The extents, and the number of key heads."""
     depth = k[-1]
     if len(k) > 2:
@@ -271,7 +271,7 @@ def _attn_sizes(x: Shape, k: Shape, v: Shape, width: int) -> tuple[Sizes, int]:
     else:
         keys, groups = (k[0], 1) if depth == width else (1, k[0])
     heads = width // depth if depth else groups
-    return Sizes(x[-2] if len(x) > 1 else 1, keys, depth, v[-1], _shared(heads, groups)), groups
+    return AttentionSizes(x[-2] if len(x) > 1 else 1, keys, depth, v[-1], _shared(heads, groups)), groups
 
 
 @lowers("attn")

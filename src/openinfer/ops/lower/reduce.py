@@ -120,7 +120,7 @@ def total_of(call: Call, total: Scalar) -> Scalar:
     return cast(rounded(cast(total, accumulator.compute), accumulator), output.compute)
 
 
-class Product:
+class RunningProduct:
     """A running product: of floats in f64, since partial products leave the range long before the last one has to."""
 
     def __init__(self, builder: Builder, dtype: DType) -> None:
@@ -188,7 +188,7 @@ def _by_nothing(call: Call, row: Row) -> Scalar:
 
 @reduces("prod_axis")
 def _prod_axis(call: Call, row: Row) -> Scalar:
-    product = Product(row.builder, accumulates_in(call))
+    product = RunningProduct(row.builder, accumulates_in(call))
     with row.builder.loops(row.extents) as where:
         product.multiply(summand(call, row.element(where)))
     return total_of(call, product.value)

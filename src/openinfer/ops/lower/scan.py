@@ -5,7 +5,7 @@ from openinfer.loops.build import Builder, cast, index, pair
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
 from openinfer.ops.lower.operand import Operand, lowers
-from openinfer.ops.lower.reduce import I64, U64, Product, accumulates_in, extents_of, placed, summand, total_of
+from openinfer.ops.lower.reduce import I64, U64, RunningProduct, accumulates_in, extents_of, placed, summand, total_of
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 
@@ -87,7 +87,7 @@ def _cumprod(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
     (extent,), kept = extents_of(x.shape, (axis,))
     compute = call.dtype().compute
     with builder.loops(kept, LoopKind.PARALLEL) as where:
-        product = Product(builder, U64 if compute is I64 else compute)
+        product = RunningProduct(builder, U64 if compute is I64 else compute)
         with builder.loop(extent) as step:
             place = placed((axis,), (builder.let(_position(call, step, extent)),), where)
             if call.params["exclusive"]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from openinfer.loops.dim import form
 from openinfer.loops.text import kernel_text
-from openinfer.ops import Array, Kernel, OpError
+from openinfer.ops import Array, OpError, ReferenceKernel
 from openinfer.synth.passes.dead_steps import without_dead_steps
 from openinfer.synth.program.constraints import Constraints
 from openinfer.synth.program.ir import (
@@ -137,7 +137,7 @@ class _Folding:
         arrays = [None if operand is None else self._array(next(loaded)) for operand in own.operands]
         try:
             with np.errstate(all="ignore"):
-                results = Kernel(own.record, own.call, own.stored)(arrays)
+                results = ReferenceKernel(own.record, own.call, own.stored)(arrays)
         except OpError:
             return None
         made: dict[Value, Operand] = {}

@@ -115,7 +115,7 @@ class TracedModule(CompiledModule):
         self._clock = perf_counter_ns()
 
     def _strand(self, placed: PlacedNode) -> str:
-        """The strand that a node runs in: a consumer's begins with its first node and ends with its last."""
+        """The task that a node runs in: a consumer's begins with its first node and ends with its last."""
         if placed.block in self._consumers:
             self._thread = placed.block
         found = self._thread

@@ -1,4 +1,4 @@
-"""A strand of execution: entry is one, and so is every consumer that has been given what it awaits."""
+"""A task: entry is one, and so is every consumer that has been given what it awaits."""
 
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -27,7 +27,7 @@ class Frame:
     scopes: tuple[str, ...]
 
 
-class Strand:
+class Task:
     """A place in the program with what belongs to it: variables, loop indices, the blocks to return to."""
 
     def __init__(self, step: "Step", block: str, values: "Values | Overlay") -> None:
@@ -83,7 +83,7 @@ class Strand:
         return self.code[position], indices, tuple(ends)
 
     def advance(self) -> None:
-        """Run until one node has been executed, or the strand waits or is done."""
+        """Run until one node has been executed, or the task waits or is done."""
         while True:
             instruction = self.code[self.position]
             self.position += 1
@@ -92,7 +92,7 @@ class Strand:
                 return
 
     def run(self) -> None:
-        """Run until the strand waits or is done."""
+        """Run until the task waits or is done."""
         while not self.is_done and not self.waiting:
             instruction = self.code[self.position]
             self.position += 1
@@ -154,14 +154,14 @@ class Strand:
         return self.step.memory.original(name, self.sizes)
 
 
-def located(strand: Strand, instruction: Instruction, error: Exception) -> ExecutionError:
+def located(task: Task, instruction: Instruction, error: Exception) -> ExecutionError:
     """An error while running a node: where it stands, and what it worked on."""
     node = instruction.node
     name = f"'{node.kind.op}'" if isinstance(node.kind, Op) else instruction.kind
     where = f"in node {node.index} ({name}) of block {instruction.block!r}"
-    if strand.indices:
-        where += f", at {', '.join(f'{index}={value}' for index, value in strand.indices.items())}"
-    notes = (where, *_operands(strand, instruction))
+    if task.indices:
+        where += f", at {', '.join(f'{index}={value}' for index, value in task.indices.items())}"
+    notes = (where, *_operands(task, instruction))
     match error:
         case ExecutionError() if error.diagnostics[0].notes:
             return error
@@ -177,12 +177,12 @@ def located(strand: Strand, instruction: Instruction, error: Exception) -> Execu
     return ExecutionError(*found)
 
 
-def _operands(strand: Strand, instruction: Instruction) -> tuple[str, ...]:
+def _operands(task: Task, instruction: Instruction) -> tuple[str, ...]:
     """The shapes that the plain operands of a node have."""
-    variables = strand.step.bound.vars
+    variables = task.step.bound.vars
     shown = []
     for text in instruction.params:
-        known = dict.get(strand.values, text)
+        known = dict.get(task.values, text)
         if text in variables and known is not None:
             shown.append(f"{text} is {variables[text].dtype.name}{list(known.shape)}")
         elif text in variables and not variables[text].is_table:
