@@ -1,14 +1,16 @@
 """The tests are tested: known bugs are planted one at a time, and each must make the tests meant for it fail.
 
 ``python -m tests.planted_bugs`` copies ``src``, patches the copy, and runs a narrow selection of tests against it. A
-patch whose text no longer occurs exactly once is an error too: the bug must move with the code.
+patch whose text no longer occurs exactly once is an error too: the bug must move with the code. Words after the command
+choose the bugs whose names contain one of them; ``--match`` only looks whether the patches fit.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -1025,19 +1027,40 @@ BUGS = (
 )
 
 
-def main() -> int:
-    """Plant every bug, print what became of it, and return 1 if one survived."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Plant the chosen bugs, print what became of each, and return 1 if one survived."""
+    parser = ArgumentParser(prog="python -m tests.planted_bugs", description="Plants known bugs; each must be caught.")
+    parser.add_argument("words", nargs="*", help="only bugs whose names contain one of these")
+    parser.add_argument("--match", action="store_true", help="only look whether the patches fit the sources")
+    options = parser.parse_args(arguments)
+    chosen = [bug for bug in BUGS if not options.words or any(word in bug.name for word in options.words)]
+    if not chosen:
+        parser.error("no planted bug has such a name")
+    lost = len(_drifted(chosen)) if options.match else _survivors(chosen)
+    done = "match" if options.match else "were caught"
+    print(f"{len(chosen) - lost} of {len(chosen)} planted bugs {done}")
+    return 1 if lost else 0
+
+
+def _drifted(bugs: Sequence[Bug]) -> list[Bug]:
+    """The bugs whose text does not occur exactly once; each is printed."""
+    found = [bug for bug in bugs if (ROOT / "src" / PACKAGE / bug.file).read_text().count(bug.old) != 1]
+    for bug in found:
+        print(f"DRIFTED   {bug.name}: {bug.file}")
+    return found
+
+
+def _survivors(bugs: Sequence[Bug]) -> int:
+    """Plant bugs in copies of the sources; how many no test has caught. All, where tests fail without them."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         sources: SimpleQueue[Path] = SimpleQueue()
         for number in range(WORKERS):
             source = Path(folder) / str(number) / "src"
             shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
             sources.put(source)
-        if not all(list(pool.map(lambda group: _sound(sources, *group), _groups().items()))):
-            return 1
-        survivors = sum(not caught for caught in pool.map(lambda bug: _is_caught(bug, sources), BUGS))
-    print(f"{len(BUGS) - survivors} of {len(BUGS)} planted bugs were caught")
-    return 1 if survivors else 0
+        if not all(list(pool.map(lambda group: _sound(sources, *group), _groups(bugs).items()))):
+            return len(bugs)
+        return sum(not caught for caught in pool.map(lambda bug: _is_caught(bug, sources), bugs))
 
 
 @contextmanager
@@ -1050,10 +1073,10 @@ def _borrowed(sources: "SimpleQueue[Path]") -> Iterator[Path]:
         sources.put(source)
 
 
-def _groups() -> dict[str, list[str]]:
+def _groups(bugs: Sequence[Bug]) -> dict[str, list[str]]:
     """The selections of tests, by their files."""
     expressions: dict[str, list[str]] = {}
-    for bug in BUGS:
+    for bug in bugs:
         expressions.setdefault(bug.tests, []).append(f"({bug.expression})")
     return expressions
 

@@ -165,8 +165,6 @@ def test_integers_on_both_sides_stay_integers_whatever_their_quantization() -> N
     call = infer(record, Call(types, complete(record, {"acc": DTYPES["i32"]})))
     factors = np.array([[3, 4]], np.int8), np.array([[5], [6]], np.int8)
     (result,) = ReferenceKernel(record, call, (kind, kind))(factors)
-        (np.array([[3, 4]], np.int8), np.array([[5], [6]], np.int8))
-    )
     assert result.tolist() == [[39]]
 
 
