@@ -15,8 +15,7 @@ import numpy as np
 from tests.ops.harness import Question, compare
 
 from openinfer.dtypes import DType, pack, unpack
-from openinfer.loops.ir import Buffer
-from openinfer.loops.ir import ReferenceKernel as LoopKernel
+from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
@@ -47,7 +46,7 @@ class Prepared:
     packings: Mapping[str, Packing] = field(default_factory=dict)
 
 
-Schedule = Callable[[LoopKernel], LoopKernel]
+Schedule = Callable[[Kernel], Kernel]
 
 
 def call_of(record: OpRecord, case: Case) -> Call:
@@ -72,7 +71,7 @@ def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | Non
     return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, scratch)
 
 
-def in_parts(kernel: LoopKernel, name: str) -> Printed:
+def in_parts(kernel: Kernel, name: str) -> Printed:
     """A kernel in parts, and a function that runs them one after the other, the last part first."""
     code = printed(kernel, f"{name}_own")
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
@@ -89,7 +88,7 @@ void {name}({parameters})
     return replace(code, text=text)
 
 
-def parts_scratch(kernel: LoopKernel) -> tuple[Buffer, ...]:
+def parts_scratch(kernel: Kernel) -> tuple[Buffer, ...]:
     return tuple(
         replace(buffer, shape=(kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
         for buffer in kernel.scratch

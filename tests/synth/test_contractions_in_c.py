@@ -17,8 +17,7 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Kernel
 from openinfer.oinf import TensorSpec, save_file
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
-from openinfer.ops import OPS, Array, Call, Case, TensorType, complete, infer
-from openinfer.ops import Kernel as Reference
+from openinfer.ops import OPS, Array, Call, Case, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.c.kernels import printed
 
@@ -44,7 +43,7 @@ def reference(name: str, arrays: Sequence[Array], kinds: Sequence[TensorType], *
     call = infer(record, Call(tuple(kinds), complete(record, params)))
     stored: list[DType] = [I8 if array.dtype == np.int8 else F32 for array in arrays]
     with np.errstate(all="ignore"):
-        return Reference(record, call, stored)(arrays)[0]
+        return ReferenceKernel(record, call, stored)(arrays)[0]
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
