@@ -50,7 +50,9 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "data", "what", "advice"), FILES)
+@pytest.mark.parametrize(
+    ("name", "data", "what", "advice"), FILES, ids=[f"{name}: {what}" for name, _, what, _ in FILES]
+)
 def test_another_format_is_named_with_a_way_out(
     name: str, data: bytes, what: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
