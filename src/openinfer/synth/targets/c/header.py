@@ -3,34 +3,8 @@
 from dataclasses import dataclass
 
 from openinfer.synth.program.failures import STATUS
-from openinfer.synth.program.ir import Value
-from openinfer.synth.targets.c.dialect import stored_type
-from openinfer.synth.targets.cstyle.names import comment
+from openinfer.synth.targets.c.fields import trace_fields
 from openinfer.synth.targets.project import Field
-
-
-def tensor_field(name: str, value: Value) -> Field:
-    """A pointer to a tensor, with its type in a comment."""
-    shape = ", ".join(map(repr, value.shape))
-    about = comment(f"{value.variable}: {value.dtype.name}[{shape}]{_packing(value)}")
-    return Field(name, f"const {stored_type(value.dtype)} *{name}; /* {about} */", "pointer")
-
-
-def _packing(value: Value) -> str:
-    if value.dtype.is_packed:
-        return f", {8 // value.dtype.bits} elements in a byte, the first in the lowest bits"
-    return ", as their bits" if value.dtype.is_small_float else ""
-
-
-def size_field(name: str, size: str, bound: int) -> Field:
-    """A dynamic size."""
-    return Field(name, f"int64_t {name}; /* {comment(size)}, at most {bound} */", "int64")
-
-
-def trace_fields(name: str) -> list[Field]:
-    """The last fields of a context, which are there if the code is compiled for traces."""
-    begin = f"\n#ifdef {name.upper()}_TRACE\n    {name}_trace_function *trace;"
-    return [Field("trace", begin, "pointer"), Field("trace_user", "void *trace_user;\n#endif", "pointer")]
 
 
 def struct(name: str, fields: list[Field]) -> str:

@@ -1,7 +1,7 @@
 """A C project: a program with its memory planned and its files printed."""
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -11,17 +11,17 @@ from openinfer.check.saved_state import signature
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.failures import Failure
-from openinfer.synth.program.ir import PartStep
 from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
+from openinfer.synth.targets.c.code_files import CodeFiles
 from openinfer.synth.targets.c.entry import EntryPrinter
 from openinfer.synth.targets.c.example import example
-from openinfer.synth.targets.c.header import HeaderFacts, header, size_field, tensor_field, trace_fields
+from openinfer.synth.targets.c.fields import Structs, trace_fields
+from openinfer.synth.targets.c.header import HeaderFacts, header
 from openinfer.synth.targets.c.readme import readme
 from openinfer.synth.targets.c.selftest import selftest
 from openinfer.synth.targets.c.source import source_printers
 from openinfer.synth.targets.c.states import SAVED_HEAD
-from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.c.tables import table_definition, table_function
 from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
 from openinfer.synth.targets.c.trace_points import trace_code
@@ -40,6 +40,7 @@ class Project:
         self.program = placed.program
         self.options = options or ProjectOptions()
         self.name = project_name(self.options.name)
+        self._structs = Structs(self.name, placed)
         self._printers = source_printers(placed, self.name)
         blocks = [block for block in self.program.blocks if block != "entry"]
         self._blocks = [self._printers.blocks.block(block) for block in (*blocks, "entry")]
@@ -61,60 +62,17 @@ class Project:
     @property
     def inputs(self) -> list[Field]:
         """The fields of the struct of inputs."""
-        names = self.placed.names
-        found = [tensor_field(names.inputs[key], value) for key, value in self.program.inputs.items()]
-        return [*found, *self._size_fields(names.input_sizes)]
+        return self._structs.inputs
 
     @property
     def outputs(self) -> list[Field]:
         """The fields of the struct of outputs."""
-        names = self.placed.names
-        found = [tensor_field(names.outputs[key], value) for key, value in self.program.outputs.items()]
-        return [*found, *self._size_fields(names.output_sizes)]
-
-    def _size_fields(self, sizes: Iterable[str]) -> list[Field]:
-        return [size_field(self.placed.names.sizes[size], size, self.program.sizes[size]) for size in sizes]
-
-    @property
-    def context(self) -> list[Field]:
-        """The fields of the context."""
-        heaps = len(self.placed.state.growing)
-        found = [
-            Field("arena", "unsigned char *arena;", "pointer"),
-            Field("state", "unsigned char *state;", "pointer"),
-            Field("weights", "const unsigned char *weights;", "pointer"),
-            Field("in", f"const {self.name}_inputs *in;", "pointer"),
-        ]
-        if self.placed.undo is not None:
-            found.append(Field("undo", "void *undo; /* what the running step has changed */", "pointer"))
-        if self.placed.threads > 1:
-            found.append(Field("team", "void *team; /* threads, once they are started */", "pointer"))
-        if heaps:
-            found.append(Field("heap", f"unsigned char *heap[{heaps}]; /* tables that grow */", "pointers", heaps))
-        found += [
-            Field("status", "int32_t status, failure; /* what went wrong last */", "int32"),
-            Field("failure", "", "int32"),
-            Field("is_broken", "int32_t is_broken, has_outputs;", "int32"),
-            Field("has_outputs", "", "int32"),
-        ]
-        if self.placed.rules.is_hosted:
-            found.append(Field("is_busy", "int32_t is_busy; /* a call is running */", "int32"))
-        if self.placed.is_interruptible:
-            found += [
-                Field("interrupt", f"{self.name}_interrupt_function *interrupt;", "pointer"),
-                Field("interrupt_user", "void *interrupt_user;", "pointer"),
-                Field("budget", "int64_t budget, nodes; /* what the running step may execute, and has */", "int64"),
-                Field("nodes", "", "int64"),
-                Field("turns", "int64_t turns, looked, asked; /* when to look at the clock again */", "int64"),
-                Field("looked", "", "int64"),
-                Field("asked", "", "int64"),
-            ]
-        return [*found, *self._size_fields(self.program.sizes)]
+        return self._structs.outputs
 
     @property
     def traced_context(self) -> list[Field]:
         """The fields of the context, those included that are there for traces alone."""
-        return [*self.context, *trace_fields(self.name)]
+        return [*self._structs.context, *trace_fields(self.name)]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -167,13 +125,14 @@ class Project:
 
     def _code(self, banner: str, crc: int) -> dict[str, str]:
         name = self.name
+        files = CodeFiles(name, self.placed, self.kernels, frozenset(self._printers.file.needs))
         return {
             f"include/{name}.h": self._header(banner, crc),
             f"src/{name}.c": banner + self._source,
-            "src/kernels.h": banner + self._kernels_header(),
-            _KERNELS: banner + self._kernels(),
-            "src/support.h": banner + self._support(),
-            "src/runtime.h": banner + self._runtime(),
+            "src/kernels.h": banner + files.kernels_header(),
+            _KERNELS: banner + files.kernels_source(),
+            "src/support.h": banner + files.support(),
+            "src/runtime.h": banner + files.runtime(),
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
@@ -228,7 +187,7 @@ class Project:
                 rank=max([1, *ranks]),
                 inputs=self.inputs,
                 outputs=self.outputs,
-                context=[one for one in self.context if one.text],
+                context=[one for one in self._structs.context if one.text],
                 has_heap=bool(self.placed.state.growing),
                 is_hosted=self.placed.rules.is_hosted,
                 is_interruptible=self.placed.is_interruptible,
@@ -262,42 +221,3 @@ class Project:
             *["\n".join([*prototypes, ""])] * bool(prototypes),
         ]
         return "\n".join([*parts, *self._blocks, functions]) + entry.errors()
-
-    def _kernels_header(self) -> str:
-        prototypes = "\n".join(used.code.prototype for used in self.kernels.used.values())
-        guard = f"OPENINFER_{self.name.upper()}_KERNELS_H"
-        head = "#include <stdbool.h>\n#include <stdint.h>\n"
-        return f"\n#ifndef {guard}\n#define {guard}\n\n{head}\n{prototypes}\n\n#endif\n"
-
-    def _kernels(self) -> str:
-        parts = ['\n#include "kernels.h"\n#include "support.h"\n']
-        for used in self.kernels.used.values():
-            nodes = sorted({node for step in used.steps for node in (step.nodes or (step.node,)) if node >= 0})
-            where = f"/* For the node{'s' * (len(nodes) != 1)} {', '.join(map(str, nodes))}. */\n" if nodes else ""
-            parts.append(where + used.code.text)
-        return "\n".join(parts)
-
-    def _support(self) -> str:
-        """The functions that kernels call."""
-        needs = {need for used in self.kernels.used.values() for need in used.code.needs}
-        fast = '#ifdef __FAST_MATH__\n#error "results must not depend on the compiler: leave out -ffast-math"\n#endif\n'
-        return self._guarded("SUPPORT", "", f"{fast}\n{support_code(needs)}")
-
-    def _runtime(self) -> str:
-        """The functions that blocks call: tables, index arithmetic."""
-        tables = self.placed.state.tables.values()
-        axes = max([1, *(layout.axes for layout in tables), *self._part_ranks()])
-        limits = f"#define OI_AXES {axes}\n"
-        limits += f"#define OI_ALIGNMENT {self.placed.rules.alignment}\n" * bool(tables)
-        more = "#include <stdlib.h>\n" * (bool(self.placed.state.growing) or self.placed.threads > 1)
-        more += "#include <time.h>\n" * self.placed.is_interruptible
-        more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.placed.threads > 1)
-        return self._guarded("RUNTIME", more, f"{limits}\n{support_code(self._printers.file.needs)}")
-
-    def _guarded(self, what: str, more: str, body: str) -> str:
-        guard = f"OPENINFER_{self.name.upper()}_{what}_H"
-        includes = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n"
-        return f"\n#ifndef {guard}\n#define {guard}\n\n{includes}{more}\n{body}\n#endif\n"
-
-    def _part_ranks(self) -> list[int]:
-        return [len(step.whole.shape) for step in self.program.steps() if isinstance(step, PartStep)]

@@ -1,0 +1,95 @@
+"""The fields of a project's structs: inputs, outputs, and the context."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.c.dialect import stored_type
+from openinfer.synth.targets.cstyle.names import comment
+from openinfer.synth.targets.project import Field
+
+
+@dataclass(frozen=True)
+class Structs:
+    """What the structs of a project consist of."""
+
+    name: str
+    placed: Placed
+
+    @property
+    def inputs(self) -> list[Field]:
+        """The fields of the struct of inputs."""
+        names = self.placed.names
+        found = [tensor_field(names.inputs[key], value) for key, value in self.placed.program.inputs.items()]
+        return [*found, *self._size_fields(names.input_sizes)]
+
+    @property
+    def outputs(self) -> list[Field]:
+        """The fields of the struct of outputs."""
+        names = self.placed.names
+        found = [tensor_field(names.outputs[key], value) for key, value in self.placed.program.outputs.items()]
+        return [*found, *self._size_fields(names.output_sizes)]
+
+    def _size_fields(self, sizes: Iterable[str]) -> list[Field]:
+        return [size_field(self.placed.names.sizes[size], size, self.placed.program.sizes[size]) for size in sizes]
+
+    @property
+    def context(self) -> list[Field]:
+        """The fields of the context."""
+        heaps = len(self.placed.state.growing)
+        found = [
+            Field("arena", "unsigned char *arena;", "pointer"),
+            Field("state", "unsigned char *state;", "pointer"),
+            Field("weights", "const unsigned char *weights;", "pointer"),
+            Field("in", f"const {self.name}_inputs *in;", "pointer"),
+        ]
+        if self.placed.undo is not None:
+            found.append(Field("undo", "void *undo; /* what the running step has changed */", "pointer"))
+        if self.placed.threads > 1:
+            found.append(Field("team", "void *team; /* threads, once they are started */", "pointer"))
+        if heaps:
+            found.append(Field("heap", f"unsigned char *heap[{heaps}]; /* tables that grow */", "pointers", heaps))
+        found += [
+            Field("status", "int32_t status, failure; /* what went wrong last */", "int32"),
+            Field("failure", "", "int32"),
+            Field("is_broken", "int32_t is_broken, has_outputs;", "int32"),
+            Field("has_outputs", "", "int32"),
+        ]
+        if self.placed.rules.is_hosted:
+            found.append(Field("is_busy", "int32_t is_busy; /* a call is running */", "int32"))
+        if self.placed.is_interruptible:
+            found += [
+                Field("interrupt", f"{self.name}_interrupt_function *interrupt;", "pointer"),
+                Field("interrupt_user", "void *interrupt_user;", "pointer"),
+                Field("budget", "int64_t budget, nodes; /* what the running step may execute, and has */", "int64"),
+                Field("nodes", "", "int64"),
+                Field("turns", "int64_t turns, looked, asked; /* when to look at the clock again */", "int64"),
+                Field("looked", "", "int64"),
+                Field("asked", "", "int64"),
+            ]
+        return [*found, *self._size_fields(self.placed.program.sizes)]
+
+
+def tensor_field(name: str, value: Value) -> Field:
+    """A pointer to a tensor, with its type in a comment."""
+    shape = ", ".join(map(repr, value.shape))
+    about = comment(f"{value.variable}: {value.dtype.name}[{shape}]{_packing(value)}")
+    return Field(name, f"const {stored_type(value.dtype)} *{name}; /* {about} */", "pointer")
+
+
+def _packing(value: Value) -> str:
+    if value.dtype.is_packed:
+        return f", {8 // value.dtype.bits} elements in a byte, the first in the lowest bits"
+    return ", as their bits" if value.dtype.is_small_float else ""
+
+
+def size_field(name: str, size: str, bound: int) -> Field:
+    """A dynamic size."""
+    return Field(name, f"int64_t {name}; /* {comment(size)}, at most {bound} */", "int64")
+
+
+def trace_fields(name: str) -> list[Field]:
+    """The last fields of a context, which are there if the code is compiled for traces."""
+    begin = f"\n#ifdef {name.upper()}_TRACE\n    {name}_trace_function *trace;"
+    return [Field("trace", begin, "pointer"), Field("trace_user", "void *trace_user;\n#endif", "pointer")]
