@@ -963,7 +963,6 @@ PROGRAM_BUGS = (
         "        # An outer index of the same name is hidden now: what it chose is copied while it still has a value.\n"
         "        variables.spare(current.chosen_by(kind.index))\n"
         "        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)\n"
-        "        before = current.checkpoint()\n"
         "        with self._emission.body() as body:\n",
         "        for name in current.astray(written):\n"
         "            variables.bring_home(name, node.index)\n"
@@ -972,7 +971,6 @@ PROGRAM_BUGS = (
         "        # An outer index of the same name is hidden now: what it chose is copied while it still has a value.\n"
         "        variables.spare(current.chosen_by(kind.index))\n"
         "        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)\n"
-        "        before = current.checkpoint()\n"
         "        with self._emission.body() as body:\n"
         "            for name in current.astray(needed):\n"
         "                variables.bring_home(name, node.index)\n",

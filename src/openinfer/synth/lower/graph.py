@@ -212,8 +212,8 @@ class _Lowering:
         # An outer index of the same name is hidden now: what it chose is copied while it still has a value.
         variables.spare(current.chosen_by(kind.index))
         loops, self._place.loops = self._place.loops, (*self._place.loops, kind)
-        before = current.checkpoint()
         with self._emission.body() as body:
+            before = current.checkpoint()
             self._body(kind.body)
             for name in current.astray(written):
                 variables.bring_home(name, node.index)
