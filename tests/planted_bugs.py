@@ -642,7 +642,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "running sums have one accumulator",
-        "ops/lower/scan.py",
+        "loops/running.py",
         "while count > _BLOCK:",
         "while count > _BLOCK << 40:",
         "tests/synth/test_long_sums.py",

@@ -15,6 +15,7 @@ import numpy as np
 from tests.ops.harness import Question, compare
 
 from openinfer.dtypes import DType, pack, unpack
+from openinfer.loops.expand import plain
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord, ReferenceKernel, TensorType, complete, infer
@@ -60,7 +61,7 @@ def call_of(record: OpRecord, case: Case) -> Call:
 
 def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | None = None) -> Prepared:
     call = call_of(record, case)
-    kernel = kernel_of(record, call, case.dtypes)
+    kernel = plain(kernel_of(record, call, case.dtypes))
     if schedule is not None:
         kernel = schedule(kernel)
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"

@@ -9,6 +9,7 @@ import numpy as np
 from tests.synth.in_c import Prepared, call_of, cases_of, in_parts, parts_scratch
 
 from openinfer.dtypes import DType
+from openinfer.loops.expand import plain
 from openinfer.loops.ir import Contraction, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord
@@ -100,7 +101,7 @@ def chosen(name: str, dtype: DType, target: CpuMachine, most: int | None) -> lis
 def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> Iterator[Prepared]:
     """A case as the target computes it; and in parts, in tiles, in tiles with weights in panels, where that can be."""
     call = call_of(record, one)
-    kernel = kernel_of(record, call, one.dtypes)
+    kernel = plain(kernel_of(record, call, one.dtypes))
     yield _prepared(record, one, call, number, scheduled(kernel, target, frozenset()))
     usual = schedule._LEAST, windows._LEAST_GAIN, windows._LARGE
     try:

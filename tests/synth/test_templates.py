@@ -8,6 +8,7 @@ from tests.synth.in_c import Prepared, call_of, cases_of, compiled, executed, ju
 from tests.synth.scheduled_in_c import kernel_for
 
 from openinfer.dtypes import DTYPES
+from openinfer.loops.expand import plain
 from openinfer.ops import OPS
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.c.dialect import C
@@ -25,10 +26,10 @@ def test_kernels_are_right_in_plain_loops_where_no_schedule_adds_templates(tmp_p
     cases: list[Prepared] = []
     for name in ("matmul", "conv1d", "softmax", "cumsum", "sort"):
         for case in cases_of(name, DTYPES["f32"], 2):
-            kernel = kernel_of(OPS[name], call_of(OPS[name], case), case.dtypes)
-            plain = printed(kernel, f"case{len(cases)}", C)
-            assert "tile" not in plain.text
-            cases.append(replace(prepared(OPS[name], case, len(cases)), code=plain))
+            kernel = plain(kernel_of(OPS[name], call_of(OPS[name], case), case.dtypes))
+            code = printed(kernel, f"case{len(cases)}", C)
+            assert "tile" not in code.text
+            cases.append(replace(prepared(OPS[name], case, len(cases)), code=code))
     library = compiled(cases, tmp_path)
     for number, one in enumerate(cases):
         judge(one, *executed(one, library, number))

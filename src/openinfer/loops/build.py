@@ -1,6 +1,6 @@
 """Writing kernels: a builder that lowerings use, so that they read like the loops they mean."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,14 +44,19 @@ def index(value: Position) -> Scalar:
 
 
 class Builder:
-    """Collects the statements of one kernel."""
+    """Collects the statements of one kernel, or of a part of one.
 
-    def __init__(self) -> None:
+    A part comes after a number of variables and of buffers, which its own continue; names that are ``taken`` are left
+    out.
+    """
+
+    def __init__(self, taken: Collection[str] = (), bound: int = 0, allocated: int = 0) -> None:
         self._bodies: list[list[Statement]] = [[]]
-        self._count = 0
+        self._taken = taken
+        self._count = bound
         self._own: list[Alloc] = []
         """The memory of the kernel itself, which all of its statements see."""
-        self._allocated = 0
+        self._allocated = allocated
 
     @property
     def body(self) -> tuple[Statement, ...]:
@@ -66,6 +71,8 @@ class Builder:
     def fresh(self, hint: str, dtype: DType = INDEX) -> Var:
         """A variable that nothing else is called."""
         self._count += 1
+        while f"{hint}{self._count}" in self._taken:
+            self._count += 1
         return Var(f"{hint}{self._count}", dtype)
 
     # --- control flow ---------------------------------------------------------------------------------------------
@@ -138,6 +145,8 @@ class Builder:
 
     def buffer(self, dtype: DType, shape: Sequence[int], hint: str = "scratch") -> Buffer:
         """Memory of the loop that is open now, for each iteration its own; outside of loops it is the kernel's."""
+        while f"{hint}{self._allocated}" in self._taken:
+            self._allocated += 1
         made = Buffer(f"{hint}{self._allocated}", dtype, tuple(shape), Space.SCRATCH)
         self._allocated += 1
         (self._own if len(self._bodies) == 1 else self._bodies[-1]).append(Alloc(made))

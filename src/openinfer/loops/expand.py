@@ -1,21 +1,31 @@
-"""Contractions as plain loops: what they mean, for targets and for sums that are better taken one by one."""
+"""Structured statements as plain loops: what they mean, for targets that have no template for them."""
 
-from openinfer.loops.build import cast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from openinfer.loops.build import Builder, cast
+from openinfer.loops.expand_scan import scanned
 from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,
+    Alloc,
     Assign,
     Binary,
     Const,
     Contraction,
     For,
     If,
+    Kernel,
     Local,
     LoopKind,
+    Scan,
     Statement,
     Store,
+    Structure,
     Var,
+    walk,
 )
+from openinfer.loops.rewrite import binders, map_statements, variables_of
 
 
 def expanded(one: Contraction) -> tuple[Statement, ...]:
@@ -36,3 +46,46 @@ def expanded(one: Contraction) -> tuple[Statement, ...]:
     for variable, extent in zip(reversed(one.free), reversed(one.extents), strict=True):
         body = (For(variable, Const(extent, INDEX), body, LoopKind.PARALLEL),)
     return body
+
+
+def plain(kernel: Kernel, kept: frozenset[type[Structure]] = frozenset()) -> Kernel:
+    """A kernel with loops in place of its structures, but for those of the types that are kept.
+
+    Contractions stay: their loops are for the schedule of a target to choose. Memory that the loops work in is
+    allocated where the structure was.
+    """
+    places = iter(list(_places(kernel)))
+    taken = {var.name for var in variables_of(kernel.body)} | {one.name for one in kernel.scratch}
+
+    def own(statement: Statement) -> tuple[Statement, ...]:
+        if not isinstance(statement, Structure):
+            return (statement,)
+        bound, allocated = next(places)
+        if type(statement) in kept:
+            return (statement,)
+        taken.difference_update(axis.index.name for axis in statement.axes)
+        builder = Builder(taken, bound, allocated)
+        _write(statement, builder)
+        taken.update(var.name for var in variables_of(builder.body))
+        taken.update(one.buffer.name for one in walk(builder.body) if isinstance(one, Alloc))
+        return builder.body
+
+    return replace(kernel, body=map_statements(kernel.body, own))
+
+
+def _write(one: Structure, builder: Builder) -> None:
+    match one:
+        case Scan():
+            scanned(one, builder)
+        case _:
+            raise TypeError(one)
+
+
+def _places(kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """For each structure, in their order, how many variables are bound and how many buffers allocated before it."""
+    bound = allocated = 0
+    for statement in walk(kernel.body):
+        if isinstance(statement, Structure):
+            yield bound, allocated
+        bound += len(binders(statement))
+        allocated += isinstance(statement, Alloc)

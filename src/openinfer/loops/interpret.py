@@ -20,6 +20,7 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     Alloc,
     Assign,
+    Axis,
     Binary,
     Bits,
     Buffer,
@@ -36,15 +37,18 @@ from openinfer.loops.ir import (
     Local,
     LoopKind,
     Math,
+    Result,
     Round,
     Scalar,
     Select,
     Statement,
     Store,
+    Structure,
     Unary,
     Var,
     While,
 )
+from openinfer.loops.meanings import meant
 from openinfer.loops.text import scalar_text
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -174,6 +178,8 @@ class _Run:
                 raise KernelFailedError(reason)
             case Contraction():
                 self._contract(statement)
+            case Structure():
+                meant(statement, self)
 
     def _turns(self, places: Iterable[int]) -> Iterator[int]:
         """The iterations of a parallel loop, each marked as one while it runs."""
@@ -192,6 +198,18 @@ class _Run:
         memory.elements[offset] = stored(value, buffer.dtype)
         memory.is_written[offset] = True
         memory.writers[offset] = self._turn
+
+    def set(self, var: Var, value: Value) -> None:
+        """Give a variable a value."""
+        self._variables[var.name] = value
+
+    def extent(self, axis: Axis) -> int:
+        """How far an index runs, at the sizes of this execution."""
+        return at(axis.extent, self._sizes)
+
+    def write(self, one: Result) -> None:
+        """Write a result of a structure, where its variables have values."""
+        self._store(one.buffer, one.index, self.value(one.value))
 
     def _contract(self, one: Contraction) -> None:
         """The generic meaning: a loop for each index, a product in the accumulator's type for each term."""

@@ -34,6 +34,7 @@ from openinfer.loops.scalar import (
     rebuilt,
     visit,
 )
+from openinfer.loops.structures import ACCUMULATOR, Axis, Result, Scan, Structure
 
 __all__ = [
     "ACCUMULATOR",
@@ -41,6 +42,7 @@ __all__ = [
     "INDEX",
     "Alloc",
     "Assign",
+    "Axis",
     "Binary",
     "BinaryOp",
     "Bind",
@@ -60,12 +62,15 @@ __all__ = [
     "Local",
     "LoopKind",
     "Math",
+    "Result",
     "Round",
     "Scalar",
+    "Scan",
     "Select",
     "Space",
     "Statement",
     "Store",
+    "Structure",
     "Template",
     "Unary",
     "UnaryOp",
@@ -254,10 +259,7 @@ class Contraction:
         )
 
 
-ACCUMULATOR = "acc"
-"""The name of the variable that an epilogue calls the sum."""
-
-Statement: TypeAlias = For | While | Let | Local | Assign | Store | If | Alloc | Fail | Contraction
+Statement: TypeAlias = For | While | Let | Local | Assign | Store | If | Alloc | Fail | Contraction | Structure
 
 
 @dataclass(frozen=True)
@@ -317,5 +319,7 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
         case Contraction():
             parts: tuple[Any, ...] = (*statement.out_index, *statement.factors, statement.epilogue)
             return (*parts, statement.valid) if statement.valid is not None else parts
+        case Structure():
+            return statement.scalars
         case _:
             return ()

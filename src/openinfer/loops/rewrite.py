@@ -1,6 +1,6 @@
 """Kernels made of kernels: expressions and statements with parts replaced."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import (
@@ -19,6 +19,7 @@ from openinfer.loops.ir import (
     Scalar,
     Statement,
     Store,
+    Structure,
     Var,
     While,
     children,
@@ -40,6 +41,11 @@ def changed(value: Scalar, change: Change) -> Scalar:
     own = value if all(one is other for one, other in zip(parts, inner, strict=True)) else rebuilt(value, inner)
     found = change(own)
     return own if found is None else found
+
+
+def replaced(value: Scalar, parts: Mapping[Scalar, Scalar]) -> Scalar:
+    """An expression with others in place of some of its variables or elements."""
+    return changed(value, parts.get)
 
 
 def with_bodies(statement: Statement, change: Callable[[Body], Body]) -> Statement:
@@ -95,6 +101,8 @@ def _with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> St
                 a_value=None if statement.a_value is None else apply(statement.a_value),
                 b_value=None if statement.b_value is None else apply(statement.b_value),
             )
+        case Structure():
+            return statement.with_parts(apply)
         case _:
             return statement
 
@@ -114,6 +122,8 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
                 return (replace(statement, buffer=swap(statement.buffer)),)
             case Contraction():
                 return (replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b)),)
+            case Structure():
+                return (statement.with_parts(swap=swap),)
             case _:
                 return (statement,)
 
@@ -142,10 +152,30 @@ def renamed(statements: Body, names: Mapping[str, Var]) -> Body:
             case Contraction():
                 free, bound = tuple(map(binder, statement.free)), tuple(map(binder, statement.bound))
                 return (replace(statement, free=free, bound=bound),)
+            case Structure():
+                return (statement.with_parts(bind=binder),)
             case _:
                 return (statement,)
 
     return changed_statements(map_statements(statements, own), change)
+
+
+def variables_of(body: Body) -> Iterator[Var]:
+    """The variables that statements bind, in their order."""
+    return (var for statement in walk(body) for var in binders(statement))
+
+
+def binders(statement: Statement) -> tuple[Var, ...]:
+    """The variables that a statement itself binds."""
+    match statement:
+        case For(index=var) | Let(var=var) | Local(var=var):
+            return (var,)
+        case Contraction(free=free, bound=bound):
+            return (*free, *bound)
+        case Structure():
+            return tuple(axis.index for axis in statement.axes)
+        case _:
+            return ()
 
 
 def straightened(statements: Body) -> Body:

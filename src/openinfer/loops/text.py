@@ -1,9 +1,11 @@
 """Kernels as text, for people and tests."""
 
 from openinfer.loops.ir import (
+    ACCUMULATOR,
     INDEX,
     Alloc,
     Assign,
+    Axis,
     Binary,
     Bits,
     Buffer,
@@ -19,11 +21,14 @@ from openinfer.loops.ir import (
     Load,
     Local,
     Math,
+    Result,
     Round,
     Scalar,
+    Scan,
     Select,
     Statement,
     Store,
+    Structure,
     Unary,
     Var,
     While,
@@ -94,6 +99,8 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found.append(f"{pad}fail {reason!r}")
             case Contraction():
                 found += [pad + line for line in _contraction(statement)]
+            case Structure():
+                found += [pad + line for line in structure_text(statement)]
     return found
 
 
@@ -109,6 +116,26 @@ def _contraction(one: Contraction) -> list[str]:
         f"    {one.out.name}[{', '.join(map(scalar_text, one.out_index))}] = {scalar_text(one.epilogue)}",
         "}",
     ]
+
+
+def structure_text(one: Structure) -> list[str]:
+    """A structured statement in lines."""
+    match one:
+        case Scan():
+            facts = f"{' exclusive' * one.is_exclusive}{' reversed' * one.is_reversed}"
+            update = f"    {ACCUMULATOR} = {scalar_text(Binary(one.op, one.total, one.term))}"
+            head = f"scan {_axis(one.axis)} in {one.accumulator.name}{facts} {{"
+            return [head, update, *(f"    {_result(result)}" for result in one.results), "}"]
+        case _:
+            raise TypeError(one)
+
+
+def _axis(one: Axis) -> str:
+    return f"{one.index.name} < {one.extent!r}"
+
+
+def _result(one: Result) -> str:
+    return f"{one.buffer.name}[{', '.join(map(scalar_text, one.index))}] = {scalar_text(one.value)}"
 
 
 def _parameter(buffer: Buffer) -> str:

@@ -12,6 +12,7 @@ from openinfer.loops.ir import (
     Load,
     Scalar,
     Store,
+    Structure,
     Var,
     children,
     scalars,
@@ -36,6 +37,8 @@ def used_buffers(kernel: Kernel) -> set[str]:
                 found.add(buffer.name)
             case Contraction(out=out, template=template):
                 found |= {one.name for one in (out, *(() if template is None else template.memory))}
+            case Structure(results=results):
+                found |= {one.buffer.name for one in results}
     return found
 
 
@@ -49,9 +52,13 @@ def used_sizes(kernel: Kernel) -> set[str]:
         if isinstance(one, Const) and isinstance(one.value, int):
             found |= sizes_in(one.value)
     for statement in walk(kernel.body):
-        if isinstance(statement, Contraction):
-            for extent in (*statement.extents, *statement.reduced):
-                found |= sizes_in(extent)
+        extents: tuple[int, ...] = ()
+        match statement:
+            case Contraction():
+                extents = (*statement.extents, *statement.reduced)
+            case Structure(axes=axes):
+                extents = tuple(axis.extent for axis in axes)
+        found |= {size for extent in extents for size in sizes_in(extent)}
     return found
 
 

@@ -38,6 +38,7 @@ from openinfer.loops.ir import (
     Select,
     Statement,
     Store,
+    Structure,
     Unary,
     Var,
     While,
@@ -138,6 +139,8 @@ class _Verifier:
                         yield f"the reason of a failure is {reason!r}, which cannot be shown"
                 case Contraction():
                     yield from self._contraction(statement, scope)
+                case Structure():
+                    yield from self._structure(statement, scope)
 
     def _loop(self, loop: For, scope: "_Scope") -> Iterator[str]:
         yield from self._expects(loop.extent, INDEX, f"the extent of loop '{loop.index.name}'", scope)
@@ -232,6 +235,38 @@ class _Verifier:
             yield from self._expects(one.valid, BOOL, "the condition of a contraction", bound)
         yield from self._expects(one.epilogue, one.out.dtype.compute, f"what is stored to '{one.out.name}'", total)
 
+    # --- structures -----------------------------------------------------------------------------------------------
+
+    def _structure(self, one: Structure, scope: "_Scope") -> Iterator[str]:
+        """What is wrong with a structured statement. Its loops may be in any order: no name of it may be visible."""
+        what = f"a {type(one).__name__.lower()}"
+        own = scope.inside()
+        for axis in one.axes:
+            if axis.index.dtype is not INDEX:
+                yield f"index '{axis.index.name}' of {what} is {axis.index.dtype}, not index"
+            if axis.extent < 0:
+                yield f"{what} has a negative extent {axis.extent}"
+        variables = (axis.index for axis in one.axes), (var for use in one.uses() for var in use.variables)
+        for var in (*variables[0], *dict.fromkeys((*variables[1], *one.result_variables))):
+            if own.variables.get(var.name) is not var.dtype or var.name in scope.variables:
+                yield from self._bind(var, own, is_local=False)
+        for use in one.uses():
+            yield from self._expects(use.value, use.dtype, use.what, _seeing(use.variables, scope))
+        for element in one.elements:
+            if Load(element.buffer, element.index) not in tuple(visit(element.scalar)):
+                yield f"an element of {what} does not contain {scalar_text(Load(element.buffer, element.index))}"
+        yield from self._results(one, what, _seeing(one.result_variables, scope))
+
+    def _results(self, one: Structure, what: str, scope: "_Scope") -> Iterator[str]:
+        read = {part.buffer for value in one.scalars for part in visit(value) if isinstance(part, Load)}
+        for result in one.results:
+            yield from self._place(result.buffer, result.index, scope)
+            yield from self._written(result.buffer)
+            wanted = result.buffer.dtype.compute
+            yield from self._expects(result.value, wanted, f"what is stored to '{result.buffer.name}'", scope)
+            if result.buffer in read:
+                yield f"{what} reads its own result '{result.buffer.name}'"
+
     # --- expressions ----------------------------------------------------------------------------------------------
 
     def _expects(self, value: Scalar, dtype: DType, what: str, scope: "_Scope") -> Iterator[str]:
@@ -323,6 +358,13 @@ class _Scope:
         made.shared |= made.locals
         made.locals = set()
         return made
+
+
+def _seeing(variables: tuple[Var, ...], scope: _Scope) -> _Scope:
+    """What an expression sees for which a structure has more variables."""
+    own = scope.inside()
+    own.variables |= {var.name: var.dtype for var in variables}
+    return own
 
 
 def _constant(value: Const) -> Iterator[str]:

@@ -9,6 +9,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, cast, const, index, math, pair, rounded, select, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import BOOL, INDEX, Buffer, LoopKind, Scalar, Var
+from openinfer.loops.running import RunningProduct
 from openinfer.ops.infer import accumulated
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
@@ -120,34 +121,6 @@ def total_of(call: Call, total: Scalar) -> Scalar:
     return cast(rounded(cast(total, accumulator.compute), accumulator), output.compute)
 
 
-class RunningProduct:
-    """A running product: of floats in f64, since partial products leave the range long before the last one has to."""
-
-    def __init__(self, builder: Builder, dtype: DType) -> None:
-        self._builder = builder
-        self._is_float = dtype.kind == "float"
-        self._type = F64 if self._is_float else dtype
-        self._dtype = dtype
-        self._total = builder.local(1, self._type)
-        # What says whether a factor was infinite or NaN: 0 times it is no number.
-        self._odd = builder.local(0, F64) if self._is_float else None
-
-    def multiply(self, value: Scalar) -> None:
-        """One factor more."""
-        factor = self._builder.let(cast(value, self._type))
-        self._builder.assign(self._total, self._total * factor)
-        if self._odd is not None:
-            self._builder.assign(self._odd, self._odd + factor * 0)
-
-    @property
-    def value(self) -> Scalar:
-        """The product so far. Of finite factors it is a number: 0 and an overflow make 0."""
-        if self._odd is None:
-            return self._total
-        lost = unary("isnan", self._total) & ~unary("isnan", self._odd)
-        return cast(select(lost, 0, self._total), self._dtype)
-
-
 # --- sums and products ------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +163,7 @@ def _by_nothing(call: Call, row: Row) -> Scalar:
 def _prod_axis(call: Call, row: Row) -> Scalar:
     product = RunningProduct(row.builder, accumulates_in(call))
     with row.builder.loops(row.extents) as where:
-        product.multiply(summand(call, row.element(where)))
+        product.take(summand(call, row.element(where)))
     return total_of(call, product.value)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.dim import Dim, at
+from openinfer.loops.expand import plain
 from openinfer.loops.ir import (
     INDEX,
     Assign,
@@ -69,6 +70,7 @@ class Cost:
 
 def cost_of(kernel: Kernel, sizes: Sizes | None = None) -> Cost:
     """The cost of one call, at the bounds of dynamic sizes or at the values that all of them have."""
+    kernel = plain(kernel)
     inputs = {buffer.name for buffer in kernel.inputs}
     outputs = {buffer.name for buffer in kernel.outputs}
     touched: dict[tuple[Buffer, bool], int] = {}

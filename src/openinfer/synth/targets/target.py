@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Generic, Literal, TypeVar
 
 from openinfer.check.events import TraceLevel
+from openinfer.loops.ir import Structure
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.passes.fuse.fuse import Fuse
@@ -121,6 +122,9 @@ class Target(Generic[P]):
     """A project compiled and loaded on this machine."""
     profile: Callable[[P, str, Trial], Profile]
     """A project built with a compiler, and timed on this machine."""
+
+    structures: frozenset[type[Structure]] = frozenset()
+    """The structured statements that its schedule has templates for; all others are loops before kernels are fused."""
 
     def rules(self, passes: Passes) -> MemoryRules:
         """How memory is laid out."""

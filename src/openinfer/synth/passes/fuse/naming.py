@@ -1,11 +1,10 @@
 """Names in kernels that become one: no two things are called the same."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
-from openinfer.loops.ir import Buffer, Contraction, For, Kernel, Let, Local, Statement, Var, walk
-from openinfer.loops.rewrite import renamed, with_buffers
+from openinfer.loops.ir import Buffer, Kernel, Var
+from openinfer.loops.rewrite import renamed, variables_of, with_buffers
 
 
 def joined_name(one: str, other: str) -> str:
@@ -48,15 +47,3 @@ def free_name(name: str, mark: str, taken: set[str]) -> str:
         found = f"{stem}{mark}{number}"
     taken.add(found)
     return found
-
-
-def variables_of(body: tuple[Statement, ...]) -> Iterator[Var]:
-    """The variables that statements bind."""
-    for statement in walk(body):
-        match statement:
-            case For(index=index):
-                yield index
-            case Let(var=var) | Local(var=var):
-                yield var
-            case Contraction():
-                yield from (*statement.free, *statement.bound)

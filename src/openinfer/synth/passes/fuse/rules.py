@@ -30,8 +30,8 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
-from openinfer.loops.rewrite import changed, changed_statements, without_unused
-from openinfer.synth.passes.fuse.naming import buffers_of, free_name, joined_name, variables_of
+from openinfer.loops.rewrite import changed, changed_statements, variables_of, without_unused
+from openinfer.synth.passes.fuse.naming import buffers_of, free_name, joined_name
 from openinfer.synth.passes.fuse.pointwise import expanded_size, expression, pointwise_form, with_names
 from openinfer.synth.passes.fuse.relayout import has_long_rows, read_through, stored_through, with_stores
 

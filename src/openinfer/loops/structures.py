@@ -1,0 +1,165 @@
+"""Structured statements: what is computed, not by which loops.
+
+Each says what it means in index maps and expressions, as a contraction does. ``openinfer.loops.expand`` has the plain
+loops of each, for targets without a template of their own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+from openinfer.dtypes import DType
+from openinfer.loops.scalar import Buffer, Load, Scalar, Var
+
+ACCUMULATOR = "acc"
+"""The name of the variable that an epilogue calls the sum."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An index of a structure, and how far it runs from 0."""
+
+    index: Var
+    extent: int
+
+
+@dataclass(frozen=True)
+class Element:
+    """What is read of a buffer that must be reached by an index map; ``value`` is made of it, where it is not it."""
+
+    buffer: Buffer
+    index: tuple[Scalar, ...]
+    value: Scalar | None = None
+
+    @property
+    def scalar(self) -> Scalar:
+        """The value in its own type."""
+        return Load(self.buffer, self.index) if self.value is None else self.value
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is written: an element of a buffer, and the value that is rounded or wrapped to its dtype."""
+
+    buffer: Buffer
+    index: tuple[Scalar, ...]
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Use:
+    """An expression of a structure: the variables that the structure itself has for it, and the type it must have."""
+
+    value: Scalar
+    variables: tuple[Var, ...]
+    dtype: DType
+    what: str
+
+
+@dataclass(frozen=True)
+class Structure(ABC):
+    """A structured statement. Fields are axes, elements, results, expressions, or plain facts."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The indices that it binds."""
+        return tuple(part for part in self._parts() if isinstance(part, Axis))
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """What it reads by index maps, which no expression can stand for."""
+        return tuple(part for part in self._parts() if isinstance(part, Element))
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """What it writes."""
+        return tuple(part for part in self._parts() if isinstance(part, Result))
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """All its expressions; those of results last."""
+        own = [part for part in self._parts() if isinstance(part, Scalar)]
+        made = [one for result in self.results for one in (*result.index, result.value)]
+        return (*own, *(element.scalar for element in self.elements), *made)
+
+    @property
+    @abstractmethod
+    def result_variables(self) -> tuple[Var, ...]:
+        """The variables that indices and values of results are expressions over."""
+
+    @abstractmethod
+    def uses(self) -> Iterator[Use]:
+        """Its expressions but for those of results, and what each may be."""
+
+    def _parts(self) -> Iterator[Any]:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            yield from value if isinstance(value, tuple) else (value,)
+
+    def with_parts(
+        self,
+        apply: Callable[[Scalar], Scalar] = lambda value: value,
+        swap: Callable[[Buffer], Buffer] = lambda buffer: buffer,
+        bind: Callable[[Var], Var] = lambda var: var,
+    ) -> Self:
+        """The same with its expressions, the buffers of elements and results, and its indices changed."""
+
+        def made(part: Any) -> Any:
+            match part:
+                case Axis():
+                    return replace(part, index=bind(part.index))
+                case Result(buffer, index, value):
+                    return Result(swap(buffer), tuple(map(apply, index)), apply(value))
+                case Element(buffer, index, value):
+                    return Element(swap(buffer), tuple(map(apply, index)), None if value is None else apply(value))
+                case Scalar():
+                    return apply(part)
+                case tuple():
+                    return tuple(map(made, part))
+                case _:
+                    return part
+
+        return replace(self, **{field.name: made(getattr(self, field.name)) for field in fields(self)})
+
+
+# --- running totals ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scan(Structure):
+    """Running totals along an axis: at each position, what the terms from one end up to there come to.
+
+    ``term`` is over the position, ``out`` over it and ``ACCUMULATOR``, the total there. Sums of floats may be taken in
+    any order. A product of finite floats is a number: if some partial product is infinite and another factor 0, it is
+    0. No term reads what is written.
+    """
+
+    axis: Axis
+    op: Literal["add", "mul"]
+    accumulator: DType
+    term: Scalar
+    out: Result
+    is_exclusive: bool = False
+    """Whether the term at a position is not part of the total there."""
+    is_reversed: bool = False
+    """Whether it runs from the last position to the first."""
+
+    @property
+    def total(self) -> Var:
+        """The total, as its result calls it."""
+        return Var(ACCUMULATOR, self.accumulator)
+
+    @property
+    def initial(self) -> int:
+        """The total of no terms."""
+        return 0 if self.op == "add" else 1
+
+    @property
+    def result_variables(self) -> tuple[Var, ...]:
+        """The position and the total."""
+        return self.axis.index, self.total
+
+    def uses(self) -> Iterator[Use]:
+        """The term."""
+        yield Use(self.term, (self.axis.index,), self.accumulator, "a term of a scan")

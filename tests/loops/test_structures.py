@@ -1,0 +1,147 @@
+"""Structured statements: their loops compute what they mean, and every part of them is verified and rewritten."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.loops.test_interpret import small_cases
+from tests.synth.in_c import call_of
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.build import const, index, load
+from openinfer.loops.expand import plain
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    Axis,
+    Buffer,
+    For,
+    Kernel,
+    LoopKind,
+    Result,
+    Scan,
+    Structure,
+    Var,
+    walk,
+)
+from openinfer.loops.rewrite import renamed, variables_of, with_buffers
+from openinfer.loops.text import kernel_text
+from openinfer.loops.used import used_buffers, used_sizes
+from openinfer.loops.verify import verify
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.ops.lower.operand import LOWERINGS
+from openinfer.ops.record import OPS
+
+F32, F64, I64, U64 = (DTYPES[name] for name in ("f32", "f64", "i64", "u64"))
+
+
+def structures(kernel: Kernel) -> list[Structure]:
+    return [one for one in walk(kernel.body) if isinstance(one, Structure)]
+
+
+def same(kernel: Kernel, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What a kernel computes, which its loops compute too."""
+    loops = plain(kernel)
+    assert not structures(loops)
+    assert verify(kernel) == []
+    assert verify(loops) == []
+    meant, found = interpret(kernel, arrays), interpret(loops, arrays)
+    for buffer, one, other in zip(kernel.outputs, meant, found, strict=True):
+        # NumPy does not know the NaN of small floats.
+        wide = np.float64 if buffer.dtype.kind == "float" else one.dtype
+        np.testing.assert_array_equal(one.astype(wide), other.astype(wide))
+    return meant
+
+
+# --- running totals ---------------------------------------------------------------------------------------------------
+
+
+def scan(dtype: DType, rows: int, extent: int, **facts: Any) -> Kernel:
+    x, y = Buffer("x", dtype, (rows, extent)), Buffer("y", dtype, (rows, extent))
+    row, i = Var("i1"), Var("i2")
+    out = Result(y, (row, i), Var(ACCUMULATOR, dtype))
+    one = Scan(Axis(i, extent), facts.pop("op", "add"), dtype, load(x, row, i), out, **facts)
+    return Kernel("scan", (x,), (y,), (For(row, index(rows), (one,), LoopKind.PARALLEL),))
+
+
+@pytest.mark.parametrize("op", ["add", "mul"])
+@pytest.mark.parametrize("is_exclusive", [False, True])
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_scan_gives_the_total_at_each_position(op: str, is_exclusive: bool, is_reversed: bool) -> None:
+    x = np.array([[3, 2, 5], [7, -1, 4]], np.int64)
+    kernel = scan(I64, 2, 3, op=op, is_exclusive=is_exclusive, is_reversed=is_reversed)
+    own = x[:, ::-1] if is_reversed else x
+    totals = np.cumsum(own, 1) if op == "add" else np.cumprod(own, 1)
+    if is_exclusive:
+        totals = np.hstack([np.full((2, 1), 0 if op == "add" else 1), totals[:, :-1]])
+    (y,) = same(kernel, [x])
+    np.testing.assert_array_equal(y, totals[:, ::-1] if is_reversed else totals)
+
+
+def test_a_product_of_finite_floats_that_overflows_and_meets_a_zero_is_zero() -> None:
+    (y,) = same(scan(F64, 2, 4, op="mul"), [np.array([[1e300, 1e300, 0, 2], [np.inf, 0, 1, 2]])])
+    np.testing.assert_array_equal(y, [[1e300, np.inf, 0, 0], [np.inf, np.nan, np.nan, np.nan]])
+
+
+def test_names_of_expanded_loops_are_those_of_nothing_else() -> None:
+    kernel = scan(I64, 1, 3)
+    (loop,) = kernel.body
+    assert isinstance(loop, For)
+    (one,) = loop.body
+    again = renamed((one,), {"i2": Var("i3")})
+    z = Buffer("z", I64, (1, 3))
+    twice = with_buffers(replace(kernel, body=again), {"y": z}).body
+    kernel = replace(kernel, outputs=(*kernel.outputs, z), body=(replace(loop, body=(one, *twice)),))
+    same(kernel, [np.array([[3, 2, 5]], np.int64)])
+    names = [var.name for var in variables_of(plain(kernel).body)]
+    assert len(names) == len(set(names))
+
+
+def test_wrong_scans_are_refused_in_words() -> None:
+    kernel = scan(I64, 1, 3)
+    (loop,) = kernel.body
+    assert isinstance(loop, For)
+    (one,) = loop.body
+    assert isinstance(one, Scan)
+    x, y = kernel.inputs[0], kernel.outputs[0]
+    i, total = one.axis.index, one.total
+
+    def problems(**parts: Any) -> str:
+        return "\n".join(verify(replace(kernel, body=(replace(loop, body=(replace(one, **parts),)),))))
+
+    assert "a term of a scan is f64, not i64" in problems(term=const(1.0, F64))
+    assert "'acc' is used where it is not defined" in problems(term=total)
+    assert "input 'x' is written" in problems(out=Result(x, one.out.index, total))
+    assert "what is stored to 'y' is index, not i64" in problems(out=Result(y, one.out.index, i))
+    assert "a scan reads its own result 'y'" in problems(term=load(y, *one.out.index))
+    assert "'i1' is defined where another 'i1' is visible" in problems(axis=Axis(Var("i1"), 3))
+    assert "negative extent" in problems(axis=Axis(i, -1))
+    assert "'y' has 2 axes and 1 indices" in problems(out=Result(y, (i,), total))
+
+
+def test_a_scan_says_what_it_is_and_uses() -> None:
+    kernel = scan(I64, 1, 3, is_exclusive=True, is_reversed=True)
+    text = kernel_text(kernel)
+    assert "scan i2 < 3 in i64 exclusive reversed {" in text
+    assert "acc = (acc + x[i1, i2])" in text
+    assert "y[i1, i2] = acc" in text
+    assert used_buffers(kernel) == {"x", "y"}
+    assert used_sizes(kernel) == set()
+
+
+# --- of ops -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_the_loops_of_an_op_compute_what_its_structure_means(name: str) -> None:
+    assert name in LOWERINGS
+    record, count = OPS[name], 0
+    for dtype in record.dtypes:
+        for case in small_cases(record, dtype):
+            kernel = kernel_of(record, call_of(record, case), case.dtypes)
+            assert structures(kernel)
+            same(kernel, [array for array in case.arrays if array is not None])
+            count += 1
+    assert count
