@@ -97,7 +97,7 @@ class Ops:
         sizes = OpSizes(record, call, found, self._declared(node))
         self._emission.require_known(extents_in(call.params))
         self._require_sizes(node, sizes)
-        if all(name.isidentifier() for name in sizes.used):
+        if all(name in self._bound.bounds for name in sizes.used):
             return found
         sample = {name: max(1, self._shapes.sizes[name] - 1 - place) for place, name in enumerate(sizes.used)}
         if sizes.refusal(sample) is not None:

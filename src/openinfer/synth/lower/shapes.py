@@ -4,7 +4,7 @@ from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.sizes import evaluate_evenly
 from openinfer.check.typing import TOO_DEEP_ADVICE
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.ir import Index, Node, Single
+from openinfer.ir import Index, Node
 from openinfer.ir.expr import MAX_DEPTH, Ref, TooDeepError
 from openinfer.loops.dim import Dim, expr_of
 
@@ -19,7 +19,7 @@ class Shapes:
         self._bound = bound
         self.sizes: dict[str, int] = dict(bound.bounds)
         """Dynamic sizes, with their bounds."""
-        self._lengths: dict[tuple[int, str], str] = {}
+        self._lengths: dict[tuple[int, Index], str] = {}
 
     def size(self, name: str) -> int:
         """A size: a number, or a symbol that is known when the code runs."""
@@ -40,8 +40,7 @@ class Shapes:
 
     def unnamed(self, node: Node, index: Index, bound: int) -> int:
         """The length of a slice as a size without a name; slices of one node that are written alike are as long."""
-        text = f"{index.value}" if isinstance(index, Single) else f"{index.start}..{index.end}"
-        key = (node.index, text)
+        key = (node.index, index)
         if key not in self._lengths:
             # No size of a graph begins with a digit.
             self._lengths[key] = f"{len(self._lengths)}_{node.index}"

@@ -375,6 +375,10 @@ class Program:
             # Copied, so that nothing which the maker still holds can change the program.
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
+    def is_named(self, size: str) -> bool:
+        """Whether a dynamic size is one of the graph's; all others are lengths of slices, which belong to one node."""
+        return size in self.bound.bounds
+
     def steps(self) -> Iterator[Step]:
         """All steps, block by block, each loop before what is in it."""
         for steps in self.blocks.values():

@@ -39,7 +39,7 @@ class Names:
 def names_of(program: Program) -> Names:
     """The names of a program."""
     sizes = {size: field("s_", size, place) for place, size in enumerate(program.sizes)}
-    sizes |= {size: f"s_{size}" for size in program.sizes if not size.isidentifier()}
+    sizes |= {size: f"s_{size}" for size in program.sizes if not program.is_named(size)}
     return Names(
         sizes,
         {key: field("v_", key, place) for place, key in enumerate(program.inputs)},

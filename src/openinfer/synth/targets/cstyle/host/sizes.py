@@ -64,7 +64,7 @@ class Sizes:
             (size,) = unknown
             self._bind(size, extent, actual, fail, depth)
             self._file.now.known.add(size)
-            if not size.isidentifier():
+            if not self._program.is_named(size):
                 return
         else:
             for size in unknown:
@@ -76,7 +76,7 @@ class Sizes:
 
     def _bind(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:
         most, place = self._program.sizes[size], self.place(size)
-        if not size.isidentifier():
+        if not self._program.is_named(size):
             # The length of a slice belongs to its node alone: it is another one whenever the node runs.
             self._file.line(depth, f"if ({actual.text} > {min(most, int(extent))}) {fail}")
             self._file.line(depth, f"{place} = {actual.text};")
@@ -91,7 +91,7 @@ class Sizes:
     def _bind_among(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:
         """Solve a dimension over several sizes for one of them, if that is the one that has no value yet."""
         ends = [replaced(expr_of(extent), size, Num(value)) for value in (0, 1)]
-        if not size.isidentifier() or not is_line(expr_of(extent), size):
+        if not self._program.is_named(size) or not is_line(expr_of(extent), size):
             return
         printer = IntegerPrinter(lambda name: actual if name == _FOUND else self._size(name), self._file.needs)
         rest = printer.integer(Binary("-", Ref(_FOUND), ends[0]))
