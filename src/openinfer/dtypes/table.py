@@ -35,6 +35,14 @@ class DType:
     compute_name: str
     values: tuple[int, ...] | None = None
     """All values, for the types that do not use every code of their width."""
+    least_normal: float = 0.0
+    """The smallest positive normal number of a float."""
+    least_positive: float = 0.0
+    """The smallest positive number of a float, normal or not."""
+    is_saturating: bool = False
+    """Whether a cast to this float clamps to its largest number instead of overflowing to infinity."""
+    tolerance: float = 0.0
+    """The relative error that a whole graph may leave in a value of this float, unless someone says otherwise."""
 
     @property
     def is_packed(self) -> bool:
@@ -45,6 +53,16 @@ class DType:
     def is_small_float(self) -> bool:
         """Whether it is a float that is stored in fewer bits than it is computed in."""
         return self.kind == "float" and self.compute_name != self.name
+
+    @property
+    def has_zero(self) -> bool:
+        """Whether 0 is one of its values."""
+        return self.values is None or 0 in self.values
+
+    @property
+    def initial(self) -> int:
+        """The value of an element with all bits zero: 0, or the least of values without a zero."""
+        return 0 if self.has_zero else int(self.minimum)
 
     @property
     def itemsize(self) -> int:
@@ -74,9 +92,15 @@ class DType:
         return "INDEX" if self is INDEX else (dtype_of, (self.name,))
 
 
-def _float(name: str, array: type[np.generic], compute: str) -> DType:
+def _float(name: str, array: type[np.generic], compute: str, tolerance: float, *, is_saturating: bool = False) -> DType:
     info: Any = ml_dtypes.finfo(array)  # type: ignore[no-untyped-call]
-    return DType(name, "float", info.bits, np.dtype(array), float(info.min), float(info.max), compute)
+    return DType(
+        *(name, "float", info.bits, np.dtype(array), float(info.min), float(info.max), compute),
+        least_normal=float(info.smallest_normal),
+        least_positive=float(info.smallest_subnormal),
+        is_saturating=is_saturating,
+        tolerance=tolerance,
+    )
 
 
 def _integer(name: str, array: type[np.generic]) -> DType:
@@ -88,11 +112,11 @@ def _integer(name: str, array: type[np.generic]) -> DType:
 
 
 _TABLE = (
-    _float("f8", ml_dtypes.float8_e5m2, "f32"),
-    _float("bf16", ml_dtypes.bfloat16, "f32"),
-    _float("f16", np.float16, "f32"),
-    _float("f32", np.float32, "f32"),
-    _float("f64", np.float64, "f64"),
+    _float("f8", ml_dtypes.float8_e5m2, "f32", 0.2, is_saturating=True),
+    _float("bf16", ml_dtypes.bfloat16, "f32", 5e-2),
+    _float("f16", np.float16, "f32", 1e-2),
+    _float("f32", np.float32, "f32", 1e-4),
+    _float("f64", np.float64, "f64", 1e-9),
     _integer("i1", np.int8),
     _integer("i2", ml_dtypes.int2),
     _integer("i4", ml_dtypes.int4),

@@ -68,7 +68,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
 }
 """What each operation works on."""
 
-_SMALL_FLOATS = ("f8", "bf16", "f16")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -410,7 +409,7 @@ def _bits(value: Bits) -> Iterator[str]:
             yield f"the bits of {source} are not those of a {target}"
         return
     pair = {source.name, target.name}
-    if storage.name not in _SMALL_FLOATS or pair != {"f32", f"u{storage.bits}"}:
+    if not storage.is_small_float or pair != {"f32", f"u{storage.bits}"}:
         yield f"codes of {storage} are not between {source} and {target}"
 
 

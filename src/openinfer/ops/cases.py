@@ -53,7 +53,7 @@ def extremes(dtype: DType) -> Array:
     if dtype.values:
         return np.array(dtype.values, dtype.array)
     if dtype.kind == "float":
-        tiny = {"f8": 2.0**-16, "bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}[dtype.name]
+        tiny = dtype.least_positive
         values = [0.0, -0.0, 1, -1, 0.5, -2.5, 3, tiny, -tiny, dtype.maximum, -dtype.maximum, np.inf, -np.inf, np.nan]
         return np.array(values).astype(np.float64).astype(dtype.array)
     values = sorted({int(dtype.minimum), int(dtype.maximum), 0, 1, -1, 2, 3, -3, int(dtype.maximum) - 1})

@@ -89,7 +89,7 @@ def cast(call: Call, x: Array) -> Array:
     if to.kind == "bool":
         return _numbers(x, source) != 0
     if to.kind == "float":
-        return _to_float(x, to, saturate=to.name == "f8" if saturate is None else saturate)
+        return _to_float(x, to, saturate=to.is_saturating if saturate is None else saturate)
     values = _numbers(x, source)
     if to.name == "t1":
         return np.where(values < 0, np.int8(-1), np.int8(1))
@@ -417,11 +417,8 @@ def dynamic_quantize(call: Call, x: Array) -> tuple[Array, Array, Array]:
     least, most = (function(x, initial=0.0) for function in (np.min, np.max))
     count = kind(to.maximum - to.minimum)
     step = np.asarray(most / count - least / count)
-    normal = kind(np.ldexp(1.0, _LEAST_EXPONENT[dtype.name]))
+    normal = kind(dtype.least_normal)
     scale = np.where((least == 0) & (most == 0), kind(1), np.where(step < normal, normal, step))
     scale = leaving(dtype)(scale).astype(x.dtype)
     point = saturated(np.rint(np.asarray(kind(to.minimum) - least / scale)).astype(np.float64), to)
     return _quantized(to, x, scale, point), scale, point
-
-
-_LEAST_EXPONENT = {"f8": -14, "bf16": -126, "f16": -14, "f32": -126, "f64": -1022}

@@ -93,7 +93,7 @@ def _iota_shape(call: Call) -> tuple[Shape, ...]:
 def _iota_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     for shape, axis in (((1,), 0), ((300,), -1), ((3, 5), 0), ((3, 5), 1), ((2, 0, 3), 2), ((2, 3, 4), -2), ((0,), 0)):
         yield case(dtype, random(rng, dtype, shape), axis=axis)
-    if dtype.name in ("f8", "f16", "bf16"):
+    if dtype.is_small_float:
         yield case(dtype, np.zeros(70000, dtype.array), axis=0)
 
 
@@ -187,7 +187,7 @@ def _tri_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     tolerance=EXACT,
     cases=_tri_cases,
     stored=True,
-    T=tuple(dtype for dtype in ALL if dtype.name != "t1"),
+    T=tuple(dtype for dtype in ALL if dtype.has_zero),
 )
 def tri(call: Call, x: Array) -> Array:
     """A triangle of the last two axes and zeros, `y[.., i, j] = j - i <= diagonal ? x[.., i, j] : 0`.

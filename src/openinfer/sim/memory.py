@@ -29,8 +29,7 @@ def initial_array(dtype: DType, shape: Shape, value: Any) -> Array:
     if storage_bytes(dtype, shape) is None:
         raise OpError(Code.OUT_OF_MEMORY, f"{dtype.name}{list(shape)} is larger than any machine can hold")
     if value is None:
-        zero = np.zeros((), dtype.array) if dtype.name != "t1" else np.full((), -1, dtype.array)
-        return np.full(shape, zero) if dtype.name == "t1" else np.zeros(shape, dtype.array)
+        return np.zeros(shape, dtype.array) if dtype.has_zero else np.full(shape, dtype.initial, dtype.array)
     return np.full(shape, convert(np.asarray(value), dtype), dtype.array)
 
 

@@ -1,6 +1,6 @@
 """Between dtypes: casts, bit patterns, quantization."""
 
-from math import inf, ldexp
+from math import inf
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, bits, cast, const, pair, rounded, select, unary
@@ -21,8 +21,8 @@ def to_float(builder: Builder, value: Scalar, source: DType, to: DType) -> Scala
     """A value of a dtype in the compute type of a float dtype, such that storing it rounds only once."""
     if value.dtype is F64 and to.compute is F32 and to is not F32:
         return _to_odd(builder, value)
-    if to.name == "bf16" and source.kind in ("int", "uint") and source.bits >= 32:
-        # f32 has more bits than bf16, but not all of the integer's; to f16 and f8, what f32 rounds is infinite.
+    if to.is_small_float and to.maximum > 2**24 and source.kind in ("int", "uint") and source.bits >= 32:
+        # f32 has more bits than bf16, but not all of the integer's. What f32 rounds is infinite in f16 and f8.
         return _to_odd(builder, _sticky(builder, value))
     return cast(value, to.compute)
 
@@ -121,7 +121,7 @@ def _cast_element(builder: Builder, call: Call, x: Scalar) -> Scalar:
 
 def _cast_to_float(builder: Builder, call: Call, number: Scalar) -> Scalar:
     source, to = call.dtype(), call.params["to"]
-    saturate = to.name == "f8" if call.params["saturate"] is None else call.params["saturate"]
+    saturate = to.is_saturating if call.params["saturate"] is None else call.params["saturate"]
     if not saturate:
         return to_float(builder, number, source, to)
     if number.dtype is F64 and to.compute is F32:
@@ -209,9 +209,6 @@ def _dequantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
         builder.store(out, where, cast(steps, factor.dtype) * factor)
 
 
-_LEAST_EXPONENT = {"f8": -14, "bf16": -126, "f16": -14, "f32": -126, "f64": -1022}
-
-
 @lowers("dynamic_quantize")
 def _dynamic_quantize(
     _call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
@@ -226,7 +223,7 @@ def _dynamic_quantize(
         builder.assign(most, pair("max", most, value))
     count = to.maximum - to.minimum
     step = builder.let(most / count - least / count)
-    normal = const(ldexp(1.0, _LEAST_EXPONENT[x.dtype.name]), kind)
+    normal = const(x.dtype.least_normal, kind)
     chosen = select(least.eq(0) & most.eq(0), const(1, kind), select(step < normal, normal, step))
     scale = builder.let(rounded(chosen, x.dtype))
     point = builder.let(saturated(builder, unary("rint", const(to.minimum, kind) - least / scale), to))

@@ -153,7 +153,7 @@ def fill_step(value: Value, number: float, node: int) -> KernelStep:
     """Every element the same. All bits zero means -1 for t1, which has no zero."""
     out = Buffer("y", value.dtype, value.shape)
     builder = Builder()
-    element = -1 if value.dtype.name == "t1" and number == 0 else number
+    element = number if number != 0 or value.dtype.has_zero else value.dtype.initial
     with builder.loops(value.shape, LoopKind.PARALLEL) as where:
         builder.store(out, where, Const(element, value.dtype.compute))
     kernel = Kernel("fill", (), (out,), builder.body, (f"`y = {number}`",))

@@ -140,10 +140,8 @@ class TracedModule(CompiledModule):
         variable = self.bound.vars[node.kind.name] if isinstance(node.kind, Assign) else None
         if variable is None or variable.is_dynamic:
             return []
-        nothing = -1 if variable.dtype.name == "t1" else 0  # which has no zero
-        return [
-            tensor_details(variable.name, variable.dtype.name, np.full(variable.shape, nothing, variable.dtype.array))
-        ]
+        initial = np.full(variable.shape, variable.dtype.initial, variable.dtype.array)
+        return [tensor_details(variable.name, variable.dtype.name, initial)]
 
     def _weight(self, weight: Weight) -> Array:
         name = weight.names[0]

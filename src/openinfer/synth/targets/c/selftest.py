@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from openinfer.synth.targets.c.project import Project
 
 Array = Any
-_RELATIVE = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8": 0.2}
 
 
 def selftest(project: "Project", golden: Sequence[Golden]) -> str:
@@ -179,7 +178,7 @@ def _tolerance(wanted: Array, value: Value, one: Golden) -> float:
         return 0.0
     magnitudes = np.abs(wanted.astype(np.float64))
     finite = magnitudes[np.isfinite(magnitudes)]
-    relative = _RELATIVE[value.dtype.name] if one.tolerance is None else one.tolerance
+    relative = value.dtype.tolerance if one.tolerance is None else one.tolerance
     return float(relative * (finite.max() if finite.size else 0.0))
 
 
