@@ -2,13 +2,13 @@
 
 import copy
 import pickle
-from typing import Any
+from typing import Any, get_args
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from openinfer.dtypes import ALIASES, DTYPES, INDEX, DType, dtype_of, from_numpy_dtype
+from openinfer.dtypes import ALIASES, DTYPES, INDEX, DType, DTypeName, dtype_of, from_numpy_dtype, unpack
 from openinfer.errors import Code, TensorError
 
 F8_MAX = 57344.0
@@ -133,6 +133,22 @@ def test_there_is_one_object_per_dtype(dtype: DType) -> None:
 def test_a_dtype_prints_as_its_name(dtype: DType) -> None:
     assert str(dtype) == dtype.name
     assert repr(dtype) == f"<dtype {dtype.name}>"
+
+
+def test_the_names_for_type_checkers_are_those_of_the_table() -> None:
+    assert get_args(DTypeName) == tuple(DTYPES)
+
+
+@every_dtype
+def test_all_bits_zero_are_the_initial_value(dtype: DType) -> None:
+    assert unpack(np.zeros(1, np.uint8), dtype, 0, 1)[0] == dtype.initial if dtype.is_packed else dtype.initial == 0
+    assert dtype.has_zero is (dtype.initial == 0)
+
+
+def test_the_least_numbers_of_floats_are_those_of_the_standard() -> None:
+    exponents = {"f8": (-14, -16), "bf16": (-126, -133), "f16": (-14, -24), "f32": (-126, -149), "f64": (-1022, -1074)}
+    for name, (normal, least) in exponents.items():
+        assert (DTYPES[name].least_normal, DTYPES[name].least_positive) == (2.0**normal, 2.0**least)
 
 
 def test_aliases_name_the_same_object() -> None:

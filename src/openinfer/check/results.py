@@ -1,16 +1,10 @@
 """What a step gives back: the values of a graph's outputs together."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, SupportsIndex, overload
+from typing import SupportsIndex, overload
 
 from openinfer.errors import nearest
 from openinfer.ops import Array
-
-DTypeName = Literal[
-    "f8", "bf16", "f16", "f32", "f64", "i1", "i2", "i4", "i8", "i16", "i32", "i64",
-    "u1", "u2", "u4", "u8", "u16", "u32", "u64", "t1", "t2", "bool",
-]  # fmt: skip
-"""The dtypes that ``fetch(name, dtype)`` checks, spelled for type checkers."""
 
 
 class Outputs(tuple[Array, ...]):

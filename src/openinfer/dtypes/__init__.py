@@ -2,13 +2,14 @@
 
 from openinfer.dtypes.convert import convert
 from openinfer.dtypes.packing import first_invalid_code, pack, unpack
-from openinfer.dtypes.table import ALIASES, DTYPES, INDEX, DType, dtype_of, from_numpy_dtype
+from openinfer.dtypes.table import ALIASES, DTYPES, INDEX, DType, DTypeName, dtype_of, from_numpy_dtype
 
 __all__ = [
     "ALIASES",
     "DTYPES",
     "INDEX",
     "DType",
+    "DTypeName",
     "convert",
     "dtype_of",
     "first_invalid_code",

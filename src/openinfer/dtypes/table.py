@@ -14,6 +14,11 @@ if sys.byteorder != "little":
     raise ImportError(message)
 
 Kind = Literal["float", "int", "uint", "bool"]
+DTypeName = Literal[
+    "f8", "bf16", "f16", "f32", "f64", "i1", "i2", "i4", "i8", "i16", "i32", "i64",
+    "u1", "u2", "u4", "u8", "u16", "u32", "u64", "t1", "t2", "bool",
+]  # fmt: skip
+"""The names of all dtypes, spelled for type checkers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

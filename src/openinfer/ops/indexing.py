@@ -17,18 +17,17 @@ from openinfer.ops.shapes import axis_of, broadcast_pair, bytes_moved
 from openinfer.ops.types import (
     ALL,
     NUMBERS,
+    POSITIONS,
     TERNARY,
     Array,
     OpError,
     Shape,
-    dtypes,
     parameter_error,
     shape_error,
     value_error,
 )
 
 FAMILY = "Move"
-INDEX = dtypes("i8 i16 i32 i64 u8 u16 u32 u64")
 I8, I32, I64, U8, U64 = (DTYPES[name] for name in ("i8", "i32", "i64", "u8", "u64"))
 
 
@@ -116,7 +115,7 @@ def _gather_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     cases=_gather_cases,
     stored=True,
     T=ALL,
-    I=INDEX,
+    I=POSITIONS,
 )
 def gather(call: Call, x: Array, ids: Array) -> Array:
     """Slices of `x` at indices along an axis, `y[..., j..., ...] = x[..., ids[j...], ...]`, as NumPy's `take`.
@@ -150,7 +149,7 @@ def _embedding_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     cases=_embedding_cases,
     stored=True,
     T=ALL,
-    I=INDEX,
+    I=POSITIONS,
 )
 def embedding(call: Call, table: Array, ids: Array) -> Array:
     """Rows of a table, `y[j..., :] = table[ids[j...], :]`.
@@ -195,7 +194,7 @@ def _take_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     cases=_take_cases,
     stored=True,
     T=ALL,
-    I=INDEX,
+    I=POSITIONS,
 )
 def take_along(call: Call, x: Array, ids: Array) -> Array:
     """Elements of `x` at indices along an axis, `y[i..., j, k...] = x[i..., ids[i..., j, k...], k...]`.
@@ -262,7 +261,7 @@ def _gather_nd_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     cases=_gather_nd_cases,
     stored=True,
     T=ALL,
-    I=INDEX,
+    I=POSITIONS,
 )
 def gather_nd(call: Call, x: Array, ids: Array) -> Array:
     """Parts of `x` at vectors `v = ids[b..., j...]` of indices, `y[b..., j..., ...] = x[b..., v[0], v[1]..., ...]`.
@@ -409,7 +408,7 @@ def _scatter_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     bound=lambda call, x, ids, updates: _scatter_bound(call, x, _elements(call, ids), updates),
     cases=_scatter_cases,
     T=ALL,
-    I=INDEX,
+    I=POSITIONS,
 )
 def scatter(call: Call, x: Array, ids: Array, updates: Array) -> Array:
     """`x` with elements replaced, `y[i..., ids[i..., j, k...], k...] = updates[i..., j, k...]`, in row-major order.
@@ -472,7 +471,7 @@ def _scatter_nd_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     bound=lambda call, x, ids, updates: _scatter_bound(call, x, _slices(call, ids), updates),
     cases=_scatter_nd_cases,
     T=ALL,
-    I=INDEX,
+    I=POSITIONS,
 )
 def scatter_nd(call: Call, x: Array, ids: Array, updates: Array) -> Array:
     """`x` with parts replaced, `y[ids[j..., 0], ids[j..., 1]..., ...] = updates[j..., ...]`, in row-major order.

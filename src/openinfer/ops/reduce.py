@@ -92,7 +92,7 @@ def accumulating(dtype: DType) -> Iterator[dict[str, Any]]:
     """Every kind of ``acc`` that a dtype can have; None is not one for values that cannot be summed in themselves."""
     if dtype.kind != "bool" and not dtype.values:
         yield {}
-    for acc in _FLOAT_ACC.get(dtype.name, _INTEGER_ACC):
+    for acc in _FLOAT_ACC.get(dtype.name, ((dtype.compute,),)) if dtype.kind == "float" else _INTEGER_ACC:
         yield {"acc": acc}
 
 

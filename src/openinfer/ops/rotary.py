@@ -13,10 +13,9 @@ from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Param, op
 from openinfer.ops.shapes import broadcast_pair, gamma, per_element, smallest
-from openinfer.ops.types import FLOATS, I64, Array, Shape, dtypes, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, I64, POSITIONS, Array, Shape, dtypes, parameter_error, shape_error
 
 FAMILY = "Attention"
-POSITIONS = dtypes("i8 i16 i32 i64 u8 u16 u32 u64")
 INTERLEAVED = Param(
     "interleaved", "bool", default=False, doc="Whether neighbours are pairs, and not element i of either half."
 )

@@ -98,11 +98,13 @@ def dtypes(names: str) -> tuple[DType, ...]:
 
 
 ALL = tuple(DTYPES.values())
-FLOATS = dtypes("f8 bf16 f16 f32 f64")
-SIGNED = dtypes("i1 i2 i4 i8 i16 i32 i64")
-UNSIGNED = dtypes("u1 u2 u4 u8 u16 u32 u64")
+FLOATS = tuple(dtype for dtype in ALL if dtype.kind == "float")
+SIGNED = tuple(dtype for dtype in ALL if dtype.kind == "int" and not dtype.values)
+UNSIGNED = tuple(dtype for dtype in ALL if dtype.kind == "uint")
 INTEGERS = SIGNED + UNSIGNED
-TERNARY = dtypes("t1 t2")
+POSITIONS = tuple(dtype for dtype in INTEGERS if not dtype.is_packed)
+"""What indices and positions are given in."""
+TERNARY = tuple(dtype for dtype in ALL if dtype.kind == "int" and dtype.values)
 """Integers that are not closed under addition; ops that could leave them refuse them."""
 BOOL = dtypes("bool")
 NUMBERS = FLOATS + INTEGERS

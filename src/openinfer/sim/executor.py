@@ -11,9 +11,9 @@ from openinfer.check.bound import BoundGraph, interface
 from openinfer.check.events import Event, TraceLevel
 from openinfer.check.inserted import inputs_by_name
 from openinfer.check.one_call import OneCall
-from openinfer.check.results import DTypeName, Outputs, given_back
+from openinfer.check.results import Outputs, given_back
 from openinfer.check.step_sizes import StepSizes
-from openinfer.dtypes import DTYPES
+from openinfer.dtypes import DTYPES, DTypeName
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import Access, Node
 from openinfer.oinf.atomic import atomic_file

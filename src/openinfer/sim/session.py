@@ -7,8 +7,8 @@ from typing import Any, Self, overload
 
 from openinfer.check.bound import interface
 from openinfer.check.events import Event, TraceLevel
-from openinfer.check.results import DTypeName
 from openinfer.device import Device
+from openinfer.dtypes import DTypeName
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
 from openinfer.ops import Array

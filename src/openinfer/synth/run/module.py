@@ -11,10 +11,10 @@ from openinfer.check.bound import BoundVar, FromModel, FromPattern, interface
 from openinfer.check.events import Event
 from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
 from openinfer.check.one_call import OneCall
-from openinfer.check.results import DTypeName, Outputs, given_back
+from openinfer.check.results import Outputs, given_back
 from openinfer.check.saved_state import loaded, save, saved_bytes
 from openinfer.check.step_sizes import StepSizes
-from openinfer.dtypes import DTYPES, DType, pack
+from openinfer.dtypes import DTYPES, DType, DTypeName, pack
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
