@@ -105,7 +105,7 @@ def test_what_cannot_fail_after_a_change_needs_no_memory_for_it() -> None:
     text = """dynamic { x: f32[2]; i: i32; } persistent { n: i32; K(t): f32[2] @table @fixed(t=4); }
     block entry { cache.write x >> K[i]; cache.increment n; return; }"""
     plan = planned(text)
-    assert plan.placed.undo_bytes == 0
+    assert plan.placed.rollback_bytes == 0
     assert "is_broken = 1" not in plan.project.code()["src/net.c"]
     agree(text, inputs=lambda step: {"x": np.ones(2, np.float32), "i": step}, steps=7)
 
@@ -115,9 +115,9 @@ block entry { cache.write v >> K[0]; cache.write v >> K[i]; cache.increment n; r
 
 
 def test_memory_for_it_is_as_much_as_a_step_can_change() -> None:
-    assert 64 <= planned(TWICE).project.placed.undo_bytes <= 512
-    assert planned(TWICE, device="generic").project.placed.undo_bytes == 0
-    assert planned(TWICE, device="generic", passes=Passes(undo=True)).project.placed.undo_bytes > 0
+    assert 64 <= planned(TWICE).project.placed.rollback_bytes <= 512
+    assert planned(TWICE, device="generic").project.placed.rollback_bytes == 0
+    assert planned(TWICE, device="generic", passes=Passes(undo=True)).project.placed.rollback_bytes > 0
 
 
 def test_code_that_keeps_nothing_says_so_and_refuses_to_go_on() -> None:

@@ -84,10 +84,10 @@ def test_everything_is_laid_out_at_the_alignment_of_the_target(model: ModelLoade
         table.cells_at(table.capacity),
         *(piece.offset for piece in placed.weights.pieces.values()),
         *placed.memory_bytes.values(),
-        placed.undo_bytes,
+        placed.rollback_bytes,
     ]
     assert [offset % 128 for offset in offsets] == [0] * len(offsets)
-    assert placed.undo_bytes > 0
+    assert placed.rollback_bytes > 0
     assert planned(model).facts()["memory"]["alignment"] == 128
 
 

@@ -184,7 +184,7 @@ def test_a_value_that_fusion_removed_is_absent_and_the_trace_says_why() -> None:
     events = {event["node_index"]: event for event in module.trace()}
     assert events[1]["absent"] == "computed together with node 2"
     assert "outputs" not in events[1]
-    assert events[3]["absent"] == "nobody reads it"
+    assert events[3]["absent"] == "nothing reads it"
     assert "absent" not in events[2]
     assert events[2]["outputs"][0]["sample"] == [1, 4, 9, 16]
 
@@ -208,7 +208,7 @@ def test_a_value_whose_memory_another_has_taken_is_not_shown() -> None:
         one.run_step()
     result = compared(executor.trace(), module.trace())
     assert result.difference is None
-    assert [(event.node_index, event.absent) for event in result.absent] == [(5, "nobody reads it")]
+    assert [(event.node_index, event.absent) for event in result.absent] == [(5, "nothing reads it")]
     assert plan.memory.peak == 128  # y lies where a was
 
 
@@ -232,7 +232,7 @@ def test_only_the_results_that_both_have_are_compared() -> None:
     shortened = json.loads(json.dumps(wanted))
     del shortened[1]["outputs"][0]
     assert compared(wanted, shortened).difference is not None
-    shortened[1]["absent"] = "nobody reads it"
+    shortened[1]["absent"] = "nothing reads it"
     found = compared(wanted, shortened)
     assert found.difference is None
     assert [event.node_index for event in found.absent] == [1]
@@ -300,7 +300,7 @@ def test_simulated_and_compiled_runs_are_compared_from_the_command_line(tmp_path
     done = openinfer("trace-diff", files["simulated"], files["fused"])
     assert done.status == 0
     assert "the values of 2 events could not be compared, for one trace has none:\n" in done.out
-    assert "  node 1: computed together with node 2\n  node 3: nobody reads it\n" in done.out
+    assert "  node 1: computed together with node 2\n  node 3: nothing reads it\n" in done.out
     assert done.out.endswith("code that is synthesized with --no-fuse has them all\n")
     facts = json.loads(openinfer("trace-diff", files["simulated"], files["fused"], "--json").out)
     assert [one["node_index"] for one in facts["absent"]] == [1, 3]

@@ -26,7 +26,7 @@ from openinfer.synth.targets.cpu.machine import AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.target import Passes
-from openinfer.synth.tuning.race import Contest, calls_in, raced
+from openinfer.synth.tuning.race import Race, calls_in, raced
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 from openinfer.synth.tuning.tune import Tune, candidates, joined
 
@@ -72,10 +72,10 @@ def model(tmp_path: Path) -> ModelLoader:
     return ModelLoader.open(tmp_path / "m.oinf")
 
 
-def tiles(contest: Contest) -> list[CpuTile]:
+def tiles(race: Race) -> list[CpuTile]:
     """The tile of each contender."""
-    calls = contest.project.kernels.calls
-    return [tile_of(calls[places[0]][0].kernel.body) for places in contest.counted]
+    calls = race.project.kernels.calls
+    return [tile_of(calls[places[0]][0].kernel.body) for places in race.counted]
 
 
 def tile_of(body: Any) -> CpuTile:
@@ -89,12 +89,12 @@ class Watch:
 
     def __init__(self, *speeds: Callable[[CpuTile], Sequence[float]]) -> None:
         self.speeds = speeds
-        self.contests: list[Contest] = []
+        self.races: list[Race] = []
 
-    def __call__(self, contest: Contest, _seconds: float) -> Sequence[Sequence[float]]:
-        speed = self.speeds[len(self.contests) % len(self.speeds)]
-        self.contests.append(contest)
-        return [list(times) for times in zip(*(speed(tile) for tile in tiles(contest)), strict=True)]
+    def __call__(self, race: Race, _seconds: float) -> Sequence[Sequence[float]]:
+        speed = self.speeds[len(self.races) % len(self.speeds)]
+        self.races.append(race)
+        return [list(times) for times in zip(*(speed(tile) for tile in tiles(race)), strict=True)]
 
 
 def steady(fast: tuple[int, int], seconds: float) -> Callable[[CpuTile], Sequence[float]]:
@@ -131,7 +131,7 @@ def test_products_of_one_shape_are_measured_together(model: ModelLoader) -> None
     watch = Watch(steady((5, 64), 0.8))
     found, _ = tuned_with(watch, model)
     assert [(one.product.columns, one.product.inner) for one in found] == [(96, 64), (64, 96)]
-    assert {len(places) for places in watch.contests[0].counted} == {2}
+    assert {len(places) for places in watch.races[0].counted} == {2}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_is_known_is_not_measured_again(model: ModelLoader) -> None:
     found, _ = tuned_with(Watch(steady((5, 64), 0.8)), model)
     watch = Watch(steady((5, 64), 0.8))
     again, _ = tuned_with(watch, model, tuned=Tuned(records=tuple(found)))
-    assert (again, watch.contests) == ([], [])
+    assert (again, watch.races) == ([], [])
 
 
 def test_each_weight_of_a_loop_is_a_call_and_dynamic_sizes_are_left_alone(model: ModelLoader) -> None:
@@ -175,15 +175,15 @@ def test_a_processor_without_vectors_has_nothing_to_choose(model: ModelLoader) -
     )
     watch = Watch(steady((1, 1), 0.5))
     Synthesizer(arch, passes=Passes(tune=Tune(0.0, watch))).synthesize(model, graph(TWO))
-    assert watch.contests == []
+    assert watch.races == []
 
 
 def test_contenders_differ_from_the_rule_and_from_each_other(model: ModelLoader) -> None:
     watch = Watch(steady((5, 64), 0.8))
     tuned_with(watch, model, divide=Divide(2))
-    for contest in watch.contests:
-        calls = contest.project.kernels.calls
-        kernels = [calls[places[0]][0].kernel for places in contest.counted]
+    for race in watch.races:
+        calls = race.project.kernels.calls
+        kernels = [calls[places[0]][0].kernel for places in race.counted]
         assert all(one != other for place, one in enumerate(kernels) for other in kernels[:place])
         assert not [problem for kernel in kernels for problem in verify(kernel)]
 
@@ -289,9 +289,9 @@ def test_parts_have_shares_of_what_was_chosen(divided: Any, model: ModelLoader) 
 def test_a_contest_runs_and_every_contender_takes_its_time(model: ModelLoader) -> None:
     counts = []
 
-    def measured(contest: Contest, _seconds: float) -> Sequence[Sequence[float]]:
-        rounds = raced(contest, 0.0)
-        counts.append(({len(times) for times in rounds}, len(contest.counted)))
+    def measured(race: Race, _seconds: float) -> Sequence[Sequence[float]]:
+        rounds = raced(race, 0.0)
+        counts.append(({len(times) for times in rounds}, len(race.counted)))
         assert all(time > 0 for times in rounds for time in times)
         return rounds
 

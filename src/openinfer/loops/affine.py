@@ -1,4 +1,4 @@
-"""Positions in memory as sums of indices times steps: what tiling and packing need to know of an index map."""
+"""Positions in memory as sums of indices times strides: what tiling and packing need to know of an index map."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from openinfer.loops.ir import INDEX, Binary, Buffer, Const, Scalar, Var, visit
 
 @dataclass(frozen=True)
 class Affine:
-    """``first + sum of index * step``; indices whose step is 0 are left out."""
+    """``first + sum of index * stride``; indices whose stride is 0 are left out."""
 
     first: int
     steps: Mapping[str, int]
 
     def step(self, var: Var) -> int:
-        """How far one more of an index moves."""
+        """The stride of an index."""
         return self.steps.get(var.name, 0)
 
     def scalar(self) -> Scalar:
@@ -27,7 +27,7 @@ class Affine:
 
 
 def affine(value: Scalar) -> Affine | None:
-    """The form of an index expression that has one, else None."""
+    """The affine form of an index expression, or None."""
     match value:
         case Const(number) if isinstance(number, int):
             return Affine(number, {})
@@ -60,7 +60,7 @@ def added(one: Affine, other: Affine) -> Affine:
 
 
 def position(buffer: Buffer, index: Sequence[Scalar]) -> Affine | None:
-    """Where an element lies in a buffer, counted in elements, if that is affine."""
+    """The linear position of an element in a buffer, in elements, if it is affine."""
     total = Affine(0, {})
     for one, step in zip(index, buffer.steps, strict=True):
         found = affine(one)

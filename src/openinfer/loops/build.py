@@ -65,11 +65,11 @@ class Builder:
         return (*self._own, *self._bodies[0])
 
     def add(self, statement: Statement) -> None:
-        """One more statement."""
+        """Append a statement."""
         self._bodies[-1].append(statement)
 
     def fresh(self, hint: str, dtype: DType = INDEX) -> Var:
-        """A variable that nothing else is called."""
+        """A variable with an unused name."""
         self._count += 1
         while f"{hint}{self._count}" in self._taken:
             self._count += 1
@@ -98,7 +98,7 @@ class Builder:
             self.add_outside(statement)
 
     def add_outside(self, statement: Statement) -> None:
-        """A statement into the body that is open now."""
+        """Append a statement to the innermost open body."""
         self._bodies[-1].append(statement)
 
     @contextmanager
@@ -140,11 +140,11 @@ class Builder:
         self.add(Assign(variable, as_scalar(value, variable.dtype)))
 
     def store(self, buffer: Buffer, where: Sequence[Position], value: Scalar) -> None:
-        """A value into an element."""
+        """Store a value in an element."""
         self.add(Store(buffer, tuple(index(one) for one in where), value))
 
     def buffer(self, dtype: DType, shape: Sequence[int], hint: str = "scratch") -> Buffer:
-        """Memory of the loop that is open now, for each iteration its own; outside of loops it is the kernel's."""
+        """Memory private to each iteration of the innermost open loop; outside of loops it is the kernel's."""
         while f"{hint}{self._allocated}" in self._taken:
             self._allocated += 1
         made = Buffer(f"{hint}{self._allocated}", dtype, tuple(shape), Space.SCRATCH)
@@ -159,12 +159,12 @@ def load(buffer: Buffer, *where: Position) -> Load:
 
 
 def const(value: float, dtype: DType) -> Const:
-    """A number of a type."""
+    """A constant of a type."""
     return Const(value, dtype)
 
 
 def cast(value: Scalar, dtype: DType) -> Scalar:
-    """A value in another compute type; nothing where it has it."""
+    """A value converted to another compute type, if it has not got it already."""
     return value if value.dtype is dtype else Cast(value, dtype)
 
 
@@ -174,7 +174,7 @@ def bits(value: Scalar, dtype: DType) -> Scalar:
 
 
 def rounded(value: Scalar, storage: DType) -> Scalar:
-    """A value as if it had been stored and loaded again; nothing where storing changes nothing."""
+    """A value as if it had been stored and loaded again; the value itself where that changes nothing."""
     return value if storage is value.dtype else Round(value, storage)
 
 
@@ -200,7 +200,7 @@ def math(function: str, *args: Scalar) -> Scalar:
 
 
 def flat(where: Sequence[Position], shape: Sequence[int]) -> Scalar:
-    """A position in a row-major array as one number."""
+    """The linear index of a position in a row-major array."""
     total: Scalar = index(0)
     for one, extent in zip(where, shape, strict=True):
         total = total * index(extent) + index(one)
@@ -208,7 +208,7 @@ def flat(where: Sequence[Position], shape: Sequence[int]) -> Scalar:
 
 
 def unflat(position: Position, shape: Sequence[int]) -> tuple[Scalar, ...]:
-    """One number as a position in a row-major array."""
+    """The position in a row-major array of a linear index."""
     rest = index(position)
     found: list[Scalar] = []
     for axis in range(len(shape) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Names for the parts of an expression that occur more than once."""
+"""Common subexpression elimination: names for the parts of an expression that occur more than once."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.loops.ir import INDEX, Binary, Const, Let, Load, Scalar, Select, Var, children, rebuilt
 
 _UNNAMED = (INDEX, DTYPES["i64"])
-"""Arithmetic that compilers see through."""
+"""Arithmetic that compilers fold by themselves."""
 
 
 def named(value: Scalar, prefix: str) -> tuple[tuple[Let, ...], Scalar]:

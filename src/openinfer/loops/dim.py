@@ -40,7 +40,7 @@ class Dim(int):
 
     expr: Expr
     span: tuple[int, int]
-    """The least and the most it can be, whatever the sizes are: 4/T is largest where T is smallest."""
+    """Its bounds over all sizes: 4/T is largest where T is smallest."""
     parts: int
     """How long the expression is as code, where a quotient that rounds down names both sides twice."""
     _form: Form | None

@@ -59,7 +59,7 @@ Order: TypeAlias = Callable[[range], Iterable[int]]
 
 
 Turn: TypeAlias = tuple[tuple[int, int], ...]
-"""Which iterations of parallel loops are running, the outermost first: the number of a run of a loop, and the index."""
+"""The running iterations of parallel loops, outermost first: the number of the loop's execution, and the index."""
 
 
 class KernelFailedError(Exception):
@@ -67,7 +67,7 @@ class KernelFailedError(Exception):
 
 
 class UndefinedError(Exception):
-    """A kernel did what has no meaning; the message says what."""
+    """A kernel did something undefined; the message says what."""
 
 
 def interpret(

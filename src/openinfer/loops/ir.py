@@ -100,9 +100,9 @@ class Bind(StrEnum):
     """What runs the iterations of a loop; schedules decide it, and without it they run one after the other."""
 
     LANES = "lanes"
-    """Neighbouring iterations gather in lanes of their own, which are joined after the loop."""
+    """Neighbouring iterations accumulate in separate lanes, which are combined after the loop."""
     PART = "part"
-    """Each part of the kernel runs a share of the iterations of a parallel loop."""
+    """Each part of the kernel runs its share of the iterations of a parallel loop."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Assign:
-    """Another value for a ``Local``."""
+    """Assigns a ``Local``."""
 
     var: Var
     value: Scalar
@@ -150,7 +150,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class Store:
-    """A value into an element of a buffer, rounded or wrapped to its dtype."""
+    """Stores a value in an element of a buffer, rounded or wrapped to its dtype."""
 
     buffer: Buffer
     index: tuple[Scalar, ...]
@@ -190,7 +190,7 @@ class Template:
 
     @property
     def text(self) -> str:
-        """What tells it from other templates, as part of a kernel's text."""
+        """Distinguishes it from other templates, as part of a kernel's text."""
         return f"by {self!r}"
 
     @property

@@ -31,7 +31,7 @@ from openinfer.loops.ir import (
 
 Body = tuple[Statement, ...]
 Change = Callable[[Scalar], Scalar | None]
-"""What an expression becomes, or None where it stays as it is (its parts already changed)."""
+"""The replacement of an expression, or None to keep it (with its parts already changed)."""
 
 
 def changed(value: Scalar, change: Change) -> Scalar:
@@ -108,7 +108,7 @@ def _with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> St
 
 
 def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
-    """The kernel with buffers, by their names, replaced by others; an input that is then written is none any more."""
+    """The kernel with buffers replaced, by name; an input that is then written is no longer an input."""
 
     def swap(buffer: Buffer) -> Buffer:
         return mapping.get(buffer.name, buffer)
@@ -179,7 +179,7 @@ def binders(statement: Statement) -> tuple[Var, ...]:
 
 
 def straightened(statements: Body) -> Body:
-    """Statements without zero-trip and single-iteration loops: of the latter, the body is left.
+    """Statements without zero-trip and single-iteration loops; of the latter, the body stays.
 
     All memory stays allocated: what a kernel is given to work with does not depend on whether loops run.
     """

@@ -39,7 +39,7 @@ class Buffer:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """How many elements lie between neighbours along each axis."""
+        """The stride of each axis, in elements."""
         return row_major(self.shape) if self.strides is None else self.strides
 
 
@@ -124,8 +124,8 @@ class Scalar:
 class Const(Scalar):
     """A number. An index may be a ``Dim``: known when the code runs.
 
-    Constants are equal only if they are so in every step: a ``Dim`` is no number, even if it is equal to one at the
-    bounds of its sizes. Zeros have signs.
+    Constants are equal only if they are equal in every step: a ``Dim`` never equals a number, not even one that it
+    has at the bounds of its sizes. Zeros have signs.
     """
 
     value: float

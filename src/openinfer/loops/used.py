@@ -63,7 +63,7 @@ def used_sizes(kernel: Kernel) -> set[str]:
 
 
 def used_variables(*values: Scalar) -> set[str]:
-    """The names of the variables that code computes expressions with; one whose stride is 0 is none of them."""
+    """The names of the variables that code computes expressions with; those with stride 0 do not count."""
     return {one.name for value in values for one in _parts(value) if isinstance(one, Var)}
 
 

@@ -72,7 +72,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def verify(kernel: Kernel) -> list[str]:
-    """What is wrong with a kernel, in words; nothing where all is well.
+    """The problems of a kernel, in words; empty if it is valid.
 
     >>> verify(Kernel("k", (), (), (Let(Var("v"), Var("w")),)))
     ["'w' is used where it is not defined: w"]

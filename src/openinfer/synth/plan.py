@@ -132,8 +132,8 @@ class Plan:
     ) -> Profile:
         """Run steps on this machine, and say where their time goes, kernel by kernel.
 
-        Every step gets the same inputs, and begins with the same state: the initial one, or one that was saved. So many
-        steps are run with a clock around each kernel and so many without, in turns, after a few that warm up.
+        Every step gets the same inputs, and begins with the same state: the initial one, or one that was saved.
+        ``steps`` are run with a clock around each kernel and as many without, in turns, after a few that warm up.
         ``after_step`` is told of each of them, and how many seconds it took.
         """
         return self.target.profile(self.project, cc, Trial(inputs or {}, steps, warmup, state, after_step))
@@ -142,7 +142,7 @@ class Plan:
 def _byte_facts(placed: Placed, project: EmittedProject) -> dict[str, Any]:
     return {
         "arena": placed.arena_bytes,
-        "undo": placed.undo_bytes,
+        "undo": placed.rollback_bytes,
         "state": placed.state_bytes,
         "weights": placed.weights.size,
         "saved_state": project.saved_bytes,

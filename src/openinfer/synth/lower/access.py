@@ -66,7 +66,7 @@ class Accesses:
             self._emission.require_shape(self._bound.vars[operand.base])
 
     def write(self, node: Node, access: Access, value: Value) -> None:
-        """What is accessed gets another value."""
+        """Write what is accessed."""
         variable = self._bound.vars[access.base]
         if variable.is_table:
             self._table_change(Action.WRITE, access, node, value)
@@ -79,7 +79,7 @@ class Accesses:
             self._variables.current[access.base] = value
 
     def reset(self, node: Node, access: Access) -> None:
-        """What is accessed gets its initial value again."""
+        """Reset what is accessed to its initial value."""
         variable = self._bound.vars[access.base]
         if variable.is_table:
             self._table_change(Action.RESET, access, node, None)
@@ -161,7 +161,7 @@ class Accesses:
     # --- parts of plain tensors -----------------------------------------------------------------------------------
 
     def is_part(self, access: Access) -> bool:
-        """Whether a part of a tensor is accessed."""
+        """Whether a slice of a tensor is accessed."""
         variable = self._bound.vars[access.base]
         is_plain = not variable.is_table and not isinstance(variable.origin, FromPattern)
         return is_plain and access.bracketed and bool(access.indices)
@@ -179,7 +179,7 @@ class Accesses:
         return value
 
     def _part_change(self, action: Action, access: Access, node: Node, value: Current | None, initial: float) -> None:
-        """A part gets other values: a copy of the whole is changed, which placement makes the whole itself."""
+        """Write a slice: a copy of the whole is changed, which placement puts in the memory of the whole."""
         scalars = self._variables.index_scalars(access.indices)
         whole = self._variables.read(access.base, node.index)
         changed = self._emission.value(access.base, whole.dtype, whole.shape)

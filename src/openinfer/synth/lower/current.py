@@ -1,7 +1,7 @@
-"""The value that each variable has at a place of the program, while a graph is lowered.
+"""The value that each variable has at a point of the program, while a graph is lowered.
 
-It knows which variables are at home and which have another one's home, so that nobody has to look through all of them
-wherever control flow joins.
+It knows which variables are at home and which have another one's home, so that no join of control
+flow has to look through all of them.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -50,7 +50,7 @@ class CurrentValues:
         """Variables that are at home."""
         self._begun = 0 if begins is None else begins.all & ~self._bits.of(self._copies)
         self._untouched = self._begun
-        """Variables that are where they have been when the block began, for nobody has read or written them."""
+        """Variables that are where they were when the block began: nothing has read or written them."""
         self._guests: dict[str, set[str]] = {}
         """For each variable those whose value lies in its home, or in a copy of it."""
         self._hosts = 0

@@ -32,7 +32,7 @@ from openinfer.synth.program.ir import (
 
 @dataclass
 class _Known:
-    """What is certain wherever the next step runs."""
+    """What is known wherever the next step runs."""
 
     sizes: set[str] = field(default_factory=set)
     """The dynamic sizes that have values."""
@@ -41,7 +41,7 @@ class _Known:
 
 
 class Emission:
-    """Where steps go, one behind the other."""
+    """Appends steps."""
 
     def __init__(self, shapes: Shapes, place: Place) -> None:
         self.shapes = shapes
@@ -57,7 +57,7 @@ class Emission:
         self._known = _Known(set(known))
 
     def emit(self, step: Step) -> None:
-        """One more step."""
+        """Append a step."""
         self._steps.append(step)
         self._known.sizes |= _settled_by(step)
 
@@ -67,7 +67,7 @@ class Emission:
             self.emit(Move(src, dst, node))
 
     def taken(self) -> Steps:
-        """All steps so far, which are then no longer here."""
+        """Take all steps so far."""
         steps, self._steps = self._steps, []
         return tuple(steps)
 

@@ -20,7 +20,7 @@ _Bad = Mapping[str, Mapping[int, Code]]
 
 
 class ManyValuesError(Exception):
-    """Which values a size can have is too much to find out."""
+    """Too many values to try."""
 
     def __init__(self, size: str) -> None:
         super().__init__(size)

@@ -8,7 +8,7 @@ from openinfer.check.bound import BoundGraph
 from openinfer.check.indices import Around
 
 _MOST_TURNS = 4096
-"""How many turns of loops are followed to see which entries are written."""
+"""How many loop iterations are followed to see which entries are written."""
 
 
 class Place:
@@ -35,7 +35,7 @@ class Place:
         return self._bound.sizes.get(name)
 
     def turns(self, loops: Around) -> list[dict[str, int]] | None:
-        """What the indices of nested loops are, turn by turn, if all bounds are static and the turns not too many."""
+        """The indices of nested loops, iteration by iteration, if all bounds are static and there are not too many."""
         bounds = [(static_value(one.start, self.static), static_value(one.end, self.static)) for one in loops]
         ranges = [range(start, end) for start, end in bounds if start is not None and end is not None]
         if len(ranges) < len(bounds) or prod(map(len, ranges)) > _MOST_TURNS:

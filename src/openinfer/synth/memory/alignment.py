@@ -1,4 +1,4 @@
-"""Rounding to the alignment of memory. How much that is, the target says."""
+"""Rounding up to an alignment, which the target decides."""
 
 
 def aligned(nbytes: int, alignment: int) -> int:

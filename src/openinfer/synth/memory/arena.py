@@ -1,4 +1,4 @@
-"""Offsets in an arena: requests whose lifetimes overlap lie side by side, the others share memory.
+"""Offsets in an arena: requests with overlapping lifetimes get disjoint memory, the others share it.
 
 Greedy orders come first; where none reaches the lower bound, a search does (``openinfer.synth.memory.search``), until
 it has found or excluded a better placement or used up a fixed number of steps. The result depends on the requests
@@ -114,7 +114,7 @@ def placed(requests: Sequence[Request], alignment: int, steps: int | None = None
 
 
 def _meetings(requests: Sequence[Request]) -> int:
-    """How often a request begins to be alive while another is, about."""
+    """About how many pairs of requests are alive together."""
     changes = sorted(
         change for request in requests for first, last in request.lifetime for change in ((first, 1), (last + 1, -1))
     )
@@ -160,7 +160,7 @@ def reused(requests: Sequence[Request], alignment: int) -> list[int]:
 
 
 def _components(requests: Sequence[Request], alignment: int) -> list[Component]:
-    """Requests that touch each other in time, directly or through others; each group is placed by itself."""
+    """Groups of requests whose lifetimes are connected by overlaps; each group is placed by itself."""
     sections, neighbours = _sections(requests)
     group: dict[int, int] = {}
     groups: list[list[int]] = []

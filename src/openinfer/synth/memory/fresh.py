@@ -1,4 +1,4 @@
-"""Values whose memory still is as it was when they were written, whether or not anybody needs them."""
+"""Values whose memory has not been overwritten, alive or not."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable

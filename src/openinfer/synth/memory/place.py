@@ -1,4 +1,4 @@
-"""Where every value lies in the arena: values that are never alive together may share memory."""
+"""The offset of every value in the arena: values that are never alive together may share memory."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Classes:
         self._occupied = {value: occupied.copy() for value, occupied in lives.occupied.items()}
 
     def root(self, value: Value) -> Value:
-        """The value that stands for the class."""
+        """The representative of a value's class."""
         found = value
         while found in self._parent:
             found = self._parent[found]
@@ -34,7 +34,7 @@ class Classes:
         return self._occupied.setdefault(self.root(value), Stretches())
 
     def join(self, one: Value, other: Value, forgiven: int | None) -> bool:
-        """Make two values the same memory, unless both are alive somewhere else than at a forgiven position."""
+        """Let two values share memory, unless both are alive at some position that is not forgiven."""
         a, b = self.root(one), self.root(other)
         if a is b:
             return True
@@ -57,7 +57,7 @@ class Classes:
 
 
 def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
-    """Moves, and kernels that work in place, whose two sides can be one memory."""
+    """Shared memory for both sides of moves, and of kernels that can work in place."""
     classes = Classes(lives)
     for position, step in enumerate(lives.steps):
         after = lives.alive_after[position]
@@ -133,7 +133,7 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where every value of a program lies."""
+    """The placement of every value of a program."""
 
     classes: Classes
     offsets: dict[Value, int]
@@ -145,7 +145,7 @@ class MemoryPlan:
 
     @property
     def gap(self) -> int:
-        """How many bytes larger the arena is than the least that could be hoped for; 0 where it is the least."""
+        """By how many bytes the arena exceeds its lower bound."""
         return self.peak - self.lower_bound
 
     def offset(self, value: Value) -> int:

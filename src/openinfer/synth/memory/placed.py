@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.place import MemoryPlan, plan_memory
-from openinfer.synth.memory.rollback import Undo, undo_of
+from openinfer.synth.memory.rollback import Rollback, rollback_of
 from openinfer.synth.memory.state import StateLayout, state_layout
 from openinfer.synth.memory.weights import WeightLayout, weight_layout
 from openinfer.synth.program.ir import KernelStep, LoopStep, Program
@@ -27,7 +27,7 @@ class MemoryRules:
     is_hosted: bool = True
     """There is an operating system: a step can be told to end."""
     rolls_back: bool = True
-    """A step that fails is taken back, which takes memory."""
+    """A step that fails is rolled back, which takes memory."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Placed:
     """The arena."""
     state: StateLayout
     weights: WeightLayout
-    undo: Undo | None
-    """What a step keeps in order to be taken back."""
+    rollback: Rollback | None
+    """What a step keeps for its rollback."""
     can_tear: bool
     """Whether a step that fails can leave persistent memory changed."""
     is_interruptible: bool
-    """Whether a step asks, where blocks and turns of loops begin, if it is to end."""
+    """Whether a step checks for an interruption at the start of blocks and loop iterations."""
     names: Names
 
     @property
@@ -54,14 +54,14 @@ class Placed:
         return max([1, *(step.kernel.parts for step in self.program.steps() if isinstance(step, KernelStep))])
 
     @property
-    def undo_bytes(self) -> int:
-        """The bytes at the end of the arena for what a step changes, so that it can be taken back."""
-        return 0 if self.undo is None else aligned(self.undo.nbytes, self.rules.alignment)
+    def rollback_bytes(self) -> int:
+        """The bytes at the end of the arena in which a step keeps what it changes, for its rollback."""
+        return 0 if self.rollback is None else aligned(self.rollback.nbytes, self.rules.alignment)
 
     @property
     def arena_bytes(self) -> int:
         """The bytes of memory one step works in."""
-        return max(self.memory.peak, self.rules.alignment) + self.undo_bytes
+        return max(self.memory.peak, self.rules.alignment) + self.rollback_bytes
 
     @property
     def state_bytes(self) -> int:
@@ -79,16 +79,16 @@ def place(program: Program, rules: MemoryRules) -> Placed:
     memory = plan_memory(program, rules.alignment)
     has_loops = any(isinstance(step, LoopStep) for step in program.steps())
     is_interruptible = rules.is_hosted and has_loops
-    needed = undo_of(program, memory, is_interruptible=is_interruptible)
-    undo = needed if rules.rolls_back else None
+    needed = rollback_of(program, memory, is_interruptible=is_interruptible)
+    rollback = needed if rules.rolls_back else None
     return Placed(
         program=program,
         rules=rules,
         memory=memory,
         state=state_layout(program, rules.alignment, heap=rules.has_heap),
         weights=weight_layout(program, rules.alignment, rules.max_buffer_bytes),
-        undo=undo,
-        can_tear=needed is not None and (undo is None or not needed.is_complete),
+        rollback=rollback,
+        can_tear=needed is not None and (rollback is None or not needed.is_complete),
         is_interruptible=is_interruptible,
         names=names_of(program),
     )

@@ -1,8 +1,8 @@
-"""What a step must keep in order to be taken back if it fails.
+"""Rollback: what a step must keep, so that its changes can be reverted if it fails.
 
 A step that can only fail before it changes anything that outlives it needs nothing. Otherwise variables that it
 overwrites are kept when it begins, and parts of tables and tensors when they are written; how many bytes that takes is
-known beforehand, unless a loop can go round any number of times.
+known beforehand, unless a loop can run any number of iterations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,16 +41,16 @@ from openinfer.synth.program.liveness import definitions
 from openinfer.synth.program.positions import Positions, called_by
 
 UNIT = 16
-"""What a record begins with takes so many bytes, and its bytes are rounded up to them."""
+"""The size of a record's header, in bytes; payloads are padded to a multiple of it."""
 _MOST = 1 << 26
 _UNKNOWN = 1 << 16
-"""Where more is needed than the most, or there is no telling, so much is set aside, and a step that changes more than
-that cannot be taken back."""
+"""The bytes reserved where a step may need more than ``_MOST``, or an unknown amount. A step that changes more cannot
+be rolled back."""
 
 
 @dataclass(frozen=True)
-class Undo:
-    """What is kept: variables when a step begins, and so many bytes in all."""
+class Rollback:
+    """What is kept: ``homes`` when a step begins, and ``nbytes`` in all."""
 
     homes: tuple[Value, ...]
     nbytes: int
@@ -58,14 +58,14 @@ class Undo:
     """Whether the bytes are enough for whatever a step does."""
 
 
-def undo_of(program: Program, plan: MemoryPlan, *, is_interruptible: bool = False) -> Undo | None:
+def rollback_of(program: Program, plan: MemoryPlan, *, is_interruptible: bool = False) -> Rollback | None:
     """What a step must keep; None if it has changed nothing yet when it fails.
 
-    A step that can be interrupted can fail wherever a block or a turn of a loop begins.
+    A step that can be interrupted can fail wherever a block or a loop iteration begins.
     """
     if not _Order(program, plan, is_interruptible=is_interruptible).can_tear():
         return None
-    return _Amount(program, plan).undo()
+    return _Amount(program, plan).rollback()
 
 
 def _written(step: Step, plan: MemoryPlan) -> list[Value]:
@@ -77,7 +77,7 @@ def _written(step: Step, plan: MemoryPlan) -> list[Value]:
 
 
 def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
-    """Whether a step writes a part of a persistent variable where it lies."""
+    """Whether a step writes a slice of a persistent variable in place."""
     if not isinstance(step, PartStep) or not step.action.is_change or not isinstance(step.whole, Value):
         return False
     return plan.classes.root(step.whole).storage is Storage.STATE
@@ -85,7 +85,7 @@ def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What steps can do to memory that outlives them: change it, fail, fail behind a change."""
+    """What steps can do to memory that outlives them: change it, fail, fail after a change."""
 
     changes: bool = False
     fails: bool = False
@@ -101,7 +101,7 @@ class _Outcome:
 
 
 class _Order:
-    """Whether a step can fail behind a change; loops go round twice, and of branches both count."""
+    """Whether a step can fail after a change; loops run twice, and both branches count."""
 
     def __init__(self, program: Program, plan: MemoryPlan, *, is_interruptible: bool) -> None:
         self._plan = plan
@@ -169,15 +169,15 @@ class _Amount:
         for name in reversed(Positions(program).blocks):
             self._blocks[name] = self._body(program.blocks[name])
 
-    def undo(self) -> Undo:
+    def rollback(self) -> Rollback:
         homes = tuple(dict.fromkeys(home for step in self._program.steps() for home in _written(step, self._plan)))
         most = self._blocks["entry"]
         kept = sum(map(_record, (home.nbytes for home in homes)))
         is_complete = most is not None and most + kept <= _MOST
-        return Undo(homes, kept + (most if is_complete and most is not None else _UNKNOWN), is_complete)
+        return Rollback(homes, kept + (most if is_complete and most is not None else _UNKNOWN), is_complete)
 
     def _body(self, steps: Steps) -> int | None:
-        """None where there is no telling."""
+        """None if unknown."""
         parts = [self._step(step) for step in steps]
         return sum(part for part in parts if part is not None) if None not in parts else None
 

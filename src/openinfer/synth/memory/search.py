@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from openinfer.synth.memory.skyline import Answer, Component, Steps, stacked
 
 Gap = Callable[[int, list[tuple[int, int]]], int]
-"""An offset for so many bytes among the stretches that are taken, which are sorted."""
+"""An offset for a number of bytes among the stretches that are taken, which are sorted."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Budget:
 
 
 def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """The lowest offset.
+    """First fit: the lowest offset.
 
     >>> first_gap(10, [(0, 10), (30, 40), (50, 60)])
     10
@@ -36,7 +36,7 @@ def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
 
 
 def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """The offset where the least room is left over; above everything where there is no gap.
+    """Best fit: the offset in the smallest gap; above everything if there is none.
 
     >>> best_gap(10, [(0, 10), (30, 40), (50, 60)])
     40

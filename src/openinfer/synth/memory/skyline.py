@@ -34,7 +34,7 @@ class Steps:
         self.left -= count
 
     def taken(self, count: int) -> "Steps":
-        """Up to so many of the steps, which are then gone here; what is not used can be given back."""
+        """Takes up to ``count`` of the steps from this budget; unused ones can be given back."""
         own = Steps(min(count, self.left))
         self.left -= own.left
         return own

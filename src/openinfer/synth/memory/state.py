@@ -54,12 +54,12 @@ class TableLayout:
         return (*(0,) * self.table.keys, *map(int, self.table.variable.shape[:grown]))
 
     def cells_at(self, capacity: Sequence[int]) -> int:
-        """How far behind the start of the memory the cells begin: the extents of matrices come first."""
+        """The offset of the cells in the memory: the extents of matrices come first."""
         sets = prod(capacity[: self.table.keys]) if self.has_matrices else 0
         return aligned(sets * (self.axes - self.table.keys) * 8, self.alignment)
 
     def nbytes(self, capacity: Sequence[int]) -> int:
-        """The bytes of the memory with so many cells."""
+        """The bytes of memory for a number of cells."""
         element = max(self.table.variable.dtype.bits, 8) // 8
         return self.cells_at(capacity) + prod(capacity) * prod(self.table.entry) * element
 

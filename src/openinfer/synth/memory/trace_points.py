@@ -1,4 +1,4 @@
-"""What traces show where a mark stands: the values that its node has written, if nothing has taken their memory yet.
+"""What traces show at a mark: the values that its node has written, if nothing has overwritten their memory yet.
 
 Kernels, their order and all memory are the same with and without traces.
 """
@@ -46,11 +46,11 @@ class TracePoints:
         self._fresh = FreshValues(self._plan, self._placed.state.homes if block == "entry" else ())
 
     def follow(self, step: Step) -> None:
-        """A step is done: what it writes is there, and what lay in the same memory is not any more."""
+        """A step is done: what it writes is in memory, and what it overwrites is not any more."""
         if isinstance(step, BranchStep | CallStep | LoopStep):
             self._fresh = FreshValues(self._plan)
             return
-        # A part of a table that is read where it lies has no memory of its own, and is there as long as it is needed.
+        # A slice of a table that is read in place has no memory of its own, and exists as long as it is needed.
         written = set(definitions(step)) - self._plan.views
         if isinstance(step, PartStep) and step.action.is_change and isinstance(step.whole, Value):
             written.add(step.whole)

@@ -1,4 +1,4 @@
-"""Parts of tables that are read where they lie, without a copy.
+"""Slices of tables that are read in place, without a copy.
 
 A step that reads a part of a table gives a value that later changes of the table do not touch. Where nothing changes
 the table as long as the value is needed, the value can be the table's own memory: a decoder attends over its cache
@@ -11,7 +11,7 @@ from openinfer.synth.program.liveness import Lives
 
 
 def views_of(program: Program, lives: Lives) -> frozenset[Value]:
-    """The values that can be parts of tables."""
+    """The values that can be views of tables."""
     changed: dict[int, list[int]] = {}
     for position, step in enumerate(lives.steps):
         if isinstance(step, TableStep) and step.action is not Action.READ:
@@ -31,7 +31,7 @@ def views_of(program: Program, lives: Lives) -> frozenset[Value]:
 
 
 def _is_one_piece(step: TableStep) -> bool:
-    """Whether the cells lie one after the other, as the value's elements do: only the last index is a slice."""
+    """Whether the cells are contiguous, as the value's elements are: only the last index is a slice."""
     table = step.table
     last = len(table.bounds) - 1
     return (

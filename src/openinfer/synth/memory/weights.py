@@ -60,7 +60,7 @@ class Places:
 
     @cached_property
     def line(self) -> tuple[int, int] | None:
-        """The first offset and the step to the next, if all steps are the same and there are no gaps."""
+        """The first offset and the stride, if all strides are the same and no tensor is missing."""
         first, *others = self.offsets
         step = others[0] - first if others else 0
         even = all(offset == first + step * place for place, offset in enumerate(self.offsets))
@@ -69,7 +69,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Segment:
-    """Bytes of the blob that lie in one piece; no tensor is in two of them."""
+    """A contiguous range of the blob; no tensor is in two of them."""
 
     offset: int
     nbytes: int

@@ -1,4 +1,4 @@
-"""Steps whose results nothing reads, left out."""
+"""Dead step elimination: steps whose results nothing reads are left out."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, Kernel
 
 
 class _DeadSteps:
-    """Finds the steps without which a program gives the same results."""
+    """Finds the dead steps of a program."""
 
     def __init__(self, program: Program, kinds: tuple[type, ...]) -> None:
         self._kinds = kinds
@@ -63,7 +63,7 @@ class _DeadSteps:
         """By the identity of a step that is not needed, what stays of it: nothing, or the check of its indices."""
 
     def find(self) -> None:
-        """All steps that nobody needs; then those that only these needed, and so on."""
+        """All unused steps; then those that only these used, and so on."""
         touches = self._liveness.touches
         changed: Iterable[Value] = list(touches)
         while changed:

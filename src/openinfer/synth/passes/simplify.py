@@ -1,4 +1,4 @@
-"""Less to do for the same result: what the model alone decides, what is computed twice, what nobody reads.
+"""Less to do for the same result: what the model alone decides, what is computed twice, what nothing reads.
 
 Every result stays what the simulator says it is, bit for bit. Rewrites that round differently (a batch_norm taken into
 the weights of a convolution) are therefore not among these.
@@ -40,15 +40,15 @@ from openinfer.synth.program.liveness import definitions, uses
 from openinfer.tensor import Tensor
 
 _ALWAYS_FOLDED = 4096
-"""Results of so few bytes are stored, however small their operands are."""
+"""Results of at most this many bytes are stored, however small their operands are."""
 
 
 @dataclass(frozen=True)
 class Simplify:
-    """The pass. Without any of its parts, every node keeps its kernel; only moves that nobody needs are left out.
+    """The pass. Without any of its parts, every node keeps its kernel; only unused moves are left out.
 
     ``fold``: ops on nothing but model tensors are computed now. ``share``: the same op on the same operands is computed
-    once. ``drop``: ops whose results nobody reads are left out.
+    once. ``drop``: ops whose results nothing reads are left out.
     """
 
     fold: bool = True

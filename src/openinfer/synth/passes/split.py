@@ -31,7 +31,7 @@ def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelSt
         return [step]
     parts = [_Part.of(body) for body in _bodies(kernel, is_large)]
     written = frozenset[str]().union(*(part.written for part in parts))
-    # An output without elements is written by nobody, but must be somebody's.
+    # Nothing writes an output without elements, but some part must own it.
     if len(parts) == 1 or not written >= {one.name for one in kernel.outputs} or not _are_apart(parts):
         return [step]
     return [_call(step, parts, place) for place in range(len(parts))]

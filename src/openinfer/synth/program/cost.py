@@ -60,7 +60,7 @@ class Cost:
         return self.operations / self.nbytes if self.nbytes else 0.0
 
     def times(self, calls: int) -> "Cost":
-        """The cost of so many calls.
+        """The cost of ``count`` calls.
 
         >>> Cost(10, 4, 2).times(3)
         Cost(operations=30, read=12, written=6)

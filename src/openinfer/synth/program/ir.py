@@ -29,14 +29,14 @@ FOLDED = "folded"
 
 
 class Storage(StrEnum):
-    """What kind of memory a value lives in."""
+    """The kind of memory that a value lives in."""
 
     ARENA = "arena"
     """Memory of one step; the planner decides where."""
     INPUT = "input"
     """The caller's input, which no kernel writes."""
     STATE = "state"
-    """Memory that outlives the step, at a place of its own."""
+    """Memory that outlives the step, at a fixed offset."""
     WEIGHTS = "weights"
     """The model's data."""
 
@@ -104,7 +104,7 @@ class Family:
     entries: Weight
     """The model's tensors."""
     slots: tuple[int, ...]
-    """For each of them the place among the step's own; -1 for those that nothing writes."""
+    """For each of them its position among the step's own; -1 for those that nothing writes."""
     own: Value
     """The bytes of the step's own entries."""
     written: Value
@@ -189,7 +189,7 @@ class JoinSizes:
 
 @dataclass(frozen=True)
 class Fence:
-    """Nothing moves or fuses across: a barrier, or a place where variables are handed over."""
+    """Nothing moves or fuses across it: a barrier, or a hand-over of variables."""
 
     node: int
 
@@ -207,7 +207,7 @@ class BindSize:
 
 @dataclass(frozen=True)
 class RequireSize:
-    """A dynamic size must be so large at least, and not one of some others: an op has no result for them."""
+    """A dynamic size must be at least ``least`` and none of ``excluded``, for which an op has no result."""
 
     size: int
     least: int
@@ -219,7 +219,7 @@ class RequireSize:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two expressions over dynamic sizes, compared."""
+    """A comparison of two expressions over dynamic sizes."""
 
     op: Literal["==", "!=", "<", ">="]
     left: Expr
@@ -230,7 +230,7 @@ class Comparison:
 
     @property
     def opposite(self) -> "Comparison":
-        """True where this one is false."""
+        """The negated comparison."""
         others: dict[str, Literal["==", "!=", "<", ">="]] = {"==": "!=", "!=": "==", "<": ">=", ">=": "<"}
         return Comparison(others[self.op], self.left, self.right)
 
@@ -256,7 +256,7 @@ class Action(StrEnum):
 
     @property
     def is_change(self) -> bool:
-        """Whether memory has other values afterwards."""
+        """Whether memory changes."""
         return self in (Action.WRITE, Action.RESET)
 
 
@@ -355,7 +355,7 @@ Steps: TypeAlias = tuple[Step, ...]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Everything that is left of a graph when nothing about its meaning is open any more."""
+    """A graph as kernels and values, with nothing of its meaning left open."""
 
     bound: BoundGraph
     blocks: Mapping[str, Steps]
@@ -380,7 +380,7 @@ class Program:
         return size in self.bound.bounds
 
     def steps(self) -> Iterator[Step]:
-        """All steps, block by block, each loop before what is in it."""
+        """All steps, block by block, each loop before its body."""
         for steps in self.blocks.values():
             yield from steps_in(steps)
 
@@ -397,7 +397,7 @@ class Program:
 
 
 def steps_in(steps: Iterable[Step]) -> Iterator[Step]:
-    """Steps and those inside loops, each loop before what is in it."""
+    """Steps and those inside loops, each loop before its body."""
     todo = [iter(steps)]
     while todo:
         for step in todo[-1]:

@@ -27,7 +27,7 @@ class Digit:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the elements of a tensor are stored.
+    """A permutation of the elements of a tensor, with padding.
 
     An element is chosen by indices, each of which runs over one or several axes of the tensor, from ``first`` on. An
     axis of the stored tensor is a number made of digits of these indices, the last digit fastest. Where the digits give

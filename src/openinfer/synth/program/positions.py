@@ -52,7 +52,7 @@ class Positions:
         return self._last[id(step)]
 
     def body(self, loop: LoopStep) -> tuple[int, int]:
-        """The first and the last position of what is in a loop; the last is less if that is nothing."""
+        """The first and the last position of a loop's body; the last is less if it is empty."""
         return self.first(loop) + 1, self.last(loop)
 
     def region(self, block: str) -> tuple[int, int]:

@@ -36,7 +36,7 @@ class Stretches:
             self.add(first, last)
 
     def copy(self) -> "Stretches":
-        """The same positions, to be changed apart from these."""
+        """A copy."""
         made = Stretches()
         made._firsts, made._lasts = self._firsts[:], self._lasts[:]
         return made
@@ -83,7 +83,7 @@ class Stretches:
 
     @property
     def end(self) -> int:
-        """One more than the last position; 0 where there is none."""
+        """One more than the last position; 0 if empty."""
         return self._lasts[-1] + 1 if self._lasts else 0
 
     def __contains__(self, position: int) -> bool:

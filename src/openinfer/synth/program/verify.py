@@ -29,7 +29,7 @@ from openinfer.synth.program.liveness import definitions, uses
 
 
 class InvariantError(AssertionError):
-    """A pass made a program that is none: a mistake of this package, not of the graph."""
+    """A pass produced an invalid program: a bug of this package, not of the graph."""
 
 
 class Verifier:
@@ -47,7 +47,7 @@ class Verifier:
         return program
 
     def problems(self, program: Program) -> Iterator[str]:
-        """What is wrong with a program, in words."""
+        """The problems of a program, in words."""
         if "entry" not in program.blocks:
             yield "there is no block 'entry'"
         writers: dict[Value, str] = {}
@@ -123,7 +123,7 @@ def _can_be_same(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _read_before_written(program: Program, steps: Sequence[Step], where: str) -> Iterator[str]:
-    """Values that are read where nothing has written them. Homes have values before a block begins."""
+    """Values that are read before anything has written them. Homes have values before a block begins."""
     inputs = set(program.inputs.values())
 
     def walk(body: Sequence[Step], known: set[Value]) -> Iterator[str]:

@@ -95,7 +95,7 @@ _COLOURS = (
     "#a0cbe8",
 )
 _LETTER = 6.2
-"""How wide a letter of a label is, about."""
+"""The approximate width of a letter of a label."""
 
 
 def arena_svg(
@@ -288,7 +288,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
 
 
 def _ticks(most: int, about: int) -> list[int]:
-    """Round numbers from 0 up to one, at most about so many.
+    """About ``about`` round numbers, from 0 up to ``most``.
 
     >>> _ticks(100, 6)
     [0, 16, 32, 48, 64, 80, 96]

@@ -24,7 +24,7 @@ from openinfer.synth.program.positions import Positions
 from openinfer.synth.report.arena_map import arena_text, describe
 
 _MOST_ROWS = 40
-"""So many values of the arena are listed; the facts have them all."""
+"""The most values of the arena that are listed; the facts have them all."""
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ class Roofline:
     nbytes: int
 
     def seconds(self, cost: Cost) -> float:
-        """The least time in which so much can be done."""
+        """The least time for that many operations and bytes."""
         return max(cost.operations / self.operations, cost.nbytes / self.bandwidth)
 
     def bound(self, cost: Cost) -> Bound:
-        """Which of the two takes that long."""
+        """Which of the two is the limit."""
         return "compute" if cost.operations / self.operations > cost.nbytes / self.bandwidth else "memory"
 
     def best(self, other: "Roofline") -> "Roofline":

@@ -179,7 +179,7 @@ def _run(command: Sequence[str], folder: Path | None) -> _Ended:
         output, errors = process.communicate()
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()  # until nobody has the pipes: then nothing writes files any more
+        process.communicate()  # until no process holds the pipes: then nothing writes files any more
         raise
     return _Ended(program, process.returncode, _text(output), _text(errors))
 

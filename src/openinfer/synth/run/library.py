@@ -80,7 +80,7 @@ class Instance:
         return self.context.heap[table] or 0
 
     def reserve(self, table: int, cells: Sequence[int]) -> None:
-        """Memory for so many cells along each axis of a table that grows."""
+        """Memory for a number of cells along each axis of a table that grows."""
         ends = (ctypes.c_int64 * len(cells))(*cells)
         if self.function("reserve")(ctypes.byref(self.context), ctypes.c_int(table), ends):
             raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for the tables of the state"))

@@ -43,9 +43,9 @@ class _Running(NamedTuple):
 
 
 class CompiledModule:
-    """Generated code with memory of its own. Usable wherever an executor is, as long as nobody looks inside a step.
+    """Generated code with memory of its own. Usable wherever an executor is, except for looking inside a step.
 
-    A step that fails or is interrupted has not happened, as in the simulator. Code that cannot take it back by itself
+    A step that fails or is interrupted has no effect, as in the simulator. Code that cannot roll it back by itself
     (for devices without an operating system, and with loops of unknown length) costs a copy of the state before each
     step here.
 
@@ -167,8 +167,8 @@ class CompiledModule:
     def run_step(self) -> None:
         """Run one step with the inserted inputs, which are used up by it.
 
-        A signal's handler that raises, as that of Ctrl-C does, ends the step at the next turn of one of the graph's
-        loops: the step has then not happened.
+        A signal's handler that raises, as that of Ctrl-C does, ends the step at the next iteration of one of the
+        graph's loops: the step then has no effect.
         """
         with self._calls.claim():
             self._settle()
@@ -215,7 +215,7 @@ class CompiledModule:
         return inputs, kept
 
     def _settle(self) -> None:
-        """A step has happened if the code says so, whatever has interrupted its caller; any other is taken back.
+        """A step has happened if the code says so, whatever has interrupted its caller; any other is rolled back.
 
         Interrupted itself, it is done again before anything else.
         """
@@ -236,7 +236,7 @@ class CompiledModule:
         self.run_step()
 
     def interrupt(self) -> None:
-        """Stop a running step at the next turn of a loop; from another thread or a signal handler.
+        """Stop a running step at the next iteration of a loop; from another thread or a signal handler.
 
         The step has then not run. Without loops in the graph there is nothing to stop at, and the step runs to its end.
         """

@@ -13,15 +13,15 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 
 _FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 _LEAST, _MOST = 16 << 10, 256 << 20
-"""So many bytes are read by each thread at least, and by all of them together at most."""
+"""The least bytes that each thread reads, and the most that all of them read together."""
 _LINE = 64
 _WINDOWS, _SECONDS = 25, 0.002
-"""The best of so many measurements counts, each of which takes so long: others may want the machine, too, and in a
-short time chances are that they do not."""
+"""How many measurements are taken, and for how long each: the best counts. In a short time, other processes are less
+likely to disturb it."""
 
 
 def measured_roofline(target: CpuMachine, flags: tuple[str, ...], cc: str, threads: int, nbytes: int) -> Roofline:
-    """The roofline of this machine for code with these vectors, on so many threads that read so many bytes."""
+    """The roofline of this machine for code with these vectors, on ``threads`` threads that read ``nbytes`` in all."""
     width = max(target.vector_bits // 8, 4)
     library = _library(
         cc, (*_FLAGS, *flags, f"-DVECTOR_BYTES={width}", f"-DVECTOR_REGISTERS={target.vector_registers}")

@@ -136,7 +136,7 @@ class TracedModule(CompiledModule):
         return [tensor_details(row.name, row.value.dtype.name, _array(event.data, row.value.dtype, shape))]
 
     def _assigned(self, node: Node) -> list[dict[str, Any]]:
-        """A temporary variable begins with zeros, for which the code needs no memory until somebody reads them."""
+        """A temporary variable begins with zeros, for which the code needs no memory until something reads them."""
         variable = self.bound.vars[node.kind.name] if isinstance(node.kind, Assign) else None
         if variable is None or variable.is_dynamic:
             return []
@@ -211,6 +211,6 @@ def absent_values(program: Program, reported: Sequence[Reported]) -> dict[int, s
     fused = {node: step.node for step in kernels for node in step.nodes}
     marked = {(step.node, place) for step in steps if isinstance(step, Mark) for place in range(len(step.values))}
     return {
-        node: f"computed together with node {fused[node]}" if node in fused else "nobody reads it"
+        node: f"computed together with node {fused[node]}" if node in fused else "nothing reads it"
         for node, _ in sorted(marked - shown)
     }

@@ -66,10 +66,10 @@ class _Processor:
             return ()
         divide = self._divide(wanted.divide)
 
-        def contest(program: Program) -> Project:
-            return self.project(place(program, rules), ProjectOptions(name="contest"))
+        def race(program: Program) -> Project:
+            return self.project(place(program, rules), ProjectOptions(name="race"))
 
-        workshop = Workshop(self.machine, divide, contest)
+        workshop = Workshop(self.machine, divide, race)
 
         def schedule(program: Program) -> Program:
             choose = _tuned(program, wanted, workshop).choose(workshop.processor)

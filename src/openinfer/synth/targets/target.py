@@ -44,7 +44,7 @@ class Passes:
     tuned: Tuned | None = None
     """What was measured before; None means the records that are shipped, or nothing where it is measured now."""
     undo: bool | None = None
-    """Whether a step that fails is taken back, which takes memory; None means where there is an operating system."""
+    """Whether a step that fails is rolled back, which takes memory; None means where there is an operating system."""
 
     @classmethod
     def preferred(cls, arch: DeviceArch) -> "Passes":
@@ -56,7 +56,7 @@ class Passes:
 
 
 NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
-"""Every node keeps a kernel of its own, also where nobody reads its result."""
+"""Every node keeps a kernel of its own, also where nothing reads its result."""
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------

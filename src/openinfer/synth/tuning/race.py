@@ -16,12 +16,12 @@ from openinfer.synth.targets.project import RunnableProject
 
 _MOST_CALLS = 6
 _MOST_BYTES = 24 << 20
-"""A contender makes calls with different weights as long as these are no more than so much."""
+"""The most bytes of weights that the calls of one contender read."""
 _LEAST_ROUNDS = 9
 
 
 @dataclass(frozen=True)
-class Contest:
+class Race:
     """A program in which contenders run one after the other, and for each of them the calls that count."""
 
     project: RunnableProject
@@ -33,25 +33,25 @@ class Contest:
 
 
 MakeProject = Callable[[Program], RunnableProject]
-Measure = Callable[[Contest, float], Sequence[Sequence[float]]]
-"""Runs a contest for so many seconds: the times of all contenders, once for each round."""
+Measure = Callable[[Race, float], Sequence[Sequence[float]]]
+"""Runs a race for a number of seconds: the times of all contenders, once for each round."""
 
 
-def raced(contest: Contest, seconds: float) -> list[list[float]]:
+def raced(race: Race, seconds: float) -> list[list[float]]:
     """Rounds on this machine. The first one warms up, and does not count."""
-    module = TimedModule(contest.project, contest.project.options.cc or "gcc")
+    module = TimedModule(race.project, race.project.options.cc or "gcc")
     module.timed_step()
     rounds: list[list[float]] = []
     end = perf_counter() + seconds
     while len(rounds) < _LEAST_ROUNDS or perf_counter() < end:
-        rounds.append(contest.times(module.timed_step()))
+        rounds.append(race.times(module.timed_step()))
     return rounds
 
 
-def contest_of(
+def race_of(
     program: Program, contenders: Sequence[Sequence[KernelStep]], project: MakeProject, *, is_warm: bool
-) -> Contest:
-    """A contest of kernels with the weights of a program.
+) -> Race:
+    """A race of kernels with the weights of a program.
 
     ``is_warm``: its weights stay in the second cache, so that calls count when they are made a second time.
     """
@@ -65,7 +65,7 @@ def contest_of(
         counted.append(range(first, len(steps)))
     bound = replace(program.bound, vars={}, bounds={})
     made = Program(bound, {"entry": (*steps,)}, {}, {}, {}, {}, {}, folded=program.folded)
-    return Contest(project(made), tuple(counted))
+    return Race(project(made), tuple(counted))
 
 
 class _Memory:

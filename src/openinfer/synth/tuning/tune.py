@@ -11,15 +11,15 @@ from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.schedule import Schedule
 from openinfer.synth.targets.project import RunnableProject
-from openinfer.synth.tuning.race import Contest, Measure, calls_in, contest_of, fewer, raced, weight_bytes
+from openinfer.synth.tuning.race import Measure, Race, calls_in, fewer, race_of, raced, weight_bytes
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 
 _WORTH = 1.03
-"""A tile must be so many times as fast as the rule's: less is noise."""
+"""The least speedup of a tile over the rule's: less is noise."""
 _SHAPES = 10
-"""So many shapes of tiles are tried,"""
+"""The most tile shapes that are tried,"""
 _HEIGHTS = 2
-"""with so many heights for each width."""
+"""and the most heights for each width."""
 _FINALISTS = 2
 Calls = Sequence[KernelStep]
 
@@ -75,9 +75,9 @@ class Trial:
                 found[choice] = made
         return found
 
-    def contest(self, contenders: Sequence[Calls]) -> Contest:
+    def race(self, contenders: Sequence[Calls]) -> Race:
         """The contenders in one program."""
-        return contest_of(self.program, contenders, self.workshop.project, is_warm=self.is_warm)
+        return race_of(self.program, contenders, self.workshop.project, is_warm=self.is_warm)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Tune:
         others = [choice for choice in contenders if choice is not None]
         if not others:
             return {}
-        rounds = np.array(self.measure(trial.contest(list(contenders.values())), self.seconds))
+        rounds = np.array(self.measure(trial.race(list(contenders.values())), self.seconds))
         middle, high = np.percentile(rounds[:, 1:] / rounds[:, :1], (50, 75), axis=0)
         shares = np.where(high < 1, middle, np.maximum(middle, 1))
         return dict(zip(others, map(float, shares), strict=True))

@@ -1,7 +1,6 @@
 """The steps of one body while kernels are joined: what reads and writes each value, and what stands between two steps.
 
-Steps have places, which stay what they are when others go; so a question costs the same in a long body as in a short
-one.
+Steps keep their positions when others are removed, so a query costs the same in a long body as in a short one.
 """
 
 from bisect import bisect_right
@@ -36,7 +35,7 @@ def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[
 
 
 class Body:
-    """The steps of a body, by their places."""
+    """The steps of a body, by their positions."""
 
     def __init__(self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], constraints: Constraints) -> None:
         self._steps: dict[int, Step] = dict(enumerate(steps))
@@ -44,12 +43,12 @@ class Body:
         self._definitions: dict[Value, list[int]] = {}
         self._readers: dict[Value, set[int]] = {}
         self._other_readers: set[Value] = set()
-        """Values that something reads which is no operand of a kernel."""
+        """Values that something other than a kernel reads."""
         self._fences: list[int] = []
         self._obstacles: list[int] = []
-        """Where steps stand that nothing may be moved past, other than fences."""
+        """The positions of steps, other than fences, that nothing may be moved past."""
         self._fixed: list[int] = []
-        """Where the marks of nodes stand that must stay."""
+        """The positions of the marks of nodes that must stay."""
         self._marks: dict[int, int] = {}
         for place, step in self._steps.items():
             self._add(place, step)
@@ -87,16 +86,16 @@ class Body:
         return tuple(self._steps.values())
 
     def kernels(self) -> list[int]:
-        """The places of the calls of kernels."""
+        """The positions of the kernel calls."""
         return [place for place, step in self._steps.items() if isinstance(step, KernelStep)]
 
     def kernel(self, place: int) -> KernelStep | None:
-        """The call at a place, if there is one."""
+        """The kernel call at a position, if there is one."""
         step = self._steps.get(place)
         return step if isinstance(step, KernelStep) else None
 
     def only_reader(self, value: Value, behind: int) -> int | None:
-        """The place of the one step that reads a value, if that is a kernel and stands behind another place."""
+        """The position of the only reader of a value, if it is a kernel call after another position."""
         readers = self._readers.get(value, set())
         if value in self._other_readers or len(readers) != 1:
             return None
@@ -104,7 +103,7 @@ class Body:
         return place if place > behind else None
 
     def join(self, first: int, last: int, made: KernelStep) -> list[int]:
-        """Put a call in the place of two; the places of the kernels that make what it reads."""
+        """Replace two calls by one; the positions of the kernels that produce what it reads."""
         for place in (first, last):
             gone = self._steps[place]
             assert isinstance(gone, KernelStep)
@@ -123,7 +122,7 @@ class Body:
     # --- what stands between two places -----------------------------------------------------------------------------
 
     def passed_refusal(self, nodes: Sequence[int], first: int, last: int) -> str | None:
-        """Why nodes may not be computed only at the last place, because of nodes that they would be moved past."""
+        """Why nodes may not be computed only at the last position, because of nodes they would be moved past."""
         fixed = _next(self._fixed, first)
         if fixed < last:
             step = self._steps[int(fixed)]
@@ -137,7 +136,7 @@ class Body:
         return None
 
     def obstacle(self, read: Iterable[Value], first: int, last: int) -> str | None:
-        """Why a step that reads some values may not be moved to the last place."""
+        """Why a step that reads some values may not be moved to the last position."""
         changed = min((_next(self._definitions.get(value, []), first) for value in read), default=float("inf"))
         fence, other = _next(self._fences, first), _next(self._obstacles, first)
         nearest = min(changed, fence, other)

@@ -33,7 +33,7 @@ class Fuse:
 
     max_kernel_ops: int = 64
     max_recomputed: int = 8
-    """An element that is read several times is computed again each time only if that takes so few operations."""
+    """The most operations of an element that is recomputed at each of several reads."""
 
     def run(self, program: Program) -> tuple[Program, tuple[LedgerEntry, ...]]:
         """The program with fused kernels, and the ledger."""
@@ -87,7 +87,7 @@ class _Fusion:
         return step
 
     def _try(self, body: Body, place: int, producer: KernelStep) -> list[int]:
-        """Join a kernel with the one that reads its result, if that may be; the places to look at again."""
+        """Join a kernel with the reader of its result, if allowed; the positions to try again."""
         value = producer.outputs[0]
         if value.is_home or value in self.needed or value.storage is not Storage.ARENA:
             return []

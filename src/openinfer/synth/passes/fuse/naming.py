@@ -1,4 +1,4 @@
-"""Names in kernels that become one: no two things are called the same."""
+"""Names in kernels that are joined: no two things share a name."""
 
 import re
 from dataclasses import replace
@@ -40,7 +40,7 @@ def buffers_of(kernel: Kernel) -> tuple[Buffer, ...]:
 
 
 def free_name(name: str, mark: str, taken: set[str]) -> str:
-    """A name that is not taken, which it then is: the name itself, or with another number."""
+    """An unused name, which is then taken: the name itself, or with another number."""
     stem, found, number = re.sub(rf"{mark}\d+$", "", name), name, 1
     while found in taken:
         number += 1

@@ -31,11 +31,11 @@ from openinfer.synth.passes.fuse.pointwise import Pointwise, expression, pointwi
 Place = tuple[Scalar, ...]
 
 _LINE = 64
-"""Rows of fewer bytes are read faster in one piece: of a line of the cache, all is used."""
+"""Shorter rows, in bytes, are read faster when contiguous: whole cache lines are used."""
 
 
 def has_long_rows(buffer: Buffer) -> bool:
-    """Whether a row takes a line of the cache or more."""
+    """Whether a row is at least as long as a cache line."""
     return bool(buffer.shape) and buffer.dtype.nbytes(int(buffer.shape[-1])) >= _LINE
 
 
@@ -120,7 +120,7 @@ def stored_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel
 
 
 def _covers(pieces: Sequence[Sequence[tuple[int, int]]], buffer: Buffer) -> bool:
-    """Whether every axis is a piece of one index: then all elements are moved, each to a place of its own."""
+    """Whether every axis is a piece of one index: then all elements are moved, each to a distinct position."""
     axes = [axis for one in pieces for axis, _ in one]
     long = {axis for axis, extent in enumerate(buffer.shape) if not is_same(extent, 1)}
     return long <= set(axes) and len(set(axes)) == len(axes)

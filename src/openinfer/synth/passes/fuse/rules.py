@@ -36,7 +36,7 @@ from openinfer.synth.passes.fuse.pointwise import expanded_size, expression, poi
 from openinfer.synth.passes.fuse.relayout import has_long_rows, read_through, stored_through, with_stores
 
 _MOST_PARTS = 2000
-"""An expression with more parts is no longer worth the memory that it saves."""
+"""A larger expression is not worth the memory it saves."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Pair:
     is_slice: bool
     """Whether the producer reads a slice of a table."""
     max_recomputed: int
-    """The operations that an element may take which is computed again wherever it is read."""
+    """The most operations of an element that is recomputed wherever it is read."""
 
     @property
     def name(self) -> str:

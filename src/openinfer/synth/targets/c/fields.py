@@ -44,7 +44,7 @@ class Structs:
             Field("weights", "const unsigned char *weights;", "pointer"),
             Field("in", f"const {self.name}_inputs *in;", "pointer"),
         ]
-        if self.placed.undo is not None:
+        if self.placed.rollback is not None:
             found.append(Field("undo", "void *undo; /* what the running step has changed */", "pointer"))
         if self.placed.threads > 1:
             found.append(Field("team", "void *team; /* threads, once they are started */", "pointer"))

@@ -107,7 +107,7 @@ class Parts:
         is_constant = isinstance(whole, Weight) or self._pointers.is_constant(whole)
         own = f"(void *)(uintptr_t){own}" if is_constant else own
         facts = f"{own}, shape, {axes}, {whole.dtype.bits}, &part"
-        is_kept = self._placed.undo is not None and is_partly_written(step, self._placed.memory)
+        is_kept = self._placed.rollback is not None and is_partly_written(step, self._placed.memory)
         undo = "c->undo" if is_kept else "NULL"
         self._file.line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}), {undo});")
 

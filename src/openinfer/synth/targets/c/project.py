@@ -177,7 +177,7 @@ class Project:
                 banner=banner,
                 alignment=self.placed.rules.alignment,
                 arena=self.placed.arena_bytes,
-                undo=self.placed.undo_bytes,
+                undo=self.placed.rollback_bytes,
                 can_tear=self.placed.can_tear,
                 state=self.placed.state_bytes,
                 weights=self.placed.weights.size,
@@ -206,7 +206,7 @@ class Project:
         )
         functions = entry.functions()
         includes = [f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
-        undo = "NULL" if self.placed.undo is None else "c->undo"
+        undo = "NULL" if self.placed.rollback is None else "c->undo"
         layouts = self.placed.state.tables.values()
         tables = [table_definition(layout) + table_function(layout, name, undo) for layout in layouts]
         printers.file.needs |= {"oi_grid"} if tables else set()

@@ -68,7 +68,7 @@ def _failed_steps(project: "Project") -> str:
     if not project.placed.can_tear:
         return "A step that fails has not happened: persistent variables are as they were before"
     rest = "persistent variables are undefined, and\nsteps are refused until they are reset or loaded"
-    if project.placed.undo_bytes:
+    if project.placed.rollback_bytes:
         bytes_ = f"{project.name.upper()}_UNDO_BYTES"
         return f"A step that fails has not happened. Only if `{bytes_}` do not suffice to take it back, {rest}"
     return f"When a step fails because of an input, nothing has happened. When it fails later, {rest}"
