@@ -16,6 +16,7 @@ from openinfer.oinf import save_file
 
 FLAGS = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 FAR = (1 << 62) + 1
+LONG = (1 << 64) - 1
 MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
     # --- indices ---
     "negative index": ("cache.read K[n] >> a;", {"n": -1}, Code.NEGATIVE_INDEX),
@@ -46,6 +47,22 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
     "a table of more than there is": ("cache.write a >> G[n];", {"n": FAR}, Code.OUT_OF_MEMORY),
     "count of 128 bits": ("cache.increment n*n count;", {"n": FAR}, Code.INDEX_OUT_OF_RANGE),
     "count divides by zero": ("cache.decrement m/n count;", {"n": 0}, Code.BAD_VALUE),
+    "tensor of a rest of u64": ("op neg(W[u%2]) >> a;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
+    # --- the first of several mistakes counts, whatever C computes first ---
+    "left divides by zero": ("cache.read K[m%n-(u+n)] >> a;", {"u": LONG}, Code.BAD_VALUE),
+    "left needs more bits": ("cache.read K[u+n-m%n] >> a;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
+    "left of three divides by zero": ("cache.read K[m/n+(u+m%n)] >> a;", {"u": LONG}, Code.BAD_VALUE),
+    "middle of three needs more bits": ("cache.read K[n+(u*m-m%n)] >> a;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
+    "start divides by zero": ("cache.read G[m%n..u] >> pp;", {"u": LONG}, Code.BAD_VALUE),
+    "start needs more bits": ("cache.read G[u..m%n] >> pp;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
+    "first index divides by zero": ("cache.read KK[m%n, u] >> a;", {"u": LONG}, Code.BAD_VALUE),
+    "first index needs more bits": ("cache.read KK[u, m%n] >> a;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
+    "index of a matrix before its key": ("cache.read B[m%n, u] >> pp;", {"u": LONG}, Code.BAD_VALUE),
+    "index of a part divides by zero": ("cache.read p[m%n, u..] >> a;", {"u": LONG}, Code.BAD_VALUE),
+    "loop from a quotient by zero": ("loop l (i in m/n..u) { op neg(a) >> a; }", {"u": LONG}, Code.BAD_VALUE),
+    "count of a rest of nothing": ("cache.increment m%n-u count;", {"u": LONG}, Code.BAD_VALUE),
+    "tensor of a rest of nothing": ("op neg(W[m%n-u]) >> a;", {"u": LONG}, Code.BAD_VALUE),
+    "no index behind one outside": ("op neg(WW[m-9, u]) >> a;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
     # --- lengths and sizes ---
     "slice of another length": ("cache.read K[0..n] >> pp;", {"n": 2}, Code.SHAPE_MISMATCH),
     "far too long a slice": ("cache.read G[0..n] >> pp;", {"n": FAR}, Code.SHAPE_MISMATCH),
@@ -81,6 +98,17 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
     "dead tensor of a size": ("op neg(W[T]) >> dead;", {}, Code.UNKNOWN_LINK),
     "dead tensor of a scalar": ("op neg(W[n]) >> dead;", {"n": 2}, Code.UNKNOWN_LINK),
     "dead tensor of 65 bits": ("op neg(W[n+n]) >> dead;", {"n": FAR}, Code.INDEX_OUT_OF_RANGE),
+    "dead tensor of a rest of u64": ("op neg(W[u%2]) >> dead;", {"u": LONG}, Code.INDEX_OUT_OF_RANGE),
+    "dead tensors that are always there": (
+        "op neg(W[n%2]) >> dead; op neg(W[b%2]) >> dead; op neg(WW[b%2, n-4]) >> dead; cache.read K[n] >> a;",
+        {"n": 4},
+        Code.INDEX_OUT_OF_RANGE,
+    ),
+    "tensor that is always the same": (
+        "op neg(only[b%1]) >> a; cache.read K[n] >> a;",
+        {"n": 4},
+        Code.INDEX_OUT_OF_RANGE,
+    ),
     "dead read": ("cache.read K[n] >> dead;", {"n": 4}, Code.INDEX_OUT_OF_RANGE),
     "dead gather": ("op gather(p, g, axis=0) >> dead3;", {"n": 5}, Code.BAD_VALUE),
     "dead quotient": ("op div(zero, zero) >> zero;", {}, Code.BAD_VALUE),
@@ -88,19 +116,23 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
     # --- values ---
     "no result for a value": ("op gather(p, g, axis=0) >> picked;", {"n": 5}, Code.BAD_VALUE),
 }
+TENSORS = ("W.0", "W.1", "gap.0", "gap.2", "only.0", "WW.0.0", "WW.1.0")
 DECLARED = """
 sizes { T <= 8; S <= 2; }
-dynamic { n: i64; m: i64; u: u64; x: f32[T, 2]; }
+dynamic { n: i64; m: i64; u: u64; b: u8; x: f32[T, 2]; }
 volatile {
     a: f32[2]; pp: f32[3, 2]; s: f32[S, 2]; t: f32[T, 2]; half: f32[T/2, 2]; less: f32[T-4, 2]; im: f32[1, 1, T];
     im2: f32[1, 1, T-3]; w4: f32[1, 1, 4]; V(l): f32[2] @pattern("W.{l}"); picked: f32[1, 2]; g: i64[1] @init(5);
     q: f32; dead: f32[2]; dead3: f32[1, 2]; zero: i32[2];
 }
-constant { W(l): f32[2] @pattern("W.{l}"); gap(l): f32[2] @pattern("gap.{l}"); }
+constant {
+    W(l): f32[2] @pattern("W.{l}"); gap(l): f32[2] @pattern("gap.{l}"); only(l): f32[2] @pattern("only.{l}");
+    WW(i, j): f32[2] @pattern("WW.{i}.{j}");
+}
 persistent {
     count: i32;
     K(t): f32[2] @table @fixed(t=4); KK(i, j): f32[2] @table @fixed(i=4, j=4); G(t): f32[2] @table; p: f32[3, 2];
-    M(i): f32[2, 2] @auto_dim(i) @fixed(i=4);
+    M(i): f32[2, 2] @auto_dim(i) @fixed(i=4); B(i, k): f32[2, 2] @table @auto_dim(i) @fixed(i=4, k=4);
 }
 """
 
@@ -108,7 +140,7 @@ persistent {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
     path: Path = tmp_path_factory.mktemp("model") / "tiny.oinf"
-    save_file(path, {name: np.ones(2, np.float32) for name in ("W.0", "W.1", "gap.0", "gap.2")})
+    save_file(path, {name: np.ones(2, np.float32) for name in TENSORS})
     return ModelLoader.open(path)
 
 
@@ -132,7 +164,7 @@ def failure(one: Any, inputs: dict[str, Any]) -> ExecutionError:
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_has_one_code_and_one_place(name: str, both: list[Any]) -> None:
     _, given, code = MISTAKES[name]
-    inputs = {"n": 0, "m": 0, "u": 0, "x": np.ones((3, 2), np.float32), **given}
+    inputs = {"n": 0, "m": 0, "u": 0, "b": 0, "x": np.ones((3, 2), np.float32), **given}
     flags = {f"c{place}": other == name for place, other in enumerate(MISTAKES)}
     wanted, found = (failure(one, {**inputs, **flags}) for one in both)
     assert (wanted.code, found.code) == (code, code), f"{wanted}\n{found}"
@@ -141,4 +173,4 @@ def test_a_mistake_has_one_code_and_one_place(name: str, both: list[Any]) -> Non
 
 def test_nothing_is_wrong_where_no_mistake_is_made(both: list[Any]) -> None:
     for one in both:
-        one(n=0, m=0, u=0, x=np.ones((3, 2), np.float32), **{f"c{place}": False for place in range(len(MISTAKES))})
+        one(n=0, m=0, u=0, b=0, x=np.ones((3, 2), np.float32), **{f"c{place}": False for place in range(len(MISTAKES))})

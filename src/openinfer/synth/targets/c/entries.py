@@ -20,11 +20,13 @@ class Entries:
 
     def check(self, step: WeightCheck, depth: int) -> None:
         """Indices name a tensor."""
-        index = self._operands.chosen(step.weight, step.node, depth)
-        if "" in step.weight.names:
-            there = tuple(int(bool(name)) for name in step.weight.names)
-            listed = self._file.lists.name("there", there, there)
-            self._file.line(depth, f"if (!{listed}[{index}]) {self._file.fail(step.node, NO_TENSOR)}")
+        names = step.weight.names
+        if "" not in names:
+            self._operands.require(step.weight, step.node, depth)
+            return
+        index, there = self._operands.chosen(step.weight, step.node, depth), tuple(int(bool(name)) for name in names)
+        listed = self._file.lists.name("there", there, there)
+        self._file.line(depth, f"if (!{listed}[{index}]) {self._file.fail(step.node, NO_TENSOR)}")
 
     def entry(self, step: EntryStep, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""

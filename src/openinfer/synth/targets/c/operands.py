@@ -1,5 +1,9 @@
 """What steps work on, as C: pointers to values and to weights, of which indices may choose one."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from openinfer.ir.expr import Expr
 from openinfer.synth.program.failures import NO_TENSOR
 from openinfer.synth.program.ir import Operand, Value, Weight
 from openinfer.synth.targets.c.dialect import stored_type
@@ -7,6 +11,7 @@ from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import Declaration
 from openinfer.synth.targets.cstyle.host.indices import Indices
+from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.names import comment
 
 
@@ -38,10 +43,13 @@ class Operands:
         if not weight.index:
             return str(places.offsets[0])
         place = f"at{self._file.now.number()}"
+        if places.line is not None and not places.line[1]:
+            self.require(weight, node, depth)
+            return str(places.line[0])
         index = self.chosen(weight, node, depth)
         if places.line is not None:
             first, step = places.line
-            return f"{f'{first} + ' if first else ''}{index} * {step}" if step else str(first)
+            return f"{f'{first} + ' if first else ''}{index} * {step}"
         offsets = self._file.lists.name("offsets", places, places.offsets)
         self._file.line(depth, f"const int64_t {place} = {offsets}[{index}];")
         if places.has_gaps:
@@ -50,24 +58,45 @@ class Operands:
 
     def chosen(self, weight: Weight, node: int, depth: int) -> str:
         """Which of a family's tensors its indices choose; those outside are an error."""
-        parts, checks, is_bad = [], [], False
+        looked_at = self.require(weight, node, depth)
+        index = ""
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
-            found = self._indices.integer(expr)
-            self._file.now.computes(found)
-            is_bad = is_bad or found.can_fail
+            found = looked_at[expr] if expr in looked_at else self._indices.integer(expr, depth)
+            part = found.text if first == 0 else f"({found.text} - {first})"
+            index = f"({index} * {extent} + {part})" if index else part
+        return index
+
+    def require(self, weight: Weight, node: int, depth: int) -> Mapping[Expr, Integer]:
+        """Indices choose none outside a family; those that had to be looked at, since they could."""
+        axes = zip(weight.index, weight.firsts, weight.extents, strict=True)
+        spans = [(expr, first, first + extent - 1) for expr, first, extent in axes]
+        spans = [one for one in spans if not self._is_inside(*one)]
+        found = {expr: self._computed(expr, depth) for expr in dict.fromkeys(expr for expr, _, _ in spans)}
+        checks: list[str] = []
+        for expr, first, last in spans:
+            one = found[expr]
             # Compilers object to asking whether an unsigned number is negative.
-            checks += [f"{found.text} < {first}"] * (found.least < first)
-            checks += [f"{found.text} > {first + extent - 1}"] * (found.most > first + extent - 1)
-            parts.append(found.text if first == 0 else f"({found.text} - {first})")
-        if is_bad:
+            checks += [f"{one.text} < {first}"] * (one.least < first or bool(one.mistakes))
+            checks += [f"{one.text} > {last}"] * (one.most > last)
+        if any(one.mistakes for one in found.values()):
             fail = self._file.fail_bad(node, NO_TENSOR)
             self._file.line(depth, f"if ({' || '.join([*checks, 'bad'])}) {fail}")
         elif checks:
             self._file.line(depth, f"if ({' || '.join(checks)}) {self._file.fail(node, NO_TENSOR)}")
-        index = parts[0]
-        for part, extent in zip(parts[1:], weight.extents[1:], strict=True):
-            index = f"({index} * {extent} + {part})"
-        return index
+        return found
+
+    def _is_inside(self, expr: Expr, first: int, last: int) -> bool:
+        found = self._indices.bounds(expr)
+        return not found.mistakes and first <= found.least and found.most <= last
+
+    def _computed(self, expr: Expr, depth: int) -> Integer:
+        """An index; one that can go wrong is computed before anything is asked of it or of those behind it."""
+        found = self._indices.integer(expr, depth)
+        if not found.mistakes:
+            return found
+        name = f"index{self._file.now.number()}"
+        self._file.line(depth, f"const int64_t {name} = {found.text};")
+        return replace(found, text=name)
 
 
 def _declared(weight: Weight, name: str, where: str) -> Declaration:

@@ -1,7 +1,9 @@
 """Steps on parts in C: slices of tables and of plain tensors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from openinfer.ir import Index, Single
+from openinfer.ir.expr import Expr
 from openinfer.loops.dim import sizes_in
 from openinfer.synth.memory.rollback import is_partly_written
 from openinfer.synth.memory.state import element_bits
@@ -41,10 +43,10 @@ class Parts:
             file.line(depth, f"{{ const oi_grid grid = {grid}(c); oi_table_clear(&grid); }}")
             return
         access = TableAccess(layout, step)
-        found = picks(access.ordered, access.grown, self._indices.integer)
         file.needs.add("oi_select")
         file.line(depth, "{")
         file.line(depth + 1, f"const oi_grid grid = {grid}(c);")
+        found = picks(access.ordered, access.grown, self._computed(step.indices, depth + 1))
         self._picked(found, step.node, depth + 1)
         is_write = "true" if step.action is Action.WRITE else "false"
         fail = self._outside(found, "grid.table->bound", layout.table.keys, step.node)
@@ -81,10 +83,10 @@ class Parts:
         axes = len(whole.shape)
         if isinstance(whole, Value):
             self._sizes.guard([whole], step.node, depth)
-        found = picks(step.indices, [False] * axes, self._indices.integer)
         file.line(depth, "{")
         shape = ", ".join(self._sizes.extent(one).text for one in whole.shape)
         file.line(depth + 1, f"const int64_t shape[] = {{ {shape} }};")
+        found = picks(step.indices, [False] * axes, self._computed(step.indices, depth + 1))
         self._picked(found, step.node, depth + 1)
         fail = self._outside(found, "shape", axes, step.node)
         file.line(depth + 1, f"if (!oi_inside(pick, shape, {axes}, &part)) {fail}")
@@ -113,12 +115,17 @@ class Parts:
 
     # --- both -----------------------------------------------------------------------------------------------------
 
+    def _computed(self, indices: Sequence[Index], depth: int) -> Mapping[Expr, Integer]:
+        """The expressions in the indices of an access, which are computed in the order in which they are written."""
+        ends = [(one.value,) if isinstance(one, Single) else (one.start, one.end) for one in indices]
+        exprs = dict.fromkeys(end for both in ends for end in both if end is not None)
+        return dict(zip(exprs, self._indices.integers(exprs, depth), strict=True))
+
     def _picked(self, found: Picks, node: int, depth: int) -> None:
         """The indices of an access, which must have values."""
         for line in found.lines:
             self._file.line(depth, line)
         if found.can_fail:
-            self._file.now.has_bad = True
             self._file.line(depth, f"if (bad) {self._file.fail_bad(node)}")
 
     def _outside(self, found: Picks, bounds: str, keys: int, node: int) -> str:

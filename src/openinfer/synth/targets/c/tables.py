@@ -5,7 +5,7 @@ written still hold it, so reading past an extent needs no special case. ``runtim
 printed here says which table, which cells, and which tensor.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -64,14 +64,14 @@ class Picks:
     axes: int
 
 
-def picks(indices: Sequence[Index], grown: Sequence[bool], integer: Callable[[Expr], Integer]) -> Picks:
-    """Indices in C; those marked as grown say how far a matrix has grown."""
+def picks(indices: Sequence[Index], grown: Sequence[bool], computed: Mapping[Expr, Integer]) -> Picks:
+    """Indices in C, of expressions that are computed as given; those marked as grown say how far a matrix has grown."""
     parts: list[str] = []
     used: list[Integer] = []
     is_negative = False
     for index, is_grown in zip(indices, grown, strict=True):
         ends = (index.value,) if isinstance(index, Single) else (index.start, index.end)
-        own = [integer(end) for end in ends if end is not None]
+        own = [computed[end] for end in ends if end is not None]
         used += own
         is_negative = is_negative or (isinstance(index, Single) and not is_grown and own[0].least < 0)
         parts.append(f"{_pick(index, is_grown=is_grown)}({', '.join(one.text for one in own)})")

@@ -235,8 +235,7 @@ class BlockPrinter:
         hidden = {*self._program.bound.vars, *(index for index, _ in now.loops)}
         needed = (set(names(step.expr)) & self._program.sizes.keys()) - hidden
         self._sizes.require_known(needed, step.node, depth)
-        found = self._indices.integer(step.expr)
-        now.computes(found)
+        found = self._indices.integer(step.expr, depth)
         now.line(depth, f"*{self._calls.pointer(step.value)} = {found.text};")
         if found.can_fail:
             now.line(depth, f"if (bad) {self._file.fail_bad(step.node)}")
@@ -245,7 +244,7 @@ class BlockPrinter:
 
     def _loop(self, step: LoopStep, depth: int) -> None:
         now = self._file.now
-        start, end = self._indices.integer(step.start), self._indices.integer(step.end)
+        start, end = self._indices.integers([step.start, step.end], depth)
         own = field_name("", step.index, len(now.loops))
         if any(found.text == f"i_{own}" for _, found in now.loops):
             own = str(len(now.loops))
@@ -263,7 +262,6 @@ class BlockPrinter:
         index, first, last = f"i_{own}", start.text, end.text
         more = ""
         if start.can_fail or end.can_fail:
-            self._file.now.computes(start, end)
             first, last = f"first_{own}", f"end_{own}"
             self._file.line(depth, f"const int64_t {first} = {start.text}, {last} = {end.text};")
             self._file.line(depth, f"if (bad) {self._file.fail_bad(step.node)}")

@@ -1,25 +1,36 @@
 """Index expressions in C: arithmetic that cannot overflow is plain, all other is checked while running."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from openinfer.ir.expr import LEAST_INDEX as LEAST
 from openinfer.ir.expr import MOST_INDEX as MOST
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, interval
 
+Mistake = Literal["too long", "by zero"]
+"""What can be wrong with an index expression: a result needs more than 64 bits, or something divides by zero."""
+
+TOO_LONG: frozenset[Mistake] = frozenset({"too long"})
+_BY_ZERO: frozenset[Mistake] = frozenset({"by zero"})
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 
 
 @dataclass(frozen=True)
 class Integer:
-    """An expression of type int64_t, what it can be, and whether computing it can set ``bad``."""
+    """An expression of type int64_t, what it can be, and what can go wrong in computing it."""
 
     text: str
     least: int
     most: int
     can_fail: bool = False
+    """Whether its text names ``bad``."""
     function: str = ""
     """The function of the runtime that computes it, if one does."""
+    mistakes: frozenset[Mistake] = frozenset()
+    """What ``bad`` can say of it: empty where a function takes ``bad``, but its operands can never be wrong."""
+    before: tuple[str, ...] = ()
+    """Statements in front of the one that computes it: operands that must be computed first."""
 
     @property
     def is_literal(self) -> bool:
@@ -30,7 +41,8 @@ class Integer:
 def number(value: int) -> Integer:
     """A constant; one that no int64_t holds cannot be computed."""
     if not LEAST <= value <= MOST:
-        return Integer("oi_index_mul(INT64_MAX, 2, &bad)", LEAST, MOST, can_fail=True, function="oi_index_mul")
+        text = "oi_index_mul(INT64_MAX, 2, &bad)"
+        return Integer(text, LEAST, MOST, can_fail=True, function="oi_index_mul", mistakes=TOO_LONG)
     if -(1 << 31) < value < 1 << 31:
         return Integer(str(value) if value >= 0 else f"({value})", value, value)
     return Integer(wide(value), value, value)
@@ -48,11 +60,18 @@ def wide(value: int) -> str:
 
 
 class IntegerPrinter:
-    """Prints expressions; ``named`` says what a name is, ``needs`` collects the functions that are called."""
+    """Prints expressions; ``named`` says what a name is, ``needs`` collects the functions that are called.
 
-    def __init__(self, named: Callable[[str], Integer], needs: set[str]) -> None:
+    C leaves open in which order it computes operands. ``temporary`` gives names to those that must be computed before
+    others, since the first mistake counts; without it, any may.
+    """
+
+    def __init__(
+        self, named: Callable[[str], Integer], needs: set[str], temporary: Callable[[], str] | None = None
+    ) -> None:
         self._named = named
         self._needs = needs
+        self._temporary = temporary
 
     def integer(self, expr: Expr) -> Integer:
         """An expression in C. Division rounds down."""
@@ -69,16 +88,51 @@ class IntegerPrinter:
             self._needs.add(found.function)
         return found
 
-    def _binary(self, op: Operator, left: Integer, right: Integer) -> Integer:
-        can_fail = left.can_fail or right.can_fail
+    def integers(self, exprs: Iterable[Expr]) -> list[Integer]:
+        """Expressions that are computed in this order; the statements before them stand with the first."""
+        before, found = self._in_order([self.integer(expr) for expr in exprs])
+        return [replace(found[0], before=before), *found[1:]] if before else found
+
+    def _in_order(self, integers: Sequence[Integer]) -> tuple[tuple[str, ...], list[Integer]]:
+        """Statements, and integers behind them of which it does not matter any more which is computed first."""
+        if self._temporary is None:
+            return (), list(integers)
+        before: list[str] = []
+        found: list[Integer] = []
+        for at, one in enumerate(integers):
+            before += one.before
+            later = frozenset[Mistake]().union(*(other.mistakes for other in integers[at + 1 :]))
+            if one.mistakes and later and len(one.mistakes | later) > 1:
+                name = self._temporary()
+                before.append(f"const int64_t {name} = {one.text};")
+                found.append(replace(one, text=name, function="", before=()))
+            else:
+                found.append(replace(one, before=()))
+        return tuple(before), found
+
+    def _binary(self, op: Operator, one: Integer, other: Integer) -> Integer:
+        before, (left, right) = self._in_order((one, other))
+        mistakes = one.mistakes | other.mistakes
         least, most, is_safe = _range(op, left, right)
         plain = op if op in "+-*" or (left.least >= 0 and right.least > 0) else None
         if is_safe and plain is not None:
-            return Integer(f"({left.text} {plain} {right.text})", least, most, can_fail)
+            can_fail = left.can_fail or right.can_fail
+            text = f"({left.text} {plain} {right.text})"
+            return Integer(text, least, most, can_fail, mistakes=mistakes, before=before)
         function = f"oi_index_{_NAMES[op]}"
         text = f"{function}({left.text}, {right.text}, &bad)"
+        mistakes |= frozenset() if is_safe else _mistakes(op, left, right)
+        least, most = max(least, LEAST), min(most, MOST)
         # The functions take ``bad`` in any case: whether it can be set is known only to us.
-        return Integer(text, max(least, LEAST), min(most, MOST), can_fail=True, function=function)
+        return Integer(text, least, most, can_fail=True, function=function, mistakes=mistakes, before=before)
+
+
+def _mistakes(op: Operator, left: Integer, right: Integer) -> frozenset[Mistake]:
+    """What can go wrong in an operation that is not safe."""
+    if op not in "/%":
+        return TOO_LONG
+    by_zero = _BY_ZERO if right.least <= 0 <= right.most else frozenset[Mistake]()
+    return by_zero | TOO_LONG if op == "/" and left.least == LEAST and right.least < 0 else by_zero
 
 
 def _range(op: Operator, left: Integer, right: Integer) -> tuple[int, int, bool]:
