@@ -18,7 +18,7 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Contraction, Kernel
 from openinfer.loops.verify import verify
-from openinfer.ops import OPS, Call, Case, TensorType, complete, infer
+from openinfer.ops import OPS, Call, Case, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.isa import has_dot
 from openinfer.synth.program.cost import cost_of
@@ -71,10 +71,13 @@ def _everything_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = I8, **params: Any) -> Kernel:
+    return kernel_of(OPS[name], call_for(name, *shapes, dtype=dtype, **params), [dtype] * len(shapes))
+
+
+def call_for(name: str, *shapes: tuple[int, ...], dtype: DType = I8, **params: Any) -> Call:
     record = OPS[name]
     types = tuple(TensorType(dtype, shape) for shape in shapes)
-    call = infer(record, Call(types, complete(record, {"acc": (I32,), **params})))
-    return kernel_of(record, call, [dtype] * len(shapes))
+    return infer(record, Call(types, complete(record, {"acc": (I32,), **params})))
 
 
 def tile_in(kernel: Kernel) -> CpuTile:
@@ -88,24 +91,29 @@ def tile_in(kernel: Kernel) -> CpuTile:
 Task = tuple[Kernel, Sequence[Any], tuple[int, ...]]
 
 
-def run(tasks: Sequence[Task], folder: Path, way: Way, *sizes: int) -> list[Any]:
+def run(tasks: Sequence[Task], folder: Path, way: Way) -> list[Any]:
     """The i32 results of kernels on arrays, with guards behind every memory."""
-    dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(tasks[0][0], "none"), (), (), ())
-    prepared = [replace(dummy, code=printed(kernel, f"case{number}")) for number, (kernel, _, _) in enumerate(tasks)]
-    library = compiled(prepared, folder, (*STRICT, *way.flags), way.cc)
-    found = []
-    for number, (kernel, arrays, shape) in enumerate(tasks):
-        assert verify(kernel) == []
-        count = int(np.prod(shape))
-        result = np.full(count + GUARD, 77, np.int32)
-        scratch = [np.full(int(np.prod(buffer.shape)) + GUARD, 0x5A, np.uint8) for buffer in kernel.scratch]
-        memory = [*(np.array(array, order="C") for array in arrays), result, *scratch]
-        values = [ctypes.c_void_p(one.ctypes.data) for one in memory]
-        getattr(library, f"case{number}")(*values, *(ctypes.c_int64(size) for size in sizes))
-        assert (result[count:] == 77).all()
-        assert all((one[-GUARD:] == 0x5A).all() for one in scratch)
-        found.append(result[:count].reshape(shape))
-    return found
+    library = library_of([kernel for kernel, _, _ in tasks], folder, way)
+    return [result_of(task, getattr(library, f"case{number}")) for number, task in enumerate(tasks)]
+
+
+def library_of(kernels: Sequence[Kernel], folder: Path, way: Way) -> ctypes.CDLL:
+    dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernels[0], "none"), (), (), ())
+    prepared = [replace(dummy, code=printed(kernel, f"case{number}")) for number, kernel in enumerate(kernels)]
+    return compiled(prepared, folder, (*STRICT, *way.flags), way.cc)
+
+
+def result_of(task: Task, function: Any, *sizes: int) -> Any:
+    kernel, arrays, shape = task
+    assert verify(kernel) == []
+    count = int(np.prod(shape))
+    result = np.full(count + GUARD, 77, np.int32)
+    scratch = [np.full(int(np.prod(buffer.shape)) + GUARD, 0x5A, np.uint8) for buffer in kernel.scratch]
+    memory = [*(np.array(array, order="C") for array in arrays), result, *scratch]
+    function(*(ctypes.c_void_p(one.ctypes.data) for one in memory), *(ctypes.c_int64(size) for size in sizes))
+    assert (result[count:] == 77).all()
+    assert all((one[-GUARD:] == 0x5A).all() for one in scratch)
+    return result[:count].reshape(shape)
 
 
 def wrapped(values: Any) -> Any:
@@ -162,26 +170,32 @@ def test_weights_in_groups(way: Way, dtype: DType, tmp_path: Path) -> None:
         assert np.array_equal(found, right)
 
 
+WINDOWS: dict[str, dict[str, Any]] = {
+    "padded": {"pads": 1},
+    "strides": {"pads": 2, "strides": 2},
+    "groups": {"groups": 2, "pads": 1},
+    "channels last": {"layout": "NHWC", "pads": 1},
+}
+
+
 @WAYS
-@pytest.mark.parametrize(
-    "params",
-    [{"pads": 1}, {"pads": 2, "strides": 2}, {"groups": 2, "pads": 1}, {"layout": "NHWC", "pads": 1}],
-    ids=["padded", "strides", "groups", "channels last"],
-)
-def test_windows_that_leave_the_input(way: Way, params: dict[str, Any], tmp_path: Path) -> None:
+def test_windows_that_leave_the_input(way: Way, tmp_path: Path) -> None:
     """What lies outside counts as 0, also where bytes are flipped."""
-    rng = np.random.default_rng(2)
-    groups, is_last = params.get("groups", 1), "layout" in params
-    w = matrix(rng, I8, 6, 4 // groups, 3, 3)
-    x = matrix(rng, I8, *((2, 9, 7, 4) if is_last else (2, 4, 9, 7)))
-    kernel = kernel_for("conv2d", x.shape, w.shape, **params)
-    (out,) = kernel.outputs
-    expected = interpret(kernel, [x, w])[0]
-    packed, packings = scheduled(kernel, way.target, frozenset({"w"}))
-    copied, _ = scheduled(kernel, way.target, frozenset())
-    tasks: list[Task] = [(packed, [x, packings["w"].packed(w)], out.shape), (copied, [x, w], out.shape)]
-    for found in run(tasks, tmp_path, way):
-        assert np.array_equal(found, expected)
+    tasks: list[Task] = []
+    wanted = []
+    for name, params in WINDOWS.items():
+        rng = np.random.default_rng(2)
+        w = matrix(rng, I8, 6, 4 // params.get("groups", 1), 3, 3)
+        x = matrix(rng, I8, *((2, 9, 7, 4) if "layout" in params else (2, 4, 9, 7)))
+        kernel = kernel_for("conv2d", x.shape, w.shape, **params)
+        (out,) = kernel.outputs
+        packed, packings = scheduled(kernel, way.target, frozenset({"w"}))
+        copied, _ = scheduled(kernel, way.target, frozenset())
+        tasks += [(packed, [x, packings["w"].packed(w)], out.shape), (copied, [x, w], out.shape)]
+        call = call_for("conv2d", x.shape, w.shape, **params)
+        wanted += [(name, ReferenceKernel(OPS["conv2d"], call, [I8, I8])((x, w))[0])] * 2
+    for found, (name, right) in zip(run(tasks, tmp_path, way), wanted, strict=True):
+        assert np.array_equal(found, right), name
 
 
 @WAYS
@@ -197,19 +211,20 @@ def test_sums_wrap(way: Way, tmp_path: Path) -> None:
 
 
 @WAYS
-@pytest.mark.parametrize(("left", "right"), [(I8, U8), (U8, I8)], ids=str)
-def test_factors_of_different_signs_are_not_flipped(way: Way, left: DType, right: DType, tmp_path: Path) -> None:
+def test_factors_of_different_signs_are_not_flipped(way: Way, tmp_path: Path) -> None:
     kernel = kernel_for("matmul", (9, 21), (21, 40))
     one = kernel.body[-1]
     assert isinstance(one, Contraction)
-    a, b = replace(one.a, dtype=left), replace(one.b, dtype=right)
-    kernel = replace(kernel, inputs=(a, b), body=(replace(one, a=a, b=b),))
-    made, _ = scheduled(kernel, way.target, frozenset())
-    assert not tile_in(made).is_flipped
     rng = np.random.default_rng(3)
-    arrays = matrix(rng, left, 9, 21), matrix(rng, right, 21, 40)
-    (found,) = run([(made, arrays, (9, 40))], tmp_path, way)
-    assert np.array_equal(found, wrapped(arrays[0].astype(np.int64) @ arrays[1].astype(np.int64)))
+    tasks: list[Task] = []
+    for left, right in ((I8, U8), (U8, I8)):
+        a, b = replace(one.a, dtype=left), replace(one.b, dtype=right)
+        mixed = replace(kernel, inputs=(a, b), body=(replace(one, a=a, b=b),))
+        made, _ = scheduled(mixed, way.target, frozenset())
+        assert not tile_in(made).is_flipped
+        tasks.append((made, (matrix(rng, left, 9, 21), matrix(rng, right, 21, 40)), (9, 40)))
+    for found, (_, (x, y), _) in zip(run(tasks, tmp_path, way), tasks, strict=True):
+        assert np.array_equal(found, wrapped(x.astype(np.int64) @ y.astype(np.int64)))
 
 
 @WAYS
@@ -218,9 +233,12 @@ def test_rows_that_are_known_when_the_code_runs(way: Way, tmp_path: Path) -> Non
     kernel, packings = scheduled(kernel_for("linear", (rows, 33), (50, 33)), way.target, frozenset({"w"}))
     rng = np.random.default_rng(4)
     x, w = matrix(rng, I8, 40, 33), matrix(rng, I8, 50, 33)
+    function = library_of([kernel], tmp_path, way).case0
     for height in (0, 1, 7, 8, 23, 40):
-        (found,) = run([(kernel, [x[:height], packings["w"].packed(w)], (height, 50))], tmp_path, way, height)
-        assert np.array_equal(found, wrapped(x[:height].astype(np.int64) @ w.T.astype(np.int64)))
+        task = (kernel, [x[:height], packings["w"].packed(w)], (height, 50))
+        assert np.array_equal(
+            result_of(task, function, height), wrapped(x[:height].astype(np.int64) @ w.T.astype(np.int64))
+        )
 
 
 @pytest.mark.parametrize("target", [GENERIC, AVX2, DOT], ids=lambda target: target.isa)
