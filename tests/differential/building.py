@@ -24,7 +24,7 @@ CANARY = 0xA5
 RUBBISH = 0xFD
 """Bytes of a NaN with a strange payload, and of integers that are far from zero."""
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-fno-omit-frame-pointer")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-fno-omit-frame-pointer")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 from tests.differential.batches import PLAIN
 from tests.differential.exact_graphs import model_of, random_case
-from tests.synth.both_ways import FAST, agree
+from tests.synth.both_ways import QUICK, agree
 
 from openinfer.synth.targets.target import Passes
-
-QUICK = tuple("-O0" if flag == "-O1" else flag for flag in FAST)
 
 
 @pytest.mark.parametrize("seed", range(16))

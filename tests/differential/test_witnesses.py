@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from tests.differential.batches import IN_THREADS
 from tests.differential.building import Toolchain, library_of, watched
-from tests.synth.both_ways import FAST, agree, planned
+from tests.synth.both_ways import QUICK, agree, planned
 
 from openinfer import ModelLoader
 from openinfer.dtypes import DTYPES
 from openinfer.oinf import TensorSpec, save_file
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
 
-QUICK = tuple("-O0" if flag == "-O1" else flag for flag in FAST)
 RNG = np.random.default_rng(9)
 
 

@@ -191,7 +191,7 @@ int main(void)
 def test_sanitizers_find_nothing_in_steps_that_fail(place: int, tmp_path: Path) -> None:
     planned(text_of(GROWING, place, BRANCHES[0])).emit(tmp_path)
     (tmp_path / "main.c").write_text(MAIN)
-    flags = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
+    flags = ["-std=c11", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
     command = ["gcc", *flags, "-Iinclude", "-Isrc", "main.c", "src/net.c", "src/kernels.c", "-o", "main"]
     subprocess.run(command, cwd=tmp_path, check=True)
     done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=False)

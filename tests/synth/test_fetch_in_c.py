@@ -81,7 +81,7 @@ def printed(folder: Path, names: list[str], steps: int, free: str) -> list[str]:
     listed = ", ".join(f'"{name}"' for name in names)
     text = MAIN.replace("NAMES", listed).replace("STEPS", str(steps)).replace("FREE", free)
     (folder / "main.c").write_text(text)
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-Iinclude"]
+    flags = ["-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-Iinclude"]
     subprocess.run(["gcc", *flags, "main.c", "src/net.c", "src/kernels.c", "-o", "main"], cwd=folder, check=True)
     return subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
 

@@ -218,7 +218,7 @@ def test_a_c_program_interrupts_bounds_and_is_told_when_a_context_is_busy(tmp_pa
     own = plan()
     own.emit(tmp_path)
     (tmp_path / "main.c").write_text(MAIN, encoding="ascii")
-    flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Iinclude"]
+    flags = ["-std=c11", "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Iinclude"]
     sources = ["main.c", "src/watched.c", "src/kernels.c"]
     command = ["gcc", *flags, "-Wall", "-Wextra", "-Werror", *own.project.options.flags, *sources, "-o", "watched"]
     subprocess.run(command, check=True, cwd=tmp_path)

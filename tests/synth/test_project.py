@@ -22,7 +22,7 @@ from openinfer.synth.targets.project import Golden
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 STRICT = "-Wall -Wextra -Werror"
-SANITIZED = f"-g -O1 -fsanitize=address,undefined -fno-sanitize-recover {STRICT}"
+SANITIZED = f"-g1 -O0 -fsanitize=address,undefined -fno-sanitize-recover {STRICT}"
 
 RICH = """
 sizes { T <= 16; }
@@ -366,7 +366,7 @@ def test_the_interface_checks_everything_and_never_aborts(cc: str, tmp_path: Pat
     emitted(tmp_path, model, device="generic")
     (tmp_path / "driver.c").write_text(DRIVER, encoding="ascii")
     sources = ["driver.c", "src/net.c", "src/kernels.c"]
-    flags = ["-std=c11", "-Iinclude", "-ffp-contract=off", "-g", "-O1", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=c11", "-Iinclude", "-ffp-contract=off", "-g1", "-O0", "-Wall", "-Wextra", "-Werror"]
     flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if cc == "gcc" else []
     ended = subprocess.run(
         [cc, *flags, "-o", "driver", *sources], cwd=tmp_path, capture_output=True, text=True, check=False

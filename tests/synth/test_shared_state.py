@@ -67,7 +67,7 @@ def test_two_programs_share_one_state(tmp_path: Path) -> None:
         planned(text, name).emit(tmp_path / name)
         sources += [f"{name}/src/{name}.c", f"{name}/src/kernels.c"]
         headers.append(f"-I{name}/include")
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-fsanitize=address,undefined", *headers]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O0", "-fsanitize=address,undefined", *headers]
     subprocess.run(["gcc", *flags, *sources, "-o", "main"], cwd=tmp_path, check=True)
     ended = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
