@@ -10,8 +10,8 @@ from openinfer.synth.program.ir import KernelStep, Value
 from openinfer.synth.targets.c.source import source_printers
 from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.indices import Indices
-from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 GRAPH = """
 sizes { T <= 8; }
@@ -48,8 +48,8 @@ class Launches:
 
 def launching(placed: Placed) -> BlockPrinter:
     file = HostFile(placed, "model")
-    sizes, calls = Sizes(file), Launches(file)
-    return BlockPrinter(file, sizes, Indices(file, sizes, calls.pointer), calls)
+    sizes, calls = SizePrinter(file), Launches(file)
+    return BlockPrinter(file, sizes, IndexPrinter(file, sizes, calls.pointer), calls)
 
 
 def control_flow(text: str) -> list[str]:

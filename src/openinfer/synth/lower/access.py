@@ -10,7 +10,7 @@ from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single
 from openinfer.ir.expr import Expr, Ref
 from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
-from openinfer.synth.lower.variables import Variables
+from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, Table, TableStep, Value, Weight
 from openinfer.synth.program.ir import Operand as Current
 
@@ -18,7 +18,7 @@ from openinfer.synth.program.ir import Operand as Current
 class Accesses:
     """What nodes read, and where they write: variables, tables, entries, parts of tensors."""
 
-    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables, families: Families) -> None:
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues, families: Families) -> None:
         self.tables = {name: table_of(variable) for name, variable in bound.vars.items() if variable.is_table}
         self._bound = bound
         self._emission = emission

@@ -6,7 +6,7 @@ from openinfer.check.bound import BoundGraph
 from openinfer.ir import Block, Node, Yield
 from openinfer.ir.rules import awaited, is_consumer
 from openinfer.synth.lower.emission import Emission
-from openinfer.synth.lower.variables import Variables
+from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import CallStep, JoinSizes, Steps, Value, steps_in
 from openinfer.synth.program.liveness import definitions
 
@@ -14,7 +14,7 @@ from openinfer.synth.program.liveness import definitions
 class Consumers:
     """What entry hands over to consumers, and takes back from them."""
 
-    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables) -> None:
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues) -> None:
         self._blocks = bound.graph.blocks
         self._vars = bound.vars
         self._reached = bound.reached

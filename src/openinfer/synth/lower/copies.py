@@ -8,7 +8,7 @@ from openinfer.loops.build import Builder, cast, load, pair
 from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.synth.lower.access import Accesses
 from openinfer.synth.lower.emission import Emission
-from openinfer.synth.lower.variables import Variables
+from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import KernelStep, Move, Value, Weight
 from openinfer.synth.program.ir import Operand as Current
 
@@ -16,7 +16,7 @@ from openinfer.synth.program.ir import Operand as Current
 class Copies:
     """Lowers nodes that copy and count."""
 
-    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables, accesses: Accesses) -> None:
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues, accesses: Accesses) -> None:
         self._bound = bound
         self._emission = emission
         self._shapes = emission.shapes

@@ -18,7 +18,7 @@ from openinfer.ir.expr import Expr, Ref
 from openinfer.ir.expr import names as names_in
 from openinfer.loops.dim import Dim
 from openinfer.synth.lower.emission import Emission, refused
-from openinfer.synth.lower.variables import Variables
+from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import Action, BindSize, EntryStep, Family, Value, Weight
 
 _MOST_ENTRIES = 1 << 20
@@ -28,7 +28,7 @@ _MOST_ENTRIES = 1 << 20
 class Families:
     """What names of the model mean."""
 
-    def __init__(self, bound: BoundGraph, emission: Emission, variables: Variables) -> None:
+    def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues) -> None:
         self.written: dict[str, Family] = {}
         """The families that the graph writes, by the prefix table they are the entries of."""
         self.origins: dict[Value, Weight] = {}

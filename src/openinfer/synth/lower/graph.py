@@ -33,9 +33,9 @@ from openinfer.synth.lower.current import CurrentValues, Homes
 from openinfer.synth.lower.emission import Emission, bound_by, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.ops import Ops
-from openinfer.synth.lower.place import Place
+from openinfer.synth.lower.place import NodePlace
 from openinfer.synth.lower.shapes import Shapes
-from openinfer.synth.lower.variables import Variables
+from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import (
     BranchStep,
     Fence,
@@ -64,10 +64,10 @@ class _Lowering:
         self._bound = bound
         self._blocks = bound.graph.blocks
         self._reached = bound.reached
-        self._place = Place(bound)
+        self._place = NodePlace(bound)
         self._shapes = Shapes(bound)
         self._emission = Emission(self._shapes, self._place)
-        self._variables = Variables(bound, self._emission)
+        self._variables = VariableValues(bound, self._emission)
         self._families = Families(bound, self._emission, self._variables)
         self._accesses = Accesses(bound, self._emission, self._variables, self._families)
         self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses)

@@ -18,7 +18,7 @@ from openinfer.synth.lower.access import Accesses
 from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.op_sizes import ManyValuesError, OpSizes, extents_in
-from openinfer.synth.lower.variables import Variables
+from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import BindSize, KernelStep, Value, Weight
 from openinfer.synth.program.ir import Operand as Current
 
@@ -27,7 +27,7 @@ class Ops:
     """Lowers ops."""
 
     def __init__(
-        self, bound: BoundGraph, emission: Emission, variables: Variables, families: Families, accesses: Accesses
+        self, bound: BoundGraph, emission: Emission, variables: VariableValues, families: Families, accesses: Accesses
     ) -> None:
         self._bound = bound
         self._emission = emission

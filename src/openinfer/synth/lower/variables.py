@@ -11,7 +11,7 @@ from openinfer.synth.lower.emission import Emission
 from openinfer.synth.program.ir import Move, Operand, Storage, Value, Weight, WeightCheck
 
 
-class Variables:
+class VariableValues:
     """What a variable is at this point of the program. Every write makes a new value; homes are where values meet."""
 
     def __init__(self, bound: BoundGraph, emission: Emission) -> None:

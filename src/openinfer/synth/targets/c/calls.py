@@ -13,8 +13,8 @@ from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.parts import Parts
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.indices import Indices
-from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import comment
 
@@ -22,7 +22,7 @@ from openinfer.synth.targets.cstyle.names import comment
 class CCalls:
     """``Calls`` of the C target."""
 
-    def __init__(self, file: HostFile, sizes: Sizes, indices: Indices, pointers: Pointers) -> None:
+    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers) -> None:
         self.kernels = KernelLibrary(file.name, printed)
         self._file = file
         self._sizes = sizes

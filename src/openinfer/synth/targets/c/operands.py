@@ -10,7 +10,7 @@ from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import Declaration
-from openinfer.synth.targets.cstyle.host.indices import Indices
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.names import comment
 
@@ -18,7 +18,7 @@ from openinfer.synth.targets.cstyle.names import comment
 class Operands:
     """Operands in the function that is being printed."""
 
-    def __init__(self, file: HostFile, pointers: Pointers, indices: Indices) -> None:
+    def __init__(self, file: HostFile, pointers: Pointers, indices: IndexPrinter) -> None:
         self._file = file
         self._pointers = pointers
         self._indices = indices

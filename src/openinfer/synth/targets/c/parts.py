@@ -13,9 +13,9 @@ from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.c.tables import Picks, TableAccess, picks
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.indices import Indices
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
-from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 _TABLE_CALLS = {Action.READ: "oi_table_read", Action.WRITE: "oi_table_write", Action.RESET: "oi_table_reset"}
 _PART_ACTIONS = {Action.READ: "OI_READ", Action.WRITE: "OI_WRITE", Action.RESET: "OI_COPY"}
@@ -24,7 +24,9 @@ _PART_ACTIONS = {Action.READ: "OI_READ", Action.WRITE: "OI_WRITE", Action.RESET:
 class Parts:
     """Prints steps on parts."""
 
-    def __init__(self, file: HostFile, sizes: Sizes, indices: Indices, pointers: Pointers, operands: Operands) -> None:
+    def __init__(
+        self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, operands: Operands
+    ) -> None:
         self._file = file
         self._sizes = sizes
         self._indices = indices

@@ -7,8 +7,8 @@ from openinfer.synth.targets.c.calls import CCalls
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.indices import Indices
-from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class SourcePrinters:
     """Those who print into one file."""
 
     file: HostFile
-    sizes: Sizes
+    sizes: SizePrinter
     pointers: Pointers
     calls: CCalls
     blocks: BlockPrinter
@@ -25,7 +25,7 @@ class SourcePrinters:
 def source_printers(placed: Placed, name: str) -> SourcePrinters:
     """The printers of a project's source."""
     file = HostFile(placed, name)
-    sizes, pointers = Sizes(file), Pointers(file)
-    indices = Indices(file, sizes, pointers.pointer)
+    sizes, pointers = SizePrinter(file), Pointers(file)
+    indices = IndexPrinter(file, sizes, pointers.pointer)
     calls = CCalls(file, sizes, indices, pointers)
     return SourcePrinters(file, sizes, pointers, calls, BlockPrinter(file, sizes, indices, calls))

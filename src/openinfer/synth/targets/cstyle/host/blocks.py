@@ -39,9 +39,9 @@ from openinfer.synth.program.ir import (
 from openinfer.synth.program.names import field as field_name
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import PAD, Function
-from openinfer.synth.targets.cstyle.host.indices import Indices
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
-from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 from openinfer.synth.targets.cstyle.names import comment
 
 _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
@@ -83,7 +83,7 @@ class Calls(Protocol):
 class BlockPrinter:
     """Prints the blocks of a program."""
 
-    def __init__(self, file: HostFile, sizes: Sizes, indices: Indices, calls: Calls) -> None:
+    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, calls: Calls) -> None:
         self._file = file
         self._sizes = sizes
         self._indices = indices

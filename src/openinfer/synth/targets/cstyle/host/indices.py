@@ -6,13 +6,13 @@ from openinfer.ir.expr import Expr
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.integers import TOO_LONG, Integer, IntegerPrinter, number
-from openinfer.synth.targets.cstyle.host.sizes import Sizes
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 
-class Indices:
+class IndexPrinter:
     """Index expressions in the function that is being printed; ``pointer`` says how it names a scalar's memory."""
 
-    def __init__(self, file: HostFile, sizes: Sizes, pointer: Callable[[Value], str]) -> None:
+    def __init__(self, file: HostFile, sizes: SizePrinter, pointer: Callable[[Value], str]) -> None:
         self._file = file
         self._sizes = sizes
         self._integers = IntegerPrinter(lambda name: self._named(name, pointer), file.needs, self._temporary)

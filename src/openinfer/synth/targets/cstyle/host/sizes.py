@@ -31,7 +31,7 @@ class _Even:
     quotient: Binary
 
 
-class Sizes:
+class SizePrinter:
     """Extents in the function that is being printed, and the checks of them."""
 
     def __init__(self, file: HostFile) -> None:
