@@ -12,7 +12,7 @@ from openinfer.ir.expr import Expr, quotients
 from openinfer.loops.build import Builder
 from openinfer.loops.dim import Dim, expr_of, is_same, sizes_in
 from openinfer.loops.ir import Buffer, Const, Kernel, LoopKind
-from openinfer.synth.lower.place import NodePlace
+from openinfer.synth.lower.place import LoweringPlace
 from openinfer.synth.lower.shapes import Shapes, with_room
 from openinfer.synth.program.ir import (
     Action,
@@ -43,7 +43,7 @@ class _Known:
 class Emission:
     """Appends steps."""
 
-    def __init__(self, shapes: Shapes, place: NodePlace) -> None:
+    def __init__(self, shapes: Shapes, place: LoweringPlace) -> None:
         self.shapes = shapes
         self.place = place
         self._steps: list[Step] = []

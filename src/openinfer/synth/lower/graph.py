@@ -33,7 +33,7 @@ from openinfer.synth.lower.current import CurrentValues, Homes
 from openinfer.synth.lower.emission import Emission, bound_by, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.ops import Ops
-from openinfer.synth.lower.place import NodePlace
+from openinfer.synth.lower.place import LoweringPlace
 from openinfer.synth.lower.shapes import Shapes
 from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import (
@@ -64,7 +64,7 @@ class _Lowering:
         self._bound = bound
         self._blocks = bound.graph.blocks
         self._reached = bound.reached
-        self._place = NodePlace(bound)
+        self._place = LoweringPlace(bound)
         self._shapes = Shapes(bound)
         self._emission = Emission(self._shapes, self._place)
         self._variables = VariableValues(bound, self._emission)

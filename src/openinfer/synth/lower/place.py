@@ -11,7 +11,7 @@ _MOST_TURNS = 4096
 """How many loop iterations are followed to see which entries are written."""
 
 
-class NodePlace:
+class LoweringPlace:
     """The place of the node that is being lowered."""
 
     def __init__(self, bound: BoundGraph) -> None:
