@@ -89,7 +89,7 @@ _HOMES = {
     "load_graph": "lang",
 }
 _PACKAGES = ("check", "device", "dtypes", "errors", "ir", "lang", "loops", "oinf", "ops", "sim", "synth", "tensor")
-"""Packages that are loaded when somebody names them: ``import openinfer; openinfer.oinf.save_file(...)``."""
+"""Packages that are loaded on first use: ``import openinfer; openinfer.oinf.save_file(...)``."""
 
 __all__ = [
     "DTYPES",

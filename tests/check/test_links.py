@@ -199,7 +199,7 @@ def test_a_metadata_value_that_would_lose_something_is_refused(make_model: MakeM
 
 def test_a_string_is_no_value_and_the_message_says_so(make_model: MakeModel) -> None:
     (problem,) = problems("constant { mode: f32; }" + NOTHING, make_model(metadata={"mode": "fast"}))
-    assert problem.message == "the entry 'mode' of the model's metadata is str, which is no value for 'mode'"
+    assert problem.message == "the entry 'mode' of the model's metadata is str, which cannot be the value of 'mode'"
     assert problem.help is None
 
 

@@ -326,7 +326,7 @@ def test_refuses_shapes(name: str, shape: tuple[int, ...], params: dict[str, Any
         ("resize", {"size": -1}, "size", "the elements of 'size' are at least 0"),
         ("resize", {"scale": 0}, "scale", "the elements of 'scale' are finite and above 0"),
         ("resize", {"scale": float("nan")}, "scale", "the elements of 'scale' are finite and above 0"),
-        ("resize", {"scale": 1e308}, "scale", "1e+308 times 5 is no extent"),
+        ("resize", {"scale": 1e308}, "scale", "1e+308 times 5 is not an extent"),
         ("resize", {"scale": (1, 1, 1)}, "scale", "'scale' has 3 elements, but there are 2 spatial axes"),
     ],
 )

@@ -187,7 +187,7 @@ def test_when_all_steps_are_done_more_can_be_planned() -> None:
     assert session.failures == 5
     assert say(session, "steps 3") == "1 of 3 steps done"
     assert "step 3 of 3 is done" in say(session, "continue")
-    assert "so many steps have begun already: 3" in say(session, "steps 2")
+    assert "3 steps have already started" in say(session, "steps 2")
 
 
 def test_restart_goes_back_to_initial_memory_and_keeps_breakpoints() -> None:

@@ -132,7 +132,9 @@ def test_metadata_that_is_no_integer_is_no_size_and_is_not_suggested_as_one(tmp_
     save_file(tmp_path / "m.oinf", {}, metadata={"rate": 1.5})
     with ModelLoader.open(tmp_path / "m.oinf") as model, pytest.raises(GraphError) as caught:
         Simulator(model).make_executor(graph("volatile { y: f32[rate]; } block entry { return; }"))
-    assert caught.value.diagnostics[0].message == "the entry 'rate' of the model's metadata is f32, which is no size"
+    assert (
+        caught.value.diagnostics[0].message == "the entry 'rate' of the model's metadata is f32, which cannot be a size"
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

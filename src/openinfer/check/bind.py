@@ -60,14 +60,14 @@ def check(
 
 
 def require_graph(graph: object) -> None:
-    """Refuse what is no graph, such as the text of one."""
+    """Refuse anything but a graph, such as the text of one."""
     if not isinstance(graph, Graph):
         message = f"expected a Graph, got {type(graph).__name__}"
         raise GraphError(Diagnostic(Code.BAD_SOURCE_FILE, message, None, "graph(text) or load_graph(path) makes one"))
 
 
 def require_surroundings(model: object, sizes: object) -> None:
-    """Refuse what is no model and no sizes, such as the path of one."""
+    """Refuse anything but a model and sizes, such as the path of a model."""
     if not isinstance(model, ModelLoader | None):
         message = f"expected a model, got {type(model).__name__}"
         raise GraphError(Diagnostic(Code.NOT_A_MODEL_FILE, message, None, "ModelLoader.open(path) gives one"))
@@ -114,7 +114,7 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
 
 
 def _too_many(graph: Graph, variables: int) -> Diagnostic:
-    """Which block touches which variable, through others: nobody can remember that for so many."""
+    """Which block touches which variable, through others, would take too much memory."""
     last = [*graph.blocks.values()][-1]
     message = (
         f"{counted(len(graph.blocks), 'block')} with {counted(variables, 'variable')}: what each of them touches"

@@ -49,7 +49,7 @@ class BoundVar:
     """A variable, declared or temporary, with its type and where its value comes from.
 
     ``shape`` is that of the variable, or of one entry where it is a table, with dynamic sizes at their bounds. ``dims``
-    is None for ``t = op``, whose dimensions nobody spelled: its ``shape`` remembers how dynamic sizes give it, as
+    is None for ``t = op``, whose dimensions are not declared: its ``shape`` remembers how dynamic sizes give it, as
     ``loops.dim`` says. ``fixed`` bounds the indices of a table.
     """
 

@@ -1,4 +1,4 @@
-"""What runs at the same time must not touch the same variables, unless nobody writes them.
+"""What runs at the same time must not touch the same variables, unless nothing writes them.
 
 A consumer runs from the yield that completes what it awaits to entry's first await of something it yields back, or to
 the end of the step; when all has been yielded again, it runs again. What it awaits it has as a copy of its own.

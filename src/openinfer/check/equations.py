@@ -8,7 +8,7 @@ from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
 from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref
 
 _MOST_TRIED = 1 << 16
-"""How many values of a size are tried where a dimension such as T*T is no line."""
+"""How many values of a size are tried where a dimension such as T*T is not linear."""
 
 
 def solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Lookup, bound: int) -> int | None:
@@ -53,7 +53,7 @@ Line = dict[str, Fraction]
 def solved_together(
     equations: Sequence[tuple[Expr, int]], unknown: Sequence[str], known: Mapping[str, int], lookup: Lookup
 ) -> dict[str, Fraction]:
-    """The sizes that linear equations have one value for, such as P+T and P-T; what is no line is left out.
+    """The sizes that linear equations have one value for, such as P+T and P-T; what is not linear is left out.
 
     >>> equations = [(Binary("+", Ref("P"), Ref("T")), 7), (Binary("-", Ref("P"), Ref("T")), 3)]
     >>> solved_together(equations, ["P", "T"], {}, {}.__getitem__)

@@ -33,7 +33,7 @@ from openinfer.ops import Array, Call
 from openinfer.ops.arguments import value_text
 
 MOST_EVENTS = 1_000_000
-"""A trace keeps so many events; a loop of billions must not fill the memory with them."""
+"""The most events that a trace keeps: a loop of billions must not fill the memory."""
 _SAMPLES = 16
 
 

@@ -189,7 +189,9 @@ class Links:
             advice = "give it @init(...), or write its data into the model" if decl.ref_name is None else None
         elif name in self._model.metadata_info:
             kind = self._model.metadata_info[name].type_name
-            message = f"the entry {name!r} of the model's metadata is {kind}, which is no value for {decl.name!r}"
+            message = (
+                f"the entry {name!r} of the model's metadata is {kind}, which cannot be the value of {decl.name!r}"
+            )
         else:
             message = f"the model has no entry {name!r} for {decl.kind.value} {decl.name!r}"
             known = self._problems.nearest(name, self._model.tensors, self._model.metadata_info)

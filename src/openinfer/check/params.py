@@ -1,4 +1,4 @@
-"""Values of parameters as the graph writes them, turned into what op records expect."""
+"""Values of parameters as the graph writes them, converted to what op records expect."""
 
 from collections.abc import Callable
 from typing import Any

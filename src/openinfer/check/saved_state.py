@@ -32,7 +32,7 @@ _NO_CHECKSUM = "0" * 64
 _TABLE = ".table"
 _ROOM = 1 << 28
 _ROOM_FOR_EACH_BYTE = 64
-"""A state of many matrices can claim so many bytes, and so many for each that it brings."""
+"""The most bytes that a state of many matrices can claim: a constant, and a multiple of its own size."""
 Key = tuple[int, ...]
 """The indices that choose a matrix of a table; none where it is one grid."""
 Plain = Mapping[str, Array]
@@ -122,7 +122,7 @@ def _read(bound: BoundGraph, fits: Fits, path: str, name: str) -> tuple[dict[str
     except ExecutionError:
         raise
     except OpenInferError as error:
-        # Where the file was ours, nobody knows its name, and it is gone.
+        # A temporary file of our own is gone, and its name means nothing to the user.
         found = [one if path == name else replace(one, span=FileSpan(name)) for one in error.diagnostics]
         raise ExecutionError(*found) from error
 
@@ -131,7 +131,7 @@ def _contents(
     bound: BoundGraph, fits: Fits, model: ModelLoader, name: str
 ) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
     if model.metadata.get(_SIGNATURE) != signature(bound):
-        raise _misfit(name, "it was saved by a graph with other persistent variables, or is no state at all")
+        raise _misfit(name, "it was saved by a graph with other persistent variables, or is not a state at all")
     _require_checksum(model, name)
     wanted = {variable.name: variable for variable in _persistent(bound)}
     plain: dict[str, Array] = {}

@@ -130,7 +130,7 @@ class Sizes:
         if found is None and self._model is not None and name in self._model.metadata_info:
             kind = self._model.metadata_info[name].type_name
             raise SizeError(
-                Code.UNKNOWN_SIZE, f"the entry {name!r} of the model's metadata is {kind}, which is no size"
+                Code.UNKNOWN_SIZE, f"the entry {name!r} of the model's metadata is {kind}, which cannot be a size"
             )
         if found is None:
             self.missing[name] = None

@@ -39,7 +39,7 @@ class StepSizes:
             return self._fixed[name]
         value = self.dynamic.get(name)
         if value is None and name not in self._bounds:
-            message = f"{name!r} has no value here: it is no size, no scalar, and the index of no loop around"
+            message = f"{name!r} has no value here: it is not a size, a scalar, or the index of an enclosing loop"
             raise SizeError(Code.UNKNOWN_SIZE, message)
         if value is None:
             message = f"the dynamic size {name!r} has no value yet: no input or slice that has it came before"

@@ -105,7 +105,7 @@ def _cleaning_up_when_terminated() -> Iterator[None]:
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
-    """Show diagnostics on standard error, coloured where that is a terminal; where it is full, nobody can be told."""
+    """Show diagnostics on standard error, coloured on a terminal. If it cannot be written, nothing can be shown."""
     for diagnostic in diagnostics:
         first, _, rest = diagnostic.render().partition("\n")
         kind, _, message = first.partition(": ")

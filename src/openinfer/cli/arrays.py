@@ -1,7 +1,7 @@
 """Arrays in ``.npy`` and ``.npz`` files: opened without trusting them, written whole or not at all.
 
 NumPy's files have no bf16, no f8 and no type narrower than a byte. Those values are written as f32 and as int8 or
-uint8, which hold them exactly, and are taken back exactly by ``--input``.
+uint8, which hold them exactly, and ``--input`` reads back exactly.
 """
 
 import io

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HEADS = ("kernel", "nodes", "calls", "time", "share", "operations", "bytes", "GFLOP/s", "GB/s", "roofline", "bound")
 _TO_THE_LEFT = ("kernel", "nodes", "bound")
 _MOST_NODES = 8
-"""So many nodes of a kernel are listed; the facts have them all."""
+"""The most nodes of a kernel that are listed; the facts have them all."""
 
 
 class Order(StrEnum):
@@ -49,7 +49,7 @@ ByNode = Annotated[
 SortOption = Annotated[
     Order, typer.Option("--sort", help="The order of rows: longest first, or as the graph has them.")
 ]
-TopOption = Annotated[int | None, typer.Option("--top", metavar="N", min=1, help="Show only so many rows.")]
+TopOption = Annotated[int | None, typer.Option("--top", metavar="N", min=1, help="Show at most N rows.")]
 JsonFile = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write facts for a program; - prints them, and nothing else."),

@@ -1,6 +1,6 @@
 """Diagnostics as text: code, place, the line or bytes in question, carets, help.
 
-Names and paths come from files nobody has checked, so control characters are shown escaped.
+Names and paths come from unchecked files, so control characters are shown escaped.
 """
 
 import re

@@ -166,7 +166,7 @@ class GraphBuilder:
         if name in self._vars:
             raise _refusal(Code.DUPLICATE_DECLARATION, f"the variable {name!r} is declared twice")
         if kind not in tuple(MemoryKind):
-            raise _refusal(Code.WRONG_SECTION, f"{kind!r} is no memory kind; they are {', '.join(MemoryKind)}")
+            raise _refusal(Code.WRONG_SECTION, f"{kind!r} is not a memory kind; they are {', '.join(MemoryKind)}")
         for text in (ref, pattern):
             _text(text or "")
         element = dtype_of(dtype)

@@ -101,7 +101,7 @@ class _Declarations:
                     self._report(Code.UNKNOWN_INDEX, message, variable.span, f"put {{{index}}} into it")
         for attribute, index in named:
             if indices and index not in indices:
-                message = f"{attribute} names {index!r}, which is no index of {name!r}"
+                message = f"{attribute} names {index!r}, which is not an index of {name!r}"
                 self._report(Code.UNKNOWN_INDEX, message, variable.span, nearest(index, indices))
         if variable.auto_dim:
             self._auto_dim_shape(variable)
@@ -116,6 +116,6 @@ class _Declarations:
         rest = [index for index in variable.table_indices if index not in variable.auto_dim]
         if rest and not variable.table:
             message = (
-                f"the index {rest[0]!r} of {variable.name!r} is no dimension, so the variable must be a @table too"
+                f"the index {rest[0]!r} of {variable.name!r} is not a dimension, so the variable must be a @table too"
             )
             self._report(Code.WRONG_SECTION, message, variable.span)

@@ -1,4 +1,4 @@
-"""Graphs as pictures, in the DOT language of Graphviz. Only writes text: running Graphviz is somebody else's business.
+"""Graphs as pictures, in the DOT language of Graphviz. Only writes text; the caller runs Graphviz.
 
 A block is a column of nodes in program order. A variable is drawn anew each time it is written, below the node that
 writes it, so that values flow down; a value that a block only reads is drawn once in each loop or scope that reads it.
@@ -457,7 +457,7 @@ class _BlockDrawing:
 
 
 def _written_first(block: Block) -> set[str]:
-    """The temporaries whose zeros nobody sees: they are drawn where they are first written, not where declared."""
+    """The temporaries whose zeros are never read: they are drawn where they are first written, not where declared."""
     by_writing: dict[str, bool] = {}
     for node in walk(block.nodes):
         exprs = (node.kind.start, node.kind.end) if isinstance(node.kind, Loop) else _index_exprs(node)

@@ -188,7 +188,7 @@ def _kind(cursor: Cursor) -> NodeKind:
         return Barrier()
     reader = _READERS.get(tag)
     if reader is None:
-        cursor.fail(f"{tag!r:.40} is no kind of node", nearest(tag, [*_READERS, "Return", "Barrier"]))
+        cursor.fail(f"{tag!r:.40} is not a kind of node", nearest(tag, [*_READERS, "Return", "Barrier"]))
     return reader(value)
 
 

@@ -54,7 +54,7 @@ def read_variable(name: str, cursor: Cursor) -> VarDecl:
     if keys["name"].name() != name:
         keys["name"].fail(f"the name differs from the key {name!r}")
     if keys["kind"].text() not in _KINDS:
-        keys["kind"].fail(f"{keys['kind'].value!r:.40} is no memory kind", nearest(keys["kind"].value, _KINDS))
+        keys["kind"].fail(f"{keys['kind'].value!r:.40} is not a memory kind", nearest(keys["kind"].value, _KINDS))
     dtype = read_dtype(keys["dtype"])
 
     def optional(key: str) -> Cursor | None:
@@ -109,7 +109,7 @@ def read_dtype(cursor: Cursor) -> DType:
     """A dtype by its tag."""
     found = _DTYPES.get(cursor.text())
     if found is None:
-        cursor.fail(f"{cursor.value!r:.40} is no dtype", nearest(cursor.value, _DTYPES))
+        cursor.fail(f"{cursor.value!r:.40} is not a dtype", nearest(cursor.value, _DTYPES))
     return found
 
 
@@ -193,4 +193,4 @@ def read_value(cursor: Cursor) -> AttrValue:
             return DTypeList(dtypes) if dtypes else ExprList(())
         case _:
             known = ("Float", "Int", "Bool", "Str", "Var", "DType", "IntList", "FloatList")
-            cursor.fail(f"{tag!r:.40} is no kind of value", nearest(tag, known))
+            cursor.fail(f"{tag!r:.40} is not a kind of value", nearest(tag, known))

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class OperandError(ValueError):
-    """A text that is no expression or operand."""
+    """A text that is not an expression or operand."""
 
 
 def _remembered(parser: Callable[[str], T]) -> Callable[[str], T]:

@@ -83,7 +83,7 @@ def open_plain(path: str) -> tuple[int, int]:
 
 
 def read_plain(path: str, most: int) -> bytes:
-    """The bytes of a regular file, but no more than so many and one."""
+    """The bytes of a regular file, at most ``most`` and one more."""
     descriptor, _ = open_plain(path)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(most + 1)

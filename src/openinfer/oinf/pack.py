@@ -316,4 +316,4 @@ def _rename_option(text: str) -> tuple[re.Pattern[str], str]:
     try:
         return re.compile(pattern), replacement
     except (re.error, RecursionError, OverflowError) as error:
-        raise bad_option(text, f"REGEX=REPLACEMENT, and this is no regular expression: {error}") from error
+        raise bad_option(text, f"REGEX=REPLACEMENT, and not a regular expression: {error}") from error

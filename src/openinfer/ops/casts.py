@@ -217,7 +217,7 @@ AXIS = Param("axis", "int", 0, "The axis along which a one-dimensional scale or 
 
 def _require_target(to: DType, allowed: tuple[DType, ...] = QUANTIZED) -> None:
     if to not in allowed:
-        raise parameter_error("to", f"{to.name} is no dtype to quantize to", f"use {_names(allowed)}")
+        raise parameter_error("to", f"cannot quantize to {to.name}", f"use {_names(allowed)}")
 
 
 def _names(kinds: tuple[DType, ...]) -> str:

@@ -292,7 +292,7 @@ def _cost_rule(rank: int, *, transposed: bool) -> CostRule:
 
 
 def _declare(rank: int, *, transposed: bool) -> None:
-    """The record of a convolution, or of its transpose, over so many spatial axes."""
+    """The record of a convolution, or of its transpose, over a number of spatial axes."""
     compute = _backward if transposed else _forward
 
     def reference(call: Call, x: Array, w: Array, bias: Array | None = None) -> Array:

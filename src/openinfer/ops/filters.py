@@ -16,7 +16,7 @@ FAMILY = "Signal"
 
 
 def _gamma(terms: int, dtype: DType) -> float:
-    """The relative error of a sum of so many products."""
+    """The relative error of a sum of ``count`` products."""
     error = terms * (2.0**-53 if dtype.name == "f64" else 2.0**-24)
     return error / (1 - error)
 

@@ -110,7 +110,7 @@ def _magnitude(array: Array) -> int:
 
 
 _FEW = 8192
-"""So many products may be added up one after the other."""
+"""The most products that may be summed one after the other."""
 
 
 def error_bound(call: Call, terms: int, magnitudes: Array) -> Any:

@@ -42,7 +42,7 @@ def settings(*settings: tuple[Shape, Mapping[str, Any]]) -> Cases:
 def _reshaped(call: Call) -> tuple[Shape, ...]:
     x, shape = call.input(0), call.params["shape"]
     if shape.count(-1) > 1 or any(extent < -1 for extent in shape):
-        raise parameter_error("shape", f"{list(shape)} is no shape: extents are not negative, but one may be -1")
+        raise parameter_error("shape", f"{list(shape)} is not a shape: extents are not negative, but one may be -1")
     known = prod(extent for extent in shape if extent != -1)
     if -1 in shape and known and x.size % known == 0:
         return (tuple(x.size // known if extent == -1 else extent for extent in shape),)

@@ -133,12 +133,12 @@ SUM = Tolerance("sum")
 
 
 def ulp(count: float) -> Tolerance:
-    """Within so many units in the last place."""
+    """Within a number of units in the last place."""
     return Tolerance("ulp", count)
 
 
 def row(count: float) -> Tolerance:
-    """Within so many units in the last place of the largest value."""
+    """Within a number of units in the last place of the largest value."""
     return Tolerance("row", count)
 
 

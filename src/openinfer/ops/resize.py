@@ -55,7 +55,7 @@ def _scaled(extent: int, factor: float) -> int:
         return _scaled_size(extent, factor)
     product = extent * factor
     if not isfinite(product):
-        raise parameter_error("scale", f"{factor} times {extent} is no extent")
+        raise parameter_error("scale", f"{factor} times {extent} is not an extent")
     return floor(product)
 
 
@@ -67,7 +67,7 @@ def _scaled_size(extent: int, factor: float) -> int:
         top, bottom = ratio.numerator, ratio.denominator
         if most <= _MOST_SCALED and all(floor(one * factor) == one * top // bottom for one in range(most + 1)):
             return extent * top // bottom
-    message = f"{factor} times the dynamic size {extent!r} is no quotient of small integers"
+    message = f"{factor} times the dynamic size {extent!r} is not a quotient of small integers"
     raise parameter_error("scale", message, f"give 'size', or let it be at most {_MOST_SCALED}")
 
 

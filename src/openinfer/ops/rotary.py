@@ -1,4 +1,4 @@
-"""Rotary embeddings: pairs of elements turned by an angle that grows with the position."""
+"""Rotary embeddings: pairs of elements rotated by an angle that grows with the position."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -23,7 +23,7 @@ _TURN = np.longdouble("6.283185307179586476925286766559005768")
 
 
 def _rotary(call: Call) -> int:
-    """How many elements at the beginning of the last axis are turned."""
+    """How many elements at the beginning of the last axis are rotated."""
     x = call.input(0)
     if not x.shape:
         raise shape_error(f"'rope' turns the last axis, and {x} has none", 0)
@@ -68,7 +68,7 @@ def _pairs(count: int, *, interleaved: bool) -> tuple[Any, Any]:
     return (..., slice(0, count // 2)), (..., slice(count // 2, count))
 
 
-def _turned(call: Call, x: Array, cos: Array, sin: Array) -> Array:
+def _rotated(call: Call, x: Array, cos: Array, sin: Array) -> Array:
     first, second = _pairs(2 * cos.shape[-1], interleaved=call.params["interleaved"])
     result = x.copy()
     result[first] = x[first] * cos - x[second] * sin
@@ -123,7 +123,7 @@ def _rope_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     "x: T, positions: P -> T",
     Param("base", "float", 10000.0, "What the angles of the later pairs are divided by powers of."),
     INTERLEAVED,
-    Param("rotary_dim", "int", None, "How many elements of the last axis are turned; all where nothing is given."),
+    Param("rotary_dim", "int", None, "How many elements of the last axis are rotated; all where nothing is given."),
     Param("scale", "float", 1.0, "What positions are multiplied with."),
     shape=_rope_shape,
     cost=per_element(3),
@@ -142,7 +142,7 @@ def rope(call: Call, x: Array, positions: Array) -> Array:
     """
     double = wide(x)
     angles = _angles(call, positions, precise=x.dtype == np.float64)
-    return _turned(call, double, np.cos(angles), np.sin(angles))
+    return _rotated(call, double, np.cos(angles), np.sin(angles))
 
 
 def _cached_shape(call: Call) -> tuple[Shape, ...]:
@@ -196,4 +196,4 @@ def rope_cached(call: Call, x: Array, cos: Array, sin: Array) -> Array:
     With n cosines in their last axis, pairs are elements i and i + n of the last axis of x, or 2*i and 2*i + 1 if
     interleaved; elements from 2*n on stay. The cosines and sines broadcast to [rows of x..., n].
     """
-    return _turned(call, *(wide(array) for array in (x, cos, sin)))
+    return _rotated(call, *(wide(array) for array in (x, cos, sin)))

@@ -25,7 +25,7 @@ TOP_P = Param("top_p", "float", 1.0, "The share of the probability that the cand
 _UNIT = 32
 """Weights are integers up to 2**32: a logit that is 2**33 times less likely than the largest is never picked."""
 _MOST = 1 << 21
-"""So many weights add up to 2**53 at most, and f64 holds every integer up to that."""
+"""The most weights: their sum is at most 2**53, and f64 holds every integer up to that."""
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
 _DEGREE = 11

@@ -122,12 +122,12 @@ def bytes_moved(call: Call) -> tuple[int, int]:
 
 
 def per_element(flops: int) -> CostRule:
-    """So many operations for each element of the first output."""
+    """A number of operations for each element of the first output."""
     return lambda call: OpCost(flops * prod(call.outputs[0].shape), *bytes_moved(call))
 
 
 def per_input(flops: int) -> CostRule:
-    """So many operations for each element of the first input."""
+    """A number of operations for each element of the first input."""
     return lambda call: OpCost(flops * call.input(0).size, *bytes_moved(call))
 
 
@@ -143,7 +143,7 @@ def spread(values: Any, axis: int, rank: int) -> Any:
 
 
 def gamma(roundings: float, dtype: DType) -> float:
-    """The relative error that so many roundings build up to at most, ``k*u / (1 - k*u)``; infinite for too many.
+    """The largest relative error after ``k`` roundings, ``k*u / (1 - k*u)``; infinite for too many.
 
     >>> from openinfer.dtypes import dtype_of
     >>> gamma(1, dtype_of("f8")), gamma(99, dtype_of("f8"))

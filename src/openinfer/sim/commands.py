@@ -96,6 +96,6 @@ def positive(argument: str, default: int) -> int:
     if not argument:
         return default
     if not (argument.isascii() and argument.isdecimal()) or not 0 < int(argument[:12]) <= _MOST:
-        message = f"{argument!r:.60} is no number from 1 to {_MOST}"
+        message = f"{argument!r:.60} is not a number from 1 to {_MOST}"
         raise RefusedError(message)
     return int(argument[:12])

@@ -106,7 +106,7 @@ def _parts(item: Cursor, *required: str) -> dict[str, Cursor]:
         item.fail(f"expected an object, found a {type(item.value).__name__}")
     for key in required:
         if key not in item.value:
-            item.fail(f"the key {key!r} is missing: this is no event of a trace")
+            item.fail(f"the key {key!r} is missing: this is not an event of a trace")
     return {key: item.step(key, value) for key, value in item.value.items()}
 
 

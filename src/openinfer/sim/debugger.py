@@ -194,7 +194,7 @@ class Debugger:
         if argument:
             planned, least = positive(argument, 1), stepper.done + self._executor.is_suspended
             if planned < least:
-                message = f"so many steps have begun already: {least}"
+                message = f"{counted(least, 'step')} {'has' if least == 1 else 'have'} already started"
                 raise RefusedError(message)
             stepper.total = planned
         return [Line(f"{stepper.done} of {counted(stepper.total, 'step')} done")]

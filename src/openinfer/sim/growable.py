@@ -1,4 +1,4 @@
-"""Growable storage for cache tables and auto-dim matrices, with the means to undo a step."""
+"""Growable storage for cache tables and auto-dim matrices, with rollback of a step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class _Undo:
 
 
 def filled(fill: Array, shape: Sequence[int]) -> Array:
-    """Cells that nobody has written."""
+    """Unwritten cells."""
     if prod(extent or 1 for extent in shape) * fill.itemsize > MAX_BYTES:  # a zero extent does not hide the others
         raise OpError(Code.OUT_OF_MEMORY, f"a table of the shape {list(shape)} is larger than any machine can hold")
     is_zero = not any(fill.tobytes())  # by its bits: -0.0 is another zero
@@ -35,7 +35,7 @@ def filled(fill: Array, shape: Sequence[int]) -> Array:
 class Grid:
     """A dense array that grows along its first axes. What was never written reads as the fill value.
 
-    Growing beyond ``bounds`` is an error. Changes since ``begin`` can be taken back with ``rollback``.
+    Growing beyond ``bounds`` is an error. ``rollback`` reverts the changes since ``begin``.
 
     >>> grid = Grid(np.float32(0), (0,), (2,), (None,))
     >>> grid.write((3,), np.float32([1, 2]))
@@ -134,7 +134,7 @@ class Grid:
     # --- taking back ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """From here on changes can be taken back."""
+        """Changes from here on can be rolled back."""
         self._log.clear()
         self._logged = 0
         self._has_snapshot = False

@@ -73,7 +73,7 @@ def difference(before: Array | None, after: Array) -> str:
 
 
 def overview(place: Place, variable: BoundVar) -> str:
-    """A variable in one line, without loading weights or making values that nobody has asked for."""
+    """A variable in one line, without loading weights or computing unused values."""
     name, origin = variable.name, variable.origin
     if variable.is_table:
         shape = place.variables.tables[name].shape_of(())

@@ -1,6 +1,6 @@
 """The four kinds of memory.
 
-Values are arrays that nobody changes in place: a node that writes a variable gives it another array. So weights are
+Values are arrays that are never changed in place: a node that writes a variable gives it another array. So weights are
 never copied, a transfer is a reference, and a step that fails leaves only tables to be rolled back.
 """
 

@@ -335,7 +335,7 @@ class CompiledOperands:
 def index_array(value: int) -> Array:
     """The index of a loop as an operand."""
     if not -(1 << 63) <= value < 1 << 63:
-        raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index {value} of a loop is no i64")
+        raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index {value} of a loop does not fit in i64")
     return np.asarray(value, np.int64)
 
 

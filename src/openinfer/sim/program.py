@@ -39,7 +39,7 @@ Action = Callable[["Task"], None]
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One thing a task does. A loop's way back to its head is one too, but it is no node and no event."""
+    """One thing a task does. A loop's jump back to its head is one too, but neither a node nor an event."""
 
     node: Node
     block: str
@@ -138,7 +138,7 @@ class _Assembler:
             del task.indices[name]
 
         self._code[head] = Instruction(node, self._block, enter, scopes)
-        # The turns of an empty body count, or a budget would never end them.
+        # The iterations of an empty body count, or a budget would never end them.
         nodes = 1 if body == len(self._code) else 0
         self._code.append(Instruction(node, self._block, again, scopes, is_event=False, body=body, nodes=nodes))
 

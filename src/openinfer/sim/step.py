@@ -115,7 +115,7 @@ class Step:
         return None
 
     def advance(self, choose: Choose = sequential, before: Callable[[Task], None] | None = None) -> Task:
-        """Run one node of one task; returns the task. An ``await`` that has to wait is no node yet.
+        """Run one node of one task; returns the task. An ``await`` that has to wait does not count as a node yet.
 
         ``before`` is called with the task before it runs.
         """
@@ -139,7 +139,7 @@ class Step:
         tasks = self.runnable()
         task = choose(tasks)
         if not any(task is one for one in tasks):
-            message = f"the scheduler chose {task!r:.60}, which is none of the tasks it was given"
+            message = f"the scheduler chose {task!r:.60}, which is not one of the tasks it was given"
             raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
         return task
 

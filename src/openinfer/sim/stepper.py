@@ -34,7 +34,7 @@ class Halt:
     is_by_value: bool = False
     """Whether one of them was met because of what the last node wrote."""
     interrupted: bool = False
-    """Whether somebody asked for it."""
+    """Whether the user asked for it."""
     given_up: bool = False
     """Whether the step was given up in the middle of a node, so that it has not happened."""
     error: OpenInferError | None = None

@@ -170,7 +170,7 @@ def parsed_access(text: str) -> Access:
     try:
         return parse_access(text.strip())
     except ValueError as error:
-        message = f"{text.strip()!r:.60} is no variable: {error}"
+        message = f"{text.strip()!r:.60} is not a variable: {error}"
         raise RefusedError(message) from error
 
 

@@ -139,7 +139,7 @@ class Table:
             grid.reset(self._selectors(chosen, grid.extents, self._indices[: len(chosen)]))
             return
         keys, cells = self._split([*chosen, *[(None, None)] * (len(self._indices) - len(chosen))])
-        # Where no index of the matrix is given, its growth is taken back as well.
+        # Where no index of the matrix is given, its growth is rolled back as well.
         is_whole = not any(name in self._auto for name in self._indices[: len(chosen)])
         picks = self._key_selectors(keys)
         where = () if is_whole else self._cells(cells, self._common_extents(picks))
@@ -190,7 +190,7 @@ class Table:
         return [selected(one, extent) for one, extent in zip(cells, extents, strict=False)]
 
     def _changing(self, key: tuple[int, ...]) -> Grid:
-        """The storage under these indices, about to be changed. An interruption after any line can be taken back."""
+        """The storage under these indices, about to be changed. An interruption after any line can be rolled back."""
         grid = self._grids.get(key)
         if grid is None:
             self._born.add(key)
@@ -201,7 +201,7 @@ class Table:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """From here on changes can be taken back."""
+        """Changes from here on can be rolled back."""
         self._old_key_extents = self._key_extents
         for key in self._changed:
             self._grids[key].begin()

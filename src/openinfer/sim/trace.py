@@ -92,7 +92,7 @@ class _Kept:
 
 
 class Recorder:
-    """Collects what a step does. Entries are made into events only when somebody looks."""
+    """Collects what a step does. Entries become events only when they are read."""
 
     def __init__(self, bound: "BoundGraph", level: TraceLevel, *, timing: bool) -> None:
         self._bound = bound

@@ -114,7 +114,7 @@ class Variables:
             return self.values.sizes.lookup(name)
         value = self.read(Access(name))
         if value.ndim or self.bound.vars[name].dtype.kind not in ("int", "uint"):
-            raise OpError(Code.BAD_INDEXING, f"{name!r} is no integer, and cannot be an index")
+            raise OpError(Code.BAD_INDEXING, f"{name!r} is not an integer and cannot be an index")
         return int(value)
 
 
@@ -183,7 +183,7 @@ def parsed(access: Access | str) -> Access:
     try:
         return parse_access(str(access))
     except ValueError as error:
-        raise OpError(Code.BAD_INDEXING, f"{access!r:.80} is no variable or part of one: {error}") from error
+        raise OpError(Code.BAD_INDEXING, f"{access!r:.80} is not a variable or a slice of one: {error}") from error
 
 
 def reported(look: Callable[[], T]) -> T:
@@ -237,7 +237,7 @@ class Write:
     """None where the variable had no value yet in this step; it then had its initial one."""
     cells: Cells = ()
     chosen: tuple[Chosen, ...] | None = None
-    """The indices of a table; None where it is none."""
+    """The indices of a table; None for other variables."""
     extents: tuple[int, ...] = ()
 
     def after(self, task: Task) -> Array | None:

@@ -21,7 +21,7 @@ from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, bad_weight
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """What zipfile and NumPy raise for a malformed, encrypted or unsupported archive."""
 _BAD_HEADER = (SyntaxError, tokenize.TokenError, TypeError, OverflowError, MemoryError, RecursionError)
-"""What NumPy lets through for a header that is none: it reads them with Python's own tokenizer and parser."""
+"""What NumPy raises for an invalid header: it reads headers with Python's own tokenizer and parser."""
 
 
 def open_npz(path: str, resources: ExitStack) -> TensorSource:

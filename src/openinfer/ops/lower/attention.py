@@ -33,7 +33,7 @@ from openinfer.ops.types import F32, F64, Shape
 HIDDEN = -1.0
 """What stands in a row of weights for a key that takes no part; weights are 0 or more, or NaN."""
 _SCORES = 1 << 16
-"""So many scores are in memory at a time, or those of one query of each head."""
+"""The most scores in memory at a time, if more than those of one query of each head."""
 _DYNAMIC_SCORES = 1 << 18
 """The same where the number of queries is known only while running: blocks of them cannot have a fixed size."""
 

@@ -113,13 +113,13 @@ def matmul(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out
     assert a is not None
     assert b is not None
     (out,) = outputs
-    turned_a, turned_b = call.params["transpose_a"], call.params["transpose_b"]
-    over = indices(builder, out.shape, (a.shape[-2] if turned_a else a.shape[-1],))
+    transposed_a, transposed_b = call.params["transpose_a"], call.params["transpose_b"]
+    over = indices(builder, out.shape, (a.shape[-2] if transposed_a else a.shape[-1],))
     (k,), rest = over.bound, list(over.free)
     column = (rest.pop(),) if len(b.shape) > 1 else ()
     row = (rest.pop(),) if len(a.shape) > 1 else ()
-    left = (k, *row) if turned_a else (*row, k)
-    right = (*column, k) if turned_b else (k, *column)
+    left = (k, *row) if transposed_a else (*row, k)
+    right = (*column, k) if transposed_b else (k, *column)
     factors = (
         (a, (*broadcast_index(rest, a.shape[:-2]), *left)),
         (b, (*broadcast_index(rest, b.shape[:-2]), *right)),

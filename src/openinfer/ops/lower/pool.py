@@ -1,4 +1,4 @@
-"""Pooling: the rows that a row of windows sees are joined first, whole, and then what lies next to each other in them.
+"""Pooling: the rows that a row of windows sees are joined first, whole, and then their neighbouring elements.
 
 Along a row neighbours are joined with neighbours, which compilers make vectors of. Padding at the ends of a row is in
 the joined row; along other axes windows see only what lies on the input.

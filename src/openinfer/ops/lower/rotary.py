@@ -20,7 +20,7 @@ _SMALL = 2.0**-20
 # --- turning pairs ----------------------------------------------------------------------------------------------------
 
 
-def _turned(
+def _rotated(
     call: Call,
     builder: Builder,
     x: Operand,
@@ -29,7 +29,7 @@ def _turned(
     count: int,
     angle: Callable[[Var], tuple[Scalar, Scalar]],
 ) -> None:
-    """One row of the result: so many pairs turned by angles, given as cosine and sine, and the rest as it is."""
+    """One row of the result: ``count`` pairs rotated by angles, given as cosine and sine, and the rest as it is."""
     with builder.loop(count, hint="p") as one:
         if call.params["interleaved"]:
             first, second = one * index(2), one * index(2) + 1
@@ -55,7 +55,7 @@ def rope_cached(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
     assert sin is not None
     (out,) = outputs
     with builder.loops(x.shape[:-1], LoopKind.PARALLEL) as row:
-        _turned(call, builder, x, out, row, cos.shape[-1], lambda one: (_last(cos, row, one), _last(sin, row, one)))
+        _rotated(call, builder, x, out, row, cos.shape[-1], lambda one: (_last(cos, row, one), _last(sin, row, one)))
 
 
 def _last(table: Operand, row: Sequence[Position], column: Position) -> Scalar:
@@ -143,4 +143,4 @@ def rope(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
         inner = nest.enter_context(builder.loops([x.shape[axis] for axis in shared]))
         at |= dict(zip(shared, inner, strict=True))
         row = tuple(at[axis] for axis in range(len(x.shape) - 1))
-        _turned(call, builder, x, out, row, count // 2, lambda one: (load(tables[0], one), load(tables[1], one)))
+        _rotated(call, builder, x, out, row, count // 2, lambda one: (load(tables[0], one), load(tables[1], one)))

@@ -48,7 +48,7 @@ def _factors(count: int) -> list[int]:
 
 
 class Fourier:
-    """The transform of rows with so many points, of values of a dtype."""
+    """The transform of rows of ``count`` points, of values of a dtype."""
 
     def __init__(self, builder: Builder, dtype: DType, count: int, direction: int) -> None:
         self._builder = builder
@@ -191,8 +191,8 @@ class Fourier:
             points = []
             for p in range(factor):
                 point = self._point(side, builder.let((a + rest * p) * done + k))
-                is_turned = p > 0 and done > 1
-                points.append(self._times(point, self._root(k * (p * rest))) if is_turned else point)
+                is_rotated = p > 0 and done > 1
+                points.append(self._times(point, self._root(k * (p * rest))) if is_rotated else point)
             for q, values in enumerate(self._short(points)):
                 where = builder.let(a * (done * factor) + (k + q * done))
                 for part, value in enumerate(values):
@@ -261,7 +261,7 @@ def _least(one: int, other: int) -> Scalar:
 
 
 def _is_enough(extent: int, count: int) -> bool:
-    """Whether an extent is known to have so many elements."""
+    """Whether an extent is known to be a number."""
     return extent is count or (extent >= count and not is_symbolic(extent) and not is_symbolic(count))
 
 
