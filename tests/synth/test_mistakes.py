@@ -91,6 +91,16 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
     "far too much of a matrix": ("op sum_axis(M[0..n], axes=[0]) >> a;", {"n": FAR}, Code.SIZE_CONFLICT),
     "far too much of a matrix for a variable": ("cache.read M[0..n] >> pp;", {"n": FAR}, Code.SHAPE_MISMATCH),
     "far too much of a matrix for a size": ("cache.read M[0..n] >> s;", {"n": FAR}, Code.SIZE_CONFLICT),
+    "slices written alike of other lengths": (
+        "op add(p[0..n, ], five[0..n, ]) >> grown; op sum_axis(grown, axes=[0]) >> a;",
+        {"n": -1},
+        Code.SHAPE_MISMATCH,
+    ),
+    "slices written alike of a longer matrix": (
+        "op add(B[0..n, 0], M[0..n]) >> grown; op sum_axis(grown, axes=[0]) >> a;",
+        {"n": 7},
+        Code.SIZE_CONFLICT,
+    ),
     # --- nodes whose results nothing reads ---
     "dead tensor of a loop": ("loop l (i in 0..n) { op neg(W[i]) >> dead; }", {"n": 3}, Code.UNKNOWN_LINK),
     "dead copy of a tensor of a loop": ("loop l (i in 0..n) { transfer W[i] >> dead; }", {"n": 3}, Code.UNKNOWN_LINK),
@@ -118,12 +128,12 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
 }
 TENSORS = ("W.0", "W.1", "gap.0", "gap.2", "only.0", "WW.0.0", "WW.1.0")
 DECLARED = """
-sizes { T <= 8; S <= 2; }
+sizes { T <= 8; S <= 2; R <= 9; }
 dynamic { n: i64; m: i64; u: u64; b: u8; x: f32[T, 2]; }
 volatile {
     a: f32[2]; pp: f32[3, 2]; s: f32[S, 2]; t: f32[T, 2]; half: f32[T/2, 2]; less: f32[T-4, 2]; im: f32[1, 1, T];
     im2: f32[1, 1, T-3]; w4: f32[1, 1, 4]; V(l): f32[2] @pattern("W.{l}"); picked: f32[1, 2]; g: i64[1] @init(5);
-    q: f32; dead: f32[2]; dead3: f32[1, 2]; zero: i32[2];
+    q: f32; grown: f32[R, 2]; dead: f32[2]; dead3: f32[1, 2]; zero: i32[2];
 }
 constant {
     W(l): f32[2] @pattern("W.{l}"); gap(l): f32[2] @pattern("gap.{l}"); only(l): f32[2] @pattern("only.{l}");
@@ -132,7 +142,8 @@ constant {
 persistent {
     count: i32;
     K(t): f32[2] @table @fixed(t=4); KK(i, j): f32[2] @table @fixed(i=4, j=4); G(t): f32[2] @table; p: f32[3, 2];
-    M(i): f32[2, 2] @auto_dim(i) @fixed(i=4); B(i, k): f32[2, 2] @table @auto_dim(i) @fixed(i=4, k=4);
+    M(i): f32[2, 2] @auto_dim(i) @fixed(i=4); B(i, k): f32[2, 2] @table @auto_dim(i) @fixed(i=6, k=4);
+    five: f32[5, 2];
 }
 """
 

@@ -144,6 +144,8 @@ class Parts:
         for axis, extent in sorted(zip(kept, value.shape, strict=False), key=lambda pair: len(sizes_in(pair[1])) > 1):
             actual = Integer(f"part.count[{axis}]", 0, (1 << 63) - 1)
             if binds:
+                if isinstance(step, TableStep):
+                    self._sizes.require_room(extent, actual, step.table.bounds[axis], node, depth)
                 self._sizes.agree(extent, actual, node, depth, is_exact=step.is_exact)
             else:
                 self._sizes.require_known(sizes_in(extent), node, depth)

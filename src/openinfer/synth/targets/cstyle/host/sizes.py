@@ -58,9 +58,12 @@ class SizePrinter:
 
     def agree(self, extent: int, actual: Integer, node: int, depth: int, *, is_exact: bool) -> None:
         """An extent is what was found; a size that has no value yet gets it from there."""
-        fail = self._file.fail(node, BAD_SIZE if sizes_in(extent) else BAD_LENGTH)
-        unknown = sorted(sizes_in(extent) - self._file.now.known)
-        if len(sizes_in(extent)) == 1 and unknown:
+        sizes = sizes_in(extent)
+        unknown = sorted(sizes - self._file.now.known)
+        # Slices that are written alike are one length to the op: another one does not fit, as no tensor's would.
+        is_size = any(self._program.is_named(size) or size in unknown for size in sizes)
+        fail = self._file.fail(node, BAD_SIZE if is_size else BAD_LENGTH)
+        if len(sizes) == 1 and unknown:
             (size,) = unknown
             self._bind(size, extent, actual, fail, depth)
             self._file.now.known.add(size)
@@ -73,6 +76,12 @@ class SizePrinter:
         for quotient in quotients(expr_of(extent)) if is_exact else ():
             self._require_even(quotient, node, depth)
         self._file.line(depth, f"if ({actual.text} != {self.extent(extent).text}) {fail}")
+
+    def require_room(self, extent: int, actual: Integer, most: int | None, node: int, depth: int) -> None:
+        """A length without a name is no more than its axis can have, even if it is written as that of a longer one."""
+        is_unnamed = any(not self._program.is_named(size) for size in sizes_in(extent))
+        if is_unnamed and most is not None and most < int(extent):
+            self._file.line(depth, f"if ({actual.text} > {most}) {self._file.fail(node, BAD_SIZE)}")
 
     def _bind(self, size: str, extent: int, actual: Integer, fail: str, depth: int) -> None:
         most, place = self._program.sizes[size], self.place(size)
