@@ -127,7 +127,7 @@ def tokens(text: str | bytes, names: dict[str, str]) -> list[str]:
         if part.startswith(("/*", "//")):
             continue
         if part.startswith('"'):
-            kept.append('""')
+            kept += ['""'] * (kept[-1:] != ['""'])  # a long string is several, which a compiler joins
             continue
         prefix, _, rest = part.partition("_")
         own = back.get(rest) if prefix in ("v", "s", "i", "block", "end") else None

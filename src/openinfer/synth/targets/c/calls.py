@@ -1,5 +1,8 @@
 """What steps do to memory, in C: calls of functions, and copies."""
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer, Fail, Kernel, walk
 from openinfer.loops.rewrite import with_buffers
@@ -46,9 +49,9 @@ class CCalls:
         if kernel.parts > 1:
             self._file.needs.add("oi_team")
             call = f"&(const {used.name}_call){{ {given} }}"
-            self._file.call(depth, f"oi_run(c->team, {kernel.parts}, {used.name}_part, {call});")
+            self._file.line(depth, f"oi_run(c->team, {kernel.parts}, {used.name}_part, {call});")
         elif not used.code.can_fail:
-            self._file.call(depth, f"{used.name}({given});")
+            self._file.line(depth, f"{used.name}({given});")
         else:
             reasons = dict.fromkeys(one.reason for one in walk(kernel.body) if isinstance(one, Fail))
             fail = self._file.fail(step.node, mistake("ERROR_VALUE", "; or ".join(reasons)))
@@ -80,10 +83,10 @@ class CCalls:
         """Copies a value; a whole one with all the memory that it can need."""
         source, target = self._operands.operand(step.src, step.node, depth), self.pointer(step.dst)
         if is_whole:
-            self._file.call(depth, f"memcpy({target}, {source}, {step.dst.nbytes});")
+            self._file.line(depth, f"memcpy({target}, {source}, {step.dst.nbytes});")
             return
-        about = comment(str(step.dst.variable))
-        self._file.call(depth, f"memcpy({target}, {source}, {self._sizes.nbytes(step.dst)}); /* {about} */")
+        about = "" if step.dst.variable is None else f" /* {comment(str(step.dst.variable))} */"
+        self._file.line(depth, f"memcpy({target}, {source}, {self._sizes.nbytes(step.dst)});{about}")
 
     def table(self, step: TableStep, depth: int) -> None:
         """Works on a slice of a table."""
@@ -100,9 +103,23 @@ class CCalls:
         else:
             self._entries.entry(step, depth)
 
-    def mark(self, row: Reported, number: int, depth: int) -> None:
-        """A line that is nothing unless the code is compiled for traces: the value, its extents, loop indices."""
+    def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
+        """What is nothing unless the code is compiled for traces: a line for a node, or for several without values."""
+        lines = []
+        for _, group in groupby(enumerate(rows, first), lambda one: -1 if one[1].value is None else one[1].node):
+            numbered = list(group)
+            (begin, row), (end, _) = numbered[0], numbered[-1]
+            if row.value is None and begin < end:
+                lines.append(f"TRACE_NODES({begin}, {end}, {self._numbers(row)});")
+            else:
+                lines.append(" ".join(self._traced(one, number) for number, one in numbered))
+        return lines
+
+    def _traced(self, row: Reported, number: int) -> str:
+        """The value of a row, its extents, and the indices of loops."""
         data = self.pointer(row.value) if isinstance(row.value, Value) else "NULL"
+        return f"TRACE({number}, {data}, {self._numbers(row)});"
+
+    def _numbers(self, row: Reported) -> str:
         extents = [] if row.value is None else [self._sizes.extent(extent).text for extent in row.value.shape]
-        numbers = ", ".join([*extents, *(found.text for _, found in self._file.now.loops)]) or "0"
-        self._file.now.beside(depth, f"TRACE({number}, {data}, {numbers});")
+        return ", ".join([*extents, *(found.text for _, found in self._file.now.loops)]) or "0"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.c.dialect import stored_type
+from openinfer.synth.targets.cstyle.host.function import PAD
 from openinfer.synth.targets.cstyle.names import comment
 from openinfer.synth.targets.project import Field
 
@@ -91,5 +92,5 @@ def size_field(name: str, size: str, bound: int) -> Field:
 
 def trace_fields(name: str) -> list[Field]:
     """The last fields of a context, which are there if the code is compiled for traces."""
-    begin = f"\n#ifdef {name.upper()}_TRACE\n    {name}_trace_function *trace;"
+    begin = f"#ifdef {name.upper()}_TRACE\n{PAD}{name}_trace_function *trace;"
     return [Field("trace", begin, "pointer"), Field("trace_user", "void *trace_user;\n#endif", "pointer")]

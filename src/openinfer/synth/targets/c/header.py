@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 from openinfer.synth.program.failures import STATUS
 from openinfer.synth.targets.c.fields import trace_fields
+from openinfer.synth.targets.cstyle.host.function import PAD
 from openinfer.synth.targets.project import Field
 
 
 def struct(name: str, fields: list[Field]) -> str:
     """A struct type; one without fields gets a byte, since C has no empty structs."""
-    lines = [f"    {field.text}" for field in fields] or ["    char nothing;"]
+    lines = [field.text if field.text.startswith("#") else PAD + field.text for field in fields]
+    lines = lines or [f"{PAD}char nothing;"]
     return "\n".join(["typedef struct {", *lines, f"}} {name};"]) + "\n"
 
 

@@ -29,12 +29,12 @@ class Operands:
             return self._pointers.pointer(operand)
         where = self._offset(operand, node, depth)
         if operand.index:
-            declared = _declared(operand, f"wi{self._file.now.number()}", where)
+            declared = _declared(operand, self._file.now.fresh("wi"), where)
             self._file.line(depth, declared.text(0))
             return declared.name
         memory, key = self._file.now.memory, (operand.dtype.name, where)
         if key not in memory:
-            memory[key] = _declared(operand, f"w{len(memory)}", where)
+            memory[key] = _declared(operand, self._file.now.fresh("w"), where)
         return memory[key].name
 
     def _offset(self, weight: Weight, node: int, depth: int) -> str:
@@ -42,7 +42,6 @@ class Operands:
         places = self._file.placed.weights.places(weight)
         if not weight.index:
             return str(places.offsets[0])
-        place = f"at{self._file.now.number()}"
         if places.line is not None and not places.line[1]:
             self.require(weight, node, depth)
             return str(places.line[0])
@@ -51,6 +50,7 @@ class Operands:
             first, step = places.line
             return f"{f'{first} + ' if first else ''}{index} * {step}"
         offsets = self._file.lists.name("offsets", places, places.offsets)
+        place = self._file.now.fresh("at")
         self._file.line(depth, f"const int64_t {place} = {offsets}[{index}];")
         if places.has_gaps:
             self._file.line(depth, f"if ({place} < 0) {self._file.fail(node, NO_TENSOR)}")

@@ -35,10 +35,11 @@ class Pointers:
         """The name of a value's memory in the function that is being printed."""
         memory = self._file.now.memory
         if value.name not in memory:
+            own = self._file.now.fresh("t")
             kind = f"{'const ' if self.is_constant(value) else ''}{stored_type(value.dtype)}"
             shape = ", ".join(map(repr, value.shape))
-            about = comment(f"{value.variable}: {value.dtype.name}[{shape}]")
+            about = comment(f"{value.variable or 'scratch'}: {value.dtype.name}[{shape}]")
             is_view = value in self._plan.views
-            place = f"*{value.name} = NULL" if is_view else f"*const {value.name} = {self.location(value)}"
-            memory[value.name] = Declaration(value.name, f"{kind} {place};", about)
-        return value.name
+            place = f"*{own} = NULL" if is_view else f"*const {own} = {self.location(value)}"
+            memory[value.name] = Declaration(own, f"{kind} {place};", about)
+        return memory[value.name].name

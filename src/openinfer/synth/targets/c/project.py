@@ -25,6 +25,7 @@ from openinfer.synth.targets.c.states import SAVED_HEAD
 from openinfer.synth.targets.c.tables import table_definition, table_function
 from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
 from openinfer.synth.targets.c.trace_points import trace_code
+from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import comment, project_name
 from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions
@@ -127,9 +128,9 @@ class Project:
         name = self.name
         files = CodeFiles(name, self.placed, self.kernels, frozenset(self._printers.file.needs))
         return {
-            f"include/{name}.h": self._header(banner, crc),
-            f"src/{name}.c": banner + self._source,
-            "src/kernels.h": banner + files.kernels_header(),
+            f"include/{name}.h": folded(self._header(banner, crc)),
+            f"src/{name}.c": banner + folded(self._source),
+            "src/kernels.h": banner + folded(files.kernels_header()),
             _KERNELS: banner + files.kernels_source(),
             "src/support.h": banner + files.support(),
             "src/runtime.h": banner + files.runtime(),
@@ -148,9 +149,9 @@ class Project:
                 found["src/weights.S"] = weights_assembly(self.name, self.placed.rules.alignment)
         found["Makefile"] = makefile(self.name, self.build_options, has_selftest=bool(golden))
         found["CMakeLists.txt"] = cmake_lists(self.name, self.build_options, has_selftest=bool(golden))
-        found["example/main.c"] = banner + example(self)
+        found["example/main.c"] = banner + folded(example(self))
         if golden:
-            found["selftest/main.c"] = banner + selftest(self, golden)
+            found["selftest/main.c"] = banner + folded(selftest(self, golden))
         if is_bare(self.options.isa):
             found |= {"bare/startup.c": startup(), "bare/mps2.ld": linker_script()}
         found["README.md"] = readme(self, has_selftest=bool(golden))

@@ -1,7 +1,8 @@
-"""The trace hook in generated code: a line behind every node, which is nothing unless the code is compiled for traces.
+"""The trace hook in generated code: lines behind nodes, which are nothing unless the code is compiled for traces.
 
 A line names a row of a table (the node, which of its results, its type) and gives what only the run knows: where the
-value is, its extents, and the indices of the loops around.
+value is, its extents, and the indices of the loops around. Nodes that follow each other and leave no value in memory
+share a line.
 """
 
 from collections.abc import Iterable
@@ -40,8 +41,11 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 }}
 
 #define TRACE(place, data, ...) trace(c, place, data, (const int64_t[]){{ __VA_ARGS__ }})
+#define TRACE_NODES(first, last, ...) \\
+    for (int32_t place = first; place <= last; ++place) trace(c, place, NULL, (const int64_t[]){{ __VA_ARGS__ }})
 #else
 #define TRACE(place, data, ...) ((void)c, (void)(data))
+#define TRACE_NODES(first, last, ...) ((void)c)
 #endif
 """
 

@@ -76,8 +76,8 @@ class Calls(Protocol):
     def entry(self, step: EntryStep | WeightCheck, depth: int) -> None:
         """Works on an entry of a prefix table, or checks that there is one."""
 
-    def mark(self, row: Reported, number: int, depth: int) -> None:
-        """Tells a trace what a node has written; ``number`` is that of the row."""
+    def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
+        """The lines that tell a trace what nodes have written; ``first`` is the number of the first row."""
 
 
 class BlockPrinter:
@@ -150,33 +150,45 @@ class BlockPrinter:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def _body(self, steps: Steps, depth: int) -> None:
-        last: tuple[int, ...] = ()
+        headed: tuple[int, ...] = ()
+        marked: list[Reported] = []
+        lines = self._file.now.lines
         for step in steps:
             if isinstance(step, Mark):
-                self._mark(step, depth)
+                marked += self._points.shown(step, tuple(name for name, _ in self._file.now.loops))
                 continue
-            nodes = (step.nodes if isinstance(step, KernelStep) else ()) or (step.node,)
-            is_carried = isinstance(step, Move) and isinstance(self._kind(step.node), Loop)
-            if nodes != last and not is_carried:
-                for node in nodes:
-                    self._heading(node, depth)
-            last = last if is_carried else nodes
+            before = self._marked(marked, depth)
+            start = len(lines)
             self._step(step, depth)
             self._points.follow(step)
+            if len(lines) == start:
+                continue
+            nodes = self._heads(step)
+            headings = [line for node in nodes if node not in headed for line in self._heading(node, depth)]
+            headed = nodes if headings else headed
+            lines[start:start] = [*before, *headings]
+            marked = []
+        lines += self._marked(marked, depth)
+
+    def _heads(self, step: Step) -> tuple[int, ...]:
+        """The nodes that a step stands under; what a loop carries from turn to turn needs no heading."""
+        if isinstance(step, KernelStep) and step.nodes:
+            return tuple(sorted({*step.nodes}))
+        return () if isinstance(step, Move) and isinstance(self._kind(step.node), Loop) else (step.node,)
 
     def _kind(self, node: int) -> object:
         return self._file.nodes[node].kind if node in self._file.nodes else None
 
-    def _heading(self, node: int, depth: int) -> None:
-        if node >= 0 and node in self._file.nodes:
-            line = self._file.source_line(node)
-            place = "" if line is None else f" line {line}"
-            self._file.line(depth, f"/* {node}: {comment(node_head(self._file.nodes[node]))};{place} */")
+    def _heading(self, node: int, depth: int) -> list[str]:
+        if node < 0 or node not in self._file.nodes:
+            return []
+        line = self._file.source_line(node)
+        place = "" if line is None else f" line {line}"
+        return [f"{PAD * depth}/* {node}: {comment(node_head(self._file.nodes[node]))};{place} */"]
 
-    def _mark(self, step: Mark, depth: int) -> None:
-        first, indices = len(self.reported), tuple(name for name, _ in self._file.now.loops)
-        for number, row in enumerate(self._points.shown(step, indices), first):
-            self._calls.mark(row, number, depth)
+    def _marked(self, rows: Sequence[Reported], depth: int) -> list[str]:
+        """What traces are told of the last rows."""
+        return [PAD * depth + line for line in self._calls.marked(rows, len(self.reported) - len(rows))]
 
     def _step(self, step: Step, depth: int) -> None:
         match step:
@@ -287,7 +299,7 @@ class BlockPrinter:
     def _consumer(self, step: CallStep, depth: int) -> None:
         """A consumer runs, and what it binds is put aside: no schedule decides what entry knows."""
         file, now = self._file, self._file.now
-        number = now.number()
+        number = now.fresh("")
         fields = [file.placed.names.sizes[size] for size in step.sizes if size not in now.known]
         now.aside[step.block] = [(f"c->{one}", f"{one}_{number}") for one in fields]
         for place, own in now.aside[step.block]:

@@ -34,10 +34,6 @@ class HostFile:
         """One more line of the function."""
         self.now.line(depth, text)
 
-    def call(self, depth: int, text: str) -> None:
-        """A line of the function that is a call."""
-        self.now.call(depth, text)
-
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def source_line(self, node: int) -> int | None:

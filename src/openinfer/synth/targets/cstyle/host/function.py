@@ -1,5 +1,6 @@
 """Functions in the making: their lines, the memory they name, what is certain in them."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -7,7 +8,6 @@ from dataclasses import dataclass, field
 from openinfer.synth.targets.cstyle.host.integers import Integer
 
 PAD = "    "
-_WIDEST = 120
 _COLUMN = 72
 """Comments that would stand further to the right are not aligned."""
 
@@ -45,31 +45,16 @@ class Function:
     """For each consumer that has run the sizes that it may have bound, and what the values it found are called."""
     has_bad: bool = False
     """Whether an integer in it can set ``bad``."""
-    _count: int = 0
-    _call_depth: int | None = None
-    """How deep the last line stands, if it is a call."""
+    _counts: Counter[str] = field(default_factory=Counter)
 
     def line(self, depth: int, text: str) -> None:
         """One more line."""
         self.lines.append(PAD * depth + text)
-        self._call_depth = None
 
-    def call(self, depth: int, text: str) -> None:
-        """A line that is a call, which another short one may stand behind."""
-        self.line(depth, text)
-        self._call_depth = depth
-
-    def beside(self, depth: int, text: str) -> None:
-        """A call behind the one that the last line is, if it fits there: it should not be in a reader's way."""
-        if self._call_depth == depth and len(self.lines[-1]) + len(text) < _WIDEST:
-            self.lines[-1] = f"{self.lines[-1]} {text}"
-            return
-        self.call(depth, text)
-
-    def number(self) -> int:
-        """A number for a name that no other line of the function has."""
-        self._count += 1
-        return self._count
+    def fresh(self, prefix: str) -> str:
+        """A name that nothing else in the function has: the prefix and the next number."""
+        self._counts[prefix] += 1
+        return f"{prefix}{self._counts[prefix] - 1}"
 
     def computes(self, *integers: Integer) -> None:
         """Integers that are computed in it; they may set ``bad``, which it then declares."""
