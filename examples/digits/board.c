@@ -30,16 +30,16 @@ int main(void)
         return 1;
     }
     for (int i = 0; i < IMAGES; ++i) {
-        const digits_inputs in = { .v_image = images[i] };
+        const digits_inputs in = { .image = images[i] };
         if (digits_step(&context, &in, &out) != DIGITS_OK) {
             printf("%s\n", digits_last_error(&context));
             return 1;
         }
         if (i >= SHOWN_FROM && i < SHOWN_TO) {
             draw(images[i]);
-            printf("This is a %d.\n\n", (int)out.v_digit[0]);
+            printf("This is a %d.\n\n", (int)out.digit[0]);
         }
-        right += out.v_digit[0] == labels[i];
+        right += out.digit[0] == labels[i];
     }
     printf("%d of %d right, with %d bytes of weights, %d of arena\n", right, IMAGES, (int)DIGITS_WEIGHT_BYTES,
             (int)DIGITS_ARENA_BYTES);

@@ -152,17 +152,17 @@ static int talk(const char *prompt, int64_t count, float temperature, int64_t se
     static int64_t tokens[MOST_TEXT + 1];
     prefill_outputs first;
     decode_outputs next;
-    const decode_inputs none = { .v_temperature = &temperature, .v_seed = &seed };
+    const decode_inputs none = { .temperature = &temperature, .seed = &seed };
     tokens[0] = number("token"); /* chosen last, and not in the cache yet; in the beginning it is END */
     size_t length = 1 + encode(prompt, tokens + 1);
     const size_t room = (size_t)(CONTEXT - number("step"));
     if (room == 0) return failed("the cache is full");
     if (length > room) length = room;
     const prefill_inputs in = {
-        .v_prompt = tokens, .v_temperature = &temperature, .v_seed = &seed, .s_T = (int64_t)length
+        .prompt = tokens, .temperature = &temperature, .seed = &seed, .T = (int64_t)length
     };
     if (prefill_step(&prefill, &in, &first) != PREFILL_OK) return failed(prefill_last_error(&prefill));
-    int64_t token = first.v_token[0];
+    int64_t token = first.token[0];
     if (!in_numbers) fputs(prompt, stdout);
     while (count-- > 0 && token != END) {
         if (in_numbers) printf("%d\n", (int)token);
@@ -170,7 +170,7 @@ static int talk(const char *prompt, int64_t count, float temperature, int64_t se
         fflush(stdout);
         if (count == 0 || number("step") == CONTEXT) break;
         if (decode_step(&decode, &none, &next) != DECODE_OK) return failed(decode_last_error(&decode));
-        token = next.v_token[0];
+        token = next.token[0];
     }
     if (!in_numbers) putchar('\n');
     return 0;

@@ -424,7 +424,7 @@ def test_made_up_inputs_have_sizes_below_their_bounds_as_well(tmp_path: Path) ->
     facts = json.loads(done.out)["run"]
     assert (facts["ok"], facts["steps"], facts["trials"], facts["unrefused"]) == (True, 4, 3, [])
     selftest = (folder / "selftest/main.c").read_text()
-    assert all(f"in{number}.s_T = {size};" in selftest for number, size in enumerate((8, 5, 1, 0)))
+    assert all(f"in{number}.T = {size};" in selftest for number, size in enumerate((8, 5, 1, 0)))
     assert "sizes[4][1] = { { 8 }, { 5 }, { 1 }, { 0 } };" in (folder / "example/main.c").read_text()
     assert b"T = 5" in subprocess.check_output(["make", "-s", "-C", str(folder), "selftest", "example"])
 

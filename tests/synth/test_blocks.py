@@ -43,7 +43,10 @@ class Launches:
     def _nothing(self, *_: Any, **__: Any) -> None:
         pass
 
-    fill = move = table = part = entry = mark = _nothing
+    fill = move = table = part = entry = _nothing
+
+    def marked(self, *_: Any) -> list[str]:
+        return []
 
 
 def launching(placed: Placed) -> BlockPrinter:

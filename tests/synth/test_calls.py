@@ -170,8 +170,8 @@ static int step(void)
 {
     wide_outputs out;
     if (wide_step(&c, &(wide_inputs){ x }, &out)) return 1;
-    if (first[0] == 0) memcpy(first, out.v_z, sizeof first);
-    return memcmp(first, out.v_z, sizeof first) != 0;
+    if (first[0] == 0) memcpy(first, out.z, sizeof first);
+    return memcmp(first, out.z, sizeof first) != 0;
 }
 
 int main(void)

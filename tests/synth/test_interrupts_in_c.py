@@ -203,11 +203,11 @@ int main(void)
     CHECK(watched_step(&c, &(watched_inputs){ x, &many }, &out) == WATCHED_ERROR_INTERRUPTED);
     CHECK(asked == 1 && busy == 6 && strstr(watched_last_error(&c), "interrupted") != NULL);
     watched_set_interrupt(&c, NULL, NULL);
-    CHECK(watched_step(&c, &(watched_inputs){ x, &few }, &out) == WATCHED_OK && *out.v_n == 1);
+    CHECK(watched_step(&c, &(watched_inputs){ x, &few }, &out) == WATCHED_OK && *out.n == 1);
     watched_set_budget(&c, 1000);
     CHECK(watched_step(&c, &(watched_inputs){ x, &many }, &out) == WATCHED_ERROR_BUDGET);
     watched_set_budget(&c, -1);
-    CHECK(watched_step(&c, &(watched_inputs){ x, &few }, &out) == WATCHED_OK && *out.v_n == 2);
+    CHECK(watched_step(&c, &(watched_inputs){ x, &few }, &out) == WATCHED_OK && *out.n == 2);
     watched_free(&c);
     return 0;
 }

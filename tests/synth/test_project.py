@@ -309,23 +309,23 @@ int main(void)
     /* inputs */
     static const float x[4] = { 1, 2, 3, 4 }, m[64];
     static const uint8_t go[1] = { 1 };
-    net_inputs in = { .v_x = x, .v_m = m, .v_go = go, .s_T = 5 };
+    net_inputs in = { .x = x, .m = m, .go = go, .T = 5 };
     CHECK(net_step(&c, NULL, &out) == NET_ERROR_INPUT);
-    in.v_x = NULL;
+    in.x = NULL;
     CHECK(net_step(&c, &in, &out) == NET_ERROR_INPUT && strstr(net_last_error(&c), "input x") != NULL);
-    in.v_x = (const float *)arena;
+    in.x = (const float *)arena;
     CHECK(net_step(&c, &in, &out) == NET_ERROR_INPUT);
-    in.v_x = x;
-    in.s_T = 17;
+    in.x = x;
+    in.T = 17;
     CHECK(net_step(&c, &in, &out) == NET_ERROR_SIZE && strstr(net_last_error(&c), "T") != NULL);
-    in.s_T = -1;
+    in.T = -1;
     CHECK(net_step(&c, &in, &out) == NET_ERROR_SIZE);
-    in.s_T = 5;
+    in.T = 5;
     CHECK(net_fetch(&c, "y", &tensor) == NET_ERROR_NAME);
-    CHECK(net_step(&c, &in, &out) == NET_OK && out.s_T == 5);
-    CHECK(net_step(&d, &in, &more) == NET_OK && memcmp(out.v_y, more.v_y, 16) == 0);
+    CHECK(net_step(&c, &in, &out) == NET_OK && out.T == 5);
+    CHECK(net_step(&d, &in, &more) == NET_OK && memcmp(out.y, more.y, 16) == 0);
     /* fetch */
-    CHECK(net_fetch(&c, "y", &tensor) == NET_OK && tensor.data == out.v_y && tensor.rank == 1 && tensor.shape[0] == 4);
+    CHECK(net_fetch(&c, "y", &tensor) == NET_OK && tensor.data == out.y && tensor.rank == 1 && tensor.shape[0] == 4);
     CHECK(net_fetch(&c, "n", &tensor) == NET_OK && tensor.rank == 2 && tensor.shape[0] == 5);
     CHECK(net_fetch(&c, "step", &tensor) == NET_OK && *(const int32_t *)tensor.data == 1);
     CHECK(net_fetch(&c, "nothing", &tensor) == NET_ERROR_NAME && net_fetch(&c, NULL, &tensor) == NET_ERROR_NAME);
@@ -335,9 +335,9 @@ int main(void)
     CHECK(net_save_state(&c, saved, sizeof saved) == NET_OK);
     float before[4];
     CHECK(net_step(&c, &in, &out) == NET_OK);
-    memcpy(before, out.v_y, sizeof before);
+    memcpy(before, out.y, sizeof before);
     CHECK(net_load_state(&c, saved, NET_SAVED_BYTES) == NET_OK && net_step(&c, &in, &out) == NET_OK);
-    CHECK(memcmp(before, out.v_y, sizeof before) == 0);
+    CHECK(memcmp(before, out.y, sizeof before) == 0);
     CHECK(net_load_state(&c, saved, NET_SAVED_BYTES - 1) == NET_ERROR_STATE);
     CHECK(net_load_state(&c, saved, NET_SAVED_BYTES + 1) == NET_ERROR_STATE);
     CHECK(net_load_state(&c, saved, 3) == NET_ERROR_STATE && net_load_state(&c, NULL, 0) == NET_ERROR_STATE);
@@ -353,7 +353,7 @@ int main(void)
     CHECK(status == NET_ERROR_INDEX && strstr(net_last_error(&c), "K[l, step]") != NULL);
     CHECK(strstr(net_last_error(&c), "line ") != NULL);
     CHECK(net_step(&c, &in, &out) == NET_ERROR_STATE && net_save_state(&c, saved, sizeof saved) == NET_ERROR_STATE);
-    CHECK(net_reset(&c) == NET_OK && net_step(&c, &in, &out) == NET_OK && memcmp(out.v_y, more.v_y, 16) == 0);
+    CHECK(net_reset(&c) == NET_OK && net_step(&c, &in, &out) == NET_OK && memcmp(out.y, more.y, 16) == 0);
     for (int i = 0; i < GUARD; ++i) CHECK(arena[NET_ARENA_BYTES + i] == 0xA5 && state[NET_STATE_BYTES + i] == 0xA5);
     puts("good");
     return 0;

@@ -36,21 +36,21 @@ int main(void)
     fill_outputs filled;
     next_outputs out;
     static const float x[6] = { 1, 2, 3, 4, 5, 6 };
-    const fill_inputs in = { .v_x = x, .s_T = 3 };
+    const fill_inputs in = { .x = x, .T = 3 };
     const next_inputs none = { 0 };
     CHECK(fill_init(&fill, arena, sizeof arena, state, sizeof state, arena, 0) == FILL_OK);
     CHECK(next_init(&next, other_arena, sizeof other_arena, state, sizeof state, arena, 0) == NEXT_OK);
     CHECK(next_init(&apart, other_arena, sizeof other_arena, other_state, sizeof other_state, arena, 0) == NEXT_OK);
     fill_tensor step; /* an output that can be seen before the first step, since it is persistent */
     CHECK(fill_fetch(&fill, "step", &step) == FILL_OK && *(const int32_t *)step.data == 0);
-    CHECK(fill_step(&fill, &in, &filled) == FILL_OK && filled.v_step[0] == 3);
+    CHECK(fill_step(&fill, &in, &filled) == FILL_OK && filled.step[0] == 3);
     CHECK(fill_save_state(&fill, saved, sizeof saved) == FILL_OK);
-    CHECK(next_step(&next, &none, &out) == NEXT_OK && out.v_y[0] == 12 && out.v_y[1] == 13);
-    CHECK(next_step(&next, &none, &out) == NEXT_OK && out.v_y[0] == 17);
+    CHECK(next_step(&next, &none, &out) == NEXT_OK && out.y[0] == 12 && out.y[1] == 13);
+    CHECK(next_step(&next, &none, &out) == NEXT_OK && out.y[0] == 17);
     CHECK(next_load_state(&apart, saved, sizeof saved) == NEXT_OK);
-    CHECK(next_step(&apart, &none, &out) == NEXT_OK && out.v_y[0] == 12 && out.v_y[1] == 13);
-    CHECK(fill_step(&fill, &in, &filled) == FILL_OK && filled.v_step[0] == 6);
-    CHECK(next_step(&next, &none, &out) == NEXT_OK && out.v_y[0] == 22);
+    CHECK(next_step(&apart, &none, &out) == NEXT_OK && out.y[0] == 12 && out.y[1] == 13);
+    CHECK(fill_step(&fill, &in, &filled) == FILL_OK && filled.step[0] == 6);
+    CHECK(next_step(&next, &none, &out) == NEXT_OK && out.y[0] == 22);
     return 0;
 }
 """

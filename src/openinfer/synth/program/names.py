@@ -1,7 +1,7 @@
 """The names that a project gives to what its caller sees: fields for sizes, inputs and outputs.
 
-They are identifiers in every language that code is written in: a name of the graph follows a prefix, so that no keyword
-is met, and one that is no short identifier becomes a number.
+They are identifiers in every language that code is written in. A name of the graph is the name of its field, unless it
+is or could be a keyword or a macro: then it follows a prefix. One that is no short identifier becomes a number.
 """
 
 import re
@@ -13,6 +13,22 @@ from openinfer.synth.program.ir import Program, Value
 
 _LONGEST = 48
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
+concept const const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete do
+double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace
+new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
+return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+"""Those of C and C++, in which the header is used."""
+_MACROS = """
+I arm cdecl complex environ errno far fortran h_addr h_errno hpux huge i386 imaginary interface interrupt linux mips
+near noreturn pascal pixel sa_handler sa_sigaction small sparc st_atime st_ctime st_mtime stderr stdin stdout sun unix
+vax vector
+"""
+"""What compilers and system headers replace wherever it stands."""
+_TAKEN = frozenset(f"{_KEYWORDS} {_MACROS}".split())
 
 
 def field(prefix: str, name: str, number: int) -> str:
@@ -25,28 +41,51 @@ def field(prefix: str, name: str, number: int) -> str:
     return f"{prefix}{name if usable else number}"
 
 
+def is_plain(name: str) -> bool:
+    """Whether a name can stand alone: no keyword, nothing that looks like a macro or begins as other fields do.
+
+    >>> [name for name in ("x", "T", "int", "GPIO", "_x", "v_x", "I", "Dh", "a b") if is_plain(name)]
+    ['x', 'T', 'Dh']
+    """
+    is_usable = len(name) <= _LONGEST and _IDENTIFIER.fullmatch(name) is not None and "__" not in name
+    return is_usable and name not in _TAKEN and not name.startswith(("_", "s_", "v_")) and _is_no_macro(name)
+
+
+def _is_no_macro(name: str) -> bool:
+    """Macros are in capitals; a single letter, as sizes are called, is none."""
+    return len(name) == 1 or name.upper() != name
+
+
 @dataclass(frozen=True)
 class Names:
     """The fields of a program's interface, and which dynamic sizes its inputs and its outputs have."""
 
     sizes: Mapping[str, str]
+    """All dynamic sizes, with their names in a context, which has fields of its own beside them."""
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
-    input_sizes: tuple[str, ...]
-    output_sizes: tuple[str, ...]
+    input_sizes: Mapping[str, str]
+    """The sizes of inputs, with their fields beside these."""
+    output_sizes: Mapping[str, str]
 
 
 def names_of(program: Program) -> Names:
     """The names of a program."""
     sizes = {size: field("s_", size, place) for place, size in enumerate(program.sizes)}
     sizes |= {size: f"s_{size}" for size in program.sizes if not program.is_named(size)}
+    taken = {*program.inputs, *program.outputs}
+    public = {size: size if is_plain(size) and size not in taken else own for size, own in sizes.items()}
     return Names(
         sizes,
-        {key: field("v_", key, place) for place, key in enumerate(program.inputs)},
-        {key: field("v_", key, place) for place, key in enumerate(program.outputs)},
-        _sizes_of(program.inputs.values()),
-        _sizes_of(program.outputs.values()),
+        _tensors(program.inputs),
+        _tensors(program.outputs),
+        {size: public[size] for size in _sizes_of(program.inputs.values())},
+        {size: public[size] for size in _sizes_of(program.outputs.values())},
     )
+
+
+def _tensors(values: Iterable[str]) -> dict[str, str]:
+    return {key: key if is_plain(key) else field("v_", key, place) for place, key in enumerate(values)}
 
 
 def _sizes_of(values: Iterable[Value]) -> tuple[str, ...]:

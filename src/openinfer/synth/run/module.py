@@ -209,9 +209,9 @@ class CompiledModule:
             data = data if data.size else np.zeros(1, data.dtype)
             kept.append(data)
             setattr(inputs, names.inputs[name], data.ctypes.data)
-        for size in names.input_sizes:
+        for size, field in names.input_sizes.items():
             assert sizes is not None
-            setattr(inputs, names.sizes[size], sizes.lookup(size))
+            setattr(inputs, field, sizes.lookup(size))
         return inputs, kept
 
     def _settle(self) -> None:

@@ -286,7 +286,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         names = self.placed.names
         fields = names.sizes
         sizes = [
-            f"c->{fields[size]} = {f'in->{fields[size]}' if size in names.input_sizes else '-1'};"
+            f"c->{fields[size]} = {f'in->{names.input_sizes[size]}' if size in names.input_sizes else '-1'};"
             for size in self.program.sizes
         ]
         checks = printers.blocks.input_checks()
@@ -294,7 +294,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             f"out->{names.outputs[key]} = {printers.pointers.location(value)};"
             for key, value in self.program.outputs.items()
         ]
-        results += [f"out->{fields[size]} = c->{fields[size]};" for size in names.output_sizes]
+        results += [f"out->{field} = c->{fields[size]};" for size, field in names.output_sizes.items()]
         unused = "" if results else "    (void)out;\n"
         unread = "" if self.program.inputs or names.input_sizes else "    (void)in;\n"
         missing = self._fail("ERROR_INPUT", "there are no inputs or outputs: a pointer is NULL")

@@ -198,7 +198,7 @@ def _several_sizes(project: "Project", shown: list[str]) -> str:
     name, sizes = project.name, project.placed.names.input_sizes
     trials = trial_sizes({size: project.program.sizes[size] for size in sizes})
     rows = ", ".join("{ " + ", ".join(str(trial[size]) for size in sizes) + " }" for trial in trials)
-    fields = [project.placed.names.sizes[size] for size in sizes]
+    fields = list(sizes.values())
     values = ", ".join(f"(long long)in.{field}" for field in fields)
     label = ", ".join(f"{size} = %lld" for size in sizes)
     lines = [
@@ -244,7 +244,7 @@ def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[
         total = extent * total
     if isinstance(total, Dim):
         # The step has succeeded, so that nothing can go wrong here.
-        text = size_text(total.expr, lambda size: f"out.{project.placed.names.sizes[size]}")
+        text = size_text(total.expr, lambda size: f"out.{project.placed.names.output_sizes[size]}")
         count = f"{text} < {most} ? {text} : {most}"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"

@@ -1,6 +1,6 @@
 """The fields of a project's structs: inputs, outputs, and the context."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from openinfer.synth.memory.placed import Placed
@@ -32,8 +32,8 @@ class Structs:
         found = [tensor_field(names.outputs[key], value) for key, value in self.placed.program.outputs.items()]
         return [*found, *self._size_fields(names.output_sizes)]
 
-    def _size_fields(self, sizes: Iterable[str]) -> list[Field]:
-        return [size_field(self.placed.names.sizes[size], size, self.placed.program.sizes[size]) for size in sizes]
+    def _size_fields(self, fields: Mapping[str, str]) -> list[Field]:
+        return [size_field(field, size, self.placed.program.sizes[size]) for size, field in fields.items()]
 
     @property
     def context(self) -> list[Field]:
@@ -69,13 +69,14 @@ class Structs:
                 Field("looked", "", "int64"),
                 Field("asked", "", "int64"),
             ]
-        return [*found, *self._size_fields(self.placed.program.sizes)]
+        return [*found, *self._size_fields(self.placed.names.sizes)]
 
 
 def tensor_field(name: str, value: Value) -> Field:
     """A pointer to a tensor, with its type in a comment."""
     shape = ", ".join(map(repr, value.shape))
-    about = comment(f"{value.variable}: {value.dtype.name}[{shape}]{_packing(value)}")
+    named = "" if name == value.variable else f"{value.variable}: "
+    about = comment(f"{named}{value.dtype.name}[{shape}]{_packing(value)}")
     return Field(name, f"const {stored_type(value.dtype)} *{name}; /* {about} */", "pointer")
 
 
@@ -87,7 +88,8 @@ def _packing(value: Value) -> str:
 
 def size_field(name: str, size: str, bound: int) -> Field:
     """A dynamic size."""
-    return Field(name, f"int64_t {name}; /* {comment(size)}, at most {bound} */", "int64")
+    named = "" if name == size else f"{comment(size)}, "
+    return Field(name, f"int64_t {name}; /* {named}at most {bound} */", "int64")
 
 
 def trace_fields(name: str) -> list[Field]:

@@ -94,7 +94,7 @@ class Operands:
         found = self._indices.integer(expr, depth)
         if not found.mistakes:
             return found
-        name = f"index{self._file.now.number()}"
+        name = self._file.now.fresh("index")
         self._file.line(depth, f"const int64_t {name} = {found.text};")
         return replace(found, text=name)
 

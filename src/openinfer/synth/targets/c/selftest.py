@@ -115,8 +115,8 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
         lines.append(f"in{number}.{project.placed.names.inputs[key]} = in{number}_{place};")
     shapes = {key: np.shape(one.inputs[key]) for key in program.inputs}
     sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
-    fields = project.placed.names.sizes
-    lines += [f"in{number}.{fields[size]} = {sizes[size]};" for size in project.placed.names.input_sizes]
+    fields = project.placed.names.input_sizes
+    lines += [f"in{number}.{field} = {sizes[size]};" for size, field in fields.items()]
     if one.is_refused:
         return [
             *lines,
@@ -141,12 +141,12 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
 
 def _size_checks(project: "Project", one: Golden, number: int) -> list[str]:
     """The dynamic sizes of outputs must be those of the known results."""
-    program, fields = project.program, project.placed.names.sizes
+    program = project.program
     shapes = {key: np.shape(wanted) for key, wanted in one.outputs.items() if key in program.outputs}
     sizes = sizes_of_shapes({key: program.outputs[key].shape for key in shapes}, shapes, program.sizes)
     return [
-        f"check({number}, {string(size)}, 0, (double)out.{fields[size]}, {sizes[size]}, 0);"
-        for size in project.placed.names.output_sizes
+        f"check({number}, {string(size)}, 0, (double)out.{field}, {sizes[size]}, 0);"
+        for size, field in project.placed.names.output_sizes.items()
         if size in sizes
     ]
 

@@ -36,7 +36,7 @@ class IndexPrinter:
         return self._unprinted.integer(expr)
 
     def _temporary(self) -> str:
-        return f"left{self._file.now.number()}"
+        return self._file.now.fresh("left")
 
     def _named(self, name: str, pointer: Callable[[Value], str]) -> Integer:
         """A name in an index expression: a loop index, then a scalar variable, then a size."""
