@@ -10,6 +10,7 @@ from openinfer.ops import OPS
 from openinfer.sim.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "openinfer"
 OP_COUNT = len({record.name for record in OPS.values()})
 
 
@@ -56,3 +57,12 @@ def test_what_lies_at_the_top_is_explained() -> None:
         assert (ROOT / name).is_dir()
         assert re.search(rf"^\|.*`{name}[/`]", text, re.MULTILINE), f"{name} is not explained"
     assert "`verify_oinf.py`" in text
+
+
+def test_files_that_a_change_touches_exist() -> None:
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`([a-z_]+/[a-z_0-9/]*\.(?:py|c|lark))`", text))
+    assert len(paths) > 20
+    assert [
+        path for path in sorted(paths) if not any((root / path).exists() for root in (PACKAGE, PACKAGE / "synth", ROOT))
+    ] == []

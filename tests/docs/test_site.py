@@ -18,7 +18,7 @@ from openinfer.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 IMPORT = re.compile(r"^from openinfer[\w.]* import (\([^)]*\)|.*)$", re.MULTILINE)
-INSIDE = ("implementation.md", "errors.md")
+INSIDE = ("implementation.md", "extending.md", "errors.md")
 """Pages about what is not public, and with examples of it."""
 HOMES = {"openinfer.check.bind.bind": "openinfer.bind"}  # a function that is called as its module needs its full name
 
