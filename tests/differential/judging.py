@@ -179,7 +179,7 @@ def _direction(run: int) -> _Direction:
 @contextmanager
 def _moving(run: int) -> Iterator[None]:
     kind = type("_MovedOnce", (_Moved,), {"direction": staticmethod(_direction(run)), "__slots__": ()})
-    with patch("openinfer.sim.operations.Kernel", kind):
+    with patch("openinfer.sim.operations.ReferenceKernel", kind):
         yield
 
 

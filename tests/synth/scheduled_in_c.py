@@ -18,7 +18,7 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cstyle.statements import Printed
 
 F32 = DTYPES["f32"]
-STRICT = ("-O2", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+STRICT = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 
 
 def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = F32, **params: Any) -> Kernel:
@@ -29,12 +29,15 @@ def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = F32, **params
 
 
 def run(
-    kernels: Sequence[tuple[Kernel, Sequence[Any], tuple[int, ...]]], folder: Path, target: CpuMachine
+    kernels: Sequence[tuple[Kernel, Sequence[Any], tuple[int, ...]]],
+    folder: Path,
+    target: CpuMachine,
+    level: str = "-O0",
 ) -> list[Any]:
     """The f32 results of kernels on arrays, with guards behind every memory."""
     dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernels[0][0], "none"), (), (), ())
     prepared = [replace(dummy, code=_code(kernel, f"case{number}")) for number, (kernel, _, _) in enumerate(kernels)]
-    library = compiled(prepared, folder, (*STRICT, *target.flags))
+    library = compiled(prepared, folder, (level, *STRICT, *target.flags))
     found = []
     for number, (kernel, arrays, shape) in enumerate(kernels):
         count = int(np.prod(shape))

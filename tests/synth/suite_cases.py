@@ -56,8 +56,10 @@ def stretched(record: OpRecord, cases: Sequence[Case], sizes: Sequence[int], mos
     for place in np.argsort(
         [(number * 7919 + start) % max(len(choices), 1) for number in range(len(choices))]
     ).tolist():
+        if found == most:
+            return
         one = _replaced(*choices[place])
-        if found < most and _is_good(record, one):
+        if _is_good(record, one):
             found += 1
             yield one
 

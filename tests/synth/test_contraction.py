@@ -143,7 +143,7 @@ def test_rows_that_are_known_when_the_code_runs(target: CpuMachine, tmp_path: Pa
     w = rng.normal(size=(50, 33)).astype(np.float32)
     packed = packings["w"].packed(w) if packings else w
     one = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernel, "case0"), (), (), ())
-    library = compiled([one], tmp_path, (*STRICT, *target.flags))
+    library = compiled([one], tmp_path, ("-O2", *STRICT, *target.flags))
     for height in (0, 1, 2, 3, 7, 8, 9, 23, 40):
         x = rng.normal(size=(height, 33)).astype(np.float32)
         y = np.full((height * 50) + 16, 7.5, np.float32)
@@ -168,7 +168,7 @@ def test_an_epilogue_is_applied_without_being_contracted(target: CpuMachine, tmp
     a, b = rng.normal(size=(9, 1)).astype(np.float32), rng.normal(size=(1, 40)).astype(np.float32)
     c = rng.normal(size=(9, 40)).astype(np.float32)
     made, _ = scheduled(kernel, target, frozenset())
-    (found,) = run([(made, [a, b, c], (9, 40))], tmp_path, target)
+    (found,) = run([(made, [a, b, c], (9, 40))], tmp_path, target, "-O2")
     assert np.array_equal(found, np.maximum(a * b * np.float32(3) + c, np.float32(0)))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.cli.in_process import openinfer
 from tests.differential.exact_graphs import model_of, random_case
-from tests.synth.both_ways import FAST, planned
+from tests.synth.both_ways import FAST, QUICK, planned
 
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
@@ -165,7 +165,7 @@ def test_random_graphs_are_traced_alike(seed: int, tmp_path: Path) -> None:
     own = graph(case.text)
     for passes in (Passes(), NODE_BY_NODE):
         executor = Simulator(model).with_trace("full").make_executor(own)
-        module = Synthesizer(passes=passes).synthesize(model, own).build(flags=FAST, trace="full")
+        module = Synthesizer(passes=passes).synthesize(model, own).build(flags=QUICK, trace="full")
         for inputs in case.inputs:
             executor.insert(inputs)
             module.insert(inputs)
