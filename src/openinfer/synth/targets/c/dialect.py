@@ -8,7 +8,8 @@ import numpy as np
 from openinfer.dtypes import DTYPES, DType
 from openinfer.synth.targets.c.support import SUPPORT, TYPES
 from openinfer.synth.targets.cpu.divide import scratch_elements
-from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Signature
+from openinfer.synth.targets.cstyle.code import Rank
+from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Own, Signature
 from openinfer.synth.targets.cstyle.host.integers import wide
 
 PAD = "    "
@@ -36,7 +37,7 @@ def literal(value: float, dtype: DType) -> str:
     if dtype.kind == "uint":
         return f"{number}u" if dtype.bits <= 32 else f"UINT64_C({number})"
     if dtype.bits <= 32:
-        return f"(-{-(number + 1)} - 1)" if number == -(2**31) else f"({number})" if number < 0 else str(number)
+        return f"(-{-(number + 1)} - 1)" if number == -(2**31) else str(number)
     return wide(number)
 
 
@@ -44,29 +45,29 @@ def _float(value: float, *, single: bool) -> str:
     suffix = "f" if single else ""
     if isnan(value):
         name = "OI_NAN" if single else "OI_NAN64"
-        return f"(-{name})" if copysign(1, value) < 0 else name
+        return f"-{name}" if copysign(1, value) < 0 else name
     if isinf(value) or (single and isinf(float(np.float32(value)))):
         name = "OI_INF" if single else "OI_INF64"
-        return name if value > 0 else f"(-{name})"
+        return name if value > 0 else f"-{name}"
     text = str(np.float32(value)) if single else repr(float(value))
     text = text if any(mark in text for mark in ".en") else f"{text}.0"
-    return f"({text}{suffix})" if text.startswith("-") else f"{text}{suffix}"
+    return f"{text}{suffix}"
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-def _functions() -> dict[tuple[str, str], str]:
+def _functions() -> dict[tuple[str, str], Own]:
     """The builtins of gcc and clang, and complements."""
-    found = {("abs", "f32"): "__builtin_fabsf({0})", ("abs", "f64"): "__builtin_fabs({0})"}
+    found = {("abs", "f32"): Own("__builtin_fabsf({0})"), ("abs", "f64"): Own("__builtin_fabs({0})")}
     for name in ("f32", "f64"):
-        found[("isnan", name)] = "__builtin_isnan({0})"
-        found[("isinf", name)] = "(__builtin_isinf({0}) != 0)"
-        found[("signbit", name)] = "(__builtin_signbit({0}) != 0)"
+        found[("isnan", name)] = Own("__builtin_isnan({0})")
+        found[("isinf", name)] = Own("__builtin_isinf({0}) != 0", rank=Rank.COMPARISON)
+        found[("signbit", name)] = Own("__builtin_signbit({0}) != 0", rank=Rank.COMPARISON)
     for dtype in DTYPES.values():
         # Where it could see the complement of a small number, gcc would call a comparison with it a mistake.
         if dtype.name in TYPES and (dtype.kind == "int" or (dtype.kind == "uint" and dtype.bits >= 32)):
-            found[("not", dtype.name)] = f"(({TYPES[dtype.name]})~{{0}})"
+            found[("not", dtype.name)] = Own(f"({TYPES[dtype.name]})~{{0}}", takes=Rank.UNARY, rank=Rank.UNARY)
     return found
 
 

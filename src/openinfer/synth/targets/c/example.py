@@ -9,7 +9,7 @@ from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.c.dialect import C, stored_type
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.names import comment, string
-from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
 from openinfer.synth.targets.cstyle.support import Need
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str,
 def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[Need]]:
     """Statements that print the first elements of an output."""
     printer = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
-    element = printer.load(Buffer("out", value.dtype, value.shape), "i")
+    element = printer.load(Buffer("out", value.dtype, value.shape), "i").atom
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
     most = min(most_elements(value.shape), SHOWN)
@@ -244,7 +244,7 @@ def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[
         total = extent * total
     if isinstance(total, Dim):
         # The step has succeeded, so that nothing can go wrong here.
-        text = size_text(total.expr, lambda size: f"out.{project.placed.names.output_sizes[size]}")
+        text = size_code(total.expr, lambda size: f"out.{project.placed.names.output_sizes[size]}").text
         count = f"{text} < {most} ? {text} : {most}"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"

@@ -166,7 +166,7 @@ def _comparison(
     own = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     other = ScalarPrinter(C, lambda _buffer: f"out{number}_{place}")
     buffer = Buffer("any", value.dtype, value.shape)
-    got, expected = own.load(buffer, "i"), other.load(buffer, "i")
+    got, expected = own.load(buffer, "i").atom, other.load(buffer, "i").atom
     needs |= own.needs | other.needs
     tolerance = _tolerance(wanted, value, one)
     check = f"check({number}, {string(key)}, i, (double){got}, (double){expected}, {tolerance!r});"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
 from openinfer.loops.ir import Buffer
+from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.support import Support
 
 
@@ -43,6 +44,16 @@ class Framed:
 
 
 @dataclass(frozen=True)
+class Own:
+    """What a language has itself for an op: text over operands ``{0}`` and ``{1}``, and how tightly it binds."""
+
+    text: str
+    takes: Rank = Rank.CHOICE
+    """How tightly operands bind at least, where they stand there without parentheses."""
+    rank: Rank = Rank.ATOM
+
+
+@dataclass(frozen=True)
 class Dialect:
     """The words of one language. Templates have their places by name, as in ``str.format``."""
 
@@ -56,9 +67,8 @@ class Dialect:
     """A kernel's head around the lines of its body."""
     support: Support
     """The functions that the language lacks."""
-    functions: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """What the language has itself, by op and dtype, over operands ``{0}`` and ``{1}``. All else that is no operator is
-    a support function."""
+    functions: Mapping[tuple[str, str], Own] = field(default_factory=dict)
+    """What the language has itself, by op and dtype. All else that is no operator is a support function."""
     cast: str = "({type}){value}"
     constant: str = "const {type} {name}"
     variable: str = "{type} {name}"

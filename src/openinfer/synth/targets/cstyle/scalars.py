@@ -33,6 +33,7 @@ from openinfer.loops.ir import (
     children,
 )
 from openinfer.loops.used import offset
+from openinfer.synth.targets.cstyle.code import Code, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.cstyle.support import Need, need_name
 
@@ -40,6 +41,8 @@ _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+_ZERO = Code("0")
 
 
 class ScalarPrinter:
@@ -59,12 +62,20 @@ class ScalarPrinter:
         return need_name(function)
 
     def text(self, value: Scalar) -> str:
-        """An expression as text."""
+        """An expression as text that stands by itself: in a statement, as an argument or an index."""
+        return self.code(value).text
+
+    def operand(self, value: Scalar) -> str:
+        """An expression as text that can be an operand of anything."""
+        return self.code(value).atom
+
+    def code(self, value: Scalar) -> Code:
+        """An expression, and how tightly it binds."""
         match value:
             case Const(number, dtype):
-                return size_text(number.expr) if isinstance(number, Dim) else self._constant(number, dtype)
+                return size_code(number.expr) if isinstance(number, Dim) else self._constant(number, dtype)
             case Var(name):
-                return name
+                return Code(name)
             case Load(buffer, index):
                 return self.load(buffer, self.offset(buffer, index))
             case Unary():
@@ -74,25 +85,20 @@ class ScalarPrinter:
             case Compare(op, left, right):
                 return self._compare(op, left, right)
             case Select(cond, then, otherwise):
-                return f"({self.text(cond)} ? {self.text(then)} : {self.text(otherwise)})"
+                return chosen(self.code(cond), self.code(then), self.code(otherwise))
             case Cast(operand, dtype):
                 return self._cast(operand, dtype)
             case Bits(operand, dtype, storage):
                 name = f"oi_bits_{operand.dtype.name}_{dtype.name}"
                 if storage is not None:
                     name = f"oi_{'from' if dtype.kind == 'float' else 'to'}_{storage.name}"
-                return f"{self.need(name)}({self.text(operand)})"
+                return Code(f"{self.need(name)}({self.text(operand)})")
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
-                return self._function(function, value.dtype, *map(self.text, args))
+                return self._function(function, value.dtype, *map(self.code, args))
             case _:
                 raise TypeError(value)
-
-    def bare(self, value: Scalar) -> str:
-        """An expression without parentheses around it, where a statement has its own or needs none."""
-        text = self.text(value)
-        return text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
 
     def constant(self, let: Let) -> str:
         """The declaration of a value with a name."""
@@ -110,24 +116,29 @@ class ScalarPrinter:
 
     def offset(self, buffer: Buffer, index: tuple[Scalar, ...]) -> str:
         """The position of an element, counted in elements."""
-        outside, self._in_offset = self._in_offset, True
-        text = self.bare(offset(buffer, index))
-        self._in_offset = outside
-        return text
+        return self.position(offset(buffer, index)).text
 
-    def load(self, buffer: Buffer, offset: str) -> str:
+    def position(self, value: Scalar) -> Code:
+        """An expression that is a place in memory: arithmetic in it cannot overflow."""
+        outside, self._in_offset = self._in_offset, True
+        found = self.code(value)
+        self._in_offset = outside
+        return found
+
+    def load(self, buffer: Buffer, offset: str) -> Code:
         """An element in its compute type."""
         name, dtype = self._name_of(buffer), buffer.dtype
         if dtype.is_packed:
-            return self.dialect.packed_load.format(function=self.need(f"oi_load_{dtype.name}"), name=name, at=offset)
+            function = self.need(f"oi_load_{dtype.name}")
+            return Code(self.dialect.packed_load.format(function=function, name=name, at=offset))
         element = self.dialect.element.format(name=name, at=offset)
         if dtype.is_small_float:
-            return f"{self.need(f'oi_from_{dtype.name}')}({element})"
-        return f"({element} != 0)" if dtype.kind == "bool" else element
+            return Code(f"{self.need(f'oi_from_{dtype.name}')}({element})")
+        return joined(Code(element), "!=", _ZERO) if dtype.kind == "bool" else Code(element)
 
     def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
         """A statement that puts a value into an element."""
-        name, dtype, text = self._name_of(buffer), buffer.dtype, self.bare(value)
+        name, dtype, text = self._name_of(buffer), buffer.dtype, self.text(value)
         if dtype.is_packed:
             function = self.need(f"oi_store_{dtype.name}")
             return f"{self.dialect.packed_store.format(function=function, name=name, at=offset, value=text)};"
@@ -135,68 +146,72 @@ class ScalarPrinter:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
         return f"{self.dialect.element.format(name=name, at=offset)} = {text};"
 
-    def _round(self, operand: Scalar, storage: DType) -> str:
-        text = self.text(operand)
+    def _round(self, operand: Scalar, storage: DType) -> Code:
+        code = self.code(operand)
         if storage.is_small_float:
             self.need(f"oi_from_{storage.name}")
             self.need(f"oi_to_{storage.name}")
-            return f"oi_from_{storage.name}(oi_to_{storage.name}({text}))"
+            return Code(f"oi_from_{storage.name}(oi_to_{storage.name}({code.text}))")
         if storage.is_packed and not storage.values:
-            return f"{self.need(f'oi_wrap_{storage.name}')}({text})"
-        return text
+            return Code(f"{self.need(f'oi_wrap_{storage.name}')}({code.text})")
+        return code
 
-    def _compare(self, op: str, left: Scalar, right: Scalar) -> str:
+    def _compare(self, op: str, left: Scalar, right: Scalar) -> Code:
         """A comparison; one of integers whose outcome is known, in a form that compilers do not warn about."""
         outcome = _outcome(op, left, right)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
             if isinstance(known, Const) and not isinstance(known.value, Dim):
-                return self.dialect.literal(outcome, BOOL)
-            text = self.text(known)
-            return f"(({text} ^ {text}) {'==' if outcome else '!='} 0)"
-        return f"({self.text(left)} {_COMPARISONS[op]} {self.text(right)})"
+                return Code(self.dialect.literal(outcome, BOOL))
+            code = self.code(known)
+            return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
+        return joined(self.code(left), _COMPARISONS[op], self.code(right))
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
-    def _function(self, name: str, dtype: DType, *operands: str) -> str:
+    def _function(self, name: str, dtype: DType, *operands: Code) -> Code:
         """A call of what the language has itself, or of a support function."""
         kind = self.dialect.index_dtype if dtype is INDEX else dtype.name
         own = self.dialect.functions.get((name, kind))
         if own is not None:
-            return own.format(*operands)
-        return f"{self.need(f'oi_{name}_{kind}')}({', '.join(operands)})"
+            return Code(own.text.format(*(one.inside(own.takes) for one in operands)), own.rank)
+        return Code(f"{self.need(f'oi_{name}_{kind}')}({', '.join(one.text for one in operands)})")
 
-    def _unary(self, value: Unary) -> str:
-        dtype, text = value.operand.dtype, self.text(value.operand)
+    def _unary(self, value: Unary) -> Code:
+        dtype, code = value.operand.dtype, self.code(value.operand)
         match value.op:
+            case "neg" if dtype.kind == "float":
+                # Two signs in a row would be another operator.
+                return Code(f"-{code.atom if code.text.startswith('-') else code.inside(Rank.UNARY)}", Rank.UNARY)
             case "neg":
-                return f"(-{text})" if dtype.kind == "float" else self._wrapped("-", "0", text, dtype)
+                return self._wrapped("-", _ZERO, code, dtype)
             case "abs" if dtype.kind == "uint":
-                return text
+                return code
             case "not" if dtype.kind == "bool":
-                return f"(!{text})"
+                return Code(f"!{code.inside(Rank.UNARY)}", Rank.COMPARISON)
             case _:
-                return self._function(value.op, dtype, text)
+                return self._function(value.op, dtype, code)
 
-    def _binary(self, value: Binary) -> str:
+    def _binary(self, value: Binary) -> Code:
         dtype = value.dtype
-        left, right = self.text(value.left), self.text(value.right)
+        left, right = self.code(value.left), self.code(value.right)
         op = value.op
         if op == "xor" and dtype.kind == "bool":
             return self._compare("ne", value.left, value.right)
         if op in _BITS:
-            sign = 2 * _BITS[op] if dtype.kind == "bool" else _BITS[op]
-            text = f"({_hexadecimal(left) if op == 'xor' else left} {sign} {right})"
-            return text if dtype.kind == "bool" or dtype.bits >= 32 else f"({self.dialect.converted(dtype, text)})"
+            if dtype.kind == "bool":
+                return joined(left, 2 * _BITS[op], right)
+            code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
+            return code if dtype.bits >= 32 else self._converted(dtype, code)
         if op not in _PLAIN:
             return self._function(op, dtype, left, right)
         if op == "rem" and dtype.kind == "float":
             return self._function("fmod", dtype, left, right)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
-            return f"({left} {_PLAIN[op]} {right})"
+            return joined(left, _PLAIN[op], right)
         if op in ("div", "rem"):
             if dtype.kind == "uint":
-                return f"({self.dialect.converted(dtype, f'({left} {_PLAIN[op]} {right})')})"
+                return self._converted(dtype, joined(left, _PLAIN[op], right))
             return self._function(op, dtype, left, right)
         return self._wrapped(_PLAIN[op], left, right, dtype)
 
@@ -208,42 +223,45 @@ class ScalarPrinter:
             return value.name in self.positions
         return not isinstance(value, Load) and all(map(self.is_position, children(value)))
 
-    def _wrapped(self, sign: str, left: str, right: str, dtype: DType) -> str:
+    def _wrapped(self, sign: str, left: Code, right: Code, dtype: DType) -> Code:
         """Integer arithmetic modulo the width: unsigned underneath, where overflow is defined."""
         wide = DTYPES[f"u{max(dtype.bits, 32)}"]
-        one, other = (self.dialect.converted(wide, text) for text in (left, right))
-        return f"({self.dialect.converted(dtype, f'({one} {sign} {other})')})"
+        return self._converted(dtype, joined(self._converted(wide, left), sign, self._converted(wide, right)))
 
-    def _cast(self, operand: Scalar, dtype: DType) -> str:
-        text = self.text(operand)
+    def _cast(self, operand: Scalar, dtype: DType) -> Code:
+        code = self.code(operand)
         if dtype.kind == "bool":
-            return f"({text} != 0)"
+            return joined(code, "!=", _ZERO)
         if self.dialect.type_of(dtype) == self.dialect.type_of(operand.dtype):
-            return text  # A position that is as wide.
-        return f"({self.dialect.converted(dtype, text)})"
+            return code  # A position that is as wide.
+        return self._converted(dtype, code)
 
-    def _constant(self, number: float, dtype: DType) -> str:
-        if dtype.kind == "int" and dtype.bits == 64 and number > -(2**63):
-            return f"({int(number)})" if number < 0 else str(int(number))
-        return self.dialect.literal(number, dtype)
+    def _converted(self, dtype: DType, code: Code) -> Code:
+        return Code(self.dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
+
+    def _constant(self, number: float, dtype: DType) -> Code:
+        is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
+        text = str(int(number)) if is_plain else self.dialect.literal(number, dtype)
+        return Code(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 
-def size_text(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> str:
+def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> Code:
     """An expression over dynamic sizes; ``named`` says what a size is called there."""
     match expr:
         case Num(value):
-            return str(value) if value >= 0 else f"({value})"
+            return Code(str(value), Rank.ATOM if value >= 0 else Rank.UNARY)
         case Ref(name):
-            return named(name)
+            return Code(named(name))
         case Neg(operand):
-            return f"(-{size_text(operand, named)})"
+            return Code(f"-{size_code(operand, named).atom}", Rank.UNARY)
         case SizeBinary(op, left, right):
-            one, other = size_text(left, named), size_text(right, named)
+            one, other = size_code(left, named), size_code(right, named)
+            found = joined(one, op, other)
+            if op not in "/%" or not _may_be_negative(left):
+                return found
             # Sizes divide rounding down, these languages towards zero; divisors are positive.
-            if op in "/%" and _may_be_negative(left):
-                is_below = f"({one} % {other} < 0)"
-                return f"({one} / {other} - {is_below})" if op == "/" else f"({one} % {other} + {is_below} * {other})"
-            return f"({one} {op} {other})"
+            below = joined(joined(one, "%", other), "<", _ZERO)
+            return joined(found, "-", below) if op == "/" else joined(found, "+", joined(below, "*", other))
 
 
 def _may_be_negative(expr: Expr) -> bool:
@@ -259,20 +277,10 @@ def _may_be_negative(expr: Expr) -> bool:
             return op == "-" or _may_be_negative(left) or _may_be_negative(right)
 
 
-def _is_wrapped(text: str) -> bool:
-    """Whether the first parenthesis of a text closes at its end."""
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return position == len(text) - 1
-    return False
-
-
-def _hexadecimal(text: str) -> str:
+def _hexadecimal(code: Code) -> Code:
     """A decimal number in front of ``^``: gcc 13 takes 2^8 and 10^3 for powers that went wrong."""
-    digits = text.rstrip("uUlL")
-    return hex(int(digits)) + text[len(digits) :] if digits.isdecimal() else text
+    digits = code.text.rstrip("uUlL")
+    return Code(hex(int(digits)) + code.text[len(digits) :]) if digits.isdecimal() else code
 
 
 def _is_truth(value: Scalar) -> bool:

@@ -154,11 +154,11 @@ class KernelPrinter:
             case For():
                 self._for(statement, depth)
             case While(cond, body):
-                self.line(depth, f"while ({self.scalars.bare(cond)}) {{")
+                self.line(depth, f"while ({self.scalars.text(cond)}) {{")
                 self.body(body, depth + 1)
                 self.line(depth, "}")
             case If(cond, then, otherwise):
-                self.line(depth, f"if ({self.scalars.bare(cond)}) {{")
+                self.line(depth, f"if ({self.scalars.text(cond)}) {{")
                 self.body(then, depth + 1)
                 if otherwise:
                     self.line(depth, "} else {")

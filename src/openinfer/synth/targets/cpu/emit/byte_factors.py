@@ -39,9 +39,10 @@ class ByteFactors:
 
     def copied_row(self, left: Buffer) -> None:
         """A row of a block, flipped where it must be; the last group is filled up."""
-        text = self._tiling.scalars.text(self._tiling.product.left.value)
+        value = self._tiling.product.left.value
+        text = self._tiling.scalars.text(value)
         if self._tiling.tile.is_flipped:
-            text = f"({self._tiling.type_of(left.dtype)})({text} ^ {FLIP})"
+            text = f"({self._tiling.type_of(left.dtype)})({self._tiling.scalars.operand(value)} ^ {FLIP})"
         self._tiling.copied_row(text)
         depth = self._tiling.product.inner.extent
         if depth % GROUP:
@@ -54,9 +55,9 @@ class ByteFactors:
             return f"{tile.left.name} + m0 * {tile.left.shape[-1]}, {tile.left.shape[-1]}"
         place = position(buffer, self._tiling.one.index_of(buffer))
         assert place is not None
-        text = self._tiling.place(moved(place, self._tiling.product.rows, TILE_ROW, self._tiling.product.inner))
+        start = self._tiling.place(moved(place, self._tiling.product.rows, TILE_ROW, self._tiling.product.inner))
         pointer = f"(const {ELEMENTS[self._dtypes[0]]} *){buffer.name}" if tile.is_flipped else buffer.name
-        return f"{offset_from(pointer, text)}, {buffer.shape[-1]}"
+        return f"{offset_from(pointer, start)}, {buffer.shape[-1]}"
 
     def right(self) -> tuple[str, str]:
         """A panel in groups, and what flipped rows add to its sums."""
@@ -96,8 +97,8 @@ class ByteFactors:
         self._tiling.unflatten(columns, PANEL + COLUMN, used_variables(product.right.value))
         for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
             self._tiling.open(loop(self._tiling.index, var.name, extent))
-        place = self._tiling.scalars.text(flat(product.inner.vars, product.inner.extents))
-        target = f"({place}) / {GROUP} * {GROUP * width} + column * {GROUP} + ({place}) % {GROUP}"
+        place = self._tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
+        target = f"{place} / {GROUP} * {GROUP * width} + column * {GROUP} + {place} % {GROUP}"
         self._tiling.say(f"{right.name}[{target}] = {self._tiling.scalars.text(product.right.value)};")
         self._tiling.close(1 + len(product.inner.vars))
         return right.name

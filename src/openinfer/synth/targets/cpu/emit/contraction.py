@@ -160,7 +160,7 @@ class _TileLoops:
         if self._tiling.tile.divided != what:
             return "0", number(axis.extent)
         if is_symbolic(axis.extent):
-            first, last = share(f"((({number(axis.extent)}) + {each - 1}) / {each})", self._tiling.parts)
+            first, last = share(f"(({number(axis.extent)} + {each - 1}) / {each})", self._tiling.parts)
         else:
             first, last = share(str(-(-axis.extent // each)), self._tiling.parts)
         end = f"{last} * {each}"

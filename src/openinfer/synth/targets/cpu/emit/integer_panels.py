@@ -5,6 +5,7 @@ from openinfer.synth.targets.cpu.emit.tiles import SHIFT
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PANEL, Tiling, number, offset_from
 from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.quantized import Integers, integers_of
+from openinfer.synth.targets.cstyle.code import Code, joined
 
 
 def integers(tiling: Tiling) -> Integers | None:
@@ -28,12 +29,13 @@ def are_halves(tiling: Tiling) -> bool:
     return integers(tiling) is not None and tiling.product.right.buffer.dtype.is_packed
 
 
-def stored_panel(tiling: Tiling, place: str) -> tuple[str, str]:
+def stored_panel(tiling: Tiling, place: Code) -> tuple[str, str]:
     """A panel that is stored as such, at a place; one of integers may be made floats for all rows, or as it is used."""
     tile, buffer, found, is_half = tiling.tile, tiling.product.right.buffer, integers(tiling), are_halves(tiling)
     if found is None:
         return offset_from(buffer.name, place), str(tile.columns)
-    panel = offset_from(buffer.name, f"({place}) / 2" if is_half and place != "0" else place)
+    is_moved = is_half and place.text != "0"
+    panel = offset_from(buffer.name, joined(place, "/", Code("2")) if is_moved else place)
     row = tile.columns // 2 if is_half else tile.columns
     if has_zero(tiling):
         _zero_points(tiling, found)
@@ -50,7 +52,7 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
     zero = Const(0, tiling.one.accumulator) if found.zero is None else found.zero
     value = as_one(zero, tiling.product.columns, PANEL + COLUMN)
     shift = (8 if is_shifted(tiling) else 0) + (SHIFT if are_halves(tiling) and tile.right is None else 0)
-    text = tiling.scalars.text(value) + (f" + {float(shift)}f" if shift else "")
+    text = f"{tiling.scalars.operand(value)} + {float(shift)}f" if shift else tiling.scalars.text(value)
     if shift >= SHIFT:
         tiling.say("/* Integers of 4 bits are loaded as 2^23 and so much: see oi_load. */")
     tiling.say(f"{tiling.kind} zero[{tile.columns}] = {{0}};")

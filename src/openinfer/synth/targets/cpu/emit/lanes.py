@@ -17,9 +17,9 @@ _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choi
 
 def print_lanes(loop: For, writer: Writer, depth: int) -> None:
     """A loop that gathers: its lanes, the iterations that fill no lanes, and what all come to together."""
-    scalars, extent, found = writer.scalars, writer.scalars.text(loop.extent), gathered(loop)
+    scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), gathered(loop)
     scalars.positions.add(loop.index.name)
-    whole = f"({extent}) / {LANES} * {LANES}"
+    whole = f"{extent} / {LANES} * {LANES}"
     if extent.isdecimal():
         whole = str(int(extent) // LANES * LANES)
     writer.line(depth, "{")

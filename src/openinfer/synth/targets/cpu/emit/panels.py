@@ -10,9 +10,10 @@ from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, Select, Var
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, Tiling, loop, moved, number
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, Tiling, loop, moved, number, offset_from
 from openinfer.synth.targets.cpu.product import Axis
 from openinfer.synth.targets.cpu.window import conditions
+from openinfer.synth.targets.cstyle.code import Code, chosen
 
 
 def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, width: int) -> None:
@@ -22,7 +23,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     if along is not None:
         _turned_panel(tiling, right, first, columns, along)
         return
-    target, last = tiling.scalars.text(flat(product.inner.vars, product.inner.extents)), axis.vars[-1]
+    target, last = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents)), axis.vars[-1]
     value: Scalar = product.right.value
     valid: list[Scalar] = []
     if tiling.one.valid is not None:
@@ -38,7 +39,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
         start, run = Var("start"), "run"
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
-        tiling.say(f"const {tiling.index} start = ({tiling.scalars.text(first)} + from) % {extent};")
+        tiling.say(f"const {tiling.index} start = ({tiling.scalars.operand(first)} + from) % {extent};")
         outer_axis = Axis(axis.vars[:-1], axis.extents[:-1])
         tiling.unflatten(outer_axis, Var("from") + first, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
@@ -61,7 +62,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(start + COLUMN)};")
     text = tiling.scalars.text(value)
     if inside is not None:
-        text = f"{tiling.scalars.text(inside)} ? {text} : 0"
+        text = chosen(tiling.scalars.code(inside), tiling.scalars.code(value), Code("0")).text
     tiling.say(f"to[column] = {text};")
     tiling.close()
     rest = "end" if bounds else run
@@ -108,7 +109,7 @@ def _squares(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: 
     tiling.open(f"for ({tiling.index} column = 0; column < whole; column += {lanes})")
     tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(first + COLUMN)};")
     tiling.open(f"for ({tiling.index} k = 0; k < {depth}; k += {lanes})")
-    source = f"{product.right.buffer.name} + {begin} + k, {number(along.step(last))}"
+    source = f"{offset_from(product.right.buffer.name, begin)} + k, {number(along.step(last))}"
     tiling.say(f"{name}({source}, {right.name} + k * {width} + column, {width});")
     tiling.close(2)
 
@@ -120,7 +121,7 @@ def _turned(tiling: Tiling, right: Buffer, first: Scalar, columns: tuple[str, st
     tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(first + COLUMN)};")
     for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
         tiling.open(f"for ({tiling.index} {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
-    target = tiling.scalars.text(flat(product.inner.vars, product.inner.extents))
+    target = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
     tiling.say(f"{right.name}[{target} * {tiling.tile.columns} + column] = {tiling.scalars.text(product.right.value)};")
     tiling.close(1 + len(product.inner.vars))
 
@@ -137,7 +138,7 @@ def _bounds(
     begin, end = "0", run
     for one, edge in edges.items():
         if edge is not None:
-            before = f"{tiling.scalars.need('oi_negatives')}({tiling.scalars.bare(edge[0])}, {edge[1]})"
+            before = f"{tiling.scalars.need('oi_negatives')}({tiling.scalars.text(edge[0])}, {edge[1]})"
             name = tiling.scalars.need("oi_min_i64")
             assert isinstance(one, Compare)
             begin, end = (f"{name}({before}, {run})", end) if one.op == "ge" else (begin, f"{name}({before}, {run})")

@@ -6,7 +6,7 @@ from openinfer.synth.targets.cstyle.templates import Writer
 
 def print_share(loop: For, writer: Writer, depth: int) -> None:
     """The iterations of a divided loop that are the part's own."""
-    first, last = share(writer.scalars.text(loop.extent), writer.parts)
+    first, last = share(writer.scalars.operand(loop.extent), writer.parts)
     writer.loop(loop, first, last, depth)
 
 

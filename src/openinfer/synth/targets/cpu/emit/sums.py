@@ -84,8 +84,8 @@ def _column_loop(last: Var, valid: Scalar | None, term: str, scalars: ScalarPrin
         return [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
     if last.name not in variables(valid):
         inner = [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
-        return [f"if ({scalars.bare(valid)}) {{", *(PAD + line for line in inner), "}"]
-    return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.bare(valid)}) {term}", "}"]
+        return [f"if ({scalars.text(valid)}) {{", *(PAD + line for line in inner), "}"]
+    return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.text(valid)}) {term}", "}"]
 
 
 def _at_column(index: str, last: Var) -> str:

@@ -6,10 +6,11 @@ from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim
-from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Scalar, Var
+from openinfer.loops.ir import INDEX, Const, Contraction, Scalar, Var
 from openinfer.synth.targets.cpu.product import Axis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
-from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_text
+from openinfer.synth.targets.cstyle.code import Code, Rank
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
 
 PAD = "    "
 PANEL, TILE_ROW, BLOCK = Var("n0"), Var("m0"), Var("m1")
@@ -65,10 +66,9 @@ class Tiling:
             self.depth -= 1
             self.say("}")
 
-    def place(self, place: Affine | Scalar) -> str:
-        """A position as text."""
-        scalar = place.scalar() if isinstance(place, Affine) else place
-        return self.scalars.offset(Buffer("", self.one.accumulator, (1,), strides=(1,)), (scalar,))
+    def place(self, place: Affine | Scalar) -> Code:
+        """A position."""
+        return self.scalars.position(place.scalar() if isinstance(place, Affine) else place)
 
     def inner_loops(self) -> None:
         """Begins the loops over all inner indices."""
@@ -77,7 +77,7 @@ class Tiling:
 
     def unflatten(self, axis: Axis, place: Scalar, used: set[str], divided: str = "") -> None:
         """The indices of an axis that are used, from its position as one number."""
-        text = f"({self.scalars.text(place)}){divided}"
+        text = f"{self.scalars.operand(place)}{divided}"
         for one in range(len(axis.vars) - 1, -1, -1):
             extent = number(axis.extents[one])
             value = text if one == 0 else f"{text} % {extent}"
@@ -89,10 +89,10 @@ class Tiling:
         """A row of a block, written where ``to`` points: an element for each inner index."""
         self.inner_loops()
         place = self.place(flat(self.product.inner.vars, self.product.inner.extents))
-        self.say(f"to[{place}] = {element};")
+        self.say(f"to[{place.text}] = {element};")
         self.close(len(self.product.inner.vars))
 
-    def stored_place(self, depth: int) -> str:
+    def stored_place(self, depth: int) -> Code:
         """Where a panel starts that is stored as such; each has so many elements of every column."""
         buffer = self.product.right.buffer
         index = self.one.index_of(buffer)
@@ -111,13 +111,13 @@ def loop(index: str, name: str, extent: int) -> str:
 
 
 def number(value: int) -> str:
-    """An extent as text."""
-    return size_text(value.expr) if isinstance(value, Dim) else str(value)
+    """An extent as text that can be an operand of anything."""
+    return size_code(value.expr).atom if isinstance(value, Dim) else str(value)
 
 
-def offset_from(pointer: str, place: str) -> str:
-    """A pointer to a place."""
-    return pointer if place == "0" else f"{pointer} + {place}"
+def offset_from(pointer: str, place: Code) -> str:
+    """A pointer to a place: one sum, since a pointer must not leave its memory on the way."""
+    return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
 
 def moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:

@@ -1,0 +1,56 @@
+"""Parentheses in emitted expressions: where they say something, and nowhere else."""
+
+import pytest
+
+from openinfer.dtypes import DTYPES
+from openinfer.loops.ir import INDEX, Buffer, Cast, Const, Load, Scalar, Select, Unary, Var
+from openinfer.synth.targets.c.dialect import C
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+
+F32, U32, U8, I8 = (DTYPES[name] for name in ("f32", "u32", "u8", "i8"))
+A, B, D = (Var(name, F32) for name in "abd")
+I, J = Var("i"), Var("j")
+P, Q, R = (Var(name, DTYPES["bool"]) for name in "pqr")
+N, M = Var("n", U32), Var("m", U32)
+X = Buffer("x", F32, (4, 8))
+
+CASES: dict[str, Scalar] = {
+    "a + b + d": (A + B) + D,
+    "a + (b + d)": A + (B + D),  # floats are added in the order that the op says
+    "a - (b - d)": A - (B - D),
+    "a * (b * d)": A * (B * D),
+    "a / (b * d)": A / (B * D),
+    "a * b + d / a": A * B + D / A,
+    "(a + b) * d": (A + B) * D,
+    "-(a + b)": -(A + B),
+    "a - (-b)": A - -B,
+    "-(-a)": -(-A),
+    "a * -1.0f": A * -1.0,
+    "x[i * 8 + j]": Load(X, (I, J)),
+    "x[i * 8 + (j - 1)]": Load(X, (I, J - 1)),
+    "(float)n * 0.5f": Cast(N, F32) * 0.5,
+    "(float)(n & m)": Cast(N & M, F32),
+    "(uint32_t)(a + b)": Cast(A + B, U32),
+    "(n & m) | n": (N & M) | N,  # gcc and clang ask for these
+    "(n & m) == n": (N & M).eq(N),
+    "p && q && r": (P & Q) & R,
+    "(p && q) || r": (P & Q) | R,  # and for these
+    "p && (q || r)": P & (Q | R),
+    "a < b && !p": (A < B) & ~P,
+    "(!p) == q": (~P).eq(Q),
+    "(a < b) == p": (A < B).eq(P),
+    "a < b ? a + b : -b": Select(A < B, A + B, -B),
+    "(p ? a : b) + (q ? b : d)": Select(P, A, B) + Select(Q, B, D),
+    "(p ? q : r) ? a : (q ? b : d)": Select(Select(P, Q, R), A, Select(Q, B, D)),
+    "(int8_t)~(int8_t)n": Unary("not", Cast(N, I8)),
+    "__builtin_fabsf(a + b)": Unary("abs", A + B),
+    "i / 2 * 2 - 3": I / 2 * 2 - 3,
+    "i - (-3)": I - Const(-3, INDEX),
+}
+
+
+@pytest.mark.parametrize("wanted", CASES)
+def test_parentheses_stand_where_they_say_something_or_compilers_ask_for_them(wanted: str) -> None:
+    printer = ScalarPrinter(C, lambda buffer: buffer.name)
+    printer.positions |= {"i", "j"}
+    assert printer.text(CASES[wanted]) == wanted
