@@ -60,3 +60,21 @@ def test_positions_have_the_type_that_the_dialect_says(name: str, shapes: tuple[
     text = printed(kernel, "case0", narrow, CPU).text
     assert "for (position_t " in text
     assert "for (int64_t " not in text
+
+
+@pytest.mark.parametrize(
+    ("shapes", "wanted", "unwanted"),
+    [
+        (((1, 8), (8, 16)), "float sums[16] = {0};", "i1"),
+        (((3, 8), (8, 16)), "sums[i2] = sums[i2] + a[i1 * 8 + k3] * b[k3 * 16 + i2];", "column"),
+        (((3, 8), (8, 128)), "column < 64;", "columns"),
+        (((3, 8), (8, 70)), "const int64_t columns = 70 - n0 < 64 ? 70 - n0 : 64;", "sums[70]"),
+        (((3, 1), (1, 16)), "sums[i2] = sums[i2] + a[i1] * b[i2];", "k3"),
+    ],
+)
+def test_sums_side_by_side_say_nothing_that_is_known(
+    shapes: tuple[tuple[int, ...], ...], wanted: str, unwanted: str
+) -> None:
+    text = printed(kernel_for("matmul", *shapes), "case0", C, CPU).text
+    assert wanted in text
+    assert unwanted not in text.partition("{")[2]

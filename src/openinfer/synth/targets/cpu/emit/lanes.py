@@ -57,9 +57,10 @@ def _joined(found: Sequence[Gathered], scalars: ScalarPrinter) -> Iterator[str]:
     for one in found:
         half = LANES // 2
         while half:
-            low, high = _lane(one, "lane"), _lane(one, f"lane + {half}")
-            joined = scalars.text(replace(one, var=low).joined(high))
-            yield f"for ({scalars.dialect.index} lane = 0; lane < {half}; ++lane) {low.name} = {joined};"
+            places = ("0", "1") if half == 1 else ("lane", f"lane + {half}")
+            low, high = (_lane(one, place) for place in places)
+            head = "" if half == 1 else f"for ({scalars.dialect.index} lane = 0; lane < {half}; ++lane) "
+            yield f"{head}{low.name} = {scalars.text(replace(one, var=low).joined(high))};"
             half //= 2
     for one in found:
         yield f"{one.var.name} = {scalars.text(one.joined(_lane(one, '0')))};"

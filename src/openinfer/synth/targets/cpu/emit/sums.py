@@ -1,10 +1,12 @@
 """Contractions without tiles, in C: sums side by side, which a compiler can make vectors of."""
 
+from collections.abc import Sequence
+
 from openinfer.loops.affine import position, variables
 from openinfer.loops.build import cast
 from openinfer.loops.cse import named
-from openinfer.loops.dim import is_same, most_elements
-from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Scalar, Var
+from openinfer.loops.dim import is_same, is_symbolic, most_elements, span
+from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Var
 from openinfer.synth.targets.cpu.blocked import BLOCK as TERMS
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, least, loop, number
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -21,75 +23,111 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
     The index that runs fastest in the result is the innermost loop: no sum changes its order.
     """
     last = _fastest(one)
-    if last is None:
-        return None
-    kind, index = scalars.dialect.type_of(one.accumulator), scalars.dialect.index
-    extent = one.extents[one.free.index(last)]
-    scalars.positions |= {var.name for var in (*one.free, *one.bound, PANEL, COLUMN)}
-    outer = [pair for pair in zip(one.free, one.extents, strict=True) if pair[0] != last]
-    heads = [loop(index, var.name, count) for var, count in outer]
-    lines = [PAD * depth + f"{head} {{" for depth, head in enumerate(heads)]
-    left, right = (cast(factor, one.accumulator) for factor in one.factors)
-    is_long = one.accumulator.name == "f32" and most_elements(one.reduced) > _MOST_TERMS
-    total = Var("part[column]" if is_long else "sums[column]", one.accumulator)
-    term = f"{total.name} = {scalars.text(Binary('add', total, Binary('mul', left, right)))};"
-    inner = _inner_loops(one, _column_loop(last, one.valid, term, scalars), index, kind if is_long else None)
-    lets, value = named(one.epilogue, "v")
-    body = [
-        f"for ({index} n0 = 0; n0 < {number(extent)}; n0 += {_WIDTH}) {{",
-        f"{PAD}const {index} columns = {least(number(extent), 'n0', _WIDTH)};",
-        f"{PAD}{kind} sums[{_WIDTH}] = {{0}};",
-        *(PAD + line for line in inner),
-        f"{PAD}for ({index} column = 0; column < columns; ++column) {{",
-        f"{PAD * 2}{_at_column(index, last)}",
-        f"{PAD * 2}const {kind} {ACCUMULATOR} = sums[column];",
-        *(PAD * 2 + scalars.constant(let) for let in lets),
-        PAD * 2 + scalars.store(one.out, scalars.offset(one.out, one.out_index), value),
-        f"{PAD}}}",
-        "}",
-    ]
-    lines += [PAD * len(heads) + line for line in body]
-    return [*lines, *(PAD * depth + "}" for depth in reversed(range(len(heads))))]
+    return None if last is None else _SideBySide(one, last, scalars).lines()
 
 
-def _inner_loops(one: Contraction, terms: list[str], index: str, kind: str | None) -> list[str]:
-    """The loops over what is summed; with a kind, in partial sums of it: of a block, or of each outermost index."""
-    heads = [loop(index, var.name, count) for var, count in zip(one.bound, one.reduced, strict=True)]
-    if kind is not None and len(heads) == 1:
-        (var,), (count,) = one.bound, one.reduced
+class _SideBySide:
+    """The loops over sums that lie along one index; where all of them fit, they are counted by the index itself."""
+
+    def __init__(self, one: Contraction, last: Var, scalars: ScalarPrinter) -> None:
+        self._one, self._last, self._scalars = one, last, scalars
+        self._kind, self._index = scalars.dialect.type_of(one.accumulator), scalars.dialect.index
+        self._extent = one.extents[one.free.index(last)]
+        most = span(self._extent)[1]
+        self._is_split = most > _WIDTH
+        self._width = min(max(most, 1), _WIDTH)
+        self._is_long = one.accumulator.name == "f32" and most_elements(one.reduced) > _MOST_TERMS
+        scalars.positions |= {var.name for var in (*one.free, *one.bound, PANEL, COLUMN)}
+
+    def lines(self) -> list[str]:
+        """All loops, from the outermost on."""
+        pairs = zip(self._one.free, self._one.extents, strict=True)
+        heads = [loop(self._index, var.name, count) for var, count in pairs if var != self._last]
+        return _nested(heads, self._split([*self._sums(), *self._results()]))
+
+    def _split(self, body: list[str]) -> list[str]:
+        """The loop over groups of sums, if there are several; then, how many are in this one, if that is not known."""
+        if not self._is_split:
+            return body if self._has_scope else ["{", *(PAD + line for line in body), "}"]
+        if not self._is_even:
+            body = [f"const {self._index} columns = {least(number(self._extent), 'n0', _WIDTH)};", *body]
+        return _nested([f"for ({self._index} n0 = 0; n0 < {number(self._extent)}; n0 += {_WIDTH})"], body)
+
+    @property
+    def _has_scope(self) -> bool:
+        """Whether a loop around the sums gives them a scope."""
+        return len(self._one.free) > 1
+
+    @property
+    def _is_even(self) -> bool:
+        return not is_symbolic(self._extent) and self._extent % _WIDTH == 0
+
+    @property
+    def _place(self) -> str:
+        """What counts the sums."""
+        return "column" if self._is_split else self._last.name
+
+    @property
+    def _over_columns(self) -> str:
+        """The head of a loop over the sums."""
+        if not self._is_split:
+            return loop(self._index, self._last.name, self._extent)
+        return f"for ({self._index} column = 0; column < {_WIDTH if self._is_even else 'columns'}; ++column)"
+
+    def _columns(self, *body: str) -> list[str]:
+        """A loop over the sums; the index is named where it is used."""
+        if not self._is_split:
+            return _nested([self._over_columns], body)
+        return _nested([self._over_columns], [f"const {self._index} {self._last.name} = n0 + column;", *body])
+
+    def _sums(self) -> list[str]:
+        """The sums, and the loops over what they add up; long sums are sums of partial ones."""
+        sums = f"{self._kind} sums[{self._width}] = {{0}};"
         heads = [
-            f"for ({index} k0 = 0; k0 < {number(count)}; k0 += {TERMS})",
-            f"for ({index} {var.name} = k0; {var.name} < k0 + {TERMS} && {var.name} < {number(count)}; ++{var.name})",
+            loop(self._index, var.name, count) for var, count in zip(self._one.bound, self._one.reduced, strict=True)
         ]
-    inside = [
-        *(PAD * depth + f"{head} {{" for depth, head in enumerate(heads[1:])),
-        *(PAD * (len(heads) - 1) + line for line in terms),
-        *(PAD * depth + "}" for depth in reversed(range(len(heads) - 1))),
-    ]
-    if kind is not None:
-        join = f"for ({index} column = 0; column < columns; ++column) sums[column] += part[column];"
-        inside = [f"{kind} part[{_WIDTH}] = {{0}};", *inside, join]
-    return [
-        *([f"{heads[0]} {{"] if heads else []),
-        *(PAD * bool(heads) + line for line in inside),
-        *["}"] * bool(heads),
-    ]
+        if not self._is_long:
+            return [sums, *_nested(heads, self._terms("sums"))]
+        if len(heads) == 1:
+            (var,), (count,) = self._one.bound, self._one.reduced
+            name = var.name
+            heads = [
+                f"for ({self._index} k0 = 0; k0 < {number(count)}; k0 += {TERMS})",
+                f"for ({self._index} {name} = k0; {name} < k0 + {TERMS} && {name} < {number(count)}; ++{name})",
+            ]
+        part = f"{self._kind} part[{self._width}] = {{0}};"
+        join = f"{self._over_columns} sums[{self._place}] += part[{self._place}];"
+        return [sums, *_nested(heads[:1], [part, *_nested(heads[1:], self._terms("part")), join])]
+
+    def _terms(self, sums: str) -> list[str]:
+        """The loop over the sums, which adds a term to each that counts."""
+        left, right = (cast(factor, self._one.accumulator) for factor in self._one.factors)
+        total, valid = Var(f"{sums}[{self._place}]", self._one.accumulator), self._one.valid
+        term = f"{total.name} = {self._scalars.text(Binary('add', total, Binary('mul', left, right)))};"
+        if valid is None:
+            return self._columns(term)
+        condition = f"if ({self._scalars.text(valid)})"
+        if self._last.name not in variables(valid):
+            return _nested([condition], self._columns(term))
+        return self._columns(*_nested([condition], [term]))
+
+    def _results(self) -> list[str]:
+        """What the sums become, where it is stored."""
+        one, scalars = self._one, self._scalars
+        lets, value = named(one.epilogue, "v")
+        return self._columns(
+            f"const {self._kind} {ACCUMULATOR} = sums[{self._place}];",
+            *map(scalars.constant, lets),
+            scalars.store(one.out, scalars.offset(one.out, one.out_index), value),
+        )
 
 
-def _column_loop(last: Var, valid: Scalar | None, term: str, scalars: ScalarPrinter) -> list[str]:
-    """The loop over the sums, which adds a term to each that counts."""
-    index = scalars.dialect.index
-    head, at_column = f"for ({index} column = 0; column < columns; ++column) {{", _at_column(index, last)
-    if valid is None:
-        return [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
-    if last.name not in variables(valid):
-        inner = [head, f"{PAD}{at_column}", f"{PAD}{term}", "}"]
-        return [f"if ({scalars.text(valid)}) {{", *(PAD + line for line in inner), "}"]
-    return [head, f"{PAD}{at_column}", f"{PAD}if ({scalars.text(valid)}) {term}", "}"]
-
-
-def _at_column(index: str, last: Var) -> str:
-    return f"const {index} {last.name} = n0 + column;"
+def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
+    """Lines inside of loops or conditions."""
+    lines = [*body]
+    for head in reversed(heads):
+        lines = [f"{head} {{", *(PAD + line for line in lines), "}"]
+    return lines
 
 
 def _fastest(one: Contraction) -> Var | None:

@@ -8,6 +8,7 @@ from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
 from openinfer.synth.targets.cpu.emit.parts import print_share
 from openinfer.synth.targets.cpu.emit.sums import side_by_side
+from openinfer.synth.targets.cpu.product import without_single
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.templates import Templates, Writer, as_loops
 
@@ -24,7 +25,8 @@ def _contraction(one: Contraction, writer: Writer, depth: int) -> None:
     """A contraction in tiles, if it has one; else as sums side by side where that can be, or one after the other."""
     lines = _lines(one, writer)
     if lines is None:
-        as_loops(blocked(expanded(one)), one, writer, depth)
+        plain = without_single(one)
+        as_loops(blocked(expanded(plain)), plain, writer, depth)
         return
     for line in lines:
         writer.line(depth, line)
@@ -34,10 +36,8 @@ def _lines(one: Contraction, writer: Writer) -> list[str] | None:
     match one:
         case Contraction(template=CpuTile() as tile):
             return tiled(one, tile, writer.scalars, writer.parts)
-        case Contraction(free=()):
-            return None
         case _:
-            return side_by_side(one, writer.scalars)
+            return side_by_side(without_single(one), writer.scalars)
 
 
 CPU = Templates(
