@@ -9,7 +9,7 @@ from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 F32, U32, U8, I8 = (DTYPES[name] for name in ("f32", "u32", "u8", "i8"))
 A, B, D = (Var(name, F32) for name in "abd")
-I, J = Var("i"), Var("j")
+K, J = Var("i"), Var("j")
 P, Q, R = (Var(name, DTYPES["bool"]) for name in "pqr")
 N, M = Var("n", U32), Var("m", U32)
 X = Buffer("x", F32, (4, 8))
@@ -23,11 +23,11 @@ CASES: dict[str, Scalar] = {
     "a * b + d / a": A * B + D / A,
     "(a + b) * d": (A + B) * D,
     "-(a + b)": -(A + B),
-    "a - (-b)": A - -B,
-    "-(-a)": -(-A),
+    "a - (-b)": A - Unary("neg", B),
+    "-(-a)": Unary("neg", -A),
     "a * -1.0f": A * -1.0,
-    "x[i * 8 + j]": Load(X, (I, J)),
-    "x[i * 8 + (j - 1)]": Load(X, (I, J - 1)),
+    "x[i * 8 + j]": Load(X, (K, J)),
+    "x[i * 8 + (j - 1)]": Load(X, (K, J - 1)),
     "(float)n * 0.5f": Cast(N, F32) * 0.5,
     "(float)(n & m)": Cast(N & M, F32),
     "(uint32_t)(a + b)": Cast(A + B, U32),
@@ -44,8 +44,8 @@ CASES: dict[str, Scalar] = {
     "(p ? q : r) ? a : (q ? b : d)": Select(Select(P, Q, R), A, Select(Q, B, D)),
     "(int8_t)~(int8_t)n": Unary("not", Cast(N, I8)),
     "__builtin_fabsf(a + b)": Unary("abs", A + B),
-    "i / 2 * 2 - 3": I / 2 * 2 - 3,
-    "i - (-3)": I - Const(-3, INDEX),
+    "i / 2 * 2 - 3": K / 2 * 2 - 3,
+    "i - (-3)": K - Const(-3, INDEX),
 }
 
 
