@@ -1,0 +1,153 @@
+"""What programs give the builder for operands, sizes, parameters and constraints, as values of the IR."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from openinfer.dtypes import ALIASES, DTYPES, DType, dtype_of
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.ir.expr import Expr, Num
+from openinfer.ir.graph import NO_CONSTRAINTS, Constraints
+from openinfer.ir.operand import Access, Literal, Operand
+from openinfer.ir.operand_text import parse_access, parse_expr, parse_operand
+from openinfer.ir.values import (
+    AttrValue,
+    BoolValue,
+    DTypeList,
+    DTypeValue,
+    ExprList,
+    ExprValue,
+    FloatList,
+    FloatValue,
+    IntValue,
+    StrValue,
+    VarValue,
+)
+
+Size = int | np.integer[Any] | str | Expr
+Number = bool | int | float | np.generic
+Place = str | Operand | Number
+Target = str | Access
+Param = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
+T = TypeVar("T")
+
+
+class Variable(str):
+    """The name of a variable, or of a loop's index, in the graph that is being built."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Var:
+    """The name of a constant, given as the value of a parameter."""
+
+    name: str
+
+
+def refusal(code: Code, message: str) -> GraphError:
+    """An error about what a program gave, which has no place in a source."""
+    return GraphError(Diagnostic(code, message))
+
+
+def _parsed(parser: Callable[[str], T], text: str) -> T:
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise refusal(Code.SYNTAX, f"{text!r:.80}: {error}") from error
+
+
+def text_of(value: object) -> str:
+    """A name or a string."""
+    if isinstance(value, str):
+        return value
+    raise refusal(Code.SYNTAX, f"expected text, found {value!r:.80}")
+
+
+def expr_of(value: Size) -> Expr:
+    """A size, dimension, index or amount."""
+    if isinstance(value, str):
+        return _parsed(parse_expr, value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return Num(int(value))
+    if isinstance(value, Expr):
+        return value
+    raise refusal(Code.SYNTAX, f"expected an integer or an expression, found {value!r:.80}")
+
+
+def operand_of(place: Place) -> Operand:
+    """An input of a node; a number is a literal."""
+    if isinstance(place, bool | int | float | np.generic):
+        return Literal(number_of(place))
+    return place if isinstance(place, Operand) else _parsed(parse_operand, text_of(place))
+
+
+def targets_of(out: Target | Sequence[Target]) -> Sequence[Target]:
+    """One target or several."""
+    return [out] if isinstance(out, str | Access) else out
+
+
+def access_of(target: Target) -> Access:
+    """A variable, or what brackets choose from it."""
+    return target if isinstance(target, Access) else _parsed(parse_access, text_of(target))
+
+
+def number_of(value: Number) -> BoolValue | IntValue | FloatValue:
+    """A number of Python or numpy."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, bool):
+        return BoolValue(plain)
+    return IntValue(plain) if isinstance(plain, int) else FloatValue(float(plain))
+
+
+def value_of(value: "Param | Var") -> AttrValue:
+    """The value of a parameter or constraint."""
+    match value:
+        case bool() | int() | float() | np.generic():
+            return number_of(value)
+        case str():
+            return StrValue(value)
+        case Var():
+            return VarValue(value.name)
+        case DType():
+            return DTypeValue(value)
+        case list() | tuple():
+            return _list(value)
+        case Num():
+            return IntValue(value.value)
+        case _ if isinstance(value, Expr):
+            return ExprValue(value)
+        case _ if isinstance(value, AttrValue):
+            return value
+        case _:
+            raise refusal(Code.SYNTAX, f"{value!r:.80} cannot be the value of a parameter")
+
+
+def keyword_of(value: "Param | Var | Operand") -> AttrValue:
+    """A keyword of an op. Which names are inputs is settled when the graph is built, and by the op when it is bound."""
+    assert not isinstance(value, Operand)
+    if isinstance(value, Variable):
+        return VarValue(str(value))
+    if isinstance(value, str) and (value in DTYPES or value in ALIASES):
+        return DTypeValue(dtype_of(value))
+    return value_of(value)
+
+
+def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
+    if any(isinstance(value, bool) for value in values):
+        raise refusal(Code.SYNTAX, f"a list holds numbers, size expressions or dtypes, not {values!r:.80}")
+    dtypes = tuple(value for value in values if isinstance(value, DType))
+    if dtypes and len(dtypes) == len(values):
+        return DTypeList(dtypes)
+    numbers = tuple(value for value in values if isinstance(value, int | float | np.integer | np.floating))
+    if any(isinstance(value, float | np.floating) for value in numbers) and len(numbers) == len(values):
+        return FloatList(tuple(FloatValue(float(value)) for value in numbers))
+    return ExprList(tuple(expr_of(value) for value in values))  # type: ignore[arg-type]
+
+
+def constraints_of(values: Mapping[str, Param] | None) -> Constraints:
+    """The constraints of a node or block."""
+    return MappingProxyType({key: value_of(value) for key, value in values.items()}) if values else NO_CONSTRAINTS
