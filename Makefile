@@ -25,12 +25,13 @@ types: $(VENV)/.dev
 installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null)
 
 # Graphviz draws graphs; the tests look at real pictures. Clang is the second compiler of generated code, whose header is
-# also C++, and which comes with a CMakeLists.txt.
+# also C++, and which comes with a CMakeLists.txt. It also reads CUDA, and glslangValidator GLSL.
 tools:
 	@$(call installed,dot,graphviz)
 	@$(call installed,g++,g++)
 	@$(call installed,cmake,cmake)
 	@$(call installed,clang,clang libclang-rt-dev)
+	@$(call installed,glslangValidator,glslang-tools)
 
 # One thread for each of the two processes: threads of NumPy and PyTorch that wait would take a core from the other.
 tests: $(VENV)/.dev $(VENV)/.examples tools

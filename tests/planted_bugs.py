@@ -787,7 +787,7 @@ SYNTHESIZER_BUGS = (
     Bug(
         "gelu forgets what a rounding lost",
         "synth/targets/cstyle/runtime/math_gelu.c",
-        "lost_d = (1.0f - (d - back)) + (half - back)",
+        "lost_d = (1.0f - (d - back)) + (halved - back)",
         "lost_d = back - back",
         "tests/synth/test_math_runtime.py",
         "f32_are_close and gelu",

@@ -1,60 +1,23 @@
-"""Support code in C: where its functions are, and those of integers and packed elements, which every dtype has."""
+"""Support code in C: where its functions are, and those of packed elements, which every dtype has."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
 
 from openinfer.dtypes import DTYPES, DType
+from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
 from openinfer.synth.targets.cstyle.support import Definition, Need, Support, SupportFunction
 
-TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t"}
-TYPES |= {f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)}
-TYPES |= {f"u{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)}
+TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
 """The C types of values, by compute dtype."""
 
 
 @cache
 def _generated() -> Mapping[str, Definition]:
-    found: dict[str, Definition] = {}
-    integers = [one for one in DTYPES.values() if one.kind in ("int", "uint")]
-    plain, packed = ([one for one in integers if one.is_packed == wanted] for wanted in (False, True))
-    for dtype in plain:
-        found |= {one.name: one for one in _integer_functions(dtype)}
-    for dtype in packed:
-        found |= {one.name: one for one in _packed_functions(dtype)}
-    for one in plain:
-        for other in plain:
-            if one.bits == other.bits:
-                name = f"oi_bits_{one.name}_{other.name}"
-                found[name] = SupportFunction(name, (), _same_width(name, one, other))
+    found: dict[str, Definition] = {**integer_functions()}
+    for dtype in DTYPES.values():
+        if dtype.is_packed:
+            found |= {one.name: one for one in _packed_functions(dtype)}
     return found
-
-
-def _integer_functions(dtype: DType) -> Iterable[SupportFunction]:
-    """Functions of one integer type."""
-    own, bits = TYPES[dtype.name], dtype.bits
-    wide, least = TYPES[f"u{max(bits, 32)}"], f"INT{bits}_MIN"
-    bodies = {
-        "not": f"({own} a) {{ return ({own})~a; }}",
-        "abs": f"({own} a) {{ return a < 0 ? ({own})(0 - ({wide})a) : a; }}",
-        "popcount": f"({own} a) {{ return ({own})oi_popcount((uint{bits}_t)a); }}",
-        "min": f"({own} a, {own} b) {{ return a < b ? a : b; }}",
-        "max": f"({own} a, {own} b) {{ return a > b ? a : b; }}",
-        "shl": f"({own} a, {own} b) {{ return b >= {bits} ? 0 : ({own})(({wide})a << b); }}",
-        "shr": f"({own} a, {own} b) {{ return b >= {bits} ? {'(a < 0 ? -1 : 0)' if dtype.kind == 'int' else '0'}"
-        f" : ({own})(a >> b); }}",
-        # The most negative number divided by -1 wraps to itself.
-        "div": f"({own} a, {own} b) {{ return b == -1 && a == {least} ? a : ({own})(a / b); }}",
-        "rem": f"({own} a, {own} b) {{ return b == -1 ? 0 : ({own})(a % b); }}",
-    }
-    for op, body in bodies.items():
-        name = f"oi_{op}_{dtype.name}"
-        needs = ("oi_popcount",) if op == "popcount" else ()
-        yield SupportFunction(name, needs, f"static inline {own} {name}{body}\n")
-
-
-def _same_width(name: str, source: DType, target: DType) -> str:
-    one, other = TYPES[source.name], TYPES[target.name]
-    return f"static inline {other} {name}({one} x) {{ return ({other})x; }}\n"
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
@@ -62,9 +25,6 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
     own, bits = TYPES[dtype.compute.name], dtype.bits
     mask, half, per_byte = (1 << bits) - 1, 1 << (bits - 1), 8 // bits
     is_sign = dtype.values is not None and bits == 1
-    wrapped = f"(((a & {mask}) ^ {half}) - {half})" if dtype.kind == "int" and not dtype.values else f"(a & {mask})"
-    name = f"oi_wrap_{dtype.name}"
-    yield SupportFunction(name, (), f"static inline {own} {name}({own} a) {{ return ({own}){wrapped}; }}\n")
     place = f"(i % {per_byte}) * {bits}"
     value = "(2 * (int)c - 1)" if is_sign else f"(((int)c ^ {half}) - {half})" if dtype.kind == "int" else "c"
     name = f"oi_load_{dtype.name}"

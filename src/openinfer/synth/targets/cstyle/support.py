@@ -1,8 +1,14 @@
 """Support functions: what expressions call and a language lacks.
 
-Only those that are needed are emitted, after those that they call. Most are text in files, where a line
-``//: NAME NEEDS...`` stands before each; some are generated for every dtype. Both are known by their names. Those with
+Only those that are needed are emitted, after those that they call. Most are text in files, where a line ``//: NAME``
+stands before each; some are generated for every dtype. Both are known by their names, and what they call is found in
+their text; a helper that stands behind another name is called by naming that too: ``//: NAME NEEDS...``. Those with
 parameters of their own, as the inner loops of contractions, are records that know their text.
+
+What kernels call has one source for all languages, in ``runtime/``. It is written in what C, CUDA and GLSL share, and
+in words for what they say in different ways: ``oi_u32(x)`` converts, ``oi_bits_f32_u32(x)`` looks at bits,
+``oi_make(type, first, second)`` is a struct, ``OI_TABLE`` begins a table and ``OI_FUNCTION`` a function. A language
+brings its words as definitions like the others.
 """
 
 import re
@@ -13,6 +19,8 @@ from importlib.resources import files
 from typing import Protocol, TypeAlias
 
 _MARK = re.compile(r"^//: (.*)\n", re.MULTILINE)
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_NAME = re.compile(r"\b(?:oi|OI)_\w+")
 
 
 class Definition(Protocol):
@@ -66,17 +74,30 @@ class Support:
         name = need_name(need)
         if name in done:
             return
-        found = self._named(need) if isinstance(need, str) else need
+        found = self._called(need) if isinstance(need, str) else need
         for one in found.needs:
             self._define(one, done)
         done[name] = found.text
 
-    def _named(self, name: str) -> Definition:
+    def _called(self, name: str) -> Definition:
+        """A function by its name, with all that its text calls."""
+        found = self._named(name)
+        assert found is not None, name
+        called = [one for one in _names_in(found.text) if one != name and self._named(one) is not None]
+        return SupportFunction(name, (*found.needs, *called), found.text)
+
+    def _named(self, name: str) -> Definition | None:
         for package, folder in self.folders:
             found = _in_files(package, folder).get(name)
             if found is not None:
                 return found
-        return self.generated()[name]
+        return self.generated().get(name)
+
+
+@cache
+def _names_in(text: str) -> tuple[str, ...]:
+    """The names of support code that a text mentions, in the order in which it does."""
+    return tuple(dict.fromkeys(_NAME.findall(_COMMENT.sub("", text))))
 
 
 def need_name(need: Need) -> str:

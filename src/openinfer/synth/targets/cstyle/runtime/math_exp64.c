@@ -1,6 +1,9 @@
-//: oi_expm1_parts oi_mad_f64 oi_exact_sum oi_exact_product oi_ordered_sum
+//: oi_exp_parts
+struct oi_exp_parts { oi_pair rest; double n; };
+OI_TYPE(oi_exp_parts)
+
+//: oi_expm1_parts
 /* exp(hi + lo) = 2^n * (1 + rest), where rest is within 2^-59 of its value, for sums from -1100 to 1100. */
-typedef struct { oi_pair rest; double n; } oi_exp_parts;
 OI_INLINE oi_exp_parts oi_expm1_parts(double hi, double lo)
 {
     /* Adding and taking away 1.5 * 2^52 rounds to an integer. */
@@ -21,10 +24,10 @@ OI_INLINE oi_exp_parts oi_expm1_parts(double hi, double lo)
     p = oi_mad_f64(p, r.hi, 0x1.555555555555cp-3);
     const oi_pair s = oi_ordered_sum(r.hi, 0.5 * square.hi);
     const double tail = r.hi * square.hi * p + (r.lo + r.lo * r.hi + 0.5 * square.lo);
-    return (oi_exp_parts){ oi_ordered_sum(s.hi, s.lo + tail), n };
+    return oi_make(oi_exp_parts, oi_ordered_sum(s.hi, s.lo + tail), n);
 }
 
-//: oi_exp_pair_f64 oi_pick_f64 oi_expm1_parts oi_scaled_f64
+//: oi_exp_pair_f64
 OI_INLINE double oi_exp_pair_f64(double hi, double lo)
 {
     const double a = oi_pick_f64(hi > 720.0, 720.0, oi_pick_f64(hi < -760.0, -760.0, hi));
@@ -33,11 +36,11 @@ OI_INLINE double oi_exp_pair_f64(double hi, double lo)
     return oi_scaled_f64(m.hi + (m.lo + e.rest.lo), e.n);
 }
 
-//: oi_exp_f64 oi_exp_pair_f64
+//: oi_exp_f64
 /* Measured: at most 0.76 ulp. */
 OI_INLINE double oi_exp_f64(double x) { return oi_exp_pair_f64(x, 0.0); }
 
-//: oi_exp2_f64 oi_pick_f64 oi_expm1_parts oi_scaled_f64
+//: oi_exp2_f64
 /* Measured: at most 0.76 ulp. */
 OI_INLINE double oi_exp2_f64(double x)
 {
@@ -50,69 +53,69 @@ OI_INLINE double oi_exp2_f64(double x)
     return oi_scaled_f64(m.hi + (m.lo + e.rest.lo), k + e.n);
 }
 
-//: oi_expm1_pair_f64 oi_expm1_parts oi_power_of_two_f64 oi_pair_sum
+//: oi_expm1_pair_f64
 /* exp(x) - 1 to twice the precision, halved (so that it exists if the result does), for x from -50 to 710. */
 OI_INLINE oi_pair oi_expm1_pair_f64(double x)
 {
     const oi_exp_parts e = oi_expm1_parts(x, 0.0);
     const double scale = oi_power_of_two_f64(e.n - 1.0);
     const oi_pair whole = oi_exact_sum(scale, -0.5);
-    return oi_pair_sum(whole, (oi_pair){ scale * e.rest.hi, scale * e.rest.lo });
+    return oi_pair_sum(whole, oi_make_pair(scale * e.rest.hi, scale * e.rest.lo));
 }
 
-//: oi_expm1_f64 oi_pick_f64 oi_expm1_pair_f64
+//: oi_expm1_f64
 /* Measured: at most 0.61 ulp. */
 OI_INLINE double oi_expm1_f64(double x)
 {
     const double a = oi_pick_f64(x > 710.0, 710.0, oi_pick_f64(x < -50.0, -50.0, x));
     const oi_pair e = oi_expm1_pair_f64(a);
-    return oi_pick_f64(__builtin_fabs(x) < 0x1p-54, x, 2.0 * (e.hi + e.lo));
+    return oi_pick_f64(oi_abs_f64(x) < 0x1p-54, x, 2.0 * (e.hi + e.lo));
 }
 
-//: oi_sinh_f64 oi_expm1_pair_f64 oi_pair_quotient oi_scaled_f64
+//: oi_sinh_f64
 /* sinh(x) = (e + e / (e + 1)) / 2 with e = exp(x) - 1. Measured: at most 0.77 ulp. */
-static inline double oi_sinh_f64(double x)
+OI_FUNCTION double oi_sinh_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     double y;
     if (!(a >= 0x1p-28)) {
         y = a;
     } else if (a < 40.0) {
-        const oi_pair h = oi_expm1_pair_f64(a), e = { 2.0 * h.hi, 2.0 * h.lo };
-        const oi_pair q = oi_pair_quotient(h, oi_pair_sum((oi_pair){ 1.0, 0.0 }, e));
+        const oi_pair h = oi_expm1_pair_f64(a), e = oi_make_pair(2.0 * h.hi, 2.0 * h.lo);
+        const oi_pair q = oi_pair_quotient(h, oi_pair_sum(oi_make_pair(1.0, 0.0), e));
         const oi_pair s = oi_pair_sum(h, q);
         y = s.hi;
     } else {
         const oi_exp_parts e = oi_expm1_parts(a < 720.0 ? a : 720.0, 0.0);
         y = oi_scaled_f64(1.0 + (e.rest.hi + e.rest.lo), e.n - 1.0);
     }
-    return x != x ? x + x : __builtin_copysign(y, x);
+    return x != x ? x + x : oi_copysign_f64(y, x);
 }
 
-//: oi_cosh_f64 oi_expm1_parts oi_pair_sum oi_pair_quotient oi_scaled_f64
+//: oi_cosh_f64
 /* cosh(x) = (exp(x) + 1 / exp(x)) / 2. Measured: at most 0.53 ulp. */
-static inline double oi_cosh_f64(double x)
+OI_FUNCTION double oi_cosh_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     const oi_exp_parts e = oi_expm1_parts(a < 720.0 ? a : a == a ? 720.0 : 0.0, 0.0);
-    const oi_pair m = oi_pair_sum((oi_pair){ 1.0, 0.0 }, e.rest);
+    const oi_pair m = oi_pair_sum(oi_make_pair(1.0, 0.0), e.rest);
     double y;
     if (a < 40.0) {
         const double scale = oi_power_of_two_f64(e.n - 1.0);
-        const oi_pair h = { scale * m.hi, scale * m.lo };
-        y = oi_pair_sum(h, oi_pair_quotient((oi_pair){ 0.25, 0.0 }, h)).hi;
+        const oi_pair h = oi_make_pair(scale * m.hi, scale * m.lo);
+        y = oi_pair_sum(h, oi_pair_quotient(oi_make_pair(0.25, 0.0), h)).hi;
     } else {
         y = oi_scaled_f64(m.hi, e.n - 1.0);
     }
     return x != x ? x + x : y;
 }
 
-//: oi_tanh_f64 oi_expm1_pair_f64 oi_pick_f64 oi_pair_quotient
+//: oi_tanh_f64
 /* tanh(x) = e / (e + 2) with e = exp(2 x) - 1. Measured: at most 0.57 ulp. */
 OI_INLINE double oi_tanh_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     const oi_pair h = oi_expm1_pair_f64(oi_pick_f64(a > 20.0, 40.0, a + a));
-    const double t = oi_pair_quotient(h, oi_pair_sum((oi_pair){ 1.0, 0.0 }, h)).hi;
-    return __builtin_copysign(oi_pick_f64(a < 0x1p-28, a, t), x);
+    const double t = oi_pair_quotient(h, oi_pair_sum(oi_make_pair(1.0, 0.0), h)).hi;
+    return oi_copysign_f64(oi_pick_f64(a < 0x1p-28, a, t), x);
 }

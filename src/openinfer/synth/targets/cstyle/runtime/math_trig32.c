@@ -1,11 +1,14 @@
-//: oi_quarters OI_INLINE oi_bits_f32_u32 oi_bits_u32_f32 oi_bits_f64_u64
+//: oi_quarter
+struct oi_quarter { double f; uint64_t k; };
+OI_TYPE(oi_quarter)
+
+//: oi_quarters
 /* |x| = (k + f) * pi / 2 for every finite x, with |f| < 0.501 to full precision and k right in its last two bits: |x|
    is m * 16^i, where m is whole unless i is 0, so that multiples of 4 can be left out of 16^i * 2 / pi. That number is
    in three parts. The first two have 29 bits and m has 24: their products are exact. */
-typedef struct { double f; uint64_t k; } oi_quarter;
 OI_INLINE oi_quarter oi_quarters(float x)
 {
-    static const double upper[27] = {
+    OI_TABLE double upper[27] = {
         0x1.45f306d000000p-1, 0x1.17cc1b7000000p+1, 0x1.7cc1b72000000p+1, 0x1.cc1b727000000p+1,
         0x1.836e4e4000000p+0, 0x1.b727220000000p-3, 0x1.b727220000000p+1, 0x1.727220a000000p+1,
         0x1.27220a9000000p+1, 0x1.c882a50000000p-1, 0x1.220a94f000000p+1, 0x1.054a7f0000000p-2,
@@ -14,7 +17,7 @@ OI_INLINE oi_quarter oi_quarters(float x)
         0x1.abe8fa9000000p+1, 0x1.7d1f534000000p+0, 0x1.e8fa9a6000000p+1, 0x1.1f534dc000000p+0,
         0x1.f534ddc000000p+0, 0x1.a9a6ee0000000p+1, 0x1.34ddc0c000000p+0,
     };
-    static const double middle[27] = {
+    OI_TABLE double middle[27] = {
         0x1.9391054000000p-30, 0x1.3910548000000p-30, 0x1.c882a52000000p-29, 0x1.1054a7c000000p-30,
         0x1.054a7f0000000p-30, 0x1.529fc20000000p-32, 0x1.529fc27000000p-28, 0x1.29fc275000000p-28,
         0x1.3f84eae000000p-29, 0x1.fc2757d000000p-28, 0x1.c2757d1000000p-28, 0x1.3abe8f8000000p-31,
@@ -23,7 +26,7 @@ OI_INLINE oi_quarter oi_quarters(float x)
         0x1.4ddc0db000000p-28, 0x1.bb81b6c000000p-29, 0x1.dc0db62000000p-28, 0x1.c0db629000000p-28,
         0x1.b6c52a0000000p-33, 0x1.b6c52b2000000p-29, 0x1.b629599000000p-28,
     };
-    static const double lower[27] = {
+    OI_TABLE double lower[27] = {
         0x1.4fe13abe8fa9ap-59, 0x1.3f84eafa3ea6ap-57, 0x1.f84eafa3ea69cp-57, 0x1.84eafa3ea69bcp-57,
         0x1.3abe8fa9a6ee0p-59, 0x1.d5f47d4d37703p-58, 0x1.5f47d4d377037p-58, 0x1.f47d4d377036ep-58,
         0x1.a3ea69bb81b6cp-57, 0x1.f534ddc0db629p-60, 0x1.ea69bb81b6c53p-57, 0x1.4d377036d8a56p-58,
@@ -33,15 +36,15 @@ OI_INLINE oi_quarter oi_quarters(float x)
         0x1.3278872083fcap-57, 0x1.278872083fca3p-57, 0x1.e21c820ff28b2p-59,
     };
     const uint32_t u = oi_bits_f32_u32(x) & 0x7fffffffu, field = u >> 23;
-    const int32_t i = (int32_t)(((field - 150u) & (0u - (uint32_t)(field > 150u))) >> 2);
-    const double m = (double)oi_bits_u32_f32(u - ((uint32_t)i << 25));
+    const int32_t i = oi_i32(((field - 150u) & (0u - oi_u32(field > 150u))) >> 2);
+    const double m = oi_f64(oi_bits_u32_f32(u - (oi_u32(i) << 25)));
     const double first = m * upper[i], second = m * middle[i], third = m * lower[i];
     const double shifted = (first + second) + 0x1.8p52;
     const double k = shifted - 0x1.8p52;
-    return (oi_quarter){ ((first - k) + second) + third, oi_bits_f64_u64(shifted) };
+    return oi_make(oi_quarter, ((first - k) + second) + third, oi_bits_f64_u64(shifted));
 }
 
-//: oi_sin_quarter oi_mad_f64
+//: oi_sin_quarter
 /* sin(f * pi / 2) for |f| < 0.501 */
 OI_INLINE double oi_sin_quarter(double f)
 {
@@ -54,7 +57,7 @@ OI_INLINE double oi_sin_quarter(double f)
     return p * f;
 }
 
-//: oi_cos_quarter oi_mad_f64
+//: oi_cos_quarter
 /* cos(f * pi / 2) for |f| < 0.501 */
 OI_INLINE double oi_cos_quarter(double f)
 {
@@ -66,41 +69,41 @@ OI_INLINE double oi_cos_quarter(double f)
     return oi_mad_f64(p, z, 1.0);
 }
 
-//: oi_sin_f32 oi_quarters oi_pick_f64 oi_cos_quarter oi_sin_quarter oi_pick_f32 OI_INF
+//: oi_sin_f32
 /* Measured: at most 0.502 ulp. */
 OI_INLINE float oi_sin_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
     const double y = oi_pick_f64((a.k & 1u) != 0, oi_cos_quarter(a.f), oi_sin_quarter(a.f));
     /* The second bit of k turns the sign. */
-    const float turned = (float)oi_bits_u64_f64(oi_bits_f64_u64(y) ^ ((a.k & 2u) << 62));
+    const float turned = oi_f32(oi_bits_u64_f64(oi_bits_f64_u64(y) ^ ((a.k & 2u) << 62)));
     const float r = oi_bits_u32_f32(oi_bits_f32_u32(turned) ^ (oi_bits_f32_u32(x) & 0x80000000u));
-    return oi_pick_f32(__builtin_fabsf(x) < OI_INF, r, x - x);
+    return oi_pick_f32(oi_abs_f32(x) < OI_INF, r, x - x);
 }
 
-//: oi_cos_f32 oi_quarters oi_pick_f64 oi_sin_quarter oi_cos_quarter oi_pick_f32 OI_INF
+//: oi_cos_f32
 /* Measured: at most 0.502 ulp. */
 OI_INLINE float oi_cos_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
     const double y = oi_pick_f64((a.k & 1u) != 0, oi_sin_quarter(a.f), oi_cos_quarter(a.f));
-    const float r = (float)oi_bits_u64_f64(oi_bits_f64_u64(y) ^ (((a.k + 1u) & 2u) << 62));
-    return oi_pick_f32(__builtin_fabsf(x) < OI_INF, r, x - x);
+    const float r = oi_f32(oi_bits_u64_f64(oi_bits_f64_u64(y) ^ (((a.k + 1u) & 2u) << 62)));
+    return oi_pick_f32(oi_abs_f32(x) < OI_INF, r, x - x);
 }
 
-//: oi_tan_f32 oi_quarters oi_sin_quarter oi_cos_quarter oi_pick_f64 oi_pick_f32 OI_INF
+//: oi_tan_f32
 /* Measured: at most 0.502 ulp. */
 OI_INLINE float oi_tan_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
     const double s = oi_sin_quarter(a.f), c = oi_cos_quarter(a.f);
     const bool odd = (a.k & 1u) != 0;
-    const float y = (float)(oi_pick_f64(odd, -c, s) / oi_pick_f64(odd, s, c));
+    const float y = oi_f32(oi_pick_f64(odd, -c, s) / oi_pick_f64(odd, s, c));
     const float r = oi_bits_u32_f32(oi_bits_f32_u32(y) ^ (oi_bits_f32_u32(x) & 0x80000000u));
-    return oi_pick_f32(__builtin_fabsf(x) < OI_INF, r, x - x);
+    return oi_pick_f32(oi_abs_f32(x) < OI_INF, r, x - x);
 }
 
-//: oi_atan_short oi_mad_f64
+//: oi_atan_short
 /* atan(t) for t from 0 to 1 */
 OI_INLINE double oi_atan_short(double t)
 {
@@ -119,33 +122,33 @@ OI_INLINE double oi_atan_short(double t)
     return oi_mad_f64(p * z, t, t);
 }
 
-//: oi_atan_f32 oi_atan_short oi_pick_f64
+//: oi_atan_f32
 /* Measured: at most 0.502 ulp. */
 OI_INLINE float oi_atan_f32(float x)
 {
-    const double a = (double)__builtin_fabsf(x);
+    const double a = oi_f64(oi_abs_f32(x));
     const bool steep = a > 1.0;
     const double t = oi_atan_short(oi_pick_f64(steep, 1.0, a) / oi_pick_f64(steep, a, 1.0));
-    return __builtin_copysignf((float)oi_pick_f64(steep, 0x1.921fb54442d18p+0 - t, t), x);
+    return oi_copysign_f32(oi_f32(oi_pick_f64(steep, 0x1.921fb54442d18p+0 - t, t)), x);
 }
 
-//: oi_atan2_f32 oi_pick_f64 oi_atan_short oi_pick_f32
+//: oi_atan2_f32
 /* Measured: at most 0.502 ulp. */
 OI_INLINE float oi_atan2_f32(float y, float x)
 {
-    const double ay = (double)__builtin_fabsf(y), ax = (double)__builtin_fabsf(x);
+    const double ay = oi_f64(oi_abs_f32(y)), ax = oi_f64(oi_abs_f32(x));
     const bool steep = ay > ax;
     const double n = oi_pick_f64(steep, ax, ay), d = oi_pick_f64(steep, ay, ax);
     /* Both 0 give 0 and both infinite 1. */
     const double ratio = oi_pick_f64(n == d, oi_pick_f64(d == 0.0, 0.0, 1.0), n / d);
     const double t = oi_atan_short(ratio);
     const double u = oi_pick_f64(steep, 0x1.921fb54442d18p+0 - t, t);
-    const double a = oi_pick_f64(__builtin_signbit(x) != 0, 0x1.921fb54442d18p+1 - u, u);
+    const double a = oi_pick_f64(oi_signbit_f32(x), 0x1.921fb54442d18p+1 - u, u);
     const bool x_is_nan = x != x, y_is_nan = y != y;
-    return oi_pick_f32(x_is_nan | y_is_nan, x + y, __builtin_copysignf((float)a, y));
+    return oi_pick_f32(oi_either(x_is_nan, y_is_nan), x + y, oi_copysign_f32(oi_f32(a), y));
 }
 
-//: oi_asin_short oi_mad_f64
+//: oi_asin_short
 /* asin(x) for |x| <= 1/2 and z = x^2 */
 OI_INLINE double oi_asin_short(double x, double z)
 {
@@ -159,28 +162,28 @@ OI_INLINE double oi_asin_short(double x, double z)
     return oi_mad_f64(p * z, x, x);
 }
 
-//: oi_asin_f32 oi_pick_f64 oi_asin_short oi_pick_f32 OI_NAN oi_sqrt_f64
+//: oi_asin_f32
 /* asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2)) for x > 1/2. Measured: at most 0.502 ulp. */
 OI_INLINE float oi_asin_f32(float x)
 {
-    const double a = (double)__builtin_fabsf(x);
+    const double a = oi_f64(oi_abs_f32(x));
     const bool large = a > 0.5;
     const double z = oi_pick_f64(large, 0.5 - 0.5 * a, a * a);
     const double s = oi_asin_short(oi_pick_f64(large, oi_sqrt_f64(z), a), z);
-    const float y = (float)oi_pick_f64(large, 0x1.921fb54442d18p+0 - (s + s), s);
-    return oi_pick_f32(a > 1.0, OI_NAN, __builtin_copysignf(y, x));
+    const float y = oi_f32(oi_pick_f64(large, 0x1.921fb54442d18p+0 - (s + s), s));
+    return oi_pick_f32(a > 1.0, OI_NAN, oi_copysign_f32(y, x));
 }
 
-//: oi_acos_f32 oi_pick_f64 oi_asin_short oi_pick_f32 OI_NAN oi_sqrt_f64
+//: oi_acos_f32
 /* acos(x) = pi / 2 - asin(x), or 2 asin(sqrt((1 - x) / 2)) for x > 1/2; acos(-x) = pi - acos(x).
    Measured: at most 0.502 ulp. */
 OI_INLINE float oi_acos_f32(float x)
 {
-    const double a = (double)__builtin_fabsf(x);
+    const double a = oi_f64(oi_abs_f32(x));
     const bool large = a > 0.5;
     const double z = oi_pick_f64(large, 0.5 - 0.5 * a, a * a);
     const double s = oi_asin_short(oi_pick_f64(large, oi_sqrt_f64(z), a), z);
     const double t = oi_pick_f64(large, s + s, 0x1.921fb54442d18p+0 - s);
-    const float y = (float)oi_pick_f64((double)x < 0.0, 0x1.921fb54442d18p+1 - t, t);
+    const float y = oi_f32(oi_pick_f64(oi_f64(x) < 0.0, 0x1.921fb54442d18p+1 - t, t));
     return oi_pick_f32(a > 1.0, OI_NAN, y);
 }

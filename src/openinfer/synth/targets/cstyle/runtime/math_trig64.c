@@ -1,14 +1,14 @@
-//: oi_reduced_large oi_bits_f64_u64 oi_exact_sum oi_pair_product
+//: oi_reduced
+struct oi_reduced { oi_pair rest; uint32_t k; };
+OI_TYPE(oi_reduced)
+
+//: oi_reduced_large
 /* x - k * pi / 2 to twice the precision and k modulo 4, for every finite x >= 2: x * 2 / pi modulo 4 in integers, with
    as many bits of 2 / pi as matter (Payne and Hanek). */
-typedef struct { oi_pair rest; uint32_t k; } oi_reduced;
-#if defined(__GNUC__)
-__attribute__((noinline))
-#endif
-static oi_reduced oi_reduced_large(double x)
+OI_OUTLINE oi_reduced oi_reduced_large(double x)
 {
     /* 64 zero bits, then the bits of 2 / pi behind the point. */
-    static const uint32_t two_over_pi[41] = {
+    OI_TABLE uint32_t two_over_pi[41] = {
         0x00000000u, 0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
         0xfe5163abu, 0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu,
         0xe88235f5u, 0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u, 0x3991d639u, 0x835339f4u, 0x9c845f8bu, 0xbdf9283bu,
@@ -18,50 +18,50 @@ static oi_reduced oi_reduced_large(double x)
     };
     const uint64_t u = oi_bits_f64_u64(x), m = (u & 0xfffffffffffffu) | 0x10000000000000u;
     /* x = m * 2^e. Bits of 2 / pi that make multiples of 4 with it are left out: the first e - 2. */
-    const int32_t e = (int32_t)(u >> 52) - 1075;
-    const uint32_t skip = (uint32_t)(e - 2 + 64), word = skip / 32, shift = skip % 32;
+    const int32_t e = oi_i32(u >> 52) - 1075;
+    const uint32_t skip = oi_u32(e - 2 + 64), word = skip / 32, shift = skip % 32;
     /* The lower 224 bits of m * window, least significant word first: two bits before the point, 222 behind. */
-    uint32_t product[7] = { 0 };
-    for (int half = 0; half < 2; half++) {
-        const uint64_t factor = half ? m >> 32 : m & 0xffffffffu;
+    uint32_t product[7] = { 0u, 0u, 0u, 0u, 0u, 0u, 0u };
+    for (int part = 0; part < 2; part++) {
+        const uint64_t factor = part != 0 ? m >> 32 : m & 0xffffffffu;
         uint64_t carry = 0;
-        for (int i = 0; i + half < 7; i++) {
-            const uint64_t both = (uint64_t)two_over_pi[word + 6 - i] << 32 | two_over_pi[word + 7 - i];
-            const uint64_t sum = factor * ((both << shift >> 32) & 0xffffffffu) + product[i + half] + carry;
-            product[i + half] = (uint32_t)sum;
+        for (int i = 0; i + part < 7; i++) {
+            const uint64_t both = oi_u64(two_over_pi[word + 6 - i]) << 32 | two_over_pi[word + 7 - i];
+            const uint64_t sum = factor * ((both << shift >> 32) & 0xffffffffu) + product[i + part] + carry;
+            product[i + part] = oi_u32(sum);
             carry = sum >> 32;
         }
     }
     uint32_t k = product[6] >> 30;
-    const bool above = (product[6] >> 29) & 1u;
-    k += above;
+    const bool above = oi_last_bit(product[6] >> 29);
+    k += oi_u32(above);
     product[6] &= 0x3fffffffu;
     /* The fraction, or what is missing to the next integer: (2^222 - fraction) is the complement plus one. */
     uint64_t carry = 1;
     for (int i = 0; i < 7; i++) {
-        const uint64_t flipped = (uint64_t)(uint32_t)~product[i] + carry;
-        product[i] = above ? (uint32_t)flipped : product[i];
+        const uint64_t flipped = oi_u64(~product[i]) + carry;
+        product[i] = above ? oi_u32(flipped) : product[i];
         carry = flipped >> 32;
     }
     product[6] &= 0x3fffffffu;
-    oi_pair f = { 0.0, 0.0 };
+    oi_pair f = oi_make_pair(0.0, 0.0);
     double unit = 0x1p-30;
     for (int i = 6; i >= 0; i--) {
-        const oi_pair s = oi_exact_sum(f.hi, (double)product[i] * unit);
-        f = (oi_pair){ s.hi, f.lo + s.lo };
+        const oi_pair s = oi_exact_sum(f.hi, oi_f64(product[i]) * unit);
+        f = oi_make_pair(s.hi, f.lo + s.lo);
         unit *= 0x1p-32;
     }
     f = oi_exact_sum(f.hi, f.lo);
-    oi_pair r = oi_pair_product(f, (oi_pair){ 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54 });
-    r = above ? (oi_pair){ -r.hi, -r.lo } : r;
-    return (oi_reduced){ r, k & 3u };
+    oi_pair r = oi_pair_product(f, oi_make_pair(0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54));
+    r = above ? oi_make_pair(-r.hi, -r.lo) : r;
+    return oi_make(oi_reduced, r, k & 3u);
 }
 
-//: oi_reduced_f64 oi_reduced_large
+//: oi_reduced_f64
 /* |x| - k * pi / 2 and k modulo 4 for finite x. */
-static inline oi_reduced oi_reduced_f64(double x)
+OI_FUNCTION oi_reduced oi_reduced_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     if (a > 0x1p20)
         return oi_reduced_large(a);
     const double shifted = a * 0x1.45f306dc9c883p-1 + 0x1.8p52;
@@ -70,12 +70,12 @@ static inline oi_reduced oi_reduced_f64(double x)
     const oi_pair first = oi_exact_sum(a - k * 0x1.921fb54000000p+0, k * -0x1.10b4611800000p-30);
     const oi_pair second = oi_exact_sum(first.hi, k * -0x1.313198a000000p-61);
     const oi_pair r = oi_exact_sum(second.hi, (first.lo + second.lo) - k * 0x1.701b839a25205p-92);
-    return (oi_reduced){ r, (uint32_t)oi_bits_f64_u64(shifted) & 3u };
+    return oi_make(oi_reduced, r, oi_u32(oi_bits_f64_u64(shifted)) & 3u);
 }
 
-//: oi_sin_part oi_mad_f64 oi_ordered_sum
+//: oi_sin_part
 /* sin(r) for |r| < 0.786 */
-static inline oi_pair oi_sin_part(oi_pair r)
+OI_FUNCTION oi_pair oi_sin_part(oi_pair r)
 {
     const double z = r.hi * r.hi;
     double p = -0x1.aaa0a5cfea734p-41;
@@ -88,9 +88,9 @@ static inline oi_pair oi_sin_part(oi_pair r)
     return oi_ordered_sum(r.hi, r.hi * z * p + r.lo * (1.0 - 0.5 * z));
 }
 
-//: oi_cos_part oi_exact_product oi_mad_f64 oi_ordered_sum
+//: oi_cos_part
 /* cos(r) for |r| < 0.786 */
-static inline oi_pair oi_cos_part(oi_pair r)
+OI_FUNCTION oi_pair oi_cos_part(oi_pair r)
 {
     const oi_pair square = oi_exact_product(r.hi, r.hi);
     const double z = square.hi;
@@ -105,50 +105,53 @@ static inline oi_pair oi_cos_part(oi_pair r)
     return oi_ordered_sum(s.hi, s.lo + (z * z * p - (0.5 * square.lo + r.hi * r.lo)));
 }
 
-//: oi_sin_f64 oi_reduced_f64 oi_cos_part oi_sin_part
+//: oi_sin_f64
 /* Measured: at most 0.78 ulp. */
-static inline double oi_sin_f64(double x)
+OI_FUNCTION double oi_sin_f64(double x)
 {
-    if (!(__builtin_fabs(x) >= 0x1p-27))
+    if (!(oi_abs_f64(x) >= 0x1p-27))
         return x;
-    if (x - x != 0.0)
-        return x - x;
+    OI_EXACT const double zero = x - x;
+    if (zero != 0.0)
+        return zero;
     const oi_reduced a = oi_reduced_f64(x);
-    const double y = a.k & 1u ? oi_cos_part(a.rest).hi : oi_sin_part(a.rest).hi;
+    const double y = (a.k & 1u) != 0u ? oi_cos_part(a.rest).hi : oi_sin_part(a.rest).hi;
     return (a.k >= 2u) != (x < 0.0) ? -y : y;
 }
 
-//: oi_cos_f64 oi_reduced_f64 oi_sin_part oi_cos_part
+//: oi_cos_f64
 /* Measured: at most 0.82 ulp. */
-static inline double oi_cos_f64(double x)
+OI_FUNCTION double oi_cos_f64(double x)
 {
-    if (x - x != 0.0)
-        return x - x;
+    OI_EXACT const double zero = x - x;
+    if (zero != 0.0)
+        return zero;
     const oi_reduced a = oi_reduced_f64(x);
-    const double y = a.k & 1u ? oi_sin_part(a.rest).hi : oi_cos_part(a.rest).hi;
+    const double y = (a.k & 1u) != 0u ? oi_sin_part(a.rest).hi : oi_cos_part(a.rest).hi;
     return a.k == 1u || a.k == 2u ? -y : y;
 }
 
-//: oi_tan_f64 oi_reduced_f64 oi_sin_part oi_cos_part oi_pair_quotient
+//: oi_tan_f64
 /* Measured: at most 0.93 ulp. */
-static inline double oi_tan_f64(double x)
+OI_FUNCTION double oi_tan_f64(double x)
 {
-    if (!(__builtin_fabs(x) >= 0x1p-28))
+    if (!(oi_abs_f64(x) >= 0x1p-28))
         return x;
-    if (x - x != 0.0)
-        return x - x;
+    OI_EXACT const double zero = x - x;
+    if (zero != 0.0)
+        return zero;
     const oi_reduced a = oi_reduced_f64(x);
     const oi_pair s = oi_sin_part(a.rest), c = oi_cos_part(a.rest);
-    const double y = a.k & 1u ? -oi_pair_quotient(c, s).hi : oi_pair_quotient(s, c).hi;
+    const double y = (a.k & 1u) != 0u ? -oi_pair_quotient(c, s).hi : oi_pair_quotient(s, c).hi;
     return x < 0.0 ? -y : y;
 }
 
-//: oi_angle oi_pair_sum oi_pair_quotient oi_mad_f64
+//: oi_angle
 /* atan2(y, x) to twice the precision for y and x that are not negative, not both 0 and between 2^-480 and 2^500. */
-static inline oi_pair oi_angle(oi_pair y, oi_pair x)
+OI_FUNCTION oi_pair oi_angle(oi_pair y, oi_pair x)
 {
     /* atan(i / 16) */
-    static const double table[17][2] = {
+    OI_TABLE double table[17][2] = {
         { 0.0, 0.0 }, { 0x1.ff55bb72cfdeap-5, -0x1.c934d86d23f1dp-60 },
         { 0x1.fd5ba9aac2f6ep-4, -0x1.cd37686760c17p-59 }, { 0x1.7b97b4bce5b02p-3, 0x1.347b0b4f881cap-58 },
         { 0x1.f5b75f92c80ddp-3, 0x1.8ab6e3cf7afbdp-57 }, { 0x1.362773707ebccp-2, -0x1.963a544b672d8p-57 },
@@ -162,11 +165,11 @@ static inline oi_pair oi_angle(oi_pair y, oi_pair x)
     const bool steep = y.hi > x.hi;
     const oi_pair n = steep ? x : y, d = steep ? y : x;
     /* atan(n / d) = atan(c) + atan((n - c d) / (d + c n)) with c the nearest sixteenth */
-    const int32_t i = (int32_t)(n.hi / d.hi * 16.0 + 0.5);
-    const double c = (double)i * 0.0625;
+    const int32_t i = oi_i32(n.hi / d.hi * 16.0 + 0.5);
+    const double c = oi_f64(i) * 0.0625;
     const oi_pair cd = oi_exact_product(c, d.hi), cn = oi_exact_product(c, n.hi);
-    const oi_pair above = oi_pair_sum(n, (oi_pair){ -cd.hi, -cd.lo - c * d.lo });
-    const oi_pair below = oi_pair_sum(d, (oi_pair){ cn.hi, cn.lo + c * n.lo });
+    const oi_pair above = oi_pair_sum(n, oi_make_pair(-cd.hi, -cd.lo - c * d.lo));
+    const oi_pair below = oi_pair_sum(d, oi_make_pair(cn.hi, cn.lo + c * n.lo));
     const oi_pair t = oi_pair_quotient(above, below);
     const double z = t.hi * t.hi;
     double p = 0x1.3a2047ce6f69cp-4;
@@ -176,29 +179,30 @@ static inline oi_pair oi_angle(oi_pair y, oi_pair x)
     p = oi_mad_f64(p, z, 0x1.9999999999999p-3);
     p = oi_mad_f64(p, z, -0x1.5555555555555p-2);
     const oi_pair small = oi_ordered_sum(t.hi, t.lo + t.hi * z * p);
-    const oi_pair a = oi_pair_sum((oi_pair){ table[i][0], table[i][1] }, small);
-    return steep ? oi_pair_sum((oi_pair){ 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54 }, (oi_pair){ -a.hi, -a.lo }) : a;
+    const oi_pair a = oi_pair_sum(oi_make_pair(table[i][0], table[i][1]), small);
+    const oi_pair quarter = oi_make_pair(0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54);
+    return steep ? oi_pair_sum(quarter, oi_make_pair(-a.hi, -a.lo)) : a;
 }
 
-//: oi_atan_f64 oi_angle
+//: oi_atan_f64
 /* Measured: at most 0.501 ulp. */
-static inline double oi_atan_f64(double x)
+OI_FUNCTION double oi_atan_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     if (!(a >= 0x1p-28))
         return x;
-    const double y = a > 0x1p60 ? 0x1.921fb54442d18p+0 : oi_angle((oi_pair){ a, 0.0 }, (oi_pair){ 1.0, 0.0 }).hi;
-    return __builtin_copysign(y, x);
+    const double y = a > 0x1p60 ? 0x1.921fb54442d18p+0 : oi_angle(oi_make_pair(a, 0.0), oi_make_pair(1.0, 0.0)).hi;
+    return oi_copysign_f64(y, x);
 }
 
-//: oi_atan2_f64 OI_INF64 oi_angle
+//: oi_atan2_f64
 /* Measured: at most 0.501 ulp. */
-static inline double oi_atan2_f64(double y, double x)
+OI_FUNCTION double oi_atan2_f64(double y, double x)
 {
     if (x != x || y != y)
         return x + y;
-    const double ay = __builtin_fabs(y), ax = __builtin_fabs(x);
-    const bool behind = __builtin_signbit(x) != 0;
+    const double ay = oi_abs_f64(y), ax = oi_abs_f64(x);
+    const bool behind = oi_signbit_f64(x);
     const double pi = 0x1.921fb54442d18p+1;
     double a;
     if (ay == 0.0 || (ax == OI_INF64 && ay < ax)) {
@@ -212,36 +216,36 @@ static inline double oi_atan2_f64(double y, double x)
     } else {
         const double most = ay > ax ? ay : ax;
         const double scale = most > 0x1p450 ? 0x1p-600 : most < 0x1p-400 ? 0x1p600 : 1.0;
-        const oi_pair t = oi_angle((oi_pair){ ay * scale, 0.0 }, (oi_pair){ ax * scale, 0.0 });
-        a = behind ? oi_pair_sum((oi_pair){ pi, 0x1.1a62633145c07p-53 }, (oi_pair){ -t.hi, -t.lo }).hi : t.hi;
+        const oi_pair t = oi_angle(oi_make_pair(ay * scale, 0.0), oi_make_pair(ax * scale, 0.0));
+        a = behind ? oi_pair_sum(oi_make_pair(pi, 0x1.1a62633145c07p-53), oi_make_pair(-t.hi, -t.lo)).hi : t.hi;
     }
-    return __builtin_copysign(a, y);
+    return oi_copysign_f64(a, y);
 }
 
-//: oi_asin_f64 OI_NAN64 oi_pair_sqrt oi_angle
+//: oi_asin_f64
 /* asin(x) = atan2(x, sqrt(1 - x^2)). Measured: at most 0.501 ulp. */
-static inline double oi_asin_f64(double x)
+OI_FUNCTION double oi_asin_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     if (!(a >= 0x1p-28))
         return x;
     if (a > 1.0)
         return OI_NAN64;
     const oi_pair square = oi_exact_product(a, a);
-    const oi_pair other = oi_pair_sqrt(oi_pair_sum((oi_pair){ 1.0, 0.0 }, (oi_pair){ -square.hi, -square.lo }));
-    return __builtin_copysign(oi_angle((oi_pair){ a, 0.0 }, other).hi, x);
+    const oi_pair other = oi_pair_sqrt(oi_pair_sum(oi_make_pair(1.0, 0.0), oi_make_pair(-square.hi, -square.lo)));
+    return oi_copysign_f64(oi_angle(oi_make_pair(a, 0.0), other).hi, x);
 }
 
-//: oi_acos_f64 OI_NAN64 oi_pair_sqrt oi_angle
+//: oi_acos_f64
 /* acos(x) = atan2(sqrt(1 - x^2), x). Measured: at most 0.501 ulp. */
-static inline double oi_acos_f64(double x)
+OI_FUNCTION double oi_acos_f64(double x)
 {
-    const double a = __builtin_fabs(x);
+    const double a = oi_abs_f64(x);
     if (!(a <= 1.0))
         return x != x ? x + x : OI_NAN64;
     const oi_pair square = oi_exact_product(a > 0x1p-60 ? a : 0.0, a);
-    const oi_pair other = oi_pair_sqrt(oi_pair_sum((oi_pair){ 1.0, 0.0 }, (oi_pair){ -square.hi, -square.lo }));
-    const oi_pair t = oi_angle(other, (oi_pair){ a > 0x1p-60 ? a : 0.0, 0.0 });
-    const oi_pair pi = { 0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53 };
-    return x < 0.0 ? oi_pair_sum(pi, (oi_pair){ -t.hi, -t.lo }).hi : t.hi;
+    const oi_pair other = oi_pair_sqrt(oi_pair_sum(oi_make_pair(1.0, 0.0), oi_make_pair(-square.hi, -square.lo)));
+    const oi_pair t = oi_angle(other, oi_make_pair(a > 0x1p-60 ? a : 0.0, 0.0));
+    const oi_pair pi = oi_make_pair(0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53);
+    return x < 0.0 ? oi_pair_sum(pi, oi_make_pair(-t.hi, -t.lo)).hi : t.hi;
 }

@@ -1,0 +1,152 @@
+//: OI_FUNCTION
+/* Functions are written for several languages. Words such as this one and oi_u32, which converts, say it in C. */
+#define OI_FUNCTION static inline
+
+//: OI_INLINE
+/* Inlined whatever the size of the caller: a call that is left in a loop keeps it from becoming vector code. */
+#if defined(__GNUC__)
+#define OI_INLINE static inline __attribute__((always_inline))
+#else
+#define OI_INLINE static inline
+#endif
+
+//: OI_SPARE
+/* A function that is there in case the target lacks an instruction. */
+#if defined(__GNUC__)
+#define OI_SPARE static inline __attribute__((unused))
+#else
+#define OI_SPARE static inline
+#endif
+
+//: OI_OUTLINE
+/* A long function that is seldom called. */
+#if defined(__GNUC__)
+#define OI_OUTLINE __attribute__((noinline)) static
+#else
+#define OI_OUTLINE static
+#endif
+
+//: OI_EXACT
+/* For a value that must not be computed in another way; here none is. */
+#define OI_EXACT
+
+//: OI_TABLE
+#define OI_TABLE static const
+
+//: OI_TYPE
+#define OI_TYPE(name) typedef struct name name;
+
+//: oi_make
+/* A struct of its two members. */
+#define oi_make(type, first, second) ((type){ (first), (second) })
+
+//: oi_u8
+#define oi_u8(x) ((uint8_t)(x)) /* converts */
+//: oi_u16
+#define oi_u16(x) ((uint16_t)(x)) /* converts */
+//: oi_u32
+#define oi_u32(x) ((uint32_t)(x)) /* converts */
+//: oi_u64
+#define oi_u64(x) ((uint64_t)(x)) /* converts */
+//: oi_i8
+#define oi_i8(x) ((int8_t)(x)) /* converts */
+//: oi_i16
+#define oi_i16(x) ((int16_t)(x)) /* converts */
+//: oi_i32
+#define oi_i32(x) ((int32_t)(x)) /* converts */
+//: oi_i64
+#define oi_i64(x) ((int64_t)(x)) /* converts */
+//: oi_f32
+#define oi_f32(x) ((float)(x)) /* converts */
+//: oi_f64
+#define oi_f64(x) ((double)(x)) /* converts */
+
+//: oi_bits_f32_u32
+static inline uint32_t oi_bits_f32_u32(float x) { union { float f; uint32_t u; } v = { x }; return v.u; }
+//: oi_bits_f32_i32
+static inline int32_t oi_bits_f32_i32(float x) { union { float f; int32_t u; } v = { x }; return v.u; }
+//: oi_bits_f64_u64
+static inline uint64_t oi_bits_f64_u64(double x) { union { double f; uint64_t u; } v = { x }; return v.u; }
+//: oi_bits_f64_i64
+static inline int64_t oi_bits_f64_i64(double x) { union { double f; int64_t u; } v = { x }; return v.u; }
+//: oi_bits_u32_f32
+static inline float oi_bits_u32_f32(uint32_t x) { union { uint32_t u; float f; } v = { x }; return v.f; }
+//: oi_bits_i32_f32
+static inline float oi_bits_i32_f32(int32_t x) { union { int32_t u; float f; } v = { x }; return v.f; }
+//: oi_bits_u64_f64
+static inline double oi_bits_u64_f64(uint64_t x) { union { uint64_t u; double f; } v = { x }; return v.f; }
+//: oi_bits_i64_f64
+static inline double oi_bits_i64_f64(int64_t x) { union { int64_t u; double f; } v = { x }; return v.f; }
+
+//: OI_NAN
+#define OI_NAN __builtin_nanf("")
+//: OI_NAN64
+#define OI_NAN64 __builtin_nan("")
+//: OI_INF
+#define OI_INF __builtin_inff()
+//: OI_INF64
+#define OI_INF64 __builtin_inf()
+
+//: oi_abs_f32
+#define oi_abs_f32(x) __builtin_fabsf(x)
+//: oi_abs_f64
+#define oi_abs_f64(x) __builtin_fabs(x)
+//: oi_copysign_f32
+#define oi_copysign_f32(size, sign) __builtin_copysignf(size, sign)
+//: oi_copysign_f64
+#define oi_copysign_f64(size, sign) __builtin_copysign(size, sign)
+//: oi_signbit_f32
+#define oi_signbit_f32(x) (__builtin_signbit(x) != 0)
+//: oi_signbit_f64
+#define oi_signbit_f64(x) (__builtin_signbit(x) != 0)
+//: oi_is_finite_f64
+#define oi_is_finite_f64(x) ((x) - (x) == 0.0)
+//: oi_leading_zeros
+/* How many bits of 64 stand before the first that is set, if any is. */
+#define oi_leading_zeros(x) __builtin_clzll(x)
+
+//: oi_last_bit
+/* Whether it is set. */
+#define oi_last_bit(x) ((x) & 1u)
+//: oi_both
+/* Of two truth values that are known anyway: && and || would branch. */
+#define oi_both(a, b) ((a) & (b))
+//: oi_either
+#define oi_either(a, b) ((a) | (b))
+
+//: OI_FUSED
+/* Whether fused multiply-add is an instruction: a call into a library would be slow and is not allowed. */
+#if defined(__FMA__) || (defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF)) \
+    || (defined(__ARM_FEATURE_FMA) && defined(__ARM_FP) && (__ARM_FP & 8))
+#define OI_FUSED 1
+#else
+#define OI_FUSED 0
+#endif
+//: oi_fused_f32
+#define oi_fused_f32(a, b, c) __builtin_fmaf(a, b, c)
+//: oi_fused_f64
+#define oi_fused_f64(a, b, c) __builtin_fma(a, b, c)
+
+//: OI_ROOTS
+/* The floats of which square roots are an instruction, in bytes: 4, 8 or both. A call into a library is not allowed. */
+#if defined(__SSE2__) || defined(__aarch64__) || defined(__wasm__) || defined(__riscv_d) || defined(__powerpc64__)
+#define OI_ROOTS 12
+#elif defined(__ARM_FP)
+#define OI_ROOTS (__ARM_FP & 12)
+#else
+#define OI_ROOTS 0
+#endif
+//: oi_root_f32
+#define oi_root_f32(x) __builtin_sqrtf(x)
+//: oi_root_f64
+#define oi_root_f64(x) __builtin_sqrt(x)
+
+//: OI_NEAREST
+/* Whether rounding an f32 to the nearest integer is an instruction. */
+#if defined(__OPTIMIZE__) && (defined(__SSE4_1__) || defined(__aarch64__))
+#define OI_NEAREST 1
+#else
+#define OI_NEAREST 0
+#endif
+//: oi_nearest_f32
+#define oi_nearest_f32(x) __builtin_rintf(x)
