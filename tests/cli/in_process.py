@@ -15,11 +15,16 @@ class Done:
     err: str
 
 
-def openinfer(*arguments: str) -> Done:
-    out, err = io.StringIO(), io.StringIO()
-    with mock.patch("sys.argv", ["openinfer", *arguments]), redirect_stdout(out), redirect_stderr(err):
+def openinfer(*arguments: str, text: str = "") -> Done:
+    """What a command does, with a text on its standard input."""
+    caught = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(one, "utf-8", write_through=True) for one in caught)
+    given = mock.patch.multiple(
+        "sys", argv=["openinfer", *arguments], stdin=io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
+    )
+    with given, redirect_stdout(out), redirect_stderr(err):
         try:
             status = main()
         except SystemExit as leaving:
             status = int(leaving.code or 0)
-    return Done(status, out.getvalue(), err.getvalue())
+    return Done(status, *(one.getvalue().decode() for one in caught))

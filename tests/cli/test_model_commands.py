@@ -9,14 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.in_process import Done, openinfer
 
 from openinfer import __version__
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, UninitializedTensor, save_file
 
 
-def openinfer(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def in_a_process(*arguments: str, cwd: Path) -> Done:
+    """What is imported depends on where a command is run."""
     command = [sys.executable, "-m", "openinfer", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    return Done(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def model(tmp_path: Path) -> str:
 
 
 def test_inspect_prints_sizes_metadata_and_tensors_in_the_documented_form(model: str) -> None:
-    output = openinfer("inspect", model).stdout
+    output = openinfer("inspect", model).out
     assert "D := 4\n" in output
     assert 'mode: str = "fast"\nrate: f32 = 0.5\n' in output
     assert "w: f32[3, 4] = { 0, 1, 2, 3, 4, ..., 7, 8, 9, 10, 11 }\n" in output
@@ -43,18 +46,18 @@ def test_inspect_prints_sizes_metadata_and_tensors_in_the_documented_form(model:
 
 
 def test_inspect_shows_one_tensor(model: str) -> None:
-    output = openinfer("inspect", model, "--tensor", "q").stdout
+    output = openinfer("inspect", model, "--tensor", "q").out
     assert "q: i4[3]" in output
     assert "w: f32" not in output
 
 
 def test_inspect_without_statistics_reads_no_histogram(model: str) -> None:
-    assert "hist" not in openinfer("inspect", model, "--no-stats").stdout
+    assert "hist" not in openinfer("inspect", model, "--no-stats").out
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 def test_json_has_the_same_facts(model: str, command: str) -> None:
-    facts = json.loads(openinfer(command, model, "--json").stdout)
+    facts = json.loads(openinfer(command, model, "--json").out)
     assert facts["ok"] is True
     assert facts["sizevars"] == {"D": 4}
     assert facts["metadata"]["rate"] == {"type": "f32", "value": 0.5}
@@ -67,7 +70,7 @@ def test_json_has_the_same_facts(model: str, command: str) -> None:
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 def test_summary_is_short_and_names_the_hash(model: str, command: str) -> None:
-    lines = openinfer(command, model, "--summary").stdout.splitlines()
+    lines = openinfer(command, model, "--summary").out.splitlines()
     assert len(lines) <= 6
     assert lines[-1].startswith("sha256:")
     assert "17 elements" in "".join(lines)
@@ -78,32 +81,32 @@ def test_a_bad_file_exits_1_with_a_located_error(model: str) -> None:
     data[5] = 9
     Path(model).write_bytes(data)
     done = openinfer("verify", model)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "error[E704]: version 9 is unknown" in done.stderr
-    assert "byte 5 (0x5), field version" in done.stderr
+    assert done.status == 1
+    assert done.out == ""
+    assert "error[E704]: version 9 is unknown" in done.err
+    assert "byte 5 (0x5), field version" in done.err
 
 
 def test_a_bad_file_in_json_names_field_and_offset(model: str) -> None:
     Path(model).write_bytes(Path(model).read_bytes()[:-1])
     done = openinfer("verify", "--json", model)
-    assert done.returncode == 1
-    facts = json.loads(done.stdout)
+    assert done.status == 1
+    facts = json.loads(done.out)
     assert facts["ok"] is False
     (found,) = facts["diagnostics"]
     assert (found["code"], found["field"], found["offset"]) == ("E708", "file_size", 61)
 
 
 def test_wrong_usage_exits_2() -> None:
-    assert openinfer("inspect").returncode == 2
-    assert openinfer("nonsense").returncode == 2
-    assert openinfer("explain", "E999").returncode == 2
+    assert openinfer("inspect").status == 2
+    assert openinfer("nonsense").status == 2
+    assert openinfer("explain", "E999").status == 2
 
 
 def test_a_misspelt_tensor_suggests_the_nearest(model: str) -> None:
     done = openinfer("inspect", model, "--tensor", "latre")
-    assert done.returncode == 1
-    assert "did you mean 'later'?" in done.stderr
+    assert done.status == 1
+    assert "did you mean 'later'?" in done.err
 
 
 def test_own_checks_are_run_by_name(model: str, tmp_path: Path) -> None:
@@ -113,10 +116,10 @@ def test_own_checks_are_run_by_name(model: str, tmp_path: Path) -> None:
         "        if info.dtype.name == 'f32':\n"
         "            yield f'{info.name} is f32'\n"
     )
-    done = openinfer("verify", model, "--check", "house_rules:no_f32", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "error[E750]: w is f32" in done.stderr
-    assert openinfer("verify", model, "--check", "house_rules:missing", cwd=tmp_path).returncode == 1
+    done = in_a_process("verify", model, "--check", "house_rules:no_f32", cwd=tmp_path)
+    assert done.status == 1
+    assert "error[E750]: w is f32" in done.err
+    assert in_a_process("verify", model, "--check", "house_rules:missing", cwd=tmp_path).status == 1
 
 
 def test_diff_says_what_differs_and_by_how_much(model: str, tmp_path: Path) -> None:
@@ -125,8 +128,8 @@ def test_diff_says_what_differs_and_by_how_much(model: str, tmp_path: Path) -> N
     changed[1, 1] += 0.25
     save_file(other, {"w": changed, "new": np.zeros(2, np.int8)}, {"D": 5}, {"mode": "slow", "rate": 0.5})
     done = openinfer("inspect", model, "--diff", str(other))
-    assert done.returncode == 1
-    assert done.stdout.splitlines() == [
+    assert done.status == 1
+    assert done.out.splitlines() == [
         "~ size D: 4 -> 5",
         "~ metadata mode: str 'fast' -> str 'slow'",
         "- tensor later: f16[2] uninitialized",
@@ -134,7 +137,7 @@ def test_diff_says_what_differs_and_by_how_much(model: str, tmp_path: Path) -> N
         "- tensor q: i4[3] symmetric per_tensor scale=0.5",
         "~ tensor w: f32[3, 4] (1 of 12 values differ, by at most 0.25, rms 0.0721688)",
     ]
-    facts = json.loads(openinfer("inspect", model, "--diff", str(other), "--json").stdout)
+    facts = json.loads(openinfer("inspect", model, "--diff", str(other), "--json").out)
     assert facts[-1]["max_error"] == 0.25
 
 
@@ -143,14 +146,14 @@ def test_inspect_prints_errors_as_json_where_json_is_asked_for(model: str, argum
     if "--tensor" not in arguments and "--diff" not in arguments:
         Path(model).write_bytes(b"nonsense")
     done = openinfer("inspect", model, "--json", *arguments)
-    assert (done.returncode, done.stderr) == (1, "")
-    facts = json.loads(done.stdout)
+    assert (done.status, done.err) == (1, "")
+    facts = json.loads(done.out)
     assert (facts["path"], facts["ok"], len(facts["diagnostics"])) == (model, False, 1)
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 def test_a_summary_can_be_json(model: str, command: str) -> None:
-    facts = json.loads(openinfer(command, model, "--summary", "--json").stdout)
+    facts = json.loads(openinfer(command, model, "--summary", "--json").out)
     assert (facts["tensors"], facts["elements"], facts["without_data"]) == (3, 17, ["later"])
     assert len(facts["sha256"]) == 64
 
@@ -163,9 +166,9 @@ def test_a_check_that_fails_or_is_no_function_is_reported_as_json(model: str, tm
         ("rules:number", "cannot load the check 'rules:number': it is not a function"),
         ("typo:broken", "cannot load the check 'typo:broken'"),
     ):
-        done = openinfer("verify", model, "--json", "--check", check, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (1, "")
-        (found,) = json.loads(done.stdout)["diagnostics"]
+        done = in_a_process("verify", model, "--json", "--check", check, cwd=tmp_path)
+        assert (done.status, done.err) == (1, "")
+        (found,) = json.loads(done.out)["diagnostics"]
         assert found["code"] == "E750"
         assert found["message"].startswith(reason)
 
@@ -173,31 +176,31 @@ def test_a_check_that_fails_or_is_no_function_is_reported_as_json(model: str, tm
 def test_diff_compares_only_the_tensors_named(model: str, tmp_path: Path) -> None:
     other = str(tmp_path / "other.oinf")
     save_file(other, {"w": np.zeros((3, 4), np.float32), "later": UninitializedTensor("f16", (2,))})
-    assert openinfer("inspect", model, "--diff", other, "--tensor", "later").stdout == "no differences\n"
-    lines = openinfer("inspect", model, "--diff", other, "--tensor", "w").stdout.splitlines()
+    assert openinfer("inspect", model, "--diff", other, "--tensor", "later").out == "no differences\n"
+    lines = openinfer("inspect", model, "--diff", other, "--tensor", "w").out.splitlines()
     assert [line[:11] for line in lines] == ["~ tensor w:"]
 
 
 def test_diff_of_equal_files_is_empty_and_exits_0(model: str) -> None:
     done = openinfer("inspect", model, "--diff", model)
-    assert (done.returncode, done.stdout) == (0, "no differences\n")
+    assert (done.status, done.out) == (0, "no differences\n")
 
 
 def test_explain_prints_one_code_and_lists_all(model: str) -> None:
-    assert openinfer("explain", "e703").stdout.startswith("# E703: ")
-    assert "E703  " in openinfer("explain").stdout
-    assert json.loads(openinfer("explain", "E703", "--json").stdout)["code"] == "E703"
+    assert openinfer("explain", "e703").out.startswith("# E703: ")
+    assert "E703  " in openinfer("explain").out
+    assert json.loads(openinfer("explain", "E703", "--json").out)["code"] == "E703"
 
 
 def test_version_is_printed() -> None:
-    assert openinfer("--version").stdout == f"openinfer {__version__}\n"
+    assert openinfer("--version").out == f"openinfer {__version__}\n"
 
 
 def test_demo_authors_verifies_and_prints_the_documented_model(tmp_path: Path) -> None:
     done = openinfer("demo", "--out", str(tmp_path))
-    assert done.returncode == 0
-    assert "O := 8" in done.stdout
-    assert "w1: f32[16, 32] = {" in done.stdout
+    assert done.status == 0
+    assert "O := 8" in done.out
+    assert "w1: f32[16, 32] = {" in done.out
 
 
 def test_a_reader_that_stops_early_is_no_error(model: str) -> None:
@@ -220,4 +223,4 @@ def test_a_progress_bar_shows_on_a_terminal_only(model: str) -> None:
     assert b"reading" in os.read(primary, 65536)
     assert b"D := 4" in output
     os.close(primary)
-    assert openinfer("verify", model).stderr == ""
+    assert openinfer("verify", model).err == ""

@@ -8,15 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.cli.in_process import openinfer
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, usage
 from openinfer.ops.catalogue import FAMILIES, catalogue_markdown, families, op_facts, op_markdown
-
-
-def openinfer(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "openinfer", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def on_a_terminal(*arguments: str) -> str:
@@ -42,8 +38,8 @@ def _read(terminal: int) -> bytes:
 
 def test_lists_every_op_once_with_its_usage_and_dtypes() -> None:
     done = openinfer("ops")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
     names = [line.split()[0] for line in lines if line.startswith("  ")]
     assert sorted(names) == sorted({record.name for record in OPS.values()})
     assert "  gather          gather(x, ids, axis=0) >> y  all" in [re.sub(r"  +all", "  all", line) for line in lines]
@@ -58,8 +54,8 @@ def test_families_stand_in_the_order_of_the_page() -> None:
 
 def test_shows_one_op_in_full() -> None:
     done = openinfer("ops", "scatter")
-    assert done.returncode == 0
-    assert done.stdout == op_markdown(OPS["scatter"])
+    assert done.status == 0
+    assert done.out == op_markdown(OPS["scatter"])
     for line in (
         "# scatter",
         'op scatter(x, ids, updates, axis, reduce="none") >> y',
@@ -68,40 +64,40 @@ def test_shows_one_op_in_full() -> None:
         "| `axis` | int | required | The axis that the indices belong to. |",
         "Outputs: `y`: the dtype of x. Precision: within twice the error bound of any order of summation.",
     ):
-        assert line in done.stdout.splitlines()
-    assert 'One of `"none"`, `"add"`, `"mul"`, `"min"`, `"max"`. |\n' in done.stdout
+        assert line in done.out.splitlines()
+    assert 'One of `"none"`, `"add"`, `"mul"`, `"min"`, `"max"`. |\n' in done.out
 
 
 def test_shows_what_can_be_left_out_repeated_or_quantized() -> None:
-    assert "| `window` | the dtype of x | can be left out |" in openinfer("ops", "stft").stdout
-    assert "| `x` | all | any number, of one dtype |" in openinfer("ops", "concat").stdout
-    assert "| `x` | all | a quantized tensor counts as its real numbers |" in openinfer("ops", "gather").stdout
-    assert "Outputs: `y, ...`: the dtype of x." in openinfer("ops", "split").stdout
+    assert "| `window` | the dtype of x | can be left out |" in openinfer("ops", "stft").out
+    assert "| `x` | all | any number, of one dtype |" in openinfer("ops", "concat").out
+    assert "| `x` | all | a quantized tensor counts as its real numbers |" in openinfer("ops", "gather").out
+    assert "Outputs: `y, ...`: the dtype of x." in openinfer("ops", "split").out
 
 
 def test_an_alias_shows_its_op() -> None:
-    shown = openinfer("ops", "filter").stdout
+    shown = openinfer("ops", "filter").out
     assert shown.startswith("# where\n")
     assert "Also written `filter`.\n" in shown
 
 
 def test_an_unknown_op_exits_1_and_suggests_the_nearest() -> None:
     done = openinfer("ops", "gathr")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error[E206]: there is no op 'gathr'\n")
-    assert "did you mean 'gather'" in done.stderr
-    assert "'openinfer ops' lists them" in openinfer("ops", "zzzzzzzz").stderr
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("error[E206]: there is no op 'gathr'\n")
+    assert "did you mean 'gather'" in done.err
+    assert "'openinfer ops' lists them" in openinfer("ops", "zzzzzzzz").err
 
 
 def test_an_unknown_op_is_json_where_json_is_asked_for() -> None:
     done = openinfer("ops", "gathr", "--json")
-    assert (done.returncode, done.stderr) == (1, "")
-    facts = json.loads(done.stdout)
+    assert (done.status, done.err) == (1, "")
+    facts = json.loads(done.out)
     assert (facts["ok"], facts["diagnostics"][0]["code"]) == (False, "E206")
 
 
 def test_json_has_the_facts_of_one_op() -> None:
-    facts = json.loads(openinfer("ops", "stft", "--json").stdout)
+    facts = json.loads(openinfer("ops", "stft", "--json").out)
     assert facts["family"] == "Signal"
     assert facts["usage"] == 'op stft(x, window?, frame, hop, window_type="hann", center=false) >> y'
     assert facts["dtypes"] == ["f8", "bf16", "f16", "f32", "f64"]
@@ -121,7 +117,7 @@ def test_json_has_the_facts_of_one_op() -> None:
 
 
 def test_json_lists_the_facts_of_all_ops() -> None:
-    facts = json.loads(openinfer("ops", "--json").stdout)
+    facts = json.loads(openinfer("ops", "--json").out)
     assert facts == json.loads(json.dumps([op_facts(record) for members in families().values() for record in members]))
     assert len(facts) == len({record.name for record in OPS.values()})
 
