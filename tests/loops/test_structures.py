@@ -15,11 +15,14 @@ from openinfer.loops.expand import plain
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import (
     ACCUMULATOR,
+    ORIGIN,
+    RANKED,
     Axis,
     Buffer,
     For,
     Kernel,
     LoopKind,
+    Order,
     Result,
     Scan,
     Structure,
@@ -131,10 +134,60 @@ def test_a_scan_says_what_it_is_and_uses() -> None:
     assert used_sizes(kernel) == set()
 
 
+# --- elements in order ------------------------------------------------------------------------------------------------
+
+
+def order(dtype: DType, count: int, most: int, *, is_descending: bool = False) -> Kernel:
+    x, values, places = Buffer("x", dtype, (count,)), Buffer("values", dtype, (most,)), Buffer("places", I64, (most,))
+    i, rank = Var("i1"), Var("i2")
+    outs = Result(values, (rank,), Var(RANKED, dtype)), Result(places, (rank,), Var(ORIGIN, I64))
+    one = Order(Axis(i, count), Axis(rank, most), load(x, i), outs, is_descending=is_descending)
+    return Kernel("order", (x,), (values, places), (one,))
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+def test_equal_keys_stay_in_their_order_and_nan_is_the_largest(is_descending: bool) -> None:
+    x = np.array([2, np.nan, -1, 2, 0.0, np.nan, -0.0])
+    values, places = same(order(F64, 7, 7, is_descending=is_descending), [x])
+    wanted = [1, 5, 0, 3, 4, 6, 2] if is_descending else [2, 4, 6, 0, 3, 1, 5]
+    assert places.tolist() == wanted
+    np.testing.assert_array_equal(values, x[wanted])
+
+
+@pytest.mark.parametrize(("count", "most"), [(5, 2), (1, 1), (3, 0), (0, 0)])
+def test_an_order_gives_as_many_as_are_asked_for(count: int, most: int) -> None:
+    x = np.arange(count)[::-1].astype(np.int64)
+    values, places = same(order(I64, count, most), [x])
+    assert values.tolist() == sorted(x.tolist())[:most]
+    assert places.tolist() == list(range(count))[::-1][:most]
+
+
+def test_wrong_orders_are_refused_in_words() -> None:
+    kernel = order(F64, 3, 3)
+    (one,) = kernel.body
+    assert isinstance(one, Order)
+
+    def problems(**parts: Any) -> str:
+        return "\n".join(verify(replace(kernel, body=(replace(one, **parts),))))
+
+    assert "'origin' is used where it is not defined" in problems(key=one.origin)
+    assert "'i1' is used where it is not defined" in problems(
+        outs=(Result(kernel.outputs[0], (Var("i1"),), one.ranked),)
+    )
+    assert "what is stored to 'places' is f64, not i64" in problems(outs=(replace(one.outs[1], value=one.ranked),))
+    assert "'i1' is defined where another 'i1' is visible" in problems(rank=replace(one.rank, index=Var("i1")))
+
+
+def test_an_order_says_what_it_is() -> None:
+    text = kernel_text(order(F64, 3, 2, is_descending=True))
+    assert "order i1 < 3 by x[i1] descending for i2 < 2 {" in text
+    assert "places[i2] = origin" in text
+
+
 # --- of ops -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "sort", "topk"])
 def test_the_loops_of_an_op_compute_what_its_structure_means(name: str) -> None:
     assert name in LOWERINGS
     record, count = OPS[name], 0

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from openinfer.loops.build import Builder, cast
+from openinfer.loops.expand_order import ordered
 from openinfer.loops.expand_scan import scanned
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -18,6 +19,7 @@ from openinfer.loops.ir import (
     Kernel,
     Local,
     LoopKind,
+    Order,
     Scan,
     Statement,
     Store,
@@ -77,6 +79,8 @@ def _write(one: Structure, builder: Builder) -> None:
     match one:
         case Scan():
             scanned(one, builder)
+        case Order():
+            ordered(one, builder)
         case _:
             raise TypeError(one)
 

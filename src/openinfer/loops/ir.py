@@ -34,12 +34,14 @@ from openinfer.loops.scalar import (
     rebuilt,
     visit,
 )
-from openinfer.loops.structures import ACCUMULATOR, Axis, Result, Scan, Structure
+from openinfer.loops.structures import ACCUMULATOR, ORIGIN, RANKED, Axis, Order, Result, Scan, Structure
 
 __all__ = [
     "ACCUMULATOR",
     "BOOL",
     "INDEX",
+    "ORIGIN",
+    "RANKED",
     "Alloc",
     "Assign",
     "Axis",
@@ -62,6 +64,7 @@ __all__ = [
     "Local",
     "LoopKind",
     "Math",
+    "Order",
     "Result",
     "Round",
     "Scalar",

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from openinfer.loops.ir import Axis, Binary, Const, Result, Scalar, Scan, Structure, Var
+from openinfer.loops.ir import Axis, Binary, Const, Order, Result, Scalar, Scan, Structure, Var
 
 
 class Execution(Protocol):
@@ -28,6 +28,8 @@ def meant(one: Structure, run: Execution) -> None:
     match one:
         case Scan():
             _scan(one, run)
+        case Order():
+            _order(one, run)
         case _:
             raise TypeError(one)
 
@@ -52,3 +54,23 @@ def _write_total(one: Scan, run: Execution, total: Any, *, is_finite: bool) -> N
     is_lost = one.op == "mul" and one.accumulator.kind == "float" and is_finite and bool(np.isnan(total))
     run.set(one.total, run.value(Const(0, one.accumulator)) if is_lost else total)
     run.write(one.out)
+
+
+def _order(one: Order, run: Execution) -> None:
+    keys = []
+    for place in range(run.extent(one.axis)):
+        run.set(one.axis.index, np.int64(place))
+        keys.append(run.value(one.key))
+    found = sorted(range(len(keys)), key=lambda place: _rank(keys[place]), reverse=one.is_descending)
+    for rank in range(run.extent(one.rank)):
+        run.set(one.rank.index, np.int64(rank))
+        run.set(one.ranked, keys[found[rank]])
+        run.set(one.origin, np.int64(found[rank]))
+        for result in one.outs:
+            run.write(result)
+
+
+def _rank(key: Any) -> tuple[bool, Any]:
+    """What a key is sorted by: NaN is larger than all numbers, and equal to itself."""
+    is_nan = bool(np.isnan(key))
+    return is_nan, 0 if is_nan else key

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.scalar import Buffer, Load, Scalar, Var
 
 ACCUMULATOR = "acc"
 """The name of the variable that an epilogue calls the sum."""
+RANKED, ORIGIN = "ranked", "origin"
+"""The names that the results of an order have for the key of a rank, and for where it stood."""
 
 
 @dataclass(frozen=True)
@@ -163,3 +165,42 @@ class Scan(Structure):
     def uses(self) -> Iterator[Use]:
         """The term."""
         yield Use(self.term, (self.axis.index,), self.accumulator, "a term of a scan")
+
+
+# --- elements in order ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Order(Structure):
+    """The first elements in the order of their keys; those with equal keys stay in the order in which they are.
+
+    ``key`` is over the position along ``axis``. ``outs`` are over ``rank``, whose extent is at most that of the axis,
+    over ``RANKED``, the key of that rank, and over ``ORIGIN``, the position (i64) at which it is. NaN is larger than
+    all numbers. No key reads what is written.
+    """
+
+    axis: Axis
+    rank: Axis
+    key: Scalar
+    outs: tuple[Result, ...]
+    is_descending: bool = False
+    """Whether the largest comes first."""
+
+    @property
+    def ranked(self) -> Var:
+        """The key of a rank, as results call it."""
+        return Var(RANKED, self.key.dtype)
+
+    @property
+    def origin(self) -> Var:
+        """Where an element stood, as results call it."""
+        return Var(ORIGIN, DTYPES["i64"])
+
+    @property
+    def result_variables(self) -> tuple[Var, ...]:
+        """The rank, and what has it."""
+        return self.rank.index, self.ranked, self.origin
+
+    def uses(self) -> Iterator[Use]:
+        """The key."""
+        yield Use(self.key, (self.axis.index,), self.key.dtype.compute, "a key")

@@ -21,6 +21,7 @@ from openinfer.loops.ir import (
     Load,
     Local,
     Math,
+    Order,
     Result,
     Round,
     Scalar,
@@ -126,6 +127,10 @@ def structure_text(one: Structure) -> list[str]:
             update = f"    {ACCUMULATOR} = {scalar_text(Binary(one.op, one.total, one.term))}"
             head = f"scan {_axis(one.axis)} in {one.accumulator.name}{facts} {{"
             return [head, update, *(f"    {_result(result)}" for result in one.results), "}"]
+        case Order():
+            facts = " descending" * one.is_descending
+            head = f"order {_axis(one.axis)} by {scalar_text(one.key)}{facts} for {_axis(one.rank)} {{"
+            return [head, *(f"    {_result(result)}" for result in one.results), "}"]
         case _:
             raise TypeError(one)
 

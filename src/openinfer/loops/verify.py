@@ -245,10 +245,10 @@ class _Verifier:
                 yield f"index '{axis.index.name}' of {what} is {axis.index.dtype}, not index"
             if axis.extent < 0:
                 yield f"{what} has a negative extent {axis.extent}"
-        variables = (axis.index for axis in one.axes), (var for use in one.uses() for var in use.variables)
-        for var in (*variables[0], *dict.fromkeys((*variables[1], *one.result_variables))):
-            if own.variables.get(var.name) is not var.dtype or var.name in scope.variables:
-                yield from self._bind(var, own, is_local=False)
+        indices = [axis.index for axis in one.axes]
+        others = (*(var for use in one.uses() for var in use.variables), *one.result_variables)
+        for var in (*indices, *(var for var in dict.fromkeys(others) if var not in indices)):
+            yield from self._bind(var, own, is_local=False)
         for use in one.uses():
             yield from self._expects(use.value, use.dtype, use.what, _seeing(use.variables, scope))
         for element in one.elements:

@@ -5,9 +5,9 @@ from math import factorial, inf
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, Position, bits, cast, const, flat, index, load, pair, select, unary
+from openinfer.loops.expand_order import descending, merge_sort
 from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
 from openinfer.ops.lower.operand import Operand, lowers
-from openinfer.ops.lower.sorting import descending, merge_sort
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
 
