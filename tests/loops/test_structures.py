@@ -10,15 +10,18 @@ from tests.loops.test_interpret import small_cases
 from tests.synth.in_c import call_of
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.loops.build import const, index, load
+from openinfer.loops import expand_attend
+from openinfer.loops.build import const, index, load, select
 from openinfer.loops.expand import plain
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import (
     ACCUMULATOR,
     ORIGIN,
     RANKED,
+    Attend,
     Axis,
     Buffer,
+    Element,
     For,
     Kernel,
     LoopKind,
@@ -184,14 +187,103 @@ def test_an_order_says_what_it_is() -> None:
     assert "places[i2] = origin" in text
 
 
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+def attend(rows: int, keys: int, **parts: Any) -> Kernel:
+    """Two heads of queries on one of keys, of depth 1, so that a score is a product; values have 2 columns."""
+    q, k, v = Buffer("q", F64, (2, rows, 1)), Buffer("k", F64, (keys, 1)), Buffer("v", F64, (keys, 2))
+    y = Buffer("y", F64, (2, rows, 2))
+    head, row, key, depth, column = (Var(f"i{number}") for number in range(1, 6))
+    total = Var(ACCUMULATOR, F64)
+    one = Attend(
+        head=Axis(head, 2),
+        row=Axis(row, rows),
+        key=Axis(key, keys),
+        depth=Axis(depth, 1),
+        column=Axis(column, 2),
+        queries=Element(q, (head, row, depth)),
+        keys=Element(k, (key, depth)),
+        values=Element(v, (key, column)),
+        accumulator=F64,
+        score=total,
+        out=Result(y, (head, row, column), total),
+    )
+    return Kernel("attend", (q, k, v), (y,), (replace(one, **parts),))
+
+
+def attention(q: Any, k: Any, v: Any, visible: Any) -> Any:
+    scores = np.where(visible, q * k[:, 0], -np.inf)
+    with np.errstate(all="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = np.where(visible, weights / weights.sum(-1, keepdims=True), 0)
+    return np.einsum("hts,se->hte", weights, np.where(visible.any((0, 1))[:, None], v, 0))
+
+
+def test_queries_see_keys_up_to_a_border_and_behind_another() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = rng.normal(size=(2, 4, 1)), rng.normal(size=(5, 1)), rng.normal(size=(5, 2))
+    row, key = np.arange(4)[:, None], np.arange(5)
+    (y,) = same(attend(4, 5, until=Var("i2") + 1, after=Var("i2") - 1), [q, k, v])
+    visible = np.broadcast_to((key <= row + 1) & (key > row - 1), (2, 4, 5))
+    np.testing.assert_allclose(y, attention(q, k, v, visible), rtol=1e-12)
+
+
+def test_what_a_hidden_key_has_for_a_value_does_not_matter() -> None:
+    q, k = np.ones((2, 2, 1)), np.zeros((3, 1))
+    v = np.array([[1, 2], [np.nan, np.inf], [5, 6]])
+    hidden = select(Var("i3").eq(1), -np.inf, Var(ACCUMULATOR, F64))
+    (y,) = same(attend(2, 3, score=hidden), [q, k, v])
+    np.testing.assert_array_equal(y, np.broadcast_to([3.0, 4.0], (2, 2, 2)))
+    (none,) = same(attend(2, 3, until=index(-1)), [q, k, v])
+    np.testing.assert_array_equal(none, np.zeros((2, 2, 2)))
+
+
+def test_many_queries_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expand_attend, "_SCORES", 2 * 3 * 2)
+    rng = np.random.default_rng(1)
+    q, k, v = rng.normal(size=(2, 5, 1)), rng.normal(size=(3, 1)), rng.normal(size=(3, 2))
+    kernel = attend(5, 3)
+    assert plain(kernel).scratch[0].shape == (2, 2, 3)
+    (y,) = same(kernel, [q, k, v])
+    np.testing.assert_allclose(y, attention(q, k, v, np.ones((2, 5, 3), bool)), rtol=1e-12)
+
+
+def test_wrong_attention_is_refused_in_words() -> None:
+    kernel = attend(2, 3)
+    (one,) = kernel.body
+    assert isinstance(one, Attend)
+
+    def problems(**parts: Any) -> str:
+        return "\n".join(verify(attend(2, 3, **parts)))
+
+    key, depth = one.key.index, one.depth.index
+    assert "'i4' is used where it is not defined" in problems(values=replace(one.values, index=(key, depth)))
+    assert "'i4' is used where it is not defined" in problems(score=load(one.keys.buffer, key, depth))
+    assert "'i3' is used where it is not defined" in problems(until=key)
+    assert "a border of visible keys is f64, not index" in problems(after=const(1.0, F64))
+    assert "a score is index, not f64" in problems(score=key)
+    assert "an element of an attention does not contain q[i1, i2, i4]" in problems(
+        queries=replace(one.queries, value=const(1.0, F64))
+    )
+    assert "reads its own result 'y'" in problems(queries=Element(kernel.outputs[0], (*one.out.index[:2], depth)))
+
+
+def test_attention_says_what_it_is() -> None:
+    text = kernel_text(attend(2, 3, until=Var("i2")))
+    assert "attend i1 < 2, i2 < 2 to i3 < 3 until i2 in f64 {" in text
+    assert "score acc of q[i1, i2, i4] * k[i3, i4] over i4 < 1" in text
+    assert "mean of v[i3, i5] for i5 < 2" in text
+
+
 # --- of ops -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cumsum", "cumprod", "sort", "topk"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "sort", "topk", "sdpa", "attn"])
 def test_the_loops_of_an_op_compute_what_its_structure_means(name: str) -> None:
     assert name in LOWERINGS
     record, count = OPS[name], 0
-    for dtype in record.dtypes:
+    for dtype in [one for one in record.dtypes if one.name in ("f64", "bf16", "i8")]:
         for case in small_cases(record, dtype):
             kernel = kernel_of(record, call_of(record, case), case.dtypes)
             assert structures(kernel)

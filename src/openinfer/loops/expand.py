@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from openinfer.loops.build import Builder, cast
+from openinfer.loops.expand_attend import attended
 from openinfer.loops.expand_order import ordered
 from openinfer.loops.expand_scan import scanned
 from openinfer.loops.ir import (
@@ -11,6 +12,7 @@ from openinfer.loops.ir import (
     INDEX,
     Alloc,
     Assign,
+    Attend,
     Binary,
     Const,
     Contraction,
@@ -81,6 +83,8 @@ def _write(one: Structure, builder: Builder) -> None:
             scanned(one, builder)
         case Order():
             ordered(one, builder)
+        case Attend():
+            attended(one, builder)
         case _:
             raise TypeError(one)
 

@@ -34,7 +34,18 @@ from openinfer.loops.scalar import (
     rebuilt,
     visit,
 )
-from openinfer.loops.structures import ACCUMULATOR, ORIGIN, RANKED, Axis, Order, Result, Scan, Structure
+from openinfer.loops.structures import (
+    ACCUMULATOR,
+    ORIGIN,
+    RANKED,
+    Attend,
+    Axis,
+    Element,
+    Order,
+    Result,
+    Scan,
+    Structure,
+)
 
 __all__ = [
     "ACCUMULATOR",
@@ -44,6 +55,7 @@ __all__ = [
     "RANKED",
     "Alloc",
     "Assign",
+    "Attend",
     "Axis",
     "Binary",
     "BinaryOp",
@@ -55,6 +67,7 @@ __all__ = [
     "CompareOp",
     "Const",
     "Contraction",
+    "Element",
     "Fail",
     "For",
     "If",
@@ -83,6 +96,7 @@ __all__ = [
     "binary",
     "bodies",
     "children",
+    "factors_of",
     "rebuilt",
     "scalars",
     "visit",
@@ -287,6 +301,17 @@ class Kernel:
     def scratch(self) -> tuple[Buffer, ...]:
         """All memory that it allocates, in the order of its statements."""
         return tuple(statement.buffer for statement in walk(self.body) if isinstance(statement, Alloc))
+
+
+def factors_of(statement: Statement) -> tuple[Buffer, ...]:
+    """The buffers that a statement reads by index maps: an expression cannot stand in their place."""
+    match statement:
+        case Contraction(a=a, b=b):
+            return a, b
+        case Structure(elements=elements):
+            return tuple(one.buffer for one in elements)
+        case _:
+            return ()
 
 
 def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:

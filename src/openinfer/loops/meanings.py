@@ -4,7 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from openinfer.loops.ir import Axis, Binary, Const, Order, Result, Scalar, Scan, Structure, Var
+from openinfer.loops.build import cast
+from openinfer.loops.ir import Attend, Axis, Binary, Const, Math, Order, Result, Scalar, Scan, Structure, Var
 
 
 class Execution(Protocol):
@@ -30,6 +31,8 @@ def meant(one: Structure, run: Execution) -> None:
             _scan(one, run)
         case Order():
             _order(one, run)
+        case Attend():
+            _attend(one, run)
         case _:
             raise TypeError(one)
 
@@ -74,3 +77,40 @@ def _rank(key: Any) -> tuple[bool, Any]:
     """What a key is sorted by: NaN is larger than all numbers, and equal to itself."""
     is_nan = bool(np.isnan(key))
     return is_nan, 0 if is_nan else key
+
+
+def _attend(one: Attend, run: Execution) -> None:
+    for head, row in np.ndindex(run.extent(one.head), run.extent(one.row)):
+        run.set(one.head.index, np.int64(head))
+        run.set(one.row.index, np.int64(row))
+        scores = [_score(one, run, key) for key in range(run.extent(one.key))]
+        top = max((score for score in scores if not np.isnan(score)), default=-np.inf)
+        weights = {}
+        for key, score in enumerate(scores):
+            if score != -np.inf:
+                run.set(one.total, score - top if top != -np.inf else score)
+                weights[key] = run.value(Math("exp", (one.total,)))
+        total = sum(weights.values(), start=run.value(Const(0, one.accumulator)))
+        for column in range(run.extent(one.column)):
+            run.set(one.column.index, np.int64(column))
+            mean = run.value(Const(0, one.accumulator))
+            for key, weight in weights.items():
+                run.set(one.key.index, np.int64(key))
+                mean = mean + weight / total * run.value(cast(one.values.scalar, one.accumulator))
+            run.set(one.total, mean)
+            run.write(one.out)
+
+
+def _score(one: Attend, run: Execution, key: int) -> Any:
+    """The score of the query at hand and a key; -inf if it is hidden."""
+    run.set(one.key.index, np.int64(key))
+    total = run.value(Const(0, one.accumulator))
+    for place in range(run.extent(one.depth)):
+        run.set(one.depth.index, np.int64(place))
+        query, other = (run.value(cast(element.scalar, one.accumulator)) for element in (one.queries, one.keys))
+        total = total + query * other
+    run.set(one.total, total)
+    score = run.value(one.score)
+    is_late = one.until is not None and key > run.value(one.until)
+    is_early = one.after is not None and key <= run.value(one.after)
+    return type(score)(-np.inf) if is_late or is_early else score

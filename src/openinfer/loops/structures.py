@@ -7,9 +7,9 @@ loops of each, for targets without a template of their own.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from openinfer.dtypes import DTYPES, DType
+from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.loops.scalar import Buffer, Load, Scalar, Var
 
 ACCUMULATOR = "acc"
@@ -62,6 +62,9 @@ class Use:
 @dataclass(frozen=True)
 class Structure(ABC):
     """A structured statement. Fields are axes, elements, results, expressions, or plain facts."""
+
+    called: ClassVar[str]
+    """What messages call it."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -124,6 +127,11 @@ class Structure(ABC):
 
         return replace(self, **{field.name: made(getattr(self, field.name)) for field in fields(self)})
 
+    def with_elements(self, change: Callable[[Element], Element]) -> Self:
+        """The same with other elements."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(one) for name, one in own.items() if isinstance(one, Element)})
+
 
 # --- running totals ---------------------------------------------------------------------------------------------------
 
@@ -136,6 +144,8 @@ class Scan(Structure):
     any order. A product of finite floats is a number: if some partial product is infinite and another factor 0, it is
     0. No term reads what is written.
     """
+
+    called = "a scan"
 
     axis: Axis
     op: Literal["add", "mul"]
@@ -179,6 +189,8 @@ class Order(Structure):
     all numbers. No key reads what is written.
     """
 
+    called = "an order"
+
     axis: Axis
     rank: Axis
     key: Scalar
@@ -204,3 +216,62 @@ class Order(Structure):
     def uses(self) -> Iterator[Use]:
         """The key."""
         yield Use(self.key, (self.axis.index,), self.key.dtype.compute, "a key")
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attend(Structure):
+    """Attention of the heads of queries that share a head of keys: means of values, weighed by a softmax of scores.
+
+    ``queries`` are over ``head``, ``row`` and ``depth``, ``keys`` over ``key`` and ``depth``, ``values`` over ``key``
+    and ``column``. The score of a query and a key is over ``ACCUMULATOR``, their product summed along the depth, and
+    over their indices; scale and mask are in it. Keys behind ``until`` and up to ``after``, expressions over ``row``,
+    are hidden; so are those whose score is -inf: whatever their values are, they take no part. Weights are shares of
+    the sum of ``exp(score - largest score)``. ``out`` is over ``ACCUMULATOR``, the mean, ``head``, ``row`` and
+    ``column``; the mean of no values is 0. Nothing that is read is written.
+    """
+
+    called = "an attention"
+
+    head: Axis
+    row: Axis
+    key: Axis
+    depth: Axis
+    column: Axis
+    queries: Element
+    keys: Element
+    values: Element
+    accumulator: DType
+    """In what products and weights are added up."""
+    score: Scalar
+    out: Result
+    until: Scalar | None = None
+    """The last key that a query sees; None where it is the last one."""
+    after: Scalar | None = None
+    """The key before the first that a query sees; None where there is none."""
+
+    @property
+    def total(self) -> Var:
+        """A sum, as the score and the result call it."""
+        return Var(ACCUMULATOR, self.accumulator)
+
+    @property
+    def result_variables(self) -> tuple[Var, ...]:
+        """Where the mean is, and the mean."""
+        return self.head.index, self.row.index, self.column.index, self.total
+
+    def uses(self) -> Iterator[Use]:
+        """Factors, scores and borders."""
+        head, row, key, depth, column = (axis.index for axis in self.axes)
+        for what, element, seen in (
+            ("a query", self.queries, (head, row, depth)),
+            ("a key", self.keys, (key, depth)),
+            ("a value", self.values, (key, column)),
+        ):
+            yield Use(element.scalar, seen, element.scalar.dtype, what)
+        yield Use(self.score, (head, row, key, self.total), self.accumulator, "a score")
+        for border in (self.until, self.after):
+            if border is not None:
+                yield Use(border, (row,), INDEX, "a border of visible keys")

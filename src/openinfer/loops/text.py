@@ -5,6 +5,7 @@ from openinfer.loops.ir import (
     INDEX,
     Alloc,
     Assign,
+    Attend,
     Axis,
     Binary,
     Bits,
@@ -131,8 +132,23 @@ def structure_text(one: Structure) -> list[str]:
             facts = " descending" * one.is_descending
             head = f"order {_axis(one.axis)} by {scalar_text(one.key)}{facts} for {_axis(one.rank)} {{"
             return [head, *(f"    {_result(result)}" for result in one.results), "}"]
+        case Attend():
+            return _attend(one)
         case _:
             raise TypeError(one)
+
+
+def _attend(one: Attend) -> list[str]:
+    query, key, value = (scalar_text(element.scalar) for element in one.elements)
+    until = "" if one.until is None else f" until {scalar_text(one.until)}"
+    after = "" if one.after is None else f" after {scalar_text(one.after)}"
+    return [
+        f"attend {_axis(one.head)}, {_axis(one.row)} to {_axis(one.key)}{until}{after} in {one.accumulator.name} {{",
+        f"    score {scalar_text(one.score)} of {query} * {key} over {_axis(one.depth)}",
+        f"    mean of {value} for {_axis(one.column)}",
+        f"    {_result(one.out)}",
+        "}",
+    ]
 
 
 def _axis(one: Axis) -> str:

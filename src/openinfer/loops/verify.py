@@ -238,7 +238,7 @@ class _Verifier:
 
     def _structure(self, one: Structure, scope: "_Scope") -> Iterator[str]:
         """What is wrong with a structured statement. Its loops may be in any order: no name of it may be visible."""
-        what = f"a {type(one).__name__.lower()}"
+        what = one.called
         own = scope.inside()
         for axis in one.axes:
             if axis.index.dtype is not INDEX:

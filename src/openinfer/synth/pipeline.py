@@ -14,7 +14,6 @@ from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.memory.placed import place
 from openinfer.synth.memory.regions import regions_for
-from openinfer.synth.passes.expand import with_loops
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.text import bound_text, program_text
 from openinfer.synth.program.verify import Verifier
@@ -118,10 +117,9 @@ class Synthesizer:
         bound = bind(graph, model, sizes, strict=strict)
         yield Reached(Stage.BIND, partial(bound_text, bound))
 
-        program = verified(lowered(bound), Stage.DECOMPOSE)
+        program = verified(lowered(bound, self._target.structures), Stage.DECOMPOSE)
         yield Reached(Stage.DECOMPOSE, partial(program_text, program))
 
-        program = with_loops(program, self._target.structures)
         if passes.simplify is not None:
             program = verified(passes.simplify.run(program), Stage.SIMPLIFY)
         yield Reached(Stage.SIMPLIFY, partial(program_text, program))

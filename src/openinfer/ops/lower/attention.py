@@ -1,41 +1,17 @@
-"""Attention, the queries that share a head of keys at a time: scores, their softmax, the mean of the values.
-
-Both products are contractions over scratch memory that holds the scores of a block of queries. A score of -inf leaves
-its key out, whatever the value is: a product with 0 would not if the value is no finite number, so that values are
-looked at first.
-"""
+"""Attention, the queries that share a head of keys at a time: index maps, scores, and which keys a query sees."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 
 from openinfer.dtypes import DType
-from openinfer.loops.build import (
-    Builder,
-    Position,
-    broadcast_index,
-    cast,
-    const,
-    index,
-    load,
-    math,
-    pair,
-    select,
-    unary,
-)
-from openinfer.loops.dim import is_same, is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, BOOL, Buffer, LoopKind, Scalar, Var
+from openinfer.loops.build import Builder, Position, broadcast_index, cast, const, index, math, select, unary
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import ACCUMULATOR, BOOL, Attend, Axis, Buffer, Element, LoopKind, Result, Scalar, Var
 from openinfer.ops.lower.linear import add_products, indices
 from openinfer.ops.lower.operand import Operand, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F32, F64, Shape
-
-HIDDEN = -1.0
-"""What stands in a row of weights for a key that takes no part; weights are 0 or more, or NaN."""
-_SCORES = 1 << 16
-"""The most scores in memory at a time, if more than those of one query of each head."""
-_DYNAMIC_SCORES = 1 << 18
-"""The same where the number of queries is known only while running: blocks of them cannot have a fixed size."""
 
 Place = Callable[[Position, Position], tuple[Position, ...]]
 """Where an element is, by row and column."""
@@ -64,145 +40,69 @@ class Group:
     value: tuple[Operand, Place]
     mask: Callable[[Position, Position, Position], Scalar] | None
     """The mask's element for a query and a key: bool, or what is added to the score."""
-    out: Third
+    out: tuple[Buffer, Third]
 
 
-class Attention:
-    """The loops of one group of queries, with memory of their own."""
+def _sum_dtype(call: Call) -> DType:
+    return F64 if F64 in (call.dtype(0), call.dtype(1)) else F32
 
-    def __init__(self, call: Call, builder: Builder, sizes: AttentionSizes, out: Buffer) -> None:
-        self._call = call
-        self._builder = builder
-        self._sizes = sizes
-        self._out = out
-        self.dtype: DType = F64 if F64 in (call.dtype(0), call.dtype(1)) else F32
-        self._block = self._block_rows()
-        self._scores = builder.buffer(self.dtype, (sizes.shared, self._block, sizes.keys), "scores")
-        self._means = builder.buffer(self.dtype, (sizes.shared, self._block, sizes.values), "means")
 
-    def _block_rows(self) -> int:
-        """How many queries are looked at together: blocks of about the same size, or all."""
-        sizes = self._sizes
-        each = max(int(sizes.shared) * int(sizes.keys), 1)
-        if is_symbolic(sizes.rows):
-            return sizes.rows if int(sizes.rows) * each <= _DYNAMIC_SCORES else 1
-        most = max(_SCORES // each, 1)
-        if sizes.rows <= most:
-            return sizes.rows
-        blocks = -(-sizes.rows // most)
-        return -(-sizes.rows // blocks)
+def _attend(call: Call, builder: Builder, sizes: AttentionSizes, group: Group) -> None:
+    """The attention of one group."""
+    head, row, key, depth, column = (builder.fresh("i") for _ in range(5))
+    (query, query_place), (keys, key_place), (values, value_place) = group.query, group.key, group.value
+    out, place = group.out
+    total = Var(ACCUMULATOR, _sum_dtype(call))
+    until, after = _borders(call, sizes, row)
+    builder.add(
+        Attend(
+            head=Axis(head, sizes.shared),
+            row=Axis(row, sizes.rows),
+            key=Axis(key, sizes.keys),
+            depth=Axis(depth, sizes.depth),
+            column=Axis(column, sizes.values),
+            queries=_element(query, query_place(head, row, depth)),
+            keys=_element(keys, key_place(key, depth)),
+            values=_element(values, value_place(key, column)),
+            accumulator=total.dtype,
+            score=_masked(group, (head, row, key), _scaled(call, sizes.depth, total)),
+            out=Result(out, tuple(map(index, place(head, row, column))), cast(total, out.dtype.compute)),
+            until=until,
+            after=after,
+        )
+    )
 
-    def group(self, group: Group) -> None:
-        """Scores, then weights, then means, for one block of queries after the other."""
-        rows, block = self._sizes.rows, self._block
-        finite = self._finite(group)
-        if is_same(block, rows):
-            self._rows(group, index(0), finite)
-            return
-        blocks = rows if block == 1 else -(-rows // block)
-        with self._builder.loop(blocks, hint="block") as number:
-            # The last block begins early enough to be a whole one: a few queries are looked at twice.
-            first = number * index(block)
-            start = self._builder.let(first if block == 1 else pair("min", first, index(rows - block)), "start")
-            self._rows(group, start, finite)
 
-    def _rows(self, group: Group, start: Scalar, finite: Scalar) -> None:
-        self._scored(group, start)
-        self._weighed(finite)
-        self._mixed(group, finite)
-        sizes = self._sizes
-        with self._builder.loops((sizes.shared, self._block, sizes.values)) as (head, row, column):
-            mean = cast(load(self._means, head, row, column), self._out.dtype.compute)
-            self._builder.store(self._out, group.out(head, start + row, column), mean)
+def _masked(group: Group, where: tuple[Position, Position, Position], score: Scalar) -> Scalar:
+    if group.mask is None:
+        return score
+    mask = group.mask(*where)
+    return select(mask, score, -inf) if mask.dtype is BOOL else score + cast(mask, score.dtype)
 
-    def _finite(self, group: Group) -> Scalar:
-        """Whether all values of a group are finite numbers: then all their products with 0 are 0."""
-        builder, (value, place) = self._builder, group.value
-        total = builder.local(0, self.dtype, "zeros")
-        with (
-            builder.loop(self._sizes.keys, hint="j") as key,
-            builder.loop(self._sizes.values, hint="e") as column,
-        ):
-            builder.assign(total, total + cast(value[place(key, column)], self.dtype) * 0.0)
-        return builder.let(total.eq(0.0), "finite")
 
-    # --- scores ---------------------------------------------------------------------------------------------------
+def _element(operand: Operand, place: Sequence[Position]) -> Element:
+    where = tuple(map(index, place))
+    return Element(operand.buffer, where, None if operand.dequantize is None else operand[where])
 
-    def _scored(self, group: Group, start: Scalar) -> None:
-        sizes = self._sizes
-        over = indices(self._builder, (sizes.shared, self._block, sizes.keys), (sizes.depth,))
-        (head, row, key), (column,) = over.free, over.bound
-        (query, query_place), (keys, key_place) = group.query, group.key
-        score = self._masked(group, (head, start + row, key), self._scaled(Var(ACCUMULATOR, self.dtype)))
-        factors = (query, query_place(head, start + row, column)), (keys, key_place(key, column))
-        add_products(self._builder, over, (self._scores, over.free), factors, score)
 
-    def _scaled(self, product: Scalar) -> Scalar:
-        scale, softcap, depth = self._call.params["scale"], self._call.params["softcap"], self._sizes.depth
-        if scale is not None:
-            score = product * const(scale, self.dtype)
-        elif is_symbolic(depth):
-            score = product / unary("sqrt", cast(index(depth), self.dtype))
-        else:
-            score = product * const(1 / sqrt(max(depth, 1)), self.dtype)
-        return math("tanh", score / softcap) * softcap if softcap else score
+def _scaled(call: Call, depth: int, product: Scalar) -> Scalar:
+    scale, softcap = call.params["scale"], call.params["softcap"]
+    if scale is not None:
+        score = product * const(scale, product.dtype)
+    elif is_symbolic(depth):
+        score = product / unary("sqrt", cast(index(depth), product.dtype))
+    else:
+        score = product * const(1 / sqrt(max(depth, 1)), product.dtype)
+    return math("tanh", score / softcap) * softcap if softcap else score
 
-    def _masked(self, group: Group, where: tuple[Scalar, Scalar, Scalar], score: Scalar) -> Scalar:
-        """The score, -inf where the query does not see the key."""
-        _, row, key = where
-        if group.mask is not None:
-            mask = group.mask(*where)
-            score = select(mask, score, -inf) if mask.dtype is BOOL else score + cast(mask, self.dtype)
-        window = self._call.params["window"]
-        if not (self._call.params["causal"] or window):
-            return score
-        last = row + index(self._sizes.keys - self._sizes.rows)
-        score = select(key <= last, score, -inf)
-        return select(last - index(window) < key, score, -inf) if window else score
 
-    # --- weights --------------------------------------------------------------------------------------------------
-
-    def _weighed(self, finite: Scalar) -> None:
-        """In place of the scores, what share of the mean each key has."""
-        builder, sizes, scores = self._builder, self._sizes, self._scores
-        with builder.loops((sizes.shared, self._block)) as row:
-            top = builder.local(-inf, self.dtype, "top")
-            with builder.loop(sizes.keys, hint="j") as key:
-                score = builder.let(load(scores, *row, key), "score")
-                # Not a number is never on top, but makes the sum one, and so the row.
-                builder.assign(top, select(score > top, score, top))
-            shift = builder.let(select(top.eq(-inf), 0.0, top), "shift")
-            total = builder.local(0, self.dtype, "total")
-            with builder.loop(sizes.keys, hint="j") as key:
-                score = builder.let(load(scores, *row, key), "score")
-                weight = builder.let(math("exp", score - shift), "weight")
-                # The exponential of -inf is 0, so that hidden keys do not change the sum.
-                builder.assign(total, total + weight)
-                builder.store(scores, (*row, key), select(score.eq(-inf), HIDDEN, weight))
-            hidden = builder.let(select(finite, const(0, self.dtype), HIDDEN), "hidden")
-            with builder.loop(sizes.keys, hint="j") as key:
-                weight = builder.let(load(scores, *row, key), "weight")
-                # Divided here and not at the end: a sum of large values stays finite.
-                builder.store(scores, (*row, key), select(weight < 0.0, hidden, weight / total))
-
-    # --- means ----------------------------------------------------------------------------------------------------
-
-    def _mixed(self, group: Group, finite: Scalar) -> None:
-        """The mean of the values: a product, or, with values that are not finite, what visible keys have."""
-        builder, sizes, (value, place) = self._builder, self._sizes, group.value
-        over = indices(builder, (sizes.shared, self._block, sizes.values), (sizes.keys,))
-        (head, row, column), (key,) = over.free, over.bound
-        with builder.when(finite):
-            weights = Operand(self._scores, self.dtype)
-            factors = (weights, (head, row, key)), (value, place(key, column))
-            add_products(builder, over, (self._means, over.free), factors, Var(ACCUMULATOR, self.dtype))
-        with builder.when(~finite), builder.loops((sizes.shared, self._block, sizes.values)) as where:
-            total = builder.local(0, self.dtype, "mean")
-            with builder.loop(sizes.keys, hint="j") as one:
-                weight = builder.let(load(self._scores, *where[:2], one), "weight")
-                with builder.when(~(weight < 0.0)):
-                    builder.assign(total, total + weight * cast(value[place(one, where[2])], self.dtype))
-            builder.store(self._means, where, total)
+def _borders(call: Call, sizes: AttentionSizes, row: Scalar) -> tuple[Scalar | None, Scalar | None]:
+    """The last key that a query sees, and the one before the first."""
+    window = call.params["window"]
+    if not (call.params["causal"] or window):
+        return None, None
+    last = row + index(sizes.keys - sizes.rows)
+    return last, last - index(window) if window else None
 
 
 def _shared(heads: int, groups: int) -> int:
@@ -233,19 +133,21 @@ def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     sizes = AttentionSizes(q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1], shared)
     with builder.loops((*out.shape[:-3], groups), LoopKind.PARALLEL) as where:
         *batch, group = where
-        attention = Attention(call, builder, sizes, out)
 
         def own(head: Position) -> Scalar:
             return group * index(shared) + index(head)
 
-        attention.group(
+        _attend(
+            call,
+            builder,
+            sizes,
             Group(
                 (q, lambda head, row, column: _headed(q, batch, own(head))[1](row, column)),
                 _headed(k, batch, group),
                 _headed(v, batch, group),
                 None if mask is None else lambda head, row, key: mask.at((*batch, own(head), index(row), index(key))),
-                lambda head, row, column: (*batch, *((own(head),) if len(out.shape) > 2 else ()), row, column),
-            )
+                (out, lambda head, row, column: (*batch, *((own(head),) if len(out.shape) > 2 else ()), row, column)),
+            ),
         )
 
 
@@ -289,8 +191,7 @@ def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     front = out.shape[:-1] if is_vector else out.shape[:-2]
     with builder.loops((*front, groups), LoopKind.PARALLEL) as where:
         *batch, group = where
-        attention = Attention(call, builder, sizes, out)
-        query = builder.buffer(attention.dtype, (sizes.shared, sizes.rows, sizes.depth), "query")
+        query = builder.buffer(_sum_dtype(call), (sizes.shared, sizes.rows, sizes.depth), "query")
 
         def own(head: Position) -> Scalar:
             return group * index(sizes.shared) + index(head)
@@ -299,18 +200,24 @@ def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
             return () if is_vector else (*broadcast_index(batch, x.shape[:-2]), row)
 
         _projected(builder, query, (x, before), (w, own))
-        attention.group(
+        _attend(
+            call,
+            builder,
+            sizes,
             Group(
-                (Operand(query, attention.dtype), lambda head, row, column: (head, row, column)),
+                (Operand(query, _sum_dtype(call)), lambda head, row, column: (head, row, column)),
                 _cached(k, batch, group, is_one_head=width == sizes.depth),
                 _cached(v, batch, group, is_one_head=width == sizes.depth),
                 None if mask is None else lambda head, row, key: mask.at((*batch, own(head), index(row), index(key))),
-                lambda head, row, column: (
-                    *batch,
-                    *(() if is_vector else (row,)),
-                    own(head) * index(sizes.values) + index(column),
+                (
+                    out,
+                    lambda head, row, column: (
+                        *batch,
+                        *(() if is_vector else (row,)),
+                        own(head) * index(sizes.values) + index(column),
+                    ),
                 ),
-            )
+            ),
         )
 
 

@@ -26,6 +26,7 @@ from openinfer.ir import (
 from openinfer.ir.expr import TooDeepError
 from openinfer.ir.rules import branch_targets
 from openinfer.loops.dim import sizes_in
+from openinfer.loops.ir import Structure
 from openinfer.synth.lower.access import Accesses
 from openinfer.synth.lower.consumers import Consumers
 from openinfer.synth.lower.copies import Copies
@@ -52,15 +53,18 @@ MOST_CALLS = 200
 """How deep blocks may call each other."""
 
 
-def lowered(bound: BoundGraph) -> Program:
-    """The program of a bound graph."""
-    return _Lowering(bound).run()
+def lowered(bound: BoundGraph, kept: frozenset[type[Structure]] = frozenset()) -> Program:
+    """The program of a bound graph. Structured statements are loops, but for those of the types that are kept.
+
+    So kernels are shared and fused as what code will be made of: loops as loops, and structures as structures.
+    """
+    return _Lowering(bound, kept).run()
 
 
 class _Lowering:
     """Goes through the blocks of a graph, node by node."""
 
-    def __init__(self, bound: BoundGraph) -> None:
+    def __init__(self, bound: BoundGraph, kept: frozenset[type[Structure]]) -> None:
         self._bound = bound
         self._blocks = bound.graph.blocks
         self._reached = bound.reached
@@ -70,7 +74,7 @@ class _Lowering:
         self._variables = VariableValues(bound, self._emission)
         self._families = Families(bound, self._emission, self._variables)
         self._accesses = Accesses(bound, self._emission, self._variables, self._families)
-        self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses)
+        self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses, kept)
         self._copies = Copies(bound, self._emission, self._variables, self._accesses)
         self._consumers = Consumers(bound, self._emission, self._variables)
         self._plain_bits = bound.reached.bits.of(self._variables.plain)

@@ -11,6 +11,8 @@ from openinfer.dtypes import DType
 from openinfer.ir import Access, Node, Op, Operand
 from openinfer.ir.text import node_head
 from openinfer.loops.dim import sizes_in
+from openinfer.loops.expand import plain
+from openinfer.loops.ir import Structure
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Call, OpError, OpRecord, TensorType, complete, infer
 from openinfer.ops.lower.kernel import QuantizationInput, lowered_call
@@ -27,7 +29,13 @@ class Ops:
     """Lowers ops."""
 
     def __init__(
-        self, bound: BoundGraph, emission: Emission, variables: VariableValues, families: Families, accesses: Accesses
+        self,
+        bound: BoundGraph,
+        emission: Emission,
+        variables: VariableValues,
+        families: Families,
+        accesses: Accesses,
+        kept: frozenset[type[Structure]],
     ) -> None:
         self._bound = bound
         self._emission = emission
@@ -35,6 +43,8 @@ class Ops:
         self._variables = variables
         self._families = families
         self._accesses = accesses
+        self._kept = kept
+        """The structured statements that stay what they are; all others are loops."""
 
     def op(self, node: Node, kind: Op) -> tuple[Value, ...]:
         """An op as a kernel; the values it gives."""
@@ -52,7 +62,7 @@ class Ops:
         wanted = tuple(self._wanted(output) for output in kind.outputs)
         call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
         lowered = lowered_call(own.record, call, own.stored)
-        kernel = lowered.kernel
+        kernel = plain(lowered.kernel, self._kept)
         inputs: list[Current] = [value for value in operands if value is not None]
         inputs += self._quantization(lowered.quantization, own.operands, operands)
         results = zip(kind.outputs, call.outputs, strict=True)

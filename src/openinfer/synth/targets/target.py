@@ -124,7 +124,7 @@ class Target(Generic[P]):
     """A project built with a compiler, and timed on this machine."""
 
     structures: frozenset[type[Structure]] = frozenset()
-    """The structured statements that its schedule has templates for; all others are loops before kernels are fused."""
+    """The structured statements that its schedule has templates for; all others are loops from the start."""
 
     def rules(self, passes: Passes) -> MemoryRules:
         """How memory is laid out."""

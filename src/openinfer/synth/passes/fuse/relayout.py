@@ -14,13 +14,16 @@ from openinfer.loops.ir import (
     Buffer,
     Const,
     Contraction,
+    Element,
     Kernel,
     Load,
     Scalar,
     Statement,
     Store,
+    Structure,
     Var,
     While,
+    factors_of,
     scalars,
     visit,
     walk,
@@ -58,7 +61,12 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
     def change(one: Scalar) -> Scalar | None:
         return Load(source.buffer, placed(one.index)) if isinstance(one, Load) and one.buffer == target else None
 
+    def moved(one: Element) -> Element:
+        return replace(one, buffer=source.buffer, index=placed(one.index)) if one.buffer == target else one
+
     def factors(one: Statement) -> tuple[Statement]:
+        if isinstance(one, Structure):
+            return (one.with_elements(moved),)
         if not isinstance(one, Contraction):
             return (one,)
         left = replace(one, a=source.buffer, a_index=placed(one.a_index)) if one.a == target else one
@@ -69,10 +77,8 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
 
 
 def _is_squared(buffer: Buffer, kernel: Kernel) -> bool:
-    """Whether a contraction has the same factor twice: one buffer would not say which of the two is meant."""
-    return any(
-        isinstance(statement, Contraction) and statement.a == statement.b == buffer for statement in walk(kernel.body)
-    )
+    """Whether a statement has the same factor twice: one buffer would not say which of the two is meant."""
+    return any(factors_of(statement).count(buffer) > 1 for statement in walk(kernel.body))
 
 
 def _moved(form: Pointwise, like: Buffer) -> Load | None:
@@ -127,10 +133,10 @@ def _covers(pieces: Sequence[Sequence[tuple[int, int]]], buffer: Buffer) -> bool
 
 
 def _reads(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether a kernel reads what it writes there, or writes until something happens."""
+    """Whether a kernel reads what it writes there, writes until something happens, or as part of a structure."""
     values = (value for statement in walk(kernel.body) for value in scalars(statement))
     is_read = any(isinstance(one, Load) and one.buffer == buffer for value in values for one in visit(value))
-    return is_read or any(isinstance(statement, While) for statement in walk(kernel.body))
+    return is_read or any(isinstance(statement, While | Structure) for statement in walk(kernel.body))
 
 
 def _pieces(var: Var, source: Load, extent: int) -> list[tuple[int, int]] | None:

@@ -26,6 +26,7 @@ from openinfer.loops.ir import (
     Store,
     Var,
     While,
+    factors_of,
     scalars,
     visit,
     walk,
@@ -158,9 +159,7 @@ def inline(pair: Pair) -> Kernel | None:
     """The consumer, computing the producer's elements itself."""
     producer, consumer, target = pair.producer, pair.consumer, pair.between
     form = pointwise_form(producer)
-    if form is None or any(
-        isinstance(statement, Contraction) and target in (statement.a, statement.b) for statement in walk(consumer.body)
-    ):
+    if form is None or any(target in factors_of(statement) for statement in walk(consumer.body)):
         return None
     if expanded_size(form) > _MOST_PARTS:
         return None
