@@ -808,7 +808,7 @@ PASS_BUGS = (
         "synth/passes/fuse/relayout.py",
         "long <= set(axes) and len",
         "len",
-        "tests/synth/test_through.py",
+        "tests/synth/test_relayout.py",
         "moved_apart",
     ),
     Bug(

@@ -14,7 +14,7 @@ from openinfer import ExecutionError, GraphError, ModelLoader, OpenInferError, S
 from openinfer.errors import Code
 from openinfer.oinf import QuantParams, QuantScale, QuantZeroPoint, TensorSpec, save_file
 from openinfer.ops import apply
-from openinfer.sim.growable import Grid
+from openinfer.sim.growable import GrowableArray
 from openinfer.tensor import Tensor
 
 DIVIDE = """
@@ -193,12 +193,12 @@ def test_a_step_costs_what_it_changes_and_not_what_a_table_holds(monkeypatch: py
     )
     for _ in range(50):
         executor.run_step()
-    begun: list[Grid] = []
+    begun: list[GrowableArray] = []
 
-    def begin(grid: Grid) -> None:
+    def begin(grid: GrowableArray) -> None:
         begun.append(grid)
 
-    monkeypatch.setattr(Grid, "begin", begin)
+    monkeypatch.setattr(GrowableArray, "begin", begin)
     executor.run_step()
     assert len(begun) <= 2
 

@@ -121,7 +121,7 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> It
     if any(isinstance(statement, Contraction) and statement.template for statement in walk(panels[0].body)):
         more += [(tiles, {}), panels]
     shares = divided(panels[0], PARTS, 0.0)
-    if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_turned for one in walk(shares.body)):
+    if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_transposed for one in walk(shares.body)):
         more += [(shares, panels[1])] * (shares.parts > 1)
     for place, made in enumerate(more):
         yield _prepared(record, one, call, number + 1 + place, made)

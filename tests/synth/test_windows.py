@@ -71,9 +71,9 @@ def contraction(kernel: Kernel) -> Contraction:
     return found
 
 
-def is_turned(kernel: Kernel) -> bool:
+def is_transposed(kernel: Kernel) -> bool:
     tile = tile_of(contraction(kernel))
-    return tile is not None and tile.is_turned
+    return tile is not None and tile.is_transposed
 
 
 def whole_numbers(case: Case, seed: int) -> list[Any]:
@@ -92,7 +92,7 @@ def packed(arrays: Sequence[Any], packings: dict[str, Packing]) -> list[Any]:
 def test_the_schedule_means_the_same(case: Case) -> None:
     name, x, w, params = case
     kernel, packings = made(case, AVX2)
-    assert is_turned(kernel)
+    assert is_transposed(kernel)
     arrays = whole_numbers(case, 0)
     (wanted,) = interpret(kernel_for(name, x, w, w[:1], **params), arrays)
     (found,) = interpret(kernel, packed(arrays, packings), order=reversed)
@@ -105,7 +105,7 @@ def test_generated_code_agrees_with_plain_loops(target: CpuMachine, tmp_path: Pa
     kernels, plain = [], []
     for number, case in enumerate(CASES):
         kernel, packings = made(case, target)
-        assert is_turned(kernel), case
+        assert is_transposed(kernel), case
         arrays = whole_numbers(case, number)
         own = kernel_for(case[0], case[1], case[2], case[2][:1], **case[3])
         shape = own.outputs[0].shape
@@ -135,7 +135,7 @@ def test_every_possible_tile_computes_the_convolution(target: CpuMachine, tmp_pa
         own, packings = scheduled(kernel, target, WEIGHTS, choose=choices.get)
         tile = tile_of(contraction(own))
         assert tile is not None
-        assert (tile.is_turned, tile.rows, tile.columns // tile.lanes, tile.gain) == (True, rows, vectors, 1.5)
+        assert (tile.is_transposed, tile.rows, tile.columns // tile.lanes, tile.gain) == (True, rows, vectors, 1.5)
         tasks.append((own, packed(arrays, packings), out))
     wanted, *found = run(tasks, tmp_path, target)
     assert len(found) > 5
@@ -153,18 +153,18 @@ def square(channels: int, size: int, features: int, kernel: int = 3, stride: int
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda target: target.isa)
 @pytest.mark.parametrize("case", [square(64, 56, 64), square(128, 28, 128), square(256, 14, 256), square(512, 7, 512)])
 def test_many_channels_are_columns(case: Case, target: CpuMachine) -> None:
-    assert is_turned(made(case, target)[0])
+    assert is_transposed(made(case, target)[0])
 
 
 @pytest.mark.parametrize("case", [square(64, 56, 4), square(1, 64, 8), square(64, 56, 64, kernel=1)])
 def test_few_channels_or_products_have_places_as_columns(case: Case) -> None:
-    assert not is_turned(made(case, AVX512)[0])
+    assert not is_transposed(made(case, AVX512)[0])
 
 
 @pytest.mark.usefixtures("_always")
 def test_an_infinity_must_not_meet_the_zeros_around() -> None:
-    assert not is_turned(made(square(8, 9, 32), AVX512, frozenset({"bias"}))[0])
-    assert is_turned(made(("conv2d", (1, 8, 9, 9), (32, 8, 3, 3), {}), AVX512, frozenset({"bias"}))[0])
+    assert not is_transposed(made(square(8, 9, 32), AVX512, frozenset({"bias"}))[0])
+    assert is_transposed(made(("conv2d", (1, 8, 9, 9), (32, 8, 3, 3), {}), AVX512, frozenset({"bias"}))[0])
 
 
 @pytest.mark.usefixtures("_always")
@@ -172,7 +172,7 @@ def test_dynamic_sizes_and_transposed_windows_have_places_as_columns() -> None:
     dynamic = kernel_for("conv2d", (Dim(4, Ref("B")), 8, 9, 9), (32, 8, 3, 3), pads=[1])
     backward = kernel_for("conv_transpose2d", (1, 8, 9, 9), (8, 32, 3, 3))
     for kernel in (dynamic, backward):
-        assert not is_turned(scheduled(kernel, AVX512, WEIGHTS)[0])
+        assert not is_transposed(scheduled(kernel, AVX512, WEIGHTS)[0])
 
 
 def test_seven_rows_and_four_vectors_take_all_registers() -> None:
@@ -194,7 +194,7 @@ def test_bands_are_shared_evenly(size: int, bands: int) -> None:
 def test_what_a_band_sees_fits_in_a_cache() -> None:
     for channels, size in product((64, 256, 1024), (13, 20, 56)):
         kernel, _ = made(square(channels, size, 64), AVX512)
-        if is_turned(kernel):
+        if is_transposed(kernel):
             assert int(np.prod(kernel.scratch[0].shape)) * 4 <= AVX512.l2
 
 

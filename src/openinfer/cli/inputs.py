@@ -9,37 +9,13 @@ from openinfer.check.sizes import SizeError, dimension
 from openinfer.check.step_sizes import StepSizes
 from openinfer.cli.feeds import Feed, parsed_inputs, supply
 from openinfer.cli.graph import loaded_graph
-from openinfer.cli.options import (
-    InputOptions,
-    LoadState,
-    ModelPath,
-    NodeBudget,
-    Scheduler,
-    SchedulerOption,
-    SizeOptions,
-    StrictOption,
-    parsed_sizes,
-)
+from openinfer.cli.options import Scheduler, parsed_sizes
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.ir.expr import names
 from openinfer.oinf import ModelLoader
 from openinfer.ops import Shape
 from openinfer.sim import Executor, Simulator, TraceLevel
-
-__all__ = [
-    "InputOptions",
-    "InputSource",
-    "LoadState",
-    "ModelPath",
-    "NodeBudget",
-    "Scheduler",
-    "SchedulerOption",
-    "SizeOptions",
-    "StrictOption",
-    "parsed_sizes",
-    "prepared",
-]
 
 
 def prepared(

@@ -65,7 +65,7 @@ class Builder:
         return (*self._own, *self._bodies[0])
 
     def add(self, statement: Statement) -> None:
-        """Append a statement."""
+        """Append a statement to the innermost open body."""
         self._bodies[-1].append(statement)
 
     def fresh(self, hint: str, dtype: DType = INDEX) -> Var:
@@ -83,7 +83,7 @@ class Builder:
         variable = self.fresh(hint)
         self._bodies.append([])
         yield variable
-        self.add_outside(For(variable, index(extent), tuple(self._bodies.pop()), kind))
+        self.add(For(variable, index(extent), tuple(self._bodies.pop()), kind))
 
     @contextmanager
     def loops(self, extents: Sequence[Position], kind: LoopKind = LoopKind.SERIAL) -> Iterator[tuple[Var, ...]]:
@@ -95,25 +95,21 @@ class Builder:
         for variable, extent in zip(reversed(variables), reversed(extents), strict=True):
             body = (For(variable, index(extent), body, kind),)
         for statement in body:
-            self.add_outside(statement)
-
-    def add_outside(self, statement: Statement) -> None:
-        """Append a statement to the innermost open body."""
-        self._bodies[-1].append(statement)
+            self.add(statement)
 
     @contextmanager
     def when(self, cond: Scalar) -> Iterator[None]:
         """Statements under a condition."""
         self._bodies.append([])
         yield
-        self.add_outside(If(cond, tuple(self._bodies.pop())))
+        self.add(If(cond, tuple(self._bodies.pop())))
 
     @contextmanager
     def repeat_while(self, cond: Scalar) -> Iterator[None]:
         """Statements as long as a condition holds."""
         self._bodies.append([])
         yield
-        self.add_outside(While(cond, tuple(self._bodies.pop())))
+        self.add(While(cond, tuple(self._bodies.pop())))
 
     def fail(self, cond: Scalar, reason: str) -> None:
         """End with an error where a condition holds."""

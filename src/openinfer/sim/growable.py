@@ -32,12 +32,12 @@ def filled(fill: Array, shape: Sequence[int]) -> Array:
     return np.zeros(shape, fill.dtype) if is_zero else np.full(shape, fill, fill.dtype)
 
 
-class Grid:
+class GrowableArray:
     """A dense array that grows along its first axes. What was never written reads as the fill value.
 
     Growing beyond ``bounds`` is an error. ``rollback`` reverts the changes since ``begin``.
 
-    >>> grid = Grid(np.float32(0), (0,), (2,), (None,))
+    >>> grid = GrowableArray(np.float32(0), (0,), (2,), (None,))
     >>> grid.write((3,), np.float32([1, 2]))
     >>> grid.extents, grid.read((((2, 4)),)).tolist()
     ((4,), [[0.0, 0.0], [1.0, 2.0]])

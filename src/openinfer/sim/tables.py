@@ -9,7 +9,7 @@ from openinfer.check.bound import BoundVar
 from openinfer.errors import Code
 from openinfer.ir.expr import MOST_INDEX
 from openinfer.ops import Array, OpError
-from openinfer.sim.growable import Grid, Selector, filled
+from openinfer.sim.growable import GrowableArray, Selector, filled
 
 Chosen = int | tuple[int | None, int | None]
 """An index as evaluated: one, or the ends of a slice, which may be missing or count from the extent."""
@@ -29,7 +29,7 @@ class Table:
         self._keys = tuple(index for index in decl.table_indices if index not in decl.auto_dim)
         self._indices = decl.table_indices
         # Without auto-dim there is one grid over all indices; with it, one matrix for each choice of the others.
-        self._grids: dict[tuple[int, ...], Grid] = {}
+        self._grids: dict[tuple[int, ...], GrowableArray] = {}
         # Of many matrices a step changes few; only those have something to take back.
         self._born: set[tuple[int, ...]] = set()
         self._changed: set[tuple[int, ...]] = set()
@@ -43,16 +43,16 @@ class Table:
         """Whether indices are dimensions of a matrix."""
         return bool(self._auto)
 
-    def _new_grid(self) -> Grid:
+    def _new_grid(self) -> GrowableArray:
         if not self._auto:
             bounds = [self._fixed.get(index) for index in self._indices]
-            return Grid(self._fill, (0,) * len(self._indices), self._shape, bounds)
+            return GrowableArray(self._fill, (0,) * len(self._indices), self._shape, bounds)
         grown = len(self._auto)
         limits = [
             self._shape[axis] + self._fixed[index] if index in self._fixed else None
             for axis, index in enumerate(self._auto)
         ]
-        return Grid(self._fill, self._shape[:grown], self._shape[grown:], limits)
+        return GrowableArray(self._fill, self._shape[:grown], self._shape[grown:], limits)
 
     # --- access ---------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Table:
             found[place] = grid.read(where)
         return found
 
-    def _chosen_grids(self, picks: Sequence[Selector]) -> Iterator[tuple[tuple[int, ...], Grid]]:
+    def _chosen_grids(self, picks: Sequence[Selector]) -> Iterator[tuple[tuple[int, ...], GrowableArray]]:
         """The matrices that have been written, among those chosen: far more can be chosen than there are."""
         one = tuple(pick for pick in picks if isinstance(pick, int))
         if len(one) == len(picks):
@@ -189,7 +189,7 @@ class Table:
             return grown
         return [selected(one, extent) for one, extent in zip(cells, extents, strict=False)]
 
-    def _changing(self, key: tuple[int, ...]) -> Grid:
+    def _changing(self, key: tuple[int, ...]) -> GrowableArray:
         """The storage under these indices, about to be changed. An interruption after any line can be rolled back."""
         grid = self._grids.get(key)
         if grid is None:

@@ -33,7 +33,7 @@ from openinfer.loops.rewrite import changed_statements, renamed, with_bodies
 BLOCK = 256
 """The most terms that one accumulator takes in."""
 LANES = 16
-"""Lanes of a loop that gathers: a vector, or a few, on every processor that has them; each is an accumulator."""
+"""Lanes of a reduction loop: a vector, or a few, on every processor that has them; each is an accumulator."""
 
 
 def blocked(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -130,7 +130,7 @@ def _around(totals: list[Var], parts: dict[str, Var], inner: tuple[Statement, ..
 
 
 def _in_blocks(loop: For, totals: list[Var]) -> For:
-    """A loop that adds up many terms: over blocks of its rounds, which may be so many that they have blocks again."""
+    """A loop that sums many terms, over blocks of its iterations, which are nested if there are many."""
     block = BLOCK * LANES if loop.bind is Bind.LANES else BLOCK
     if _rounds(loop) <= block:
         return _by_level(loop, totals)

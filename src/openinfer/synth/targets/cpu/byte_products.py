@@ -8,7 +8,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.ir import Contraction
 
 GROUP = 4
-"""So many neighbours along a sum lie next to each other: four bytes are as much as their sum."""
+"""How many neighbours along a sum are contiguous: four bytes take as much as their sum."""
 FLIP = 128
 """The bit that makes an i8 a u8 and a u8 an i8, so much larger or smaller than the number was."""
 
@@ -24,5 +24,5 @@ def flipped(dtype: DType) -> DType:
 
 
 def groups(depth: int) -> int:
-    """How many groups so many products are in; the last may be incomplete."""
+    """The number of groups of a number of products; the last may be incomplete."""
     return -(-depth // GROUP)

@@ -21,7 +21,7 @@ from openinfer.synth.targets.cpu.product import Axis, Product
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 
 _PAGE, _LINE = 4096, 64
-"""Rows a multiple of so many bytes apart share a set of the first cache, in which each line has so many."""
+"""Page stride (L1 set conflicts) and line size, in bytes."""
 
 
 @dataclass(frozen=True)

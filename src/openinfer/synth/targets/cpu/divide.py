@@ -44,7 +44,7 @@ _COPY = 8.0
 """What copying an element costs, in products."""
 _LINE = 64
 _MANY_ROWS = 32
-"""So many rows for each part make it cheap that all parts read all columns."""
+"""With at least this many rows for each part, it is cheap that all parts read all columns."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
                     yield _Way(replace(statement, body=(*before, way.statement)), way.share)
         case Contraction(template=CpuTile() as tile):
             product = tiled_product(statement, tile)
-            # Of a turned tile the indices outside are inside of the loop over panels.
-            if product.outside.vars and not tile.is_turned and tile.wanted is None:
+            # In a transposed tile the outer indices run inside of the loop over panels.
+            if product.outside.vars and not tile.is_transposed and tile.wanted is None:
                 yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
             yield from _tiled(statement, tile, product, parts)
         case Contraction(free=(_, _, *_)):

@@ -22,7 +22,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class VectorSet:
-    """The instructions of one set on vectors of so many bytes, by the dtypes that they take."""
+    """The instructions of one set on vectors of one width, by the dtypes that they take."""
 
     nbytes: int
     header: str
@@ -148,7 +148,7 @@ VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
 
 
 def sets_of(nbytes: int) -> tuple[VectorSet, ...]:
-    """The sets whose vectors have so many bytes."""
+    """The sets with vectors of a width, in bytes."""
     return tuple(one for one in VECTOR_SETS if one.nbytes == nbytes)
 
 

@@ -36,7 +36,7 @@ class CpuMachine:
         return (*_FLAGS.get(self.isa, ()), *(_DOT.get(self.isa, ()) if self.dot else ()))
 
     def lanes(self, bits: int) -> int:
-        """How many elements of so many bits a vector holds; 1 where there are no vectors."""
+        """How many elements of a number of bits a vector holds; 1 without vectors."""
         return max(self.vector_bits // bits, 1)
 
 

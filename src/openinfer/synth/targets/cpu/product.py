@@ -1,6 +1,6 @@
 """Contractions as products of matrices: which indices are rows, which columns, and which run outside.
 
-Columns lie next to each other in the result: they are what vectors hold. Several indices run as one where that is the
+Columns are contiguous in the result: they are what vectors hold. Several indices run as one where that is the
 same place in every buffer that is read or written in place.
 """
 
@@ -100,17 +100,17 @@ def product_of(one: Contraction, is_panels: Callable[[Buffer], bool]) -> Product
     return _Finder(one, is_panels).run()
 
 
-def turned_product_of(one: Contraction) -> Product | None:
-    """The product whose columns are those of the second factor although its rows lie next to each other in the result.
+def transposed_product_of(one: Contraction) -> Product | None:
+    """The product whose columns are those of the second factor although its rows are contiguous in the result.
 
     The first factor is read where it lies; its inner indices need not run as one.
     """
-    return _Finder(one, lambda _: True).run_turned()
+    return _Finder(one, lambda _: True).run_transposed()
 
 
 def tiled_product(one: Contraction, tile: CpuTile) -> Product:
     """The product of a contraction that has a tile."""
-    found = turned_product_of(one) if tile.is_turned else product_of(one, lambda _: tile.has_panels)
+    found = transposed_product_of(one) if tile.is_transposed else product_of(one, lambda _: tile.has_panels)
     assert found is not None
     return found
 
@@ -156,7 +156,7 @@ class _Finder:
             right,
         )
 
-    def run_turned(self) -> Product | None:
+    def run_transposed(self) -> Product | None:
         one = self._one
         out, place = position(one.out, one.out_index), position(one.a, one.a_index)
         columns = [var for var in one.free if self._side(var) == 1]

@@ -14,7 +14,7 @@ from openinfer.loops.rewrite import changed
 STORED = ("i8", "u8", "i4", "u4")
 """What can be in panels as it is: converted where it is multiplied."""
 LEAST = 32
-"""So many products at least: of fewer, the roundings that change place would be more than a sum may lose."""
+"""The least number of products: with fewer, the moved roundings would be more than a sum may lose."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Loops that only gather values into variables: their iterations may be taken in lanes that are joined at the end.
+"""Reduction loops: their iterations may run in lanes that are combined at the end.
 
 Sums and products of floats come out in another order, which their bounds allow; everything else comes out the same.
 """
@@ -12,8 +12,8 @@ _IDEMPOTENT = ("max", "min", "and", "or")
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """A variable of a loop that gathers: where lanes begin, and how two of them become one."""
+class Reduction:
+    """An accumulator of a loop: the initial value of its lanes, and how two of them are combined."""
 
     var: Var
     update: Assign
@@ -37,23 +37,23 @@ class Gathered:
                 raise TypeError(value)
 
 
-def gathered(loop: For) -> tuple[Gathered, ...]:
-    """The variables that a loop gathers values into; none where it does anything that lanes must not."""
+def reductions(loop: For) -> tuple[Reduction, ...]:
+    """The accumulators of a loop; none if it does anything that lanes must not."""
     updates = [statement for statement in loop.body if isinstance(statement, Assign)]
     variables = {update.var for update in updates}
     if len(variables) < len(updates) or not all(isinstance(one, Let | Store | Assign) for one in loop.body):
         return ()
-    inside = [gathering(one) if isinstance(one, Assign) else None for one in loop.body]
+    inside = [reduced_term(one) if isinstance(one, Assign) else None for one in loop.body]
     for statement, value in zip(loop.body, inside, strict=True):
         if isinstance(statement, Assign) and value is None:
             return ()
         seen = scalars(statement) if value is None else (value,)
         if any(one in variables for scalar in seen for one in visit(scalar)):
             return ()
-    return tuple(Gathered(update.var, update) for update in updates)
+    return tuple(Reduction(update.var, update) for update in updates)
 
 
-def gathering(update: Assign) -> Scalar | None:
+def reduced_term(update: Assign) -> Scalar | None:
     """What an assignment adds to its variable, or compares with it; None where it does something else."""
     var = update.var
     match update.value:

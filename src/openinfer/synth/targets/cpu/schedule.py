@@ -35,9 +35,9 @@ from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.choices import Choose, by_rule, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
-from openinfer.synth.targets.cpu.product import Product, product_of, turned_product_of, without_single
+from openinfer.synth.targets.cpu.product import Product, product_of, transposed_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
-from openinfer.synth.targets.cpu.reduction import gathered
+from openinfer.synth.targets.cpu.reduction import reductions
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
@@ -45,15 +45,15 @@ from openinfer.synth.targets.cpu.windows import windows_of
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""
 _PACKED_FROM = 32
-"""So many rows make it worth while to copy a panel of columns that could be read where it lies."""
+"""From this many rows on, it pays to copy a panel of columns that could be read in place."""
 _LANES_FROM = 32
-"""So many values are gathered in lanes, and joined at the end."""
+"""Reductions of at least this many values run in lanes, which are combined at the end."""
 _FEW_ROWS = 4
-"""So many rows are too few to make a copy for."""
+"""Up to this many rows, a copy does not pay."""
 _PAGE = 4096
-"""Rows so many bytes apart share a set of the first cache, which has no room for all rows of a tile then."""
+"""Rows with this stride, in bytes, share a set of the L1 cache, which has no room for all rows of a tile then."""
 _MINDED_FROM = 4
-"""Rows are copied for so many panels; for fewer, copying costs more."""
+"""Rows are copied for at least this many panels; for fewer, copying costs more."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class _Planner:
         if found is None:
             return None
         copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)
-        product = turned_product_of(inner)
+        product = transposed_product_of(inner)
         assert product is not None
         return found.around(*self._with_memory(*copy, self._with_panels(inner, product, found.tile)))
 
@@ -310,10 +310,10 @@ def _many(rows: int) -> bool:
 
 
 def _has_lanes(loop: For) -> bool:
-    """Whether a loop gathers so many values that lanes pay."""
+    """Whether a loop reduces enough values for lanes to pay."""
     extent = loop.extent.value if isinstance(loop.extent, Const) else 0
     is_long = extent >= _LANES_FROM or isinstance(extent, Dim)
-    return loop.kind is LoopKind.SERIAL and loop.bind is None and is_long and bool(gathered(loop))
+    return loop.kind is LoopKind.SERIAL and loop.bind is None and is_long and bool(reductions(loop))
 
 
 def _collides(step: int, one: Contraction) -> bool:

@@ -12,13 +12,13 @@ class CpuTile(Template):
 
     ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
     them the factors are read where they lie. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
-    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With ``is_turned`` rows
-    lie next to each other in the result, not columns. Of a kernel in several parts, ``divided`` says what each part has
-    a share of.
+    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With ``is_transposed``
+    rows are contiguous in the result, not columns. Of a kernel in several parts, ``divided`` says what each part has a
+    share of.
 
     Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
     column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is in groups. With
-    ``is_flipped`` the bytes of the rows have the other sign, which is taken back in the result.
+    ``is_flipped`` the bytes of the rows have the other sign, which is corrected in the result.
     """
 
     rows: int
@@ -27,7 +27,7 @@ class CpuTile(Template):
     block: int = 0
     has_panels: bool = False
     is_direct: bool = False
-    is_turned: bool = False
+    is_transposed: bool = False
     left: Buffer | None = None
     right: Buffer | None = None
     divided: Literal["rows", "columns"] | None = None
@@ -42,7 +42,7 @@ class CpuTile(Template):
     def text(self) -> str:
         """The tile in words, as part of a kernel's text."""
         found = f"in tiles of {self.rows} x {self.columns} by {self.lanes}"
-        found += ", turned," if self.is_turned else ""
+        found += ", turned," if self.is_transposed else ""
         found += " of columns as they lie" if self.is_direct else ""
         return found if self.divided is None else f"{found} with {self.divided} divided"
 

@@ -13,7 +13,7 @@ _LATENCY = 4
 
 
 def row_sizes(count: int, rows: int) -> tuple[int, ...]:
-    """The heights of the tiles that cover so many rows, the usual one first; of unknown many, powers of two too."""
+    """The heights of tiles that cover ``count`` rows, the usual one first; for a dynamic count, also powers of two."""
     if is_symbolic(count):
         return (rows, *(size for size in (8, 4, 2, 1) if size < rows))
     if count <= rows or count % rows == 0:
@@ -22,7 +22,7 @@ def row_sizes(count: int, rows: int) -> tuple[int, ...]:
 
 
 Step = Callable[[int, int], float]
-"""Cycles for one step of the sums of a tile, of so many rows and vectors."""
+"""Cycles for one step of the sums of a tile, by its rows and vectors."""
 
 
 def usual_step(rows: int, vectors: int) -> float:

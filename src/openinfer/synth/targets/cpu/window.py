@@ -62,14 +62,14 @@ def _is_edge(condition: Scalar, places: Sequence[Affine | None], edges: Sequence
 
 @dataclass(frozen=True)
 class Span:
-    """What a contraction sees along an axis of its first factor: so many places, from one on that others decide."""
+    """What a contraction sees of an axis: ``count`` input positions from ``first``, which depends on outer indices."""
 
     first: Affine
     count: int
     inside: Affine
-    """A place, counted from the first."""
+    """A position, counted from the first."""
     is_edged: bool
-    """Whether some of the places are not on the axis."""
+    """Whether some of the positions are outside of the axis."""
 
 
 def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[Span, ...]:
@@ -92,7 +92,7 @@ def _reach(place: Affine, extents: Mapping[str, int]) -> int:
 
 
 def band(one: Contraction, var: Var, height: int) -> Contraction:
-    """The contraction for so many positions of a free index only, from those of the bands before on."""
+    """The contraction restricted to one band of a free index."""
 
     def moved(part: Scalar) -> Scalar | None:
         return BAND * index(height) + var if part == var else None

@@ -1,7 +1,7 @@
 """Which convolutions have their channels as columns, and in which bands they are computed.
 
 Weights then are in panels, as those of other products, and what windows see is read where it lies. With places as
-columns it is copied once for each position in the window, but the results of a tile need not be turned.
+columns it is copied once for each position in the window, but the results of a tile need not be transposed.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Var
 from openinfer.synth.targets.cpu.choices import Choose, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
-from openinfer.synth.targets.cpu.product import Product, turned_product_of
+from openinfer.synth.targets.cpu.product import Product, transposed_product_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import Step, tile_shapes, tile_time, usual_step
 from openinfer.synth.targets.cpu.window import BAND, Span, band, copied, is_window, spans, without
@@ -24,7 +24,7 @@ _COPY = 0.4
 _RUN = 10.0
 """What each run of places that lie together costs besides, where places are columns."""
 _COPIED_FROM = 32
-"""For so many rows, columns that are places are copied whether or not they must be."""
+"""From this many rows on, columns that are positions are copied whether or not they must be."""
 _TURN = 0.6
 """What turning an element of the result costs."""
 _LEAST_GAIN = 0.98
@@ -34,7 +34,7 @@ _LONG = 512
 _TWO_AT_ONCE = 8
 """Sums that must be under way at least where it is two."""
 _LARGE = 500_000
-"""So many products are worth dividing among threads."""
+"""From this many products on, dividing among threads pays."""
 _LEAST_HEIGHT = 4
 """Lower bands would copy much that others copy, too."""
 _MOST_PARTS = 8
@@ -86,7 +86,7 @@ def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Cho
     if choice is not None:
         rows, vectors = choice.rows, choice.vectors
     gain = None if choice is None else choice.gain
-    tile = CpuTile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_turned=True, gain=gain)
+    tile = CpuTile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, is_transposed=True, gain=gain)
     return _in_bands(one, product, tile, target)
 
 
@@ -104,10 +104,10 @@ def _is_copied(one: Contraction) -> bool:
 def _product(one: Contraction) -> Product | None:
     """The product, over a copy where one is needed."""
     if not _is_copied(one):
-        return turned_product_of(one)
+        return transposed_product_of(one)
     seen = spans(one, {})
     memory = Buffer("copy", one.accumulator, tuple(span.count for span in seen), Space.SCRATCH)
-    return turned_product_of(copied(one, seen, memory)[1])
+    return transposed_product_of(copied(one, seen, memory)[1])
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class ByteFactors:
         return panel, str(tile.columns)
 
     def _grouped_lines(self, right: Buffer, lines: Buffer) -> str:
-        """A panel whose columns lie next to each other, copied so and then put into groups."""
+        """A panel of contiguous columns, copied and then put into groups."""
         width, depth = self._tiling.tile.columns, self._tiling.product.inner.extent
         copied_panel(self._tiling, lines, PANEL, "columns", width)
         if depth % GROUP:

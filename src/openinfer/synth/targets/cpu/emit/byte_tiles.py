@@ -101,7 +101,7 @@ def _byte(dtype: str, value: str, at: int, lanes: int) -> str:
 
 @dataclass(frozen=True)
 class ByteTile:
-    """The function that computes tiles of so many rows of one dtype and vectors of columns of another."""
+    """The function that computes tiles of rows of one dtype and vectors of columns of another."""
 
     left: str
     right: str
@@ -132,7 +132,7 @@ class ByteTile:
 
 @dataclass(frozen=True)
 class Flips:
-    """The function that computes what flipped rows add to the sums of so many vectors of columns."""
+    """The function that computes what flipped rows add to the sums of vectors of columns."""
 
     left: str
     right: str
@@ -255,7 +255,7 @@ def _flips(flips: Flips) -> str:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The function that puts a panel of so many columns into groups: ``to[k][n][j] = from[k][j][n]``."""
+    """The function that puts a panel of columns into groups: ``to[k][n][j] = from[k][j][n]``."""
 
     dtype: str
     columns: int

@@ -54,7 +54,7 @@ class Factors(Protocol):
 
 
 def tiled(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
-    """The lines of a contraction that has a tile, in a kernel of so many parts."""
+    """The lines of a contraction that has a tile, in a kernel of ``parts`` parts."""
     tiling = Tiling.of(one, tile, scalars, parts)
     factors = ByteFactors(tiling) if are_bytes(one) else FloatFactors(tiling)
     return _TileLoops(tiling, factors).run()
@@ -84,11 +84,11 @@ class _TileLoops:
         return self._tiling.lines
 
     def _open_loops(self, *, inside: bool) -> int:
-        """The loops over indices outside of tiles; of turned tiles, those over places are inside of a panel's."""
+        """The loops over indices outside of tiles; in transposed tiles, those over positions are inside a panel's."""
         outside = self._tiling.product.outside
         panels = (
             variables(self._tiling.product.right.value)
-            if self._tiling.tile.is_turned
+            if self._tiling.tile.is_transposed
             else {var.name for var in outside.vars}
         )
         pairs = zip(outside.vars, outside.extents, strict=True)
@@ -133,7 +133,7 @@ class _TileLoops:
             self._tiling.say(f"{self._tiling.kind} tile[{tile.rows * tile.columns}];")
         self._calls(sizes, right, step)
         if self._squares_high:
-            self._turned_tile(self._squares_high)
+            self._transposed_tile(self._squares_high)
         self._results(TILE_ROW + ROW if rows is not None else BLOCK + TILE_ROW + ROW)
         self._tiling.close(inside + (1 if self._is_row else 2))
 
@@ -198,12 +198,12 @@ class _TileLoops:
 
     @property
     def _squares_high(self) -> int:
-        """How many rows the squares have in which a tile is turned; 0 where it is not, or would be mostly empty."""
+        """The number of rows of the blocks in which a tile is transposed; 0 if it is not, or would be mostly empty."""
         tile = self._tiling.tile
-        is_worth = tile.is_turned and 2 * tile.rows > tile.lanes
+        is_worth = tile.is_transposed and 2 * tile.rows > tile.lanes
         return -(-tile.rows // tile.lanes) * tile.lanes if is_worth else 0
 
-    def _turned_tile(self, high: int) -> None:
+    def _transposed_tile(self, high: int) -> None:
         """The tile with its columns as rows, so that what lies together in the result does so here."""
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Transpose(self._tiling.one.accumulator.name, tile.lanes))
@@ -224,13 +224,13 @@ class _TileLoops:
         row_var = product.rows.last or Var("row")
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
-        if self._tiling.tile.is_turned:
+        if self._tiling.tile.is_transposed:
             self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
         if not self._is_row:
             self._tiling.open(f"for ({self._tiling.index} row = 0; row < rows; ++row)")
         if product.rows.last is not None:
             self._tiling.say(f"const {self._tiling.index} {row_var.name} = {self._tiling.scalars.text(row)};")
-        if not self._tiling.tile.is_turned:
+        if not self._tiling.tile.is_transposed:
             self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
         place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
         if self._squares_high:

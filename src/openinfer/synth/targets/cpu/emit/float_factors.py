@@ -61,7 +61,7 @@ class FloatFactors:
     def _taps(self) -> list[int]:
         """The places of all inner indices but the first, of rows that are windows; nothing where they run as one."""
         inner, place = self._tiling.product.inner, self._tiling.product.left.place
-        if not self._tiling.tile.is_turned or len(inner.vars) == 1:
+        if not self._tiling.tile.is_transposed or len(inner.vars) == 1:
             return []
         assert place is not None
         found = [0]

@@ -60,7 +60,7 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
 
 
 def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
-    """All integers of a panel as floats, in memory of their own; so many bytes are a row."""
+    """All integers of a panel as floats, in separate memory, with the size of a row in bytes."""
     tile = tiling.tile
     tiling.open(f"for ({tiling.index} k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
     tiling.say(f"{tiling.kind} *to = {right.name} + k * {tile.columns};")

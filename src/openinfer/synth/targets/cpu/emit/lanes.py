@@ -1,4 +1,4 @@
-"""Loops that gather values, in C: neighbours go into lanes of their own, which compilers make vectors of."""
+"""Reduction loops in C: neighbours accumulate in separate lanes, which compilers turn into vectors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from openinfer.loops.ir import For, Var, visit, walk
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.rewrite import renamed
 from openinfer.synth.targets.cpu.blocked import LANES
-from openinfer.synth.targets.cpu.reduction import Gathered, gathered
+from openinfer.synth.targets.cpu.reduction import Reduction, reductions
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.statements import has_choices
 from openinfer.synth.targets.cstyle.templates import Writer
@@ -16,8 +16,8 @@ _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choi
 
 
 def print_lanes(loop: For, writer: Writer, depth: int) -> None:
-    """A loop that gathers: its lanes, the iterations that fill no lanes, and what all come to together."""
-    scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), gathered(loop)
+    """A reduction loop: its lanes, the remaining iterations, and the combined result."""
+    scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), reductions(loop)
     scalars.positions.add(loop.index.name)
     whole = f"{extent} / {LANES} * {LANES}"
     if extent.isdecimal():
@@ -36,7 +36,7 @@ def print_lanes(loop: For, writer: Writer, depth: int) -> None:
     writer.line(depth, "}")
 
 
-def _in_lanes(loop: For, found: Sequence[Gathered], whole: str, writer: Writer, depth: int) -> None:
+def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: Writer, depth: int) -> None:
     """The iterations that fill all lanes."""
     index, kind = loop.index.name, writer.scalars.dialect.index
     lanes = {one.var.name: _lane(one, "lane") for one in found}
@@ -52,7 +52,7 @@ def _in_lanes(loop: For, found: Sequence[Gathered], whole: str, writer: Writer, 
     writer.line(depth, "}")
 
 
-def _joined(found: Sequence[Gathered], scalars: ScalarPrinter) -> Iterator[str]:
+def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]:
     """The lanes by halves, since a sum of one after the other would wait for each; then what was there before."""
     for one in found:
         half = LANES // 2
@@ -66,5 +66,5 @@ def _joined(found: Sequence[Gathered], scalars: ScalarPrinter) -> Iterator[str]:
         yield f"{one.var.name} = {scalars.text(one.joined(_lane(one, '0')))};"
 
 
-def _lane(one: Gathered, place: str) -> Var:
+def _lane(one: Reduction, place: str) -> Var:
     return Var(f"{one.var.name}_lanes[{place}]", one.var.dtype)

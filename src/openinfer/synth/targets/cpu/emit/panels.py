@@ -1,4 +1,4 @@
-"""Panels of columns in C: copied next to each other, from wherever they lie."""
+"""Panels of columns in C: copied so that they are contiguous."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -21,7 +21,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     product, axis = tiling.product, tiling.product.columns
     along = _place_along(tiling)
     if along is not None:
-        _turned_panel(tiling, right, first, columns, along)
+        _transposed_panel(tiling, right, first, columns, along)
         return
     target, last = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents)), axis.vars[-1]
     value: Scalar = product.right.value
@@ -85,7 +85,7 @@ def _place_along(tiling: Tiling) -> Affine | None:
     return place if is_along else None
 
 
-def _turned_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: Affine) -> None:
+def _transposed_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: Affine) -> None:
     """A panel copied column by column, so that it is read in order; in squares, where elements are as they lie."""
     product, width = tiling.product, tiling.tile.columns
     depth, squares = product.inner.extent, 0
@@ -94,14 +94,14 @@ def _turned_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, al
         squares = depth // tiling.tile.lanes * tiling.tile.lanes
     if squares:
         _squares(tiling, right, first, columns, along, squares)
-    _turned(tiling, right, first, ("whole" if squares else "0", columns), 0)
+    _transposed(tiling, right, first, ("whole" if squares else "0", columns), 0)
     if squares and squares < depth:
-        _turned(tiling, right, first, ("0", "whole"), squares)
+        _transposed(tiling, right, first, ("0", "whole"), squares)
     _zero_rest(tiling, right, columns, width)
 
 
 def _squares(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: Affine, depth: int) -> None:
-    """The squares of so many inner indices, and of the columns that are ``whole``."""
+    """The blocks of a number of inner indices, and of the columns that are ``whole``."""
     product, last, lanes, width = tiling.product, tiling.product.columns.vars[0], tiling.tile.lanes, tiling.tile.columns
     name = tiling.scalars.need(Transpose(tiling.one.accumulator.name, lanes))
     begin = tiling.place(moved(along, product.columns, last, product.inner))
@@ -114,7 +114,7 @@ def _squares(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: 
     tiling.close(2)
 
 
-def _turned(tiling: Tiling, right: Buffer, first: Scalar, columns: tuple[str, str], inside: int) -> None:
+def _transposed(tiling: Tiling, right: Buffer, first: Scalar, columns: tuple[str, str], inside: int) -> None:
     """Columns one by one, from an inner index on."""
     product, last = tiling.product, tiling.product.columns.vars[0]
     tiling.open(f"for ({tiling.index} column = {columns[0]}; column < {columns[1]}; ++column)")

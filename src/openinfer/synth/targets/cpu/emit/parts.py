@@ -11,7 +11,7 @@ def print_share(loop: For, writer: Writer, depth: int) -> None:
 
 
 def share(count: str, parts: int) -> tuple[str, str]:
-    """Where the share of a part begins and ends, of so many things.
+    """Where the share of a part begins and ends, out of a count.
 
     >>> share("12", 2), share("7", 2)
     (('part * 6', '(part + 1) * 6'), ('part * 7 / 2', '(part + 1) * 7 / 2'))

@@ -12,7 +12,7 @@ from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, least, l
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 _WIDTH = 64
-"""So many sums are computed next to each other where there are no tiles."""
+"""How many sums are computed side by side where there are no tiles."""
 _MOST_TERMS = 4 * TERMS
 """The most terms that such a sum takes in at once."""
 
@@ -131,7 +131,7 @@ def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
 
 
 def _fastest(one: Contraction) -> Var | None:
-    """The free index along which results lie next to each other, if those of a factor do too."""
+    """The free index along which results are contiguous, if those of a factor are too."""
     out = position(one.out, one.out_index)
     places = [position(one.a, one.a_index), position(one.b, one.b_index)]
     if out is None or None in places or one.accumulator.kind == "bool" or one.out.dtype.is_packed:

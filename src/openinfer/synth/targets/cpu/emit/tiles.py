@@ -116,7 +116,7 @@ class IntegerLoad:
 
 @dataclass(frozen=True)
 class Transpose:
-    """The function that transposes a square of so many rows and columns."""
+    """The function that transposes a square block."""
 
     dtype: str
     lanes: int
@@ -179,7 +179,7 @@ def _turn(name: str, dtype: str, lanes: int) -> str:
 
 @dataclass(frozen=True)
 class FloatTile:
-    """The function that computes tiles of so many rows and vectors of columns.
+    """The function that computes tiles of rows and vectors of columns.
 
     ``stored`` is the dtype of columns of integers, which may have a zero point each. With ``is_window`` rows are
     windows.

@@ -61,7 +61,7 @@ class Tiling:
         self.depth += 1
 
     def close(self, count: int = 1) -> None:
-        """The end of so many blocks."""
+        """The end of ``count`` blocks."""
         for _ in range(count):
             self.depth -= 1
             self.say("}")
@@ -93,7 +93,7 @@ class Tiling:
         self.close(len(self.product.inner.vars))
 
     def stored_place(self, depth: int) -> Code:
-        """Where a panel starts that is stored as such; each has so many elements of every column."""
+        """The start of a stored panel; each has a number of elements of every column."""
         buffer = self.product.right.buffer
         index = self.one.index_of(buffer)
         place: Scalar = PANEL * Const(depth, INDEX)

@@ -140,7 +140,7 @@ class BlockPrinter:
         return self._file.now
 
     def _watch(self, nodes: int, node: int, depth: int) -> None:
-        """So many nodes are about to be executed, if the step goes on."""
+        """A number of nodes are about to be executed, if the step goes on."""
         if not self._file.placed.is_interruptible:
             return
         place = self._file.failure(node, mistake("ERROR_INTERRUPTED", "the step was interrupted"))

@@ -21,7 +21,7 @@ class Declaration:
     about: str
 
     def text(self, width: int) -> str:
-        """The line, with its comment behind so many columns."""
+        """The line, with its comment at a column."""
         return f"{self.code:<{width}} /* {self.about} */"
 
 

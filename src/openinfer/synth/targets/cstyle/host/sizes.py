@@ -136,7 +136,7 @@ class SizePrinter:
     ) -> None:
         """What is done if the sizes have values, and ones that make shapes of the values; and if they have none yet.
 
-        A variable that nobody can write in this step, since it has no shape, needs no initial value.
+        A variable that nothing can write in this step, since it has no shape, needs no initial value.
         """
         now = self._file.now
         extents = {form(one): one for value in values for one in value.shape}
