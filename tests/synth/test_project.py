@@ -5,15 +5,17 @@ import os
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
+from tests.synth.example_models import made_up
 from tests.synth.small_models import SMALL_MODELS
 
-from openinfer import Code, ModelLoader, Simulator, graph
+from openinfer import Code, ModelLoader, Simulator, graph, load_graph
 from openinfer.errors import GraphError
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
@@ -231,7 +233,13 @@ def test_steps_are_shown_with_the_nodes_they_come_from(model: ModelLoader) -> No
     line = RICH[: RICH.index("op softmax")].count("\n") + 1
     assert f"op softmax(k) >> s; line {line} */" in source
     assert re.search(r"float \*const t\d+ = \(float \*\)\(c->arena \+ \d+\); +/\* y: f32\[4\] \*/", source)
-    assert max(map(len, source.splitlines())) < 200
+    assert max(map(len, source.splitlines())) <= 120
+    headings = re.findall(r"/\* (\d+): ", source)
+    assert all(one != other for one, other in pairwise(headings)), "consecutive steps of a node share its heading"
+    assert not re.search(r"[ \t]\n", source)
+    assert "None" not in source
+    first = [re.findall(rf" \*(?:const )?({kind}\d+) = ", block) for block in source.split("\n}\n") for kind in "tw"]
+    assert all(names == [f"{names[0][0]}{number}" for number in range(len(names))] for names in first if names)
 
 
 def test_layers_do_not_make_the_code_longer(tmp_path: Path) -> None:
@@ -305,7 +313,7 @@ int main(void)
     weights[0] ^= 1;
     CHECK(net_init(&c, arena, A, state, S, weights, W) == NET_OK);
     CHECK(net_init(&d, other_arena, A, other_state, S, weights, W) == NET_OK);
-    CHECK(strlen(net_last_error(&c)) == 0);
+    CHECK(strlen(net_last_error(&c)) == 0 && net_failed_node(&c) == -1);
     /* inputs */
     static const float x[4] = { 1, 2, 3, 4 }, m[64];
     static const uint8_t go[1] = { 1 };
@@ -352,6 +360,9 @@ int main(void)
     for (int i = 0; i < 40 && status == NET_OK; ++i) status = net_step(&c, &in, &out);
     CHECK(status == NET_ERROR_INDEX && strstr(net_last_error(&c), "K[l, step]") != NULL);
     CHECK(strstr(net_last_error(&c), "line ") != NULL);
+    char node[32];
+    snprintf(node, sizeof node, "node %d, ", (int)net_failed_node(&c));
+    CHECK(net_failed_node(&c) >= 0 && strstr(net_last_error(&c), node) == net_last_error(&c));
     CHECK(net_step(&c, &in, &out) == NET_ERROR_STATE && net_save_state(&c, saved, sizeof saved) == NET_ERROR_STATE);
     CHECK(net_reset(&c) == NET_OK && net_step(&c, &in, &out) == NET_OK && memcmp(out.y, more.y, 16) == 0);
     for (int i = 0; i < GUARD; ++i) CHECK(arena[NET_ARENA_BYTES + i] == 0xA5 && state[NET_STATE_BYTES + i] == 0xA5);
@@ -374,6 +385,28 @@ def test_the_interface_checks_everything_and_never_aborts(cc: str, tmp_path: Pat
     assert ended.returncode == 0, ended.stderr[:3000]
     ran = subprocess.run(["./driver"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.stdout == "good\n", ran.stdout + ran.stderr[:3000]
+
+
+def test_code_for_a_microcontroller_has_nothing_of_other_machines(tmp_path: Path) -> None:
+    text = load_graph(Path(__file__).parents[2] / "examples/graphs/branching.oig")
+    own, x86 = (
+        Synthesizer(device).synthesize(made_up(text, tmp_path / f"{device}.oinf"), text).files()
+        for device in ("cortex-m4", "x86-avx512")
+    )
+    assert "AVX" in str(x86["src/kernels.c"]), "the graph has a loop that is rolled for x86"
+    code = "".join(str(content) for path, content in own.items() if path.endswith((".c", ".h")))
+    assert not re.search(r"AVX|avx|__x86|pthread|__atomic|immintrin", code)
+    assert "OI_INF" not in str(own["src/runtime.h"])
+    assert "-ffunction-sections -fdata-sections" in str(own["Makefile"])
+    assert "-Wl,--gc-sections" in str(own["Makefile"])
+
+
+def test_texts_of_failures_can_be_left_out(tmp_path: Path, model: ModelLoader) -> None:
+    emitted(tmp_path, model)
+    for flag, has_texts in (("-DOTHER", True), ("-DNET_NO_MESSAGES", False)):
+        command = ["gcc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Iinclude", flag, "-c", "src/net.c"]
+        assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+        assert (b"the input x is missing" in (tmp_path / "net.o").read_bytes()) == has_texts
 
 
 def test_the_header_is_c_plus_plus_too(tmp_path: Path, model: ModelLoader) -> None:

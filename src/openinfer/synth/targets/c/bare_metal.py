@@ -81,5 +81,7 @@ EMULATOR = f"""# An emulated board, which shows what the program prints: needs n
 RUN ?= qemu-system-arm -M {BOARD} -nographic -monitor none -serial none -semihosting -kernel
 """
 """How the Makefile runs programs."""
-LINKED = "--specs=rdimon.specs -nostartfiles -T bare/mps2.ld bare/startup.c"
+SECTIONS = "-ffunction-sections -fdata-sections"
+"""What the compiler is told so that a linker can leave out what a program does not use."""
+LINKED = "-Wl,--gc-sections --specs=rdimon.specs -nostartfiles -T bare/mps2.ld bare/startup.c"
 """How the Makefile links programs."""

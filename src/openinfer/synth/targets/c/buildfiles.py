@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, is_bare
+from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, SECTIONS, is_bare
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.project import ProjectOptions
@@ -51,7 +51,7 @@ build/%.o: src/%.S src/weights.bin {stamp}
 """
     return f"""# Made by OpenInfer: {", ".join(["make", *(f"make {program}" for program in programs)])}.
 {_tools(options)}{_emulator(options.isa)}CFLAGS ?= -O3 -Wall -Wextra
-ALL_CFLAGS = -std=c11 $(CFLAGS) {" ".join([*options.flags, NUMERICS])} -Iinclude
+ALL_CFLAGS = -std=c11 $(CFLAGS) {_flags(options)} -Iinclude
 FILES := $(firstword $(shell cat {" ".join(_identifying(name))} | cksum))
 
 .PHONY: {" ".join(["all", *programs, "clean"])}
@@ -74,6 +74,11 @@ build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h {s
 clean:
 	rm -rf build
 """
+
+
+def _flags(options: "ProjectOptions") -> str:
+    """What the compiler is told of the device."""
+    return " ".join([*options.flags, NUMERICS, *[SECTIONS] * is_bare(options.isa)])
 
 
 def _tools(options: "ProjectOptions") -> str:
@@ -133,7 +138,7 @@ def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> 
     """
     language = "C ASM" if options.weights == "incbin" else "C"
     sources = " ".join(_sources(name, options.weights))
-    flags = " ".join([*options.flags, NUMERICS])
+    flags = _flags(options)
     include = ""
     if options.weights == "incbin":
         # Not through -Wa, which takes commas in a path apart.

@@ -1,6 +1,7 @@
 """What steps do to memory, in C: calls of functions, and copies."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 from openinfer.loops.dim import most_elements
@@ -25,8 +26,8 @@ from openinfer.synth.targets.cstyle.names import comment
 class CCalls:
     """``Calls`` of the C target."""
 
-    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers) -> None:
-        self.kernels = KernelLibrary(file.name, printed)
+    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, isa: str) -> None:
+        self.kernels = KernelLibrary(file.name, partial(printed, isa=isa))
         self._file = file
         self._sizes = sizes
         self._pointers = pointers

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import PartStep
-from openinfer.synth.targets.c.support import support_code
+from openinfer.synth.targets.c.support import runtime_code, support_code
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 
@@ -43,13 +43,14 @@ class CodeFiles:
     def runtime(self) -> str:
         """The functions that blocks call: tables, index arithmetic."""
         tables = self.placed.state.tables.values()
-        axes = max([1, *(layout.axes for layout in tables), *self._part_ranks()])
-        limits = f"#define OI_AXES {axes}\n"
+        axes = [*(layout.axes for layout in tables), *self._part_ranks()]
+        limits = f"#define OI_AXES {max(1, *axes)}\n" if axes else ""
         limits += f"#define OI_ALIGNMENT {self.placed.rules.alignment}\n" * bool(tables)
+        limits += "\n" * bool(limits)
         more = "#include <stdlib.h>\n" * (bool(self.placed.state.growing) or self.placed.threads > 1)
         more += "#include <time.h>\n" * self.placed.is_interruptible
         more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.placed.threads > 1)
-        return self._guarded("RUNTIME", more, f"{limits}\n{support_code(self.needs)}")
+        return self._guarded("RUNTIME", more, f"{limits}{runtime_code(self.needs)}")
 
     def _guarded(self, what: str, more: str, body: str) -> str:
         guard = f"OPENINFER_{self.name.upper()}_{what}_H"

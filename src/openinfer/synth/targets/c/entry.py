@@ -131,20 +131,31 @@ static int is_over({name}_context *c, int64_t nodes, int32_t failure)
 """
 
     def errors(self) -> str:
-        """``last_error`` with all messages; printed last, when all of them are known."""
+        """``failed_node`` and ``last_error`` with all messages; printed last, when all of them are known."""
         lines = []
+        nodes = ", ".join(str(failure.node) for failure in self.printers.file.failures)
         for failure in self.printers.file.failures:
             where = self.printers.file.where(failure.node)
             text = f"{where}: {failure.reason}" if where else failure.reason
             lines.append(f"        {string(text[:_LONGEST])},")
         messages = "\n".join(lines)
         return f"""
+int32_t {self.name}_failed_node(const {self.name}_context *c)
+{{
+    static const int32_t nodes[] = {{ {nodes} }};
+    return c->status == {self.upper}_OK ? -1 : nodes[c->failure];
+}}
+
 const char *{self.name}_last_error(const {self.name}_context *c)
 {{
+#ifdef {self.upper}_NO_MESSAGES
+    return c->status == {self.upper}_OK ? "" : "failed";
+#else
     static const char *const messages[] = {{
 {messages}
     }};
     return c->status == {self.upper}_OK ? "" : messages[c->failure];
+#endif
 }}
 """
 

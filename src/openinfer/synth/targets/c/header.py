@@ -233,6 +233,9 @@ int {name}_load_state({name}_context *c, const void *from, size_t bytes);
 int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor);
 
 /* What went wrong last, and where in the graph; never NULL. A call that is refused because another is running leaves
-   this to the other. */
+   this to the other. Compiled with -D{upper}_NO_MESSAGES, the code has no texts, and only says that something did. */
 const char *{name}_last_error(const {name}_context *c);
+
+/* The node of the graph where that was, as the simulator numbers them; -1 where no node was running. */
+int32_t {name}_failed_node(const {name}_context *c);
 """

@@ -22,10 +22,10 @@ class SourcePrinters:
     blocks: BlockPrinter
 
 
-def source_printers(placed: Placed, name: str) -> SourcePrinters:
-    """The printers of a project's source."""
+def source_printers(placed: Placed, name: str, isa: str = "generic") -> SourcePrinters:
+    """The printers of a project's source, for an instruction set."""
     file = HostFile(placed, name)
     sizes, pointers = SizePrinter(file), Pointers(file)
     indices = IndexPrinter(file, sizes, pointers.pointer)
-    calls = CCalls(file, sizes, indices, pointers)
+    calls = CCalls(file, sizes, indices, pointers, isa)
     return SourcePrinters(file, sizes, pointers, calls, BlockPrinter(file, sizes, indices, calls))

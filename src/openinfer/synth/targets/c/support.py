@@ -1,6 +1,7 @@
 """Support code in C: where its functions are, and those of packed elements, which every dtype has."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 
 from openinfer.dtypes import DTYPES, DType
@@ -56,3 +57,8 @@ SUPPORT = Support(
 def support_code(needs: Iterable[Need]) -> str:
     """The definitions in C of these functions and all they call, in an order that compiles."""
     return SUPPORT.code(needs)
+
+
+def runtime_code(needs: Iterable[Need]) -> str:
+    """The same for code without literals, which needs no constants."""
+    return replace(SUPPORT, always=()).code(needs)
