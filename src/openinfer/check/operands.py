@@ -1,9 +1,9 @@
 """The types of the operands of nodes, with the problems of their indices and of the model tensors they name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from openinfer.check.access import AccessType, StaticValue, access_type
+from openinfer.check.access import AccessType, PartialShape, StaticValue, access_type
 from openinfer.check.bound import BoundVar, FromPattern
 from openinfer.check.indices import Around, Ranges, pattern_name, spelled, spelling
 from openinfer.check.links import GIVE_A_MODEL, Entry, model_entry
@@ -12,7 +12,7 @@ from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
 from openinfer.errors import Code, GraphPlace
 from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single, Slice, VarDecl
-from openinfer.ir.expr import Expr, names
+from openinfer.ir.expr import Expr, Ref, names
 from openinfer.ir.rules import part_problem
 from openinfer.ops import TensorType
 from openinfer.ops.types import I64
@@ -69,6 +69,26 @@ class OperandTypes:
             message = f"{name!r} is used before anything gives it a type"
             self._problems.report(Code.USED_BEFORE_ASSIGN, message, span, f"write 'assign {name}: ...' first")
         raise ReportedError
+
+    def binding(self, target: AccessType, dst: Access, sources: Iterable[Operand], found: PartialShape) -> AccessType:
+        """What a value made of slices may be: their lengths bind the dynamic sizes of the variable that takes it."""
+        variable = self._named.vars[dst.base]
+        is_slice = any(
+            isinstance(index, Slice) for source in sources if isinstance(source, Access) for index in source.indices
+        )
+        if not is_slice or dst.bracketed or not variable.is_dynamic or len(found) != len(target.shape):
+            return target
+        assert variable.dims is not None
+        shape = tuple(
+            None if self._can_bind(dim, extent) else own
+            for dim, extent, own in zip(variable.dims, found, target.shape, strict=True)
+        )
+        return replace(target, shape=shape)
+
+    def _can_bind(self, dim: Expr, extent: int | None) -> bool:
+        """Whether a size in this dimension can be such that it has the extent, as far as that is easily told."""
+        sizes = self._named.sizes
+        return sizes.is_dynamic(dim) and (extent is None or not isinstance(dim, Ref) or extent <= sizes.at_most(dim))
 
     # --- indices --------------------------------------------------------------------------------------------------
 
