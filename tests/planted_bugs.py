@@ -375,7 +375,7 @@ LANGUAGE_BUGS = (
     ),
     Bug(
         "named inputs become parameters",
-        "lang/lower.py",
+        "lang/calls.py",
         "return declared.kind is not MemoryKind.CONSTANT or bool(declared.dims)",
         "return False",
         BUILDER,

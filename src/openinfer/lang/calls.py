@@ -1,0 +1,96 @@
+"""The arguments and constraints of ops from their syntax trees."""
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from types import MappingProxyType
+
+from lark import Tree
+
+from openinfer.errors import Code
+from openinfer.ir.graph import NO_CONSTRAINTS, Constraints, Input, MemoryKind
+from openinfer.ir.operand import Literal
+from openinfer.ir.values import AttrValue, InitValue
+from openinfer.lang.declarations import Declarations
+from openinfer.lang.literals import Syntax
+from openinfer.lang.tokens import SourceToken
+from openinfer.lang.trees import STree, is_operand, word
+
+
+class Calls:
+    """Tells inputs from parameters by what is declared, and by the temporaries of all blocks."""
+
+    def __init__(self, text: Declarations, temporaries: Set[str]) -> None:
+        self._text = text
+        self._temporaries = temporaries
+
+    def arguments(self, trees: list[STree]) -> tuple[tuple[Input, ...], tuple[tuple[str, AttrValue], ...]]:
+        """The inputs and parameters in the parentheses of an op."""
+        inputs: list[Input] = []
+        attrs: list[tuple[str, AttrValue]] = []
+        seen: set[str] = set()
+        for argument in trees[0].children if trees else []:
+            assert isinstance(argument, Tree)
+            *label, value = argument.children
+            if not label:
+                if seen:
+                    message = "inputs by position come before arguments with a name"
+                    self._text.report(Code.POSITIONAL_AFTER_NAMED, message, argument)
+                else:
+                    inputs += self._by_position(value)
+                continue
+            name = word(label[0])
+            if name in seen:
+                self._text.report(Code.REPEATED, f"the argument {name!r} is given twice", argument)
+            seen.add(name)
+            if self._is_input(value):
+                inputs.append(Input(self._text.operand(value), name))
+            else:
+                found = self._text.value(value)
+                attrs.append(
+                    (name, replace(found, span=self._text.span(value)) if isinstance(found, InitValue) else found)
+                )
+        return tuple(inputs), tuple(attrs)
+
+    def _by_position(self, value: Syntax) -> Iterator[Input]:
+        """An argument without a name: an operand, or nothing where it is wrong."""
+        if is_operand(value):
+            yield Input(self._text.operand(value))
+            return
+        literal = self._text.value(value)
+        if isinstance(literal, InitValue):
+            yield Input(Literal(literal, self._text.span(value)))
+            return
+        if isinstance(value, SourceToken) and value.type == "DTYPE":
+            message = f"'{value.value}' is a dtype and cannot be a variable"
+            return self._text.report(Code.RESERVED_WORD, message, value, "a parameter is given by name: to=f32")
+        if isinstance(value, Tree) and value.data == "operation":
+            message, advice = (
+                "an input is a variable or a number, not an expression",
+                "compute it first: t = op add(a, b);",
+            )
+            return self._text.report(Code.SYNTAX, message, value, advice)
+        message = "an input is a variable or a number; a parameter is given by name"
+        return self._text.report(Code.SYNTAX, message, value, "write name=value")
+
+    def _is_input(self, value: Syntax) -> bool:
+        """Whether a named argument can only be an operand: parameters take constants, and scalars at that."""
+        if isinstance(value, Tree):
+            return value.data in ("indexed", "model")
+        if value.type != "IDENT":
+            return False
+        declared = self._text.vars.get(value.value)
+        if declared is None:
+            return value.value in self._temporaries
+        return declared.kind is not MemoryKind.CONSTANT or bool(declared.dims)
+
+    def constraints(self, trees: list[STree]) -> Constraints:
+        """The constraints in the braces of an op or block."""
+        found: dict[str, AttrValue] = {}
+        for tree in trees:
+            for item in tree.children:
+                assert isinstance(item, Tree)
+                key, value = item.children
+                if word(key) in found:
+                    self._text.report(Code.REPEATED, f"the constraint {word(key)!r} is given twice", item)
+                found[word(key)] = self._text.value(value)
+        return MappingProxyType(found) if found else NO_CONSTRAINTS

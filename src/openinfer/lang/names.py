@@ -1,0 +1,26 @@
+"""The names that the statements of a source declare."""
+
+from collections.abc import Mapping
+
+from openinfer.dtypes import DType
+from openinfer.ir.expr import Expr
+from openinfer.ir.graph import VarDecl
+
+
+class Names:
+    """The names that statements have met so far: temporaries with a type, and those whose type an op infers."""
+
+    def __init__(self, variables: Mapping[str, VarDecl]) -> None:
+        self._vars = variables
+        self.types: dict[str, tuple[DType, tuple[Expr, ...]]] = {}
+        self.inferred: set[str] = set()
+
+    def is_new(self, name: str) -> bool:
+        """Whether nothing before declares the name."""
+        return name not in self._vars and name not in self.types and name not in self.inferred
+
+    def dims_of(self, name: str) -> tuple[Expr, ...] | None:
+        """The dimensions of a variable or of a temporary that has been assigned."""
+        if name in self._vars:
+            return self._vars[name].dims
+        return self.types[name][1] if name in self.types else None
