@@ -13,7 +13,7 @@ WIDE = {
     "long condition and statement": f"    if (net_k0({ARGUMENTS})) return net_k1({ARGUMENTS});",
     "comment": f"    /* {'a word ' * 30}*/",
     "comment behind": f"    const float *const w0 = NULL; /* {'a word ' * 20}*/",
-    "string": '        "' + 'say \\"no\\", (or not), \\303\\2441 ' * 9 + '",',
+    "string": '    say("' + 'say \\"no\\", (or not), \\303\\2441 ' * 9 + '");',
     "a comma in a string": f'    call("{"a, b" * 9}", "{", c" * 9}", {ARGUMENTS});',
 }
 
@@ -39,3 +39,9 @@ def test_what_fits_stays_as_it_is_but_for_blanks_at_the_end() -> None:
 def test_a_statement_behind_a_condition_goes_to_its_own_line() -> None:
     first, second = folded(f"    if (is_bad) return net_k0({ARGUMENTS[:92]});").split("\n")
     assert (first, second[:16]) == ("    if (is_bad)", "        return n")
+
+
+def test_a_wide_string_in_a_list_is_one_element() -> None:
+    """Clang suspects a missing comma where an element of an array is several strings without parentheses."""
+    first, *_, last = folded(f'        "{"a word, " * 20}",').split("\n")
+    assert (first[:10], last[-3:]) == ('        ("', '"),')

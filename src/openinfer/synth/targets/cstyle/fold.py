@@ -52,9 +52,12 @@ def _unbroken(code: str) -> list[str]:
             else:
                 found[-1] += piece
         elif piece.startswith('"') and len(piece) > WIDEST // 2:
-            first, *rest = _strings(piece)
-            found[-1] += first
-            found += rest
+            parts = _strings(piece)
+            if len(parts) > 1 and found == [""]:
+                # An element of a list: without parentheses, compilers suspect that a comma is missing.
+                parts[0], parts[-1] = f"({parts[0]}", f"{parts[-1]})"
+            found[-1] += parts[0]
+            found += parts[1:]
         else:
             found[-1] += piece
     return found
