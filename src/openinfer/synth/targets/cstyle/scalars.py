@@ -12,6 +12,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Binary as SizeBinary
 from openinfer.ir.expr import Expr, Neg, Num, Ref
 from openinfer.loops.dim import Dim
+from openinfer.loops.intervals import Interval, fits, interval
 from openinfer.loops.ir import (
     BOOL,
     INDEX,
@@ -54,7 +55,15 @@ class ScalarPrinter:
         self.needs: set[Need] = set()
         self.positions: set[str] = set()
         """Variables that are loop indices or computed from them: arithmetic on them cannot overflow."""
+        self.ranges: dict[str, Interval] = {}
+        """What variables of integers can be, where more is known of them than their type."""
         self._in_offset = False
+
+    def counts(self, *variables: Var) -> None:
+        """Variables are indices of loops from here on."""
+        for one in variables:
+            self.positions.add(one.name)
+            self.ranges.pop(one.name, None)
 
     def need(self, function: Need) -> str:
         """The name of a support function, which is now needed."""
@@ -102,10 +111,14 @@ class ScalarPrinter:
 
     def constant(self, let: Let) -> str:
         """The declaration of a value with a name."""
-        return self._declared(self.dialect.constant, let)
+        text = self._declared(self.dialect.constant, let)
+        if let.var.dtype.kind in ("int", "uint"):
+            self.ranges[let.var.name] = interval(let.value, self.ranges)
+        return text
 
     def variable(self, local: Local) -> str:
         """The declaration of a variable."""
+        self.ranges.pop(local.var.name, None)
         return self._declared(self.dialect.variable, local)
 
     def _declared(self, template: str, one: Let | Local) -> str:
@@ -184,7 +197,7 @@ class ScalarPrinter:
                 # Two signs in a row would be another operator.
                 return Code(f"-{code.atom if code.text.startswith('-') else code.inside(Rank.UNARY)}", Rank.UNARY)
             case "neg":
-                return self._wrapped("-", _ZERO, code, dtype)
+                return self._arithmetic(Binary("sub", Const(0, dtype), value.operand))
             case "abs" if dtype.kind == "uint":
                 return code
             case "not" if dtype.kind == "bool":
@@ -209,11 +222,13 @@ class ScalarPrinter:
             return self._function("fmod", dtype, left, right)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
             return joined(left, _PLAIN[op], right)
-        if op in ("div", "rem"):
-            if dtype.kind == "uint":
-                return self._converted(dtype, joined(left, _PLAIN[op], right))
-            return self._function(op, dtype, left, right)
-        return self._wrapped(_PLAIN[op], left, right, dtype)
+        if op in ("add", "sub", "mul"):
+            return self._arithmetic(value)
+        if dtype.kind == "uint":
+            return self._converted(dtype, joined(left, _PLAIN[op], right))
+        # Nothing goes wrong with divisors that are positive.
+        is_plain = interval(value.right, self.ranges)[0] >= 1
+        return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
 
     def is_position(self, value: Scalar) -> bool:
         """Whether an integer is a place in memory, and not one of the values there, which wrap."""
@@ -223,10 +238,43 @@ class ScalarPrinter:
             return value.name in self.positions
         return not isinstance(value, Load) and all(map(self.is_position, children(value)))
 
-    def _wrapped(self, sign: str, left: Code, right: Code, dtype: DType) -> Code:
-        """Integer arithmetic modulo the width: unsigned underneath, where overflow is defined."""
+    def _arithmetic(self, value: Binary) -> Code:
+        """Sums, differences and products of integers modulo their width: unsigned underneath, where they may wrap."""
+        dtype, sign = value.dtype, _PLAIN[value.op]
+        is_whole = dtype.kind == "uint" and dtype.bits >= 32
+        if is_whole or (dtype.kind == "int" and self._is_wide(value) and fits(value, self.ranges)):
+            return joined(self.code(value.left), sign, self.code(value.right))
         wide = DTYPES[f"u{max(dtype.bits, 32)}"]
-        return self._converted(dtype, joined(self._converted(wide, left), sign, self._converted(wide, right)))
+        one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
+        if isinstance(value.left, Const) and isinstance(value.right, Const):
+            one, other = (self._converted(wide, self.code(part)) for part in (value.left, value.right))
+        return self._converted(dtype, joined(one, sign, other))
+
+    def _unsigned(self, value: Scalar, wide: DType) -> Code:
+        """An integer as an unsigned one, next to another that is."""
+        match value:
+            case Const(number) if not isinstance(number, Dim) and 0 <= number < 2**32:
+                return Code(self.dialect.literal(number, DTYPES["u32"]))
+            case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
+                return self._converted(wide, self.code(operand))
+            case _:
+                return self._converted(wide, self.code(value))
+
+    def _is_wide(self, value: Scalar) -> bool:
+        """Whether code of an integer has its width: numbers of 64 bits are written as if they had 32."""
+        if value.dtype.bits <= 32:
+            return True
+        match value:
+            case Const(number):
+                return not isinstance(number, Dim) and abs(number) >= 2**31
+            case Select(_, left, right) | Binary("add" | "sub" | "mul" | "and" | "or" | "xor", left, right):
+                return self._is_wide(left) or self._is_wide(right)
+            case Unary("neg", operand) | Round(operand):
+                return self._is_wide(operand)
+            case Cast(operand, dtype) if self.dialect.type_of(dtype) == self.dialect.type_of(operand.dtype):
+                return self._is_wide(operand)
+            case _:
+                return True
 
     def _cast(self, operand: Scalar, dtype: DType) -> Code:
         code = self.code(operand)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.loops.dim import sizes_in
+from openinfer.loops.intervals import interval
 from openinfer.loops.ir import (
     INDEX,
     Alloc,
@@ -143,7 +144,8 @@ class KernelPrinter:
         """A plain loop over some of the iterations."""
         name = loop.index.name
         self.line(depth, f"for ({self._dialect.index} {name} = {first}; {name} < {last}; ++{name}) {{")
-        self.scalars.positions.add(name)
+        self.scalars.counts(loop.index)
+        self.scalars.ranges[name] = (0, max(interval(loop.extent, self.scalars.ranges)[1] - 1, 0))
         self.body(loop.body, depth + 1)
         self.line(depth, "}")
 

@@ -18,7 +18,7 @@ _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choi
 def print_lanes(loop: For, writer: Writer, depth: int) -> None:
     """A reduction loop: its lanes, the remaining iterations, and the combined result."""
     scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), reductions(loop)
-    scalars.positions.add(loop.index.name)
+    scalars.counts(loop.index)
     whole = f"{extent} / {LANES} * {LANES}"
     if extent.isdecimal():
         whole = str(int(extent) // LANES * LANES)

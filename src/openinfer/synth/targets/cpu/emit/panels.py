@@ -37,13 +37,13 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     else:
         # A run of columns that differ in the last index only: what the others decide is decided once for all.
         start, run = Var("start"), "run"
+        tiling.scalars.counts(Var("from"), Var("start"))
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
         tiling.say(f"const {tiling.index} start = ({tiling.scalars.operand(first)} + from) % {extent};")
         outer_axis = Axis(axis.vars[:-1], axis.extents[:-1])
         tiling.unflatten(outer_axis, Var("from") + first, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
-        tiling.scalars.positions.add("start")
     # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
     used = variables(*valid)
     pairs = list(zip(product.inner.vars, product.inner.extents, strict=True))

@@ -37,7 +37,7 @@ class _SideBySide:
         self._is_split = most > _WIDTH
         self._width = min(max(most, 1), _WIDTH)
         self._is_long = one.accumulator.name == "f32" and most_elements(one.reduced) > _MOST_TERMS
-        scalars.positions |= {var.name for var in (*one.free, *one.bound, PANEL, COLUMN)}
+        scalars.counts(*one.free, *one.bound, PANEL, COLUMN)
 
     def lines(self) -> list[str]:
         """All loops, from the outermost on."""

@@ -34,7 +34,7 @@ class Tiling:
         """The tiling of a contraction: all its indices are positions."""
         product = tiled_product(one, tile)
         names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
-        scalars.positions |= {var.name for var in (*names, PANEL, TILE_ROW, BLOCK, ROW, COLUMN)}
+        scalars.counts(*names, PANEL, TILE_ROW, BLOCK, ROW, COLUMN)
         return cls(one, tile, product, scalars, parts)
 
     @property
