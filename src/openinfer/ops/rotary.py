@@ -134,7 +134,7 @@ def _rope_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     P=POSITIONS,
 )
 def rope(call: Call, x: Array, positions: Array) -> Array:
-    """Rotary embedding: pair i of the last axis is turned by the angle `positions * scale * base**(-2*i/rotary_dim)`.
+    """Rotary embedding: pair i of the last axis is rotated by the angle `positions * scale * base**(-2*i/rotary_dim)`.
 
     A pair (a, b) becomes `(a*cos - b*sin, a*sin + b*cos)`; pairs are elements i and i + rotary_dim/2, or 2*i and
     2*i + 1 if interleaved. Elements from rotary_dim on stay. The positions broadcast to the shape of x without its

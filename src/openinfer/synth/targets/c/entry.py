@@ -120,7 +120,7 @@ static bool is_interrupted({name}_context *c)
     return c->interrupt(c->interrupt_user) != 0;
 }}
 
-/* A block or a turn of a loop begins, with so many nodes: whether it is one too many, or the step is to end. */
+/* A block or a loop iteration of a number of nodes begins: whether that exceeds the budget, or the step is to end. */
 static int is_over({name}_context *c, int64_t nodes, int32_t failure)
 {{
     c->nodes += nodes;

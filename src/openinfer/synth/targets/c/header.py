@@ -89,7 +89,7 @@ typedef struct {{
 
 #ifdef {upper}_TRACE
 /* Compiled with -D{upper}_TRACE, a step says what it does: a call for every value that a node has written and that is
-   in memory, else one without a value. Values that were fused away, or that nobody reads, have no memory. */
+   in memory, else one without a value. Values that were fused away, or that nothing reads, have no memory. */
 typedef struct {{
     int32_t node;           /* as the simulator numbers them */
     int32_t output;         /* which of the node's results */
@@ -109,7 +109,7 @@ typedef void {name}_trace_function(void *user, const {name}_event *event);
 {struct(f"{name}_context", [*facts.context, *trace_fields(name)])}
 {_functions(facts)}
 #ifdef {upper}_TRACE
-/* Who is told; NULL for nobody. To be called after {name}_init, with the same -D in every file. */
+/* Sets the trace callback; NULL disables it. To be called after {name}_init, with the same -D in every file. */
 void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *user);
 #endif
 
@@ -188,7 +188,7 @@ def _functions(facts: HeaderFacts) -> str:
 /* Gives back the memory of tables that grow; the context must be initialised again before it is used. */
 void {name}_free({name}_context *c);
 
-/* Makes room for so many cells along each axis of a table that grows, the first of which is table 0. */
+/* Makes room for a number of cells along each axis of a table that grows, the first of which is table 0. */
 int {name}_reserve({name}_context *c, int table, const int64_t *cells);
 """
     threads = ""

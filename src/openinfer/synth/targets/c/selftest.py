@@ -46,7 +46,7 @@ def selftest(project: "Project", golden: Sequence[Golden]) -> str:
 #include "{name}.h"
 
 {support}
-/* Memory as a program finds it, with a little behind it that nobody may write. */
+/* Memory as a program finds it, with a guard behind it that nothing may write. */
 enum {{ GUARD = 64, FILL = 0xff }};
 static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES + GUARD];
 static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES + GUARD];

@@ -106,7 +106,7 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
 
     def _load(self) -> str:
         name, upper = self.name, self.upper
-        foreign = self._fail("ERROR_STATE", "this is no state of this program, or it is damaged")
+        foreign = self._fail("ERROR_STATE", "saved state is corrupt or from another program")
         checks = [line for home in self.placed.state.homes for line in self._checked_variable(home, foreign)]
         for layout in self.placed.state.tables.values():
             if layout.heap is None:

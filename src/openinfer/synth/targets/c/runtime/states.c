@@ -10,7 +10,7 @@ OI_APART bool oi_codes(const unsigned char *p, int bits, int64_t count, uint32_t
 }
 
 //: oi_state_room OI_APART oi_table_bytes
-/* The bytes of a table that grows, as a saved state tells; false where it has no such cells, or not so many bytes. */
+/* The bytes of a table that grows, as a saved state tells; false where it has no such cells, or fewer bytes. */
 OI_APART bool oi_state_room(const oi_table *t, const int64_t *room, size_t rest, size_t *bytes)
 {
     int64_t cells = 1;

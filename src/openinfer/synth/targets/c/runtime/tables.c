@@ -155,7 +155,7 @@ typedef struct {
     const int64_t *shape;
     unsigned char *cells;
     unsigned char *value;
-    oi_undo *undo; /* NULL where nothing is taken back */
+    oi_undo *undo; /* NULL where nothing is rolled back */
 } oi_walk;
 
 static inline void oi_rows(const oi_walk *w, int64_t cell, int64_t count, int64_t *at)
@@ -229,7 +229,7 @@ OI_APART bool oi_is_negative(const oi_pick *pick, int axes, const int64_t *bound
 }
 
 //: oi_tensor_part OI_APART oi_walk
-/* A part of a tensor, whose elements have so many bits: read, written, filled, or copied from another tensor. */
+/* A part of a tensor, with elements of a number of bits: read, written, filled, or copied from another tensor. */
 OI_APART void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,
                                   const oi_part *part, const void *value, uint64_t element, oi_undo *undo)
 {
@@ -255,7 +255,7 @@ typedef struct {
     unsigned char *memory;
     int64_t *room;        /* the capacity, where it can change */
     unsigned char **heap; /* the memory, where it can move */
-    oi_undo *undo;        /* what the step has changed, where it can be taken back */
+    oi_undo *undo;        /* what the step has changed, for its rollback */
 } oi_grid;
 
 static inline bool oi_has_matrices(const oi_table *t) { return t->keys > 0 && t->keys < t->axes; }
@@ -457,7 +457,7 @@ OI_APART void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whol
 }
 
 //: oi_table_bytes OI_APART oi_grid
-/* The bytes of a table with so many cells; false where no machine has them. */
+/* The bytes of a table with a number of cells; false where no machine has them. */
 OI_APART bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t *bytes)
 {
     int64_t cells = t->entry, sets = 1, total;
@@ -473,7 +473,7 @@ OI_APART bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t 
 }
 
 //: oi_keep_heap OI_APART oi_undo
-/* Memory of a table is about to be replaced. It stays while the step can be taken back: a record of no bytes stands for
+/* Memory of a table is about to be replaced. It stays while the step can roll back: a record of no bytes stands for
    it, and the pointer to it lies in the record before. */
 OI_APART void oi_keep_heap(oi_undo *undo, unsigned char **heap)
 {

@@ -45,7 +45,7 @@ typedef struct oi_team oi_team;
    system has put aside is not waited for. */
 struct oi_team {
     oi_gate begun, ended; /* how many calls there were, and how many parts are over */
-    _Alignas(64) atomic_ullong left; /* the call, and in the lower half how many parts of it nobody has taken */
+    _Alignas(64) atomic_ullong left; /* the call, and in the lower half how many parts of it are unclaimed */
     _Atomic(oi_work *) work; /* NULL: go home */
     _Atomic(const void *) call;
     unsigned calls, done, size;
@@ -80,7 +80,7 @@ static void *oi_team_member(void *argument)
 static void oi_team_stop(oi_team *team)
 {
     if (team == NULL) return;
-    if (team->process != getpid()) { /* nobody to wait for, and locks as they happened to be */
+    if (team->process != getpid()) { /* no thread to wait for, and locks as they happened to be */
         free(team);
         return;
     }
@@ -94,7 +94,7 @@ static void oi_team_stop(oi_team *team)
     free(team);
 }
 
-/* So many threads, the caller's included; NULL where there is no memory for them, or the system has no more. */
+/* A number of threads, the caller's included; NULL where there is no memory for them, or the system has no more. */
 static oi_team *oi_team_start(unsigned threads)
 {
     const size_t bytes = sizeof(oi_team) + threads * sizeof(pthread_t);

@@ -33,7 +33,7 @@ class LongTile:
         ahead = "i * count * b_row" if tile.is_window else "i * b_row"
         each = f"for (int r = 0; r < {tile.rows}; ++r) for (int n = 0; n < {tile.width}; ++n)"
         return f"""\
-/* The same in blocks of {block}: one sum of so many products would lose what is small beside it. */
+/* The same in blocks of {block}: one sum of that many products would lose what is small beside it. */
 static void {self.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,
         {taps}const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)
 {{
