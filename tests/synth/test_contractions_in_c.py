@@ -16,6 +16,7 @@ from openinfer import ModelLoader, Simulator, Synthesizer, graph
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
+from openinfer.loops.expand import plain
 from openinfer.loops.ir import Kernel
 from openinfer.oinf import TensorSpec, save_file
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
@@ -114,7 +115,7 @@ def test_extents_may_be_known_only_when_the_code_runs(tmp_path: Path) -> None:
     for name, shapes, params in DYNAMIC:
         record = OPS[name]
         call = infer(record, Call(tuple(TensorType(F32, shape) for shape in shapes), complete(record, params)))
-        kernels.append(kernel_of(record, call, (F32,) * len(shapes)))
+        kernels.append(plain(kernel_of(record, call, (F32,) * len(shapes))))
     runs = compiled_together(kernels, tmp_path)
     for (name, shapes, params), run in zip(DYNAMIC, runs, strict=True):
         for size in (1, 4, BOUND):
