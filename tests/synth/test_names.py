@@ -129,6 +129,9 @@ def tokens(text: str | bytes, names: dict[str, str]) -> list[str]:
         if part.startswith('"'):
             kept += ['""'] * (kept[-1:] != ['""'])  # a long string is several, which a compiler joins
             continue
+        if part == ")" and kept[-2:] == ["(", '""']:
+            kept[-2:] = ['""']  # a long string in a list stands in parentheses
+            continue
         prefix, _, rest = part.partition("_")
         own = back.get(rest) if prefix in ("v", "s", "i", "block", "end") else None
         kept.append(part if own is None else f"{prefix}_<{own}>")

@@ -73,7 +73,7 @@ def parsed_inputs(texts: Iterable[str] | None) -> dict[str, Feed]:
     """Feeds from ``NAME=VALUE`` options; a malformed one is wrong usage.
 
     >>> parsed_inputs(["x=randn:7", "k=[1, 2]"])
-    {'x': Generated(rule='randn', seed=7, limits=None), 'k': Literal(value=[1, 2])}
+    {'x': Generated(rule='randn', seed=7, limits=None), 'k': FeedLiteral(value=[1, 2])}
     """
     found: dict[str, Feed] = {}
     for text in texts or ():

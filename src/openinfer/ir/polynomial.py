@@ -49,7 +49,7 @@ def expr_of(form: Form, names: Set[str]) -> Expr | None:
     """The expression of a form, if there are no other names in it than some.
 
     >>> str(expr_of((((), 3), (("T",), -2), (("T", "T"), 1)), {"T"})), expr_of((((), 0),), set())
-    ('3+-2*T+T*T', Num(value=0))
+    ('3+(-2)*T+T*T', Num(value=0))
     """
     found: Expr | None = None
     for factors, number in form:

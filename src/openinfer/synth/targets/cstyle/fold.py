@@ -3,6 +3,8 @@
 import re
 
 WIDEST = 120
+_ROOM = 60
+"""What a line has at least behind its indentation, however deep it stands."""
 _PAD = 4
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|\s+|[^\s"/]+|/')
 _BREAKS = (",", "{", "(", "||", "&&", "?", ":")
@@ -15,9 +17,9 @@ def folded(text: str) -> str:
 
 
 def _folded(line: str) -> list[str]:
-    if len(line) <= WIDEST or line.startswith("#"):
-        return [line]
     indent = len(line) - len(line.lstrip())
+    if len(line) <= _widest(indent) or line.startswith("#"):
+        return [line]
     code = line.strip()
     behind = re.fullmatch(r"(.*[;,{]) +(/\*[^*]*\*/)", code)
     if behind is not None:
@@ -74,10 +76,14 @@ def _strings(literal: str) -> list[str]:
     return [*parts, f'"{now}"']
 
 
+def _widest(indent: int) -> int:
+    return max(WIDEST, indent + _ROOM)
+
+
 def _wrapped(parts: list[str], indent: int, further: int) -> list[str]:
     lines = [" " * indent + parts[0]]
     for part in parts[1:]:
-        if len(lines[-1]) + 1 + len(part) <= WIDEST:
+        if len(lines[-1]) + 1 + len(part) <= _widest(indent):
             lines[-1] += f" {part}"
         else:
             lines.append(" " * further + part)
