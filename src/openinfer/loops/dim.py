@@ -4,6 +4,7 @@ A ``Dim`` is an integer, its value at the bounds of the sizes, that remembers ho
 lowerings written for integers work on it unchanged; what they compute from it is a ``Dim`` again.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,45 @@ _FEW_PARTS, _SHALLOW = 128, 32
 """Expressions that are shorter stay as they came about, for readers of the code."""
 
 
-class Dim(int):
+class Symbolic(int):
+    """An integer whose arithmetic is more than a number: every operator is answered in one place."""
+
+    @abstractmethod
+    def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
+        """What an operator makes of this integer and another; ``swapped`` where this one stands on the right."""
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with("+", other, swapped=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("-", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with("-", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("*", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with("*", other, swapped=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with("/", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with("/", other, swapped=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with("%", other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._with("%", other, swapped=True)
+
+
+class Dim(Symbolic):
     """An integer with the expression it came from.
 
     >>> from openinfer.ir.expr import Ref
@@ -66,36 +105,6 @@ class Dim(int):
         left, right = (other, self) if swapped else (self, other)
         value = evaluate(Binary(op, Num(int(left)), Num(int(right))), lambda _name: 0)
         return _simplified(op, left, right, value)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with("+", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with("+", other, swapped=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with("-", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with("-", other, swapped=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with("*", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with("*", other, swapped=True)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._with("/", other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._with("/", other, swapped=True)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._with("%", other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._with("%", other, swapped=True)
 
     def __neg__(self) -> "Dim":
         return Dim(-int(self), Neg(self.expr), (-self.span[1], -self.span[0]), self.parts + 1)
@@ -211,15 +220,15 @@ def larger(one: int, other: int) -> int:
         return other
     reach = max(-least, most + 1)
     found = other + apart * ((apart + reach) // reach)
-    ends = (max(span(one)[end], span(other)[end]) for end in (0, 1))
-    return Dim(max(int(one), int(other)), expr_of(found), tuple(ends), _parts(found))  # type: ignore[arg-type]
+    ends = (max(span(one)[0], span(other)[0]), max(span(one)[1], span(other)[1]))
+    return Dim(max(int(one), int(other)), expr_of(found), ends, _parts(found))
 
 
 def smaller(one: int, other: int) -> int:
     """The smaller of two extents, whatever the sizes are."""
     found = one - larger(one - other, 0)
-    ends = (min(span(one)[end], span(other)[end]) for end in (0, 1))
-    return Dim(int(found), found.expr, tuple(ends), found.parts) if isinstance(found, Dim) else found  # type: ignore[arg-type]
+    ends = (min(span(one)[0], span(other)[0]), min(span(one)[1], span(other)[1]))
+    return Dim(int(found), found.expr, ends, found.parts) if isinstance(found, Dim) else found
 
 
 def most_elements(shape: Iterable[int]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from openinfer.ir.expr import Operator, Ref
-from openinfer.loops.dim import Dim, expr_of, form, span
+from openinfer.loops.dim import Dim, Symbolic, expr_of, form, span
 from openinfer.synth.program.ir import Comparison
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -45,7 +45,7 @@ class Path:
         return answer
 
 
-class Traced(int):
+class Traced(Symbolic):
     """An integer computed from dynamic sizes; ``symbol`` says how."""
 
     symbol: int
@@ -67,36 +67,6 @@ class Traced(int):
             raise ZeroDivisionError
         value = _PYTHON[op](plain(left), plain(right))
         return Traced(value, _PYTHON[op](symbol(left), symbol(right)), self.path)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with("+", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with("+", other, swapped=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with("-", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with("-", other, swapped=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with("*", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with("*", other, swapped=True)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._with("/", other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._with("/", other, swapped=True)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._with("%", other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._with("%", other, swapped=True)
 
     def __neg__(self) -> "Traced":
         return Traced(-plain(self), -self.symbol, self.path)

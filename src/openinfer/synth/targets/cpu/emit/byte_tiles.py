@@ -100,12 +100,28 @@ def _byte(dtype: str, value: str, at: int, lanes: int) -> str:
 
 
 @dataclass(frozen=True)
-class ByteTile:
-    """The function that computes tiles of rows of one dtype and vectors of columns of another."""
+class _OfBytes:
+    """A function over rows of one dtype and vectors of columns of another."""
 
     left: str
     right: str
     lanes: int
+
+    @property
+    def dot(self) -> Dot:
+        """What its sums are made of."""
+        return Dot(self.left, self.right, self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The products."""
+        return (self.dot,)
+
+
+@dataclass(frozen=True)
+class ByteTile(_OfBytes):
+    """The function that computes tiles of rows of one dtype and vectors of columns of another."""
+
     rows: int
     vectors: int
 
@@ -115,44 +131,21 @@ class ByteTile:
         return f"oi_tile_{self.left}{self.right}x{self.lanes}_{self.rows}x{self.vectors}"
 
     @property
-    def dot(self) -> Dot:
-        """What its sums are made of."""
-        return Dot(self.left, self.right, self.lanes)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """The products."""
-        return (self.dot,)
-
-    @property
     def text(self) -> str:
         """Its definition."""
         return _tile(self)
 
 
 @dataclass(frozen=True)
-class Flips:
+class Flips(_OfBytes):
     """The function that computes what flipped rows add to the sums of vectors of columns."""
 
-    left: str
-    right: str
-    lanes: int
     vectors: int
 
     @property
     def name(self) -> str:
         """The function."""
         return f"oi_flips_{self.left}{self.right}x{self.lanes}_{self.vectors}"
-
-    @property
-    def dot(self) -> Dot:
-        """What its sums are made of."""
-        return Dot(self.left, self.right, self.lanes)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """The products."""
-        return (self.dot,)
 
     @property
     def text(self) -> str:
