@@ -14,7 +14,7 @@ import numpy as np
 from bench.onnx_writer import Onnx
 
 from openinfer import CompiledModule, Executor, ModelLoader
-from openinfer.check.saved_state import Key, saved_bytes
+from openinfer.check.saved_state import MatrixKey, saved_bytes
 from openinfer.oinf import save_file
 
 Array = Any
@@ -63,7 +63,7 @@ class Model:
     def begin(self, machine: Executor | CompiledModule) -> None:
         """Give an executor or a module the state and the inputs of a step."""
         if self.plain or self.tables:
-            tables: dict[str, dict[Key, Array]] = {name: {(): value} for name, value in self.tables.items()}
+            tables: dict[str, dict[MatrixKey, Array]] = {name: {(): value} for name, value in self.tables.items()}
             machine.load_state(saved_bytes(machine.bound, self.plain, tables))
         machine.insert(self.inputs)
 

@@ -862,8 +862,8 @@ PASS_BUGS = (
     Bug(
         "a stage of the pipeline shows what later ones made",
         "synth/pipeline.py",
-        "Reached(Stage.SIMPLIFY, partial(program_text, program))",
-        "Reached(Stage.SIMPLIFY, lambda: program_text(program))",
+        "StageResult(Stage.SIMPLIFY, partial(program_text, program))",
+        "StageResult(Stage.SIMPLIFY, lambda: program_text(program))",
         PIPELINE,
         "pipeline_is_through",
     ),

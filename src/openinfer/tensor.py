@@ -12,7 +12,7 @@ from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype, pack, u
 from openinfer.errors import Code, Diagnostic, TensorError, counted
 
 Array = npt.NDArray[Any]
-Index = int | np.integer[Any] | slice | EllipsisType
+TensorIndex = int | np.integer[Any] | slice | EllipsisType
 MAX_DIMS = 16
 MAX_BYTES = 1 << 47
 """More than a process on any 64-bit machine of today can address."""
@@ -153,7 +153,7 @@ class Tensor:
         elements = np.ascontiguousarray(self.to_numpy())
         return pack(elements, self.dtype) if self.dtype.is_packed else elements.reshape(-1).view(np.uint8)
 
-    def __getitem__(self, key: Index | tuple[Index, ...]) -> "Tensor":
+    def __getitem__(self, key: TensorIndex | tuple[TensorIndex, ...]) -> "Tensor":
         """A view that shares storage: integers, slices and ``...`` as in NumPy."""
         keys = list(key) if isinstance(key, tuple) else [key]
         at = next((at for at, index in enumerate(keys) if index is Ellipsis), None)

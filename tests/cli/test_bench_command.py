@@ -10,7 +10,7 @@ from tests.cli.in_process import Done, openinfer
 from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import DeviceArch, ModelLoader, Synthesizer, load_graph
-from openinfer.cli.bench import Order, advice, ordered
+from openinfer.cli.bench import TableOrder, advice, ordered
 from openinfer.synth.program.cost import Cost
 from openinfer.synth.report.profile import KernelProfile, NodePlace, Profile, Times
 from openinfer.synth.report.roofline import Roofline
@@ -155,8 +155,8 @@ def made(name: str, seconds: float, share: float, node: int, operations: int = 0
 
 def test_rows_have_an_order() -> None:
     rows = [made("a", 1.0, 0.3, 2), made("b", 3.0, 0.2, 1), made("c", 2.0, 0.1, 0)]
-    names = {order: "".join(one.name[-1] for one in ordered(rows, order)) for order in Order}
-    assert names == {Order.TIME: "bca", Order.SHARE: "abc", Order.NODE: "cba"}
+    names = {order: "".join(one.name[-1] for one in ordered(rows, order)) for order in TableOrder}
+    assert names == {TableOrder.TIME: "bca", TableOrder.SHARE: "abc", TableOrder.NODE: "cba"}
 
 
 def test_the_advice_names_a_kernel_and_says_why() -> None:

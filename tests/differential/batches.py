@@ -14,7 +14,7 @@ from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
-from openinfer.synth.targets.cpu.choices import Choice, Choose, ProductShape
+from openinfer.synth.targets.cpu.choices import Choice, ChooseTile, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.target import Passes
 from openinfer.synth.tuning.records import Processor, Tuned, possible_tiles
@@ -28,7 +28,7 @@ PLAIN = Passes(simplify=None, fuse=None, schedule=False)
 class AnyTile(Tuned):
     """Says of every product that some tile is the best; which one, depends on nothing but the product."""
 
-    def choose(self, processor: Processor) -> Choose:
+    def choose(self, processor: Processor) -> ChooseTile:
         def some(shape: ProductShape) -> Choice:
             rng = random.Random(repr((shape, processor)))
             rows, vectors = rng.choice(possible_tiles(shape, processor))

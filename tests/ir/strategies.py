@@ -45,7 +45,7 @@ from openinfer.ir import (
     VarDecl,
     Yield,
 )
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, negate
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref, negate
 from openinfer.ir.rules import dimension_problem
 from openinfer.ir.values import (
     AttrValue,
@@ -143,12 +143,12 @@ class Maker:
             inner = self.expr(names, depth - 1)
             # An integer literal is one of 64 bits, with or without a sign.
             return inner if isinstance(inner, Num) and inner.value > 2**63 else negate(inner)
-        return Binary(self.rng.choice(OPERATORS), self.expr(names, depth - 1), self.expr(names, depth - 1))
+        return BinaryExpr(self.rng.choice(OPERATORS), self.expr(names, depth - 1), self.expr(names, depth - 1))
 
     def compound(self, names: Sequence[str]) -> Expr:
         """An expression that is neither a number nor a name."""
         found = self.expr(names)
-        return found if isinstance(found, Binary | Neg) else Binary("+", found, Num(1))
+        return found if isinstance(found, BinaryExpr | Neg) else BinaryExpr("+", found, Num(1))
 
     def number(self) -> float:
         return self.rng.choice((*FLOATS, *SPECIAL, self.rng.gauss(0, 1e3), self.rng.random() * 10.0**-20))
@@ -261,7 +261,7 @@ class Maker:
             return Single(Num(self.rng.choice((0, 1, 5, 2**64 - 1))))
         names = self.index_names(loops)
         found = Ref(self.rng.choice(names))
-        return Single(found if self.chance(0.5) else Binary("-", found, self.expr(names, 2)))
+        return Single(found if self.chance(0.5) else BinaryExpr("-", found, self.expr(names, 2)))
 
     def index(self, loops: tuple[str, ...]) -> Index:
         if self.chance(0.5):

@@ -12,7 +12,7 @@ from openinfer import Executor, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError
 from openinfer.oinf import save_file
 from openinfer.sim import Breakpoint, NodeView, at_node, on_change, on_nan, on_op, on_write, when
-from openinfer.sim.tables import Table
+from openinfer.sim.tables import TableStorage
 
 LOOP = """
 dynamic { x: f32[2]; }
@@ -178,14 +178,14 @@ def test_on_nan_reads_only_the_part_of_a_table_that_was_written(monkeypatch: pyt
     block entry { loop t (i in 0..50) { cache.write a >> K[i]; } return; }
     """
     read: list[int] = []
-    original = Table.read
+    original = TableStorage.read
 
-    def counted(self: Table, chosen: Any) -> Any:
+    def counted(self: TableStorage, chosen: Any) -> Any:
         found = original(self, chosen)
         read.append(found.size)
         return found
 
-    monkeypatch.setattr(Table, "read", counted)
+    monkeypatch.setattr(TableStorage, "read", counted)
     assert ready(text).run_until(on_nan(), on_change("K")) is not None
     executor = ready(text)
     read.clear()

@@ -8,7 +8,7 @@ from tests.sim.naive_table import Array, Chosen, NaiveTable
 
 from openinfer import bind, graph
 from openinfer.ops import OpError
-from openinfer.sim.tables import Table
+from openinfer.sim.tables import TableStorage
 
 DECLARED: dict[str, tuple[str, tuple[str, ...], tuple[int, ...], float]] = {
     "A(i): f32[2] @table": ("i", (), (2,), 0),
@@ -40,7 +40,7 @@ class Both:
         self._fill = np.asarray(fill, np.float32)
         self._random = random
         self._indices = tuple(indices)
-        self._table = Table(self._variable, self._fill)
+        self._table = TableStorage(self._variable, self._fill)
         self._model = NaiveTable(self._indices, auto, shape, fill)
 
     def chosen(self) -> list[Chosen]:
@@ -68,7 +68,7 @@ class Both:
     def save(self) -> None:
         saved = self._table.dump()
         assert all(self._table.fits(key, data.shape) for key, data in saved.items())
-        self._table = Table(self._variable, self._fill)
+        self._table = TableStorage(self._variable, self._fill)
         self._table.restore(saved)
 
     def act(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from openinfer import Simulator, graph
 from openinfer.errors import Code, OpenInferError
-from openinfer.sim.compare import Comparison, compare, read_trace
+from openinfer.sim.compare import TraceComparison, compare, read_trace
 
 SOURCE = """
 dynamic { x: f32[4]; }
@@ -40,7 +40,7 @@ def traced(
     return executor.trace()
 
 
-def compared(one: Any, other: Any, tolerance: float = 0.0) -> Comparison:
+def compared(one: Any, other: Any, tolerance: float = 0.0) -> TraceComparison:
     return compare(read_trace(json.dumps(one), "a"), read_trace(json.dumps(other), "b"), tolerance)
 
 

@@ -16,7 +16,7 @@ from openinfer.synth.targets.cpu import intrinsics
 from openinfer.synth.targets.cpu.emit.byte_tiles import Dot
 from openinfer.synth.targets.cpu.emit.templates import CPU
 from openinfer.synth.targets.cpu.emit.tiles import VectorType
-from openinfer.synth.targets.cpu.intrinsics import Instruction, VectorSet
+from openinfer.synth.targets.cpu.intrinsics import Intrinsic, VectorSet
 from openinfer.synth.targets.cpu.machine import AVX2
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cstyle.statements import printed
@@ -39,8 +39,8 @@ def test_the_instructions_of_a_new_processor_are_one_record(monkeypatch: pytest.
     new = VectorSet(
         16,
         "new.h",
-        fma={"f32": Instruction("defined(__NEW__)", ("new_fma(a, b, c)",))},
-        dots={("i8", "i8"): (Instruction("defined(__NEW_DOT__)", ("(({vector})new_dot(a, b, s))",)),)},
+        fma={"f32": Intrinsic("defined(__NEW__)", ("new_fma(a, b, c)",))},
+        dots={("i8", "i8"): (Intrinsic("defined(__NEW_DOT__)", ("(({vector})new_dot(a, b, s))",)),)},
     )
     monkeypatch.setattr(intrinsics, "VECTOR_SETS", (*intrinsics.VECTOR_SETS, new))
     fma, dot = VectorType("f32", 4).text, Dot("i8", "i8", 4).text

@@ -15,7 +15,7 @@ from tests.synth.both_ways import FAST, QUICK, planned
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.oinf import save_file
-from openinfer.sim.compare import Comparison, compare, read_trace
+from openinfer.sim.compare import TraceComparison, compare, read_trace
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
@@ -119,7 +119,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
     return ModelLoader.open(path)
 
 
-def compared(one: Any, other: Any, tolerance: float = 0.0) -> Comparison:
+def compared(one: Any, other: Any, tolerance: float = 0.0) -> TraceComparison:
     return compare(read_trace(json.dumps(one), "a"), read_trace(json.dumps(other), "b"), tolerance)
 
 

@@ -20,7 +20,7 @@ from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import Program, Weight
 from openinfer.synth.targets.cpu import schedule
-from openinfer.synth.targets.cpu.choices import Choice, Choose, ProductShape
+from openinfer.synth.targets.cpu.choices import Choice, ChooseTile, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.schedule import scheduled
@@ -226,7 +226,7 @@ def test_division_is_tried_where_one_kernel_shows_what_it_costs() -> None:
     assert tried("panels", 2) == tried("lies", 1) == {None}
 
 
-def always(choice: Choice) -> Choose:
+def always(choice: Choice) -> ChooseTile:
     return lambda _shape: choice
 
 

@@ -9,7 +9,7 @@ from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import KernelStep, Program
 from openinfer.synth.targets.cpu.machine import GENERIC
-from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Signature
+from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.statements import printed
 from openinfer.synth.targets.cstyle.support import Support
@@ -17,7 +17,7 @@ from openinfer.synth.targets.project import Files, ProjectOptions
 from openinfer.synth.targets.target import Feature, Numerics, Target
 
 
-def _frame(_dialect: Dialect, kernel: Signature, lines: Sequence[str]) -> Framed:
+def _frame(_dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> Framed:
     head = f"kernel {kernel.name}({', '.join(f'{one.name}: {one.dtype}' for one in kernel.memory)})"
     return Framed("\n".join([head, *lines, "end", ""]), head)
 

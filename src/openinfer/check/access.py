@@ -10,7 +10,7 @@ from functools import cached_property
 from openinfer.check.bound import BoundVar
 from openinfer.dtypes import DType
 from openinfer.ir import Access, Single, Slice
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref, evaluate, names
 from openinfer.ir.polynomial import form_of
 from openinfer.loops.dim import larger
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
@@ -167,7 +167,7 @@ def static_value(expr: Expr, static: StaticValue) -> int | None:
 def difference(end: Expr, start: Expr, static: StaticValue) -> int | None:
     """``end - start`` where the names that are not static cancel out.
 
-    >>> difference(Binary("+", Ref("step"), Num(1)), Ref("step"), lambda name: None)
+    >>> difference(BinaryExpr("+", Ref("step"), Num(1)), Ref("step"), lambda name: None)
     1
     """
     one, other = _affine(end, static), _affine(start, static)
@@ -185,11 +185,11 @@ def _affine(expr: Expr, static: StaticValue) -> tuple[dict[str, int], int]:
             return ({name: 1}, 0) if settled is None else ({}, settled)
         case Neg(operand):
             return _scaled(_affine(operand, static), -1)
-        case Binary("+" | "-", left, right):
+        case BinaryExpr("+" | "-", left, right):
             one, other = _affine(left, static), _affine(right, static)
             other = _scaled(other, 1 if expr.op == "+" else -1)
             return {name: one[0].get(name, 0) + other[0].get(name, 0) for name in one[0] | other[0]}, one[1] + other[1]
-        case Binary("*", left, right):
+        case BinaryExpr("*", left, right):
             one, other = _affine(left, static), _affine(right, static)
             if one[0] and other[0]:
                 return {str(form_of(expr)): 1}, 0

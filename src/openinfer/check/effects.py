@@ -35,7 +35,7 @@ from openinfer.ir.expr import Expr, names
 from openinfer.ir.rules import branch_targets, node_name
 from openinfer.ir.values import VarValue
 
-Names = frozenset[str]
+NameSet = frozenset[str]
 _NONE = Effects()
 
 
@@ -50,7 +50,7 @@ class EffectsOf:
         for name in _callees_first(graph):
             reached[name] = self.reached.of(self._body(graph.blocks[name].nodes, frozenset()))
 
-    def _body(self, nodes: Iterable[Node], indices: Names) -> Effects:
+    def _body(self, nodes: Iterable[Node], indices: NameSet) -> Effects:
         reads: set[str] = set()
         writes: set[str] = set()
         indexing: set[str] = set()
@@ -63,7 +63,7 @@ class EffectsOf:
             calls |= found.calls
         return Effects(frozenset(reads), frozenset(writes), frozenset(indexing), frozenset(calls))
 
-    def _node(self, node: Node, indices: Names) -> Effects:
+    def _node(self, node: Node, indices: NameSet) -> Effects:
         kind = node.kind
         match kind:
             case Assign(name):
@@ -94,13 +94,13 @@ class EffectsOf:
         found = {value.name for _, value in kind.attrs if isinstance(value, VarValue)}
         return Effects(frozenset(found & self._variables))
 
-    def _names(self, exprs: Iterable[Expr | None], indices: Names) -> Effects:
+    def _names(self, exprs: Iterable[Expr | None], indices: NameSet) -> Effects:
         """The variables in index expressions; the index of a loop hides a variable of its name."""
         found = {name for expr in exprs if expr is not None for name in names(expr)}
         used = frozenset((found & self._variables) - indices)
         return Effects(used, indexing=used) if used else _NONE
 
-    def _chosen(self, access: Access, indices: Names) -> Effects:
+    def _chosen(self, access: Access, indices: NameSet) -> Effects:
         exprs = [
             expr
             for index in access.indices
@@ -108,12 +108,12 @@ class EffectsOf:
         ]
         return self._names(exprs, indices)
 
-    def _read(self, operand: Operand, indices: Names) -> Effects:
+    def _read(self, operand: Operand, indices: NameSet) -> Effects:
         if not isinstance(operand, Access):
             return _NONE
         return Effects(frozenset((operand.base,)) & self._variables) | self._chosen(operand, indices)
 
-    def _write(self, access: Access, indices: Names) -> Effects:
+    def _write(self, access: Access, indices: NameSet) -> Effects:
         return Effects(writes=frozenset((access.base,))) | self._chosen(access, indices)
 
 

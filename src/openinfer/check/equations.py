@@ -5,7 +5,7 @@ from fractions import Fraction
 from operator import add, mul, sub, truediv
 
 from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
 
 _MOST_TRIED = 1 << 16
 """How many values of a size are tried where a dimension such as T*T is not linear."""
@@ -40,13 +40,13 @@ def _fraction(dim: Expr, values: Mapping[str, int], lookup: Lookup) -> Fraction:
             return Fraction(values[name] if name in values else lookup(name))
         case Neg(operand):
             return -_fraction(operand, values, lookup)
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             one, other = _fraction(left, values, lookup), _fraction(right, values, lookup)
             found: Fraction = {"+": add, "-": sub, "*": mul, "/": truediv}[op](one, other)
             return found
 
 
-Line = dict[str, Fraction]
+LinearForm = dict[str, Fraction]
 """A linear expression: the factor of every size, and under the name \"\" what is added."""
 
 
@@ -55,7 +55,7 @@ def solved_together(
 ) -> dict[str, Fraction]:
     """The sizes that linear equations have one value for, such as P+T and P-T; what is not linear is left out.
 
-    >>> equations = [(Binary("+", Ref("P"), Ref("T")), 7), (Binary("-", Ref("P"), Ref("T")), 3)]
+    >>> equations = [(BinaryExpr("+", Ref("P"), Ref("T")), 7), (BinaryExpr("-", Ref("P"), Ref("T")), 3)]
     >>> solved_together(equations, ["P", "T"], {}, {}.__getitem__)
     {'P': Fraction(5, 1), 'T': Fraction(2, 1)}
     """
@@ -86,7 +86,7 @@ def solved_together(
     return found
 
 
-def _line(dim: Expr, unknown: set[str], known: Mapping[str, int], lookup: Lookup) -> Line | None:
+def _line(dim: Expr, unknown: set[str], known: Mapping[str, int], lookup: Lookup) -> LinearForm | None:
     """A dimension as a line over sizes that are not known, or None."""
     match dim:
         case Num(value):
@@ -98,12 +98,12 @@ def _line(dim: Expr, unknown: set[str], known: Mapping[str, int], lookup: Lookup
         case Neg(operand):
             own = _line(operand, unknown, known, lookup)
             return None if own is None else _scaled(own, Fraction(-1))
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             one, other = _line(left, unknown, known, lookup), _line(right, unknown, known, lookup)
             return None if one is None or other is None else _joined(op, one, other)
 
 
-def _joined(op: str, one: Line, other: Line) -> Line | None:
+def _joined(op: str, one: LinearForm, other: LinearForm) -> LinearForm | None:
     match op:
         case "+" | "-":
             sign = Fraction(1 if op == "+" else -1)
@@ -118,5 +118,5 @@ def _joined(op: str, one: Line, other: Line) -> Line | None:
             return None
 
 
-def _scaled(line: Line, factor: Fraction) -> Line:
+def _scaled(line: LinearForm, factor: Fraction) -> LinearForm:
     return {name: one * factor for name, one in line.items()}

@@ -11,10 +11,10 @@ from openinfer.ir.values import BoolValue, FloatValue, IntValue, init_value
 from openinfer.ops import Call, OpError, OpRecord, TensorType, spec_of, type_variables
 from openinfer.ops.types import BOOL, F32, I64
 
-Number = bool | int | float
+PlainNumber = bool | int | float
 
 
-def literal_value(literal: Literal, dtype: DType) -> Number | None:
+def literal_value(literal: Literal, dtype: DType) -> PlainNumber | None:
     """A literal as a number of a dtype, or None where the dtype does not have it; whole floats are integers too.
 
     >>> from openinfer.dtypes import dtype_of

@@ -17,7 +17,7 @@ from openinfer.ir.values import (
 )
 from openinfer.ops import OpError
 
-Named = Callable[[str], Any]
+ParamLookup = Callable[[str], Any]
 """The value of a name that stands for a parameter, or None."""
 
 
@@ -25,7 +25,7 @@ _PYTHON = {"True": "write true", "False": "write false", "None": "leave the para
 """What values of Python are here."""
 
 
-def parameter(name: str, value: AttrValue, named: Named, size: Lookup) -> Any:
+def parameter(name: str, value: AttrValue, named: ParamLookup, size: Lookup) -> Any:
     """The Python value of a parameter; ``named`` knows constants, ``size`` the sizes of the moment."""
     match value:
         case VarValue(variable):
@@ -50,7 +50,7 @@ def parameter(name: str, value: AttrValue, named: Named, size: Lookup) -> Any:
             return value.value
 
 
-def _integer(name: str, expr: Any, named: Named, size: Lookup) -> int:
+def _integer(name: str, expr: Any, named: ParamLookup, size: Lookup) -> int:
     def lookup(variable: str) -> int:
         found = named(variable)
         return found if isinstance(found, int) else size(variable)

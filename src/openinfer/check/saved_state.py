@@ -33,11 +33,11 @@ _TABLE = ".table"
 _ROOM = 1 << 28
 _ROOM_FOR_EACH_BYTE = 64
 """The most bytes that a state of many matrices can claim: a constant, and a multiple of its own size."""
-Key = tuple[int, ...]
+MatrixKey = tuple[int, ...]
 """The indices that choose a matrix of a table; none where it is one grid."""
 Plain = Mapping[str, Array]
-Tables = Mapping[str, Mapping[Key, Array]]
-Fits = Callable[[str, Key, tuple[int, ...]], bool]
+Tables = Mapping[str, Mapping[MatrixKey, Array]]
+Fits = Callable[[str, MatrixKey, tuple[int, ...]], bool]
 """Whether an array of a shape can be what a table holds under a key."""
 
 
@@ -95,7 +95,7 @@ def save(bound: BoundGraph, plain: Plain, tables: Tables, path: str | os.PathLik
 
 def loaded(
     bound: BoundGraph, state: bytes | bytearray | str | os.PathLike[str], fits: Fits
-) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
+) -> tuple[dict[str, Array], dict[str, dict[MatrixKey, Array]]]:
     """The plain variables and tables of a saved state, all of which fit the graph."""
     if isinstance(state, str | os.PathLike):
         return _read(bound, fits, os.fspath(state), os.fspath(state))
@@ -115,7 +115,9 @@ def loaded(
         raise ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice)) from error
 
 
-def _read(bound: BoundGraph, fits: Fits, path: str, name: str) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
+def _read(
+    bound: BoundGraph, fits: Fits, path: str, name: str
+) -> tuple[dict[str, Array], dict[str, dict[MatrixKey, Array]]]:
     try:
         with ModelLoader.open(path, copy=True) as model:
             return _contents(bound, fits, model, name)
@@ -129,13 +131,13 @@ def _read(bound: BoundGraph, fits: Fits, path: str, name: str) -> tuple[dict[str
 
 def _contents(
     bound: BoundGraph, fits: Fits, model: ModelLoader, name: str
-) -> tuple[dict[str, Array], dict[str, dict[Key, Array]]]:
+) -> tuple[dict[str, Array], dict[str, dict[MatrixKey, Array]]]:
     if model.metadata.get(_SIGNATURE) != signature(bound):
         raise _misfit(name, "it was saved by a graph with other persistent variables, or is not a state at all")
     _require_checksum(model, name)
     wanted = {variable.name: variable for variable in _persistent(bound)}
     plain: dict[str, Array] = {}
-    tables: dict[str, dict[Key, Array]] = {variable.name: {} for variable in wanted.values() if variable.is_table}
+    tables: dict[str, dict[MatrixKey, Array]] = {variable.name: {} for variable in wanted.values() if variable.is_table}
     for info in model.tensors.values():
         base, separator, rest = info.name.partition(_TABLE)
         variable = wanted.get(base)
@@ -171,7 +173,7 @@ def _require_checksum(model: ModelLoader, name: str) -> None:
         raise _misfit(name, "it is damaged: its checksum is another")
 
 
-def _require_backed(variable: BoundVar, parts: Mapping[Key, Array], file_size: int, name: str) -> None:
+def _require_backed(variable: BoundVar, parts: Mapping[MatrixKey, Array], file_size: int, name: str) -> None:
     """Refuse keys so large that a few bytes would claim much memory: matrices have room for all keys below theirs.
 
     Where all indices have bounds, the graph itself says how much memory that is.

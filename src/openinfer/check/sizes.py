@@ -10,7 +10,7 @@ from openinfer.check.problems import Problems, ReportedError
 from openinfer.errors import Code, Diagnostic, Span, nearest
 from openinfer.ir import Graph, Loop, Scope
 from openinfer.ir.advice import VARYING
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, evaluate, names
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref, evaluate, names
 from openinfer.ir.values import VarValue
 from openinfer.oinf.model import ModelLoader
 
@@ -276,13 +276,13 @@ def evaluate_evenly(expr: Expr, values: Mapping[str, int], lookup: Lookup) -> in
             return values[name] if name in values else lookup(name)
         case Neg(operand):
             return -evaluate_evenly(operand, values, lookup)
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             one, other = evaluate_evenly(left, values, lookup), evaluate_evenly(right, values, lookup)
             if op in "/%" and other == 0:
                 raise SizeError(Code.BAD_SHAPE, f"'{expr}' divides by zero: '{right}' is 0")
             if op == "/" and one % other:
                 raise SizeError(Code.BAD_SHAPE, f"'{expr}' does not divide evenly: {one} / {other}")
-            found = evaluate(Binary(op, Num(one), Num(other)), lookup)
+            found = evaluate(BinaryExpr(op, Num(one), Num(other)), lookup)
             if abs(found) > _LARGEST_BETWEEN:
                 raise SizeError(Code.BAD_SHAPE, f"'{expr}' is a number with more than a thousand digits")
             return found

@@ -6,7 +6,7 @@ from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.equations import solved, solved_together
 from openinfer.check.sizes import SizeError, dimension, evaluate_evenly
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.ir.expr import Binary, Expr, Num, Ref, evaluate, interval, names
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, evaluate, interval, names
 from openinfer.ir.expr import Neg as Negative
 from openinfer.loops.dim import expr_of
 from openinfer.ops import OpError, Shape, TensorType
@@ -206,7 +206,7 @@ def _span(dim: Expr, least: Mapping[str, int], most: Mapping[str, int]) -> tuple
         case Negative(operand):
             own = _span(operand, least, most)
             return None if own is None else (-own[1], -own[0])
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             one, other = _span(left, least, most), _span(right, least, most)
             return None if op in "/%" or one is None or other is None else interval(op, one, other)
 

@@ -31,7 +31,7 @@ _MOST_NODES = 8
 """The most nodes of a kernel that are listed; the facts have them all."""
 
 
-class Order(StrEnum):
+class TableOrder(StrEnum):
     """What comes first in the table."""
 
     TIME = "time"
@@ -47,7 +47,7 @@ ByNode = Annotated[
     bool, typer.Option("--by-node", help="A row for each place that calls a kernel, not for each kernel.")
 ]
 SortOption = Annotated[
-    Order, typer.Option("--sort", help="The order of rows: longest first, or as the graph has them.")
+    TableOrder, typer.Option("--sort", help="The order of rows: longest first, or as the graph has them.")
 ]
 TopOption = Annotated[int | None, typer.Option("--top", metavar="N", min=1, help="Show at most N rows.")]
 JsonFile = Annotated[
@@ -71,7 +71,7 @@ def bench(
     steps: StepsOption = 20,
     warmup: WarmupOption = 3,
     by_node: ByNode = False,
-    sort: SortOption = Order.TIME,
+    sort: SortOption = TableOrder.TIME,
     top: TopOption = None,
     strict: StrictOption = False,
     json_file: JsonFile = None,
@@ -155,7 +155,7 @@ def _write(profile: "Profile", path: str, progress: Progress) -> None:
 # --- what is said about it --------------------------------------------------------------------------------------------
 
 
-def _print(profile: "Profile", *, by_node: bool, sort: Order, top: int | None) -> None:
+def _print(profile: "Profile", *, by_node: bool, sort: TableOrder, top: int | None) -> None:
     rows = ordered(profile.calls if by_node else profile.kernels, sort)
     shown = rows[:top]
     typer.echo(_summary(profile) + "\n")
@@ -168,14 +168,14 @@ def _print(profile: "Profile", *, by_node: bool, sort: Order, top: int | None) -
     typer.echo(advice(profile))
 
 
-def ordered(kernels: "Sequence[KernelProfile]", sort: Order) -> "list[KernelProfile]":
+def ordered(kernels: "Sequence[KernelProfile]", sort: TableOrder) -> "list[KernelProfile]":
     """Kernels in the order of a table."""
     match sort:
-        case Order.TIME:
+        case TableOrder.TIME:
             return sorted(kernels, key=lambda one: -one.seconds)
-        case Order.SHARE:
+        case TableOrder.SHARE:
             return sorted(kernels, key=lambda one: -one.share)
-        case Order.NODE:
+        case TableOrder.NODE:
             return sorted(kernels, key=lambda one: [node.index for node in one.nodes])
 
 

@@ -29,7 +29,7 @@ from openinfer.ops import Shape
 from openinfer.tensor import storage_bytes
 
 Array = npt.NDArray[Any]
-Rule = Callable[[np.random.Generator, Shape], Array]
+FeedRule = Callable[[np.random.Generator, Shape], Array]
 FORMS = "@x.npy, @f.npz:key, randn:SEED, uniform:SEED, randint:SEED[:LOW..HIGH], zeros, ones, arange, or JSON"
 _NUMBER = "[0-9]{1,18}"
 _RANDOM = re.compile(rf"(randn|uniform|randint):({_NUMBER})(?::(-?{_NUMBER})\.\.(-?{_NUMBER}))?")
@@ -214,7 +214,7 @@ class _GeneratedSupply:
         return self._made(np.random.default_rng([self._seed, step]), shape)
 
 
-def _rule(variable: BoundVar, feed: Generated) -> Rule:
+def _rule(variable: BoundVar, feed: Generated) -> FeedRule:
     """How to make the values. What the dtype does not have is refused here or, at the latest, on insertion."""
     dtype = variable.dtype
     match feed.rule:
@@ -237,7 +237,7 @@ def _exact(dtype: DType) -> type[np.generic]:
     return np.float64 if dtype.kind == "float" else np.int64
 
 
-def _integers(variable: BoundVar, feed: Generated) -> Rule:
+def _integers(variable: BoundVar, feed: Generated) -> FeedRule:
     dtype, limits = variable.dtype, feed.limits
     if limits is None and dtype.kind == "float":
         raise _unfit(variable, "randint has no limits of its own there", f"randint:{feed.seed}:0..10")

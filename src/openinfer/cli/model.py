@@ -16,14 +16,16 @@ from openinfer.oinf.terminal import progress_bar
 from openinfer.oinf.verify import failure_json, run
 
 File = Annotated[str, typer.Argument(metavar="FILE.oinf", help="The model file.")]
-Names = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Only this tensor (repeatable).")]
+TensorNamesOption = Annotated[
+    list[str] | None, typer.Option("--tensor", metavar="NAME", help="Only this tensor (repeatable).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print facts for a program.")]
 AsSummary = Annotated[bool, typer.Option("--summary", help="Print a few lines for release notes.")]
 
 
 def inspect(
     file: File,
-    tensor: Names = None,
+    tensor: TensorNamesOption = None,
     other: Annotated[
         str | None, typer.Option("--diff", metavar="OTHER.oinf", help="Say how FILE differs from this one.")
     ] = None,
@@ -70,7 +72,7 @@ def _print_diff(model: ModelLoader, path: str, names: list[str] | None, *, as_js
 
 def verify(
     file: File,
-    tensor: Names = None,
+    tensor: TensorNamesOption = None,
     check: Annotated[
         list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Also run this check of yours (repeatable).")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from openinfer.synth.pipeline import Reached, Stage
+    from openinfer.synth.pipeline import Stage, StageResult
     from openinfer.synth.plan import Plan
 
 StopAfter = Annotated[
@@ -42,7 +42,7 @@ class Looking:
         last = stage_called(stop) if stop is not None else None
         return cls(last, frozenset(wanted | ({last} if last is not None else set())))
 
-    def through(self, pipeline: "Iterable[Reached]") -> "Plan | None":
+    def through(self, pipeline: "Iterable[StageResult]") -> "Plan | None":
         """Run the pipeline, as far as wanted; the plan, if it came to one."""
         for reached in pipeline:
             if reached.stage in self.wanted:

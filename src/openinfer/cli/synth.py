@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from openinfer.synth.targets.target import Passes
 
 
-class Weights(StrEnum):
+class WeightsChoice(StrEnum):
     """Where generated code has its weights."""
 
     FILE = "file"
@@ -48,7 +48,8 @@ NameOption = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="What files and functions are called; else as the graph.")
 ]
 WeightsOption = Annotated[
-    Weights, typer.Option("--weights", help="Weights in a file that is read, a C array, or included by the assembler.")
+    WeightsChoice,
+    typer.Option("--weights", help="Weights in a file that is read, a C array, or included by the assembler."),
 ]
 NoSimplify = Annotated[bool, typer.Option("--no-simplify", help="Nothing is computed beforehand, shared or left out.")]
 NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Every node is a kernel of its own.")]
@@ -71,10 +72,10 @@ TraceFile = Annotated[
         help="With --run: write what the last step of the compiled code did, for 'openinfer trace-diff'.",
     ),
 ]
-Tolerance = Annotated[
+ToleranceOption = Annotated[
     float, typer.Option(min=0.0, metavar="T", help="With --run: floats may differ by T * max(1, |a|, |b|).")
 ]
-Report = Annotated[
+ReportOption = Annotated[
     bool,
     typer.Option("--report", help="Show kernels, what was fused and why not, and the arena; with -o, also a picture."),
 ]
@@ -87,7 +88,7 @@ def synth(
     size: SizeOptions = None,
     output: Folder = None,
     name: NameOption = None,
-    weights: WeightsOption = Weights.FILE,
+    weights: WeightsOption = WeightsChoice.FILE,
     no_simplify: NoSimplify = False,
     no_fuse: NoFuse = False,
     no_schedule: NoSchedule = False,
@@ -103,8 +104,8 @@ def synth(
     inputs: InputOptions = None,
     steps: StepCount = None,
     trace: TraceFile = None,
-    tolerance: Tolerance = 1e-4,
-    report: Report = False,
+    tolerance: ToleranceOption = 1e-4,
+    report: ReportOption = False,
     stop_after: StopAfter = None,
     print_after: PrintAfter = None,
     strict: StrictOption = False,
@@ -166,7 +167,7 @@ class _Work:
     strict: bool
 
     def plan(
-        self, arch: "DeviceArch", name: str, weights: Weights, passes: "Passes", looking: Looking
+        self, arch: "DeviceArch", name: str, weights: WeightsChoice, passes: "Passes", looking: Looking
     ) -> "Plan | None":
         # Here, not above: the other commands need no passes and no op records.
         from openinfer.synth.pipeline import Synthesizer

@@ -29,7 +29,7 @@ from openinfer.oinf.atomic import atomic_file
 
 if TYPE_CHECKING:
     from openinfer.sim import Executor
-    from openinfer.sim.compare import Comparison
+    from openinfer.sim.compare import TraceComparison
 
 
 _MOST_NAMED = 10
@@ -145,7 +145,7 @@ def trace_diff(
         raise typer.Exit(1)
 
 
-def _text(found: "Comparison", tolerance: float) -> str:
+def _text(found: "TraceComparison", tolerance: float) -> str:
     lines = []
     difference = found.difference
     if difference is None:

@@ -12,11 +12,11 @@ from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, GraphError, counted
 from openinfer.ir.arguments import as_written
 from openinfer.ir.builder_values import (
+    Destination,
     Number,
-    Param,
-    Place,
+    OperandLike,
+    ParamLike,
     Size,
-    Target,
     Var,
     Variable,
     access_of,
@@ -171,7 +171,7 @@ class GraphBuilder:
     # --- regions --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def block(self, name: str, constraints: Mapping[str, Param] | None = None) -> Iterator[None]:
+    def block(self, name: str, constraints: Mapping[str, ParamLike] | None = None) -> Iterator[None]:
         """The nodes added inside the ``with`` are the block's."""
         if any(name == other for other, _, _ in self._blocks):
             raise refusal(Code.DUPLICATE_DECLARATION, f"the block {name!r} is defined twice")
@@ -208,13 +208,13 @@ class GraphBuilder:
         self,
         name: str,
         /,
-        *inputs: Place,
-        out: Target | Sequence[Target],
+        *inputs: OperandLike,
+        out: Destination | Sequence[Destination],
         results: None = None,
-        named: Mapping[str, Place] | None = None,
-        params: Mapping[str, "Param | Var"] | None = None,
-        constraints: Mapping[str, Param] | None = None,
-        **keywords: "Param | Var | Operand",
+        named: Mapping[str, OperandLike] | None = None,
+        params: Mapping[str, "ParamLike | Var"] | None = None,
+        constraints: Mapping[str, ParamLike] | None = None,
+        **keywords: "ParamLike | Var | Operand",
     ) -> None: ...
 
     @overload
@@ -222,13 +222,13 @@ class GraphBuilder:
         self,
         name: str,
         /,
-        *inputs: Place,
+        *inputs: OperandLike,
         out: None = None,
         results: str | None = None,
-        named: Mapping[str, Place] | None = None,
-        params: Mapping[str, "Param | Var"] | None = None,
-        constraints: Mapping[str, Param] | None = None,
-        **keywords: "Param | Var | Operand",
+        named: Mapping[str, OperandLike] | None = None,
+        params: Mapping[str, "ParamLike | Var"] | None = None,
+        constraints: Mapping[str, ParamLike] | None = None,
+        **keywords: "ParamLike | Var | Operand",
     ) -> Variable: ...
 
     @overload
@@ -236,26 +236,26 @@ class GraphBuilder:
         self,
         name: str,
         /,
-        *inputs: Place,
+        *inputs: OperandLike,
         out: None = None,
         results: int | list[str] | tuple[str, ...],
-        named: Mapping[str, Place] | None = None,
-        params: Mapping[str, "Param | Var"] | None = None,
-        constraints: Mapping[str, Param] | None = None,
-        **keywords: "Param | Var | Operand",
+        named: Mapping[str, OperandLike] | None = None,
+        params: Mapping[str, "ParamLike | Var"] | None = None,
+        constraints: Mapping[str, ParamLike] | None = None,
+        **keywords: "ParamLike | Var | Operand",
     ) -> tuple[Variable, ...]: ...
 
     def op(
         self,
         name: str,
         /,
-        *inputs: Place,
-        out: Target | Sequence[Target] | None = None,
+        *inputs: OperandLike,
+        out: Destination | Sequence[Destination] | None = None,
         results: int | str | list[str] | tuple[str, ...] | None = None,
-        named: Mapping[str, Place] | None = None,
-        params: Mapping[str, "Param | Var"] | None = None,
-        constraints: Mapping[str, Param] | None = None,
-        **keywords: "Param | Var | Operand",
+        named: Mapping[str, OperandLike] | None = None,
+        params: Mapping[str, "ParamLike | Var"] | None = None,
+        constraints: Mapping[str, ParamLike] | None = None,
+        **keywords: "ParamLike | Var | Operand",
     ) -> Variable | tuple[Variable, ...] | None:
         """Add a computation: into ``out``, or into new temporaries with the types that the op infers, which it returns.
 
@@ -279,7 +279,7 @@ class GraphBuilder:
             return None
         return names[0] if results is None or isinstance(results, str) else names
 
-    def transfer(self, src: Place, dst: Target) -> None:
+    def transfer(self, src: OperandLike, dst: Destination) -> None:
         """Copy a value."""
         self._regions.add(Transfer(operand_of(src), access_of(dst)))
 
@@ -299,11 +299,11 @@ class GraphBuilder:
         """Keep the nearest earlier ``after`` before the nearest later ``before``."""
         self._regions.add(Dep(after, before))
 
-    def cache_read(self, src: Target, dst: Target) -> None:
+    def cache_read(self, src: Destination, dst: Destination) -> None:
         """Read persistent memory."""
         self._regions.add(CacheRead(access_of(src), access_of(dst)))
 
-    def cache_write(self, src: Place, dst: Target) -> None:
+    def cache_write(self, src: OperandLike, dst: Destination) -> None:
         """Write persistent memory."""
         self._regions.add(CacheWrite(operand_of(src), access_of(dst)))
 
@@ -315,7 +315,7 @@ class GraphBuilder:
         """Subtract from a persistent integer."""
         self._regions.add(CacheDecrement(target, expr_of(amount)))
 
-    def cache_reset(self, target: Target) -> None:
+    def cache_reset(self, target: Destination) -> None:
         """Put persistent memory back to its initial value."""
         self._regions.add(CacheReset(access_of(target)))
 
@@ -342,7 +342,7 @@ class _Regions:
         finally:
             self._bodies.pop()
 
-    def add(self, kind: NodeKind, constraints: Mapping[str, Param] | None = None) -> None:
+    def add(self, kind: NodeKind, constraints: Mapping[str, ParamLike] | None = None) -> None:
         if not self._bodies:
             raise refusal(Code.NO_ENTRY, "nodes can be added only inside 'with build.block(...)'")
         self._bodies[-1].append(Node(kind, constraints_of(constraints)))

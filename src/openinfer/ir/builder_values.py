@@ -29,9 +29,9 @@ from openinfer.ir.values import (
 
 Size = int | np.integer[Any] | str | Expr
 Number = bool | int | float | np.generic
-Place = str | Operand | Number
-Target = str | Access
-Param = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
+OperandLike = str | Operand | Number
+Destination = str | Access
+ParamLike = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
 T = TypeVar("T")
 
 
@@ -78,19 +78,19 @@ def expr_of(value: Size) -> Expr:
     raise refusal(Code.SYNTAX, f"expected an integer or an expression, found {value!r:.80}")
 
 
-def operand_of(place: Place) -> Operand:
+def operand_of(place: OperandLike) -> Operand:
     """An input of a node; a number is a literal."""
     if isinstance(place, bool | int | float | np.generic):
         return Literal(number_of(place))
     return place if isinstance(place, Operand) else _parsed(parse_operand, text_of(place))
 
 
-def targets_of(out: Target | Sequence[Target]) -> Sequence[Target]:
+def targets_of(out: Destination | Sequence[Destination]) -> Sequence[Destination]:
     """One target or several."""
     return [out] if isinstance(out, str | Access) else out
 
 
-def access_of(target: Target) -> Access:
+def access_of(target: Destination) -> Access:
     """A variable, or what brackets choose from it."""
     return target if isinstance(target, Access) else _parsed(parse_access, text_of(target))
 
@@ -103,7 +103,7 @@ def number_of(value: Number) -> BoolValue | IntValue | FloatValue:
     return IntValue(plain) if isinstance(plain, int) else FloatValue(float(plain))
 
 
-def value_of(value: "Param | Var") -> AttrValue:
+def value_of(value: "ParamLike | Var") -> AttrValue:
     """The value of a parameter or constraint."""
     match value:
         case bool() | int() | float() | np.generic():
@@ -126,7 +126,7 @@ def value_of(value: "Param | Var") -> AttrValue:
             raise refusal(Code.SYNTAX, f"{value!r:.80} cannot be the value of a parameter")
 
 
-def keyword_of(value: "Param | Var | Operand") -> AttrValue:
+def keyword_of(value: "ParamLike | Var | Operand") -> AttrValue:
     """A keyword of an op. Which names are inputs is settled when the graph is built, and by the op when it is bound."""
     assert not isinstance(value, Operand)
     if isinstance(value, Variable):
@@ -148,6 +148,6 @@ def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
     return ExprList(tuple(expr_of(value) for value in values))  # type: ignore[arg-type]
 
 
-def constraints_of(values: Mapping[str, Param] | None) -> Constraints:
+def constraints_of(values: Mapping[str, ParamLike] | None) -> Constraints:
     """The constraints of a node or block."""
     return MappingProxyType({key: value_of(value) for key, value in values.items()}) if values else NO_CONSTRAINTS

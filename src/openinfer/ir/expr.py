@@ -54,10 +54,10 @@ class Neg:
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class BinaryExpr:
     """Two expressions and an operator; division floors.
 
-    >>> str(Binary("*", Num(3), Binary("+", Ref("D"), Num(1))))
+    >>> str(BinaryExpr("*", Num(3), BinaryExpr("+", Ref("D"), Num(1))))
     '3*(D+1)'
     """
 
@@ -73,7 +73,7 @@ class Binary:
         return _text(self)
 
 
-Expr = Num | Ref | Neg | Binary
+Expr = Num | Ref | Neg | BinaryExpr
 
 
 ONE = Num(1)
@@ -98,7 +98,7 @@ def _text(expr: Expr) -> str:
         inner, rank = item
         pieces: list[str | tuple[Expr, int]]
         match inner:
-            case Binary():
+            case BinaryExpr():
                 own = _RANK[inner.op]
                 pieces = [(inner.left, own), inner.op, (inner.right, own + 1)]
             case Neg():
@@ -111,7 +111,7 @@ def _text(expr: Expr) -> str:
 
 def _needs_parentheses(expr: Expr, rank: int) -> bool:
     match expr:
-        case Binary():
+        case BinaryExpr():
             return _RANK[expr.op] < rank
         case Num():
             return expr.value < 0 and rank > 1
@@ -132,7 +132,7 @@ def negate(expr: Expr) -> Expr:
 def names(expr: Expr) -> Iterator[str]:
     """The names an expression refers to, from left to right.
 
-    >>> list(names(Binary("+", Ref("D"), Neg(Ref("i")))))
+    >>> list(names(BinaryExpr("+", Ref("D"), Neg(Ref("i")))))
     ['D', 'i']
     """
     todo = [expr]
@@ -142,7 +142,7 @@ def names(expr: Expr) -> Iterator[str]:
                 yield name
             case Neg(operand):
                 todo.append(operand)
-            case Binary(_, left, right):
+            case BinaryExpr(_, left, right):
                 todo += (right, left)
 
 
@@ -153,7 +153,7 @@ LEAST_INDEX, MOST_INDEX = -(1 << 63), (1 << 63) - 1
 def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
     """The value of an expression; ``lookup`` gives the values of names. Division by zero raises ZeroDivisionError.
 
-    >>> evaluate(Binary("/", Num(-7), Num(2)), {}.__getitem__)
+    >>> evaluate(BinaryExpr("/", Num(-7), Num(2)), {}.__getitem__)
     -4
     """
     match expr:
@@ -163,7 +163,7 @@ def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
             return lookup(expr.name)
         case Neg():
             return -evaluate(expr.operand, lookup)
-        case Binary():
+        case BinaryExpr():
             left, right = evaluate(expr.left, lookup), evaluate(expr.right, lookup)
             match expr.op:
                 case "+":
@@ -183,7 +183,7 @@ def evaluate_checked(expr: Expr, lookup: Callable[[str], int]) -> int:
 
     OverflowError where a name, or a result on the way, needs more bits; ZeroDivisionError where something divides by 0.
 
-    >>> evaluate_checked(Binary("*", Num(3), Ref("n")), {"n": 4}.__getitem__)
+    >>> evaluate_checked(BinaryExpr("*", Num(3), Ref("n")), {"n": 4}.__getitem__)
     12
     """
     match expr:
@@ -193,9 +193,9 @@ def evaluate_checked(expr: Expr, lookup: Callable[[str], int]) -> int:
             found = lookup(expr.name)
         case Neg():
             found = -evaluate_checked(expr.operand, lookup)
-        case Binary():
+        case BinaryExpr():
             left, right = evaluate_checked(expr.left, lookup), evaluate_checked(expr.right, lookup)
-            found = evaluate(Binary(expr.op, Num(left), Num(right)), lookup)
+            found = evaluate(BinaryExpr(expr.op, Num(left), Num(right)), lookup)
     if not LEAST_INDEX <= found <= MOST_INDEX:
         message = f"'{expr}' is {found}"
         raise OverflowError(message)
@@ -218,7 +218,7 @@ def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tup
             return min(least, 0), max(min(most, left[1]) if left[0] >= 0 and least > 0 else most, 0)
         ends = [one // other for one in left for other in divisors]
     else:
-        ends = [evaluate(Binary(op, Num(one), Num(other)), lambda _name: 0) for one in left for other in right]
+        ends = [evaluate(BinaryExpr(op, Num(one), Num(other)), lambda _name: 0) for one in left for other in right]
     return min(ends), max(ends)
 
 
@@ -230,23 +230,23 @@ def parts_of(expr: Expr) -> Iterator[Expr]:
         yield one
         if isinstance(one, Neg):
             stack.append(one.operand)
-        elif isinstance(one, Binary):
+        elif isinstance(one, BinaryExpr):
             stack += [one.left, one.right]
 
 
-def quotients(expr: Expr) -> Iterator[Binary]:
+def quotients(expr: Expr) -> Iterator[BinaryExpr]:
     """The divisions in an expression.
 
-    >>> [str(one) for one in quotients(Binary("+", Binary("/", Ref("T"), Num(2)), Num(1)))]
+    >>> [str(one) for one in quotients(BinaryExpr("+", BinaryExpr("/", Ref("T"), Num(2)), Num(1)))]
     ['T/2']
     """
-    return (one for one in parts_of(expr) if isinstance(one, Binary) and one.op == "/")
+    return (one for one in parts_of(expr) if isinstance(one, BinaryExpr) and one.op == "/")
 
 
 def constant(expr: Expr) -> int | None:
     """The value of an expression without names, or None.
 
-    >>> constant(Binary("*", Num(3), Num(4))), constant(Ref("D"))
+    >>> constant(BinaryExpr("*", Num(3), Num(4))), constant(Ref("D"))
     (12, None)
     """
     return constants(expr)[id(expr)]
@@ -263,12 +263,12 @@ def constants(expr: Expr) -> dict[int, int | None]:
             case Neg(operand):
                 inner = value(operand)
                 result = None if inner is None else -inner
-            case Binary(op, left, right):
+            case BinaryExpr(op, left, right):
                 one, other = value(left), value(right)
                 if one is None or other is None or (op in "/%" and other == 0):
                     result = None
                 else:
-                    result = evaluate(Binary(op, Num(one), Num(other)), lambda _name: 0)
+                    result = evaluate(BinaryExpr(op, Num(one), Num(other)), lambda _name: 0)
             case _:
                 result = None
         found[id(part)] = result

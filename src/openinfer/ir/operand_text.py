@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TypeVar
 
-from openinfer.ir.expr import MAX_DEPTH, Binary, Expr, Num, Ref, TooDeepError, negate
+from openinfer.ir.expr import MAX_DEPTH, BinaryExpr, Expr, Num, Ref, TooDeepError, negate
 from openinfer.ir.graph import Input
 from openinfer.ir.operand import Access, Index, ModelRef, Operand, Single, Slice
 from openinfer.ir.words import RESERVED
@@ -37,7 +37,7 @@ def parse_expr(text: str) -> Expr:
     """An integer expression.
 
     >>> parse_expr("3*D+1")
-    Binary(op='+', left=Binary(op='*', left=Num(value=3), right=Ref(name='D')), right=Num(value=1))
+    BinaryExpr(op='+', left=BinaryExpr(op='*', left=Num(value=3), right=Ref(name='D')), right=Num(value=1))
     """
     reader = _Reader(text)
     return reader.finished(reader.expr())
@@ -123,7 +123,7 @@ class _Reader:
             operator = self.peek()
             self.position += 1
             right = self.term()
-            left = Binary("+" if operator == "+" else "-", left, right)
+            left = BinaryExpr("+" if operator == "+" else "-", left, right)
         self.depth -= 1
         return left
 
@@ -133,7 +133,7 @@ class _Reader:
             operator = self.peek()
             self.position += 1
             right = self.unary()
-            left = Binary("*" if operator == "*" else "/" if operator == "/" else "%", left, right)
+            left = BinaryExpr("*" if operator == "*" else "/" if operator == "/" else "%", left, right)
         return left
 
     def unary(self) -> Expr:

@@ -7,7 +7,7 @@ own unless they are exact. Equal forms have equal values wherever both have one;
 from collections.abc import Set
 from functools import partial, reduce
 
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref
 
 Form = tuple[tuple[tuple[str, ...], int], ...]
 """The terms in order: the names that are multiplied, with repetition, and the coefficient."""
@@ -30,14 +30,14 @@ def form_of(expr: Expr) -> Form:
             return _ordered({(name,): 1})
         case Neg(operand):
             return _product(_ordered({(): -1}), form_of(operand))
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             return combined(op, form_of(left), form_of(right))
 
 
 def constant_of(form: Form) -> int | None:
     """The value of a form without names.
 
-    >>> constant_of(form_of(Binary("-", Ref("T"), Ref("T")))), constant_of(form_of(Ref("T")))
+    >>> constant_of(form_of(BinaryExpr("-", Ref("T"), Ref("T")))), constant_of(form_of(Ref("T")))
     (0, None)
     """
     if not form:
@@ -56,8 +56,8 @@ def expr_of(form: Form, names: Set[str]) -> Expr | None:
         if not names >= set(factors):
             return None
         refs: list[Expr] = [*map(Ref, factors)]
-        term = reduce(partial(Binary, "*"), refs if number == 1 and refs else [Num(number), *refs])
-        found = term if found is None else Binary("+", found, term)
+        term = reduce(partial(BinaryExpr, "*"), refs if number == 1 and refs else [Num(number), *refs])
+        found = term if found is None else BinaryExpr("+", found, term)
     return found or Num(0)
 
 

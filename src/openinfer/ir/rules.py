@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from openinfer.ir.expr import Binary, Expr, Neg, constants, names
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, constants, names
 from openinfer.ir.graph import (
     Await,
     Block,
@@ -73,7 +73,7 @@ def dimension_problem(expr: Expr) -> str | None:
         part = stack.pop()
         if isinstance(part, Neg):
             stack.append(part.operand)
-        elif isinstance(part, Binary):
+        elif isinstance(part, BinaryExpr):
             stack += [part.left, part.right]
             left, right = known[id(part.left)], known[id(part.right)]
             if part.op == "%":

@@ -37,7 +37,7 @@ from openinfer.ir.graph import (
 from openinfer.ir.values import quote
 
 INDENT = "    "
-Key = tuple[str, str | int]
+CommentKey = tuple[str, str | int]
 """What a comment belongs to: ("section", kind), ("size", name), ("var", name), ("block", name), ("node", index)."""
 
 
@@ -45,12 +45,12 @@ Key = tuple[str, str | int]
 class Comments:
     """Comments of a source file by the element they belong to; an empty string is a blank line."""
 
-    leading: dict[Key, list[str]] = field(default_factory=dict)
-    trailing: dict[Key, list[str]] = field(default_factory=dict)
-    dangling: dict[Key, list[str]] = field(default_factory=dict)
+    leading: dict[CommentKey, list[str]] = field(default_factory=dict)
+    trailing: dict[CommentKey, list[str]] = field(default_factory=dict)
+    dangling: dict[CommentKey, list[str]] = field(default_factory=dict)
     """At the end of a body, after its last element."""
 
-    def around(self, key: Key, lines: Iterator[str], indent: str) -> Iterator[str]:
+    def around(self, key: CommentKey, lines: Iterator[str], indent: str) -> Iterator[str]:
         """The lines of an element with its comments."""
         for comment in self.leading.get(key, ()):
             yield indent + comment if comment else ""
@@ -58,22 +58,22 @@ class Comments:
         yield "  ".join([first, *self.trailing.get(key, ())])
         yield from lines
 
-    def closing(self, key: Key, line: str) -> str:
+    def closing(self, key: CommentKey, line: str) -> str:
         """The line that closes an element's body, with the comments behind it."""
         return "  ".join([line, *self.trailing.get(end_of(key), ())])
 
-    def at_end(self, key: Key, indent: str) -> Iterator[str]:
+    def at_end(self, key: CommentKey, indent: str) -> Iterator[str]:
         """The comments that stand alone at the end of a body."""
         for comment in self.dangling.get(key, ()):
             yield indent + comment if comment else ""
 
 
-def end_of(key: Key) -> Key:
+def end_of(key: CommentKey) -> CommentKey:
     """The closing brace of an element."""
     return (f"end of {key[0]}", key[1])
 
 
-def is_end(key: Key) -> bool:
+def is_end(key: CommentKey) -> bool:
     """Whether a key is that of a closing brace."""
     return key[0].startswith("end of ")
 
@@ -181,7 +181,7 @@ def _body(nodes: Sequence[Node], indent: str, comments: Comments) -> Iterator[st
             untyped = untyped or node
             continue
         # `q, k = op` is several nodes on one line; its comments belong to the first.
-        key: Key = ("node", (untyped or node).index)
+        key: CommentKey = ("node", (untyped or node).index)
         yield from comments.around(key, _node_lines(node, untyped, indent, comments), indent)
         untyped = None
 

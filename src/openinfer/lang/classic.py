@@ -16,7 +16,7 @@ from openinfer.lang.tokens import SourceToken
 from openinfer.lang.trees import STree, is_operand, parts_of, word
 
 
-class Effects:
+class ClassicEffects:
     """``effect read`` and ``effect write`` of one source."""
 
     def __init__(self, text: Declarations, names: Names) -> None:

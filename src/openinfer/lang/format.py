@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from openinfer.collection import collection_paused
 from openinfer.errors import GraphError, Source, Span
 from openinfer.ir.graph import Graph, Loop, Scope
-from openinfer.ir.text import Comments, Key, end_of, graph_text, is_end
+from openinfer.ir.text import CommentKey, Comments, end_of, graph_text, is_end
 from openinfer.lang.lower import lower
 from openinfer.lang.parser import parse_tree
 from openinfer.lang.tokens import MEMORY_WORDS, trivia
 
 _SECTION_OF = {"inputs": "dynamic", "outputs": "volatile", "state": "persistent", "constants": "constant"}
-_FILE: Key = ("file", "")
+_FILE: CommentKey = ("file", "")
 
 
 def format_source(text: str, name: str = "<graph>") -> str:
@@ -38,9 +38,9 @@ def format_source(text: str, name: str = "<graph>") -> str:
         return graph_text(parsed.graph, _attached(text, parsed.graph))
 
 
-def _element_starts(graph: Graph) -> dict[int, Key]:
+def _element_starts(graph: Graph) -> dict[int, CommentKey]:
     """Where each element that can carry comments begins."""
-    starts: dict[int, Key] = {}
+    starts: dict[int, CommentKey] = {}
     for size in graph.sizes.values():
         if isinstance(size.span, Span):
             starts[size.span.start] = ("size", size.name)
@@ -63,8 +63,8 @@ class _Attachment:
         self.starts = _element_starts(graph)
         self.found = Comments()
         self.pending: list[str] = []
-        self.current: Key | None = None
-        self.owners: list[Key | None] = []
+        self.current: CommentKey | None = None
+        self.owners: list[CommentKey | None] = []
         self.fresh_line = True
         self.first_in_body = True
         self.previous = ""
@@ -98,7 +98,7 @@ class _Attachment:
             self._open()
         self.previous = text
 
-    def _begin(self, key: Key) -> None:
+    def _begin(self, key: CommentKey) -> None:
         self.found.leading.setdefault(key, []).extend(self.pending)
         self.pending = []
         self.current = key
@@ -114,7 +114,7 @@ class _Attachment:
         self.owners.append(None if self.previous == "with" else self.current)
         self.first_in_body = True
 
-    def _close(self, owner: Key | None) -> None:
+    def _close(self, owner: CommentKey | None) -> None:
         lines = self.pending
         self.pending = []
         while lines and not lines[-1]:
@@ -155,7 +155,7 @@ def _rescued(comments: Comments, graph: Graph) -> Comments:
     return comments
 
 
-def _printed(graph: Graph) -> Iterator[Key]:
+def _printed(graph: Graph) -> Iterator[CommentKey]:
     yield _FILE
     if graph.sizes:
         yield ("section", "sizes")

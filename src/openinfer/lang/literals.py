@@ -8,7 +8,7 @@ from lark import Tree
 
 from openinfer.dtypes import dtype_of
 from openinfer.errors import Code, Diagnostic, Source, Span
-from openinfer.ir.expr import Binary, Expr, Num, Operator, Ref, TooDeepError, negate
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Operator, Ref, TooDeepError, negate
 from openinfer.ir.operand import Access, Index, Literal, ModelRef, Operand, Single, Slice
 from openinfer.ir.values import (
     AttrValue,
@@ -238,7 +238,7 @@ class Literals:
 def _apply(operands: list[Expr], operator: Any) -> None:
     right = operands.pop()
     op: Operator = operator
-    operands.append(Binary(op, operands.pop(), right))
+    operands.append(BinaryExpr(op, operands.pop(), right))
 
 
 def _start(syntax: Syntax) -> int:

@@ -33,7 +33,7 @@ from openinfer.ir.graph import (
     Yield,
 )
 from openinfer.lang.calls import Calls
-from openinfer.lang.classic import Effects
+from openinfer.lang.classic import ClassicEffects
 from openinfer.lang.declarations import Declarations
 from openinfer.lang.literals import Syntax
 from openinfer.lang.names import Names
@@ -63,7 +63,7 @@ class _Lowering:
         self._temporaries: set[str] = set()
         self._names = Names(self._text.vars)
         self._calls = Calls(self._text, self._temporaries)
-        self._effects = Effects(self._text, self._names)
+        self._effects = ClassicEffects(self._text, self._names)
 
     def graph(self, tree: STree) -> Graph:
         parts = [child for child in tree.children if isinstance(child, Tree)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from openinfer.ir.expr import (
-    Binary,
+    BinaryExpr,
     Expr,
     Neg,
     Num,
@@ -103,7 +103,7 @@ class Dim(Symbolic):
         if not isinstance(other, int) or isinstance(other, bool):
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
-        value = evaluate(Binary(op, Num(int(left)), Num(int(right))), lambda _name: 0)
+        value = evaluate(BinaryExpr(op, Num(int(left)), Num(int(right))), lambda _name: 0)
         return _simplified(op, left, right, value)
 
     def __neg__(self) -> "Dim":
@@ -156,7 +156,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
         return 1  # as many heads as heads: where there are none, it does not matter
     ends, parts = interval(op, span(left), span(right)), _joined_parts(op, left, right)
     if parts <= _FEW_PARTS and max(expr_of(left).depth, expr_of(right).depth) < _SHALLOW:
-        return Dim(value, Binary(op, expr_of(left), expr_of(right)), ends, parts)
+        return Dim(value, BinaryExpr(op, expr_of(left), expr_of(right)), ends, parts)
     forms = [one.form if isinstance(one, Dim) else form_of(Num(one)) for one in (left, right)]
     joined = combined(op, *forms)
     shorter = _shorter(op, left, right, joined)
@@ -167,7 +167,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
     if parts > MOST_PARTS:
         message = f"the extent is an expression of more than {MOST_PARTS:,} parts"
         raise TooDeepError(message)
-    made = Dim(value, shorter or Binary(op, expr_of(left), expr_of(right)), ends, parts)
+    made = Dim(value, shorter or BinaryExpr(op, expr_of(left), expr_of(right)), ends, parts)
     made._form = joined
     return made
 
@@ -191,12 +191,12 @@ def _shorter(op: Operator, left: int, right: int, joined: Form) -> Expr | None:
         if found is not None and _count(found) <= _parts(left) + _parts(right):
             return found
     inner = expr_of(left)
-    if op not in "+-" or isinstance(right, Dim) or not isinstance(inner, Binary) or inner.op not in "+-":
+    if op not in "+-" or isinstance(right, Dim) or not isinstance(inner, BinaryExpr) or inner.op not in "+-":
         return None
     if not isinstance(inner.right, Num):
         return None
     number = (inner.right.value if inner.op == "+" else -inner.right.value) + (right if op == "+" else -right)
-    return Binary("+", inner.left, Num(number)) if number else inner.left
+    return BinaryExpr("+", inner.left, Num(number)) if number else inner.left
 
 
 def span(value: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ _SCORES = 1 << 16
 _DYNAMIC_SCORES = 1 << 18
 """The same where the number of queries is known only while running: blocks of them cannot have a fixed size."""
 
-Parts = Mapping[Scalar, Scalar]
+Substitution = Mapping[Scalar, Scalar]
 """What stands in place of the variables of the structure."""
 
 
@@ -182,7 +182,7 @@ class _Loops:
             builder.store(self._means, where, total)
 
 
-def _placed(element: Element, parts: Parts) -> Element:
+def _placed(element: Element, parts: Substitution) -> Element:
     """An element with positions in place of the indices."""
     place = tuple(replaced(one, parts) for one in element.index)
     return Element(element.buffer, place, None if element.value is None else replaced(element.value, parts))

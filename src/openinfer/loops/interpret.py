@@ -52,9 +52,9 @@ from openinfer.loops.meanings import meant
 from openinfer.loops.text import scalar_text
 
 Array: TypeAlias = npt.NDArray[Any]
-Value: TypeAlias = Any
+NumpyScalar: TypeAlias = Any
 """A NumPy scalar of a compute type."""
-Order: TypeAlias = Callable[[range], Iterable[int]]
+IterationOrder: TypeAlias = Callable[[range], Iterable[int]]
 """In which order the iterations of a parallel loop run: any gives the same result."""
 
 
@@ -74,7 +74,7 @@ def interpret(
     kernel: Kernel,
     arrays: Sequence[Array],
     sizes: Mapping[str, int] | None = None,
-    order: Order = iter,
+    order: IterationOrder = iter,
 ) -> tuple[Array, ...]:
     """The outputs of a kernel for inputs in the arrays of their dtypes.
 
@@ -109,7 +109,7 @@ class _Memory:
             self.is_written = np.ones(self.elements.size, np.bool_)
             assert self.elements.size >= count, f"'{buffer.name}' has {count} elements, not {self.elements.size}"
 
-    def offset(self, index: Sequence[Value]) -> int:
+    def offset(self, index: Sequence[NumpyScalar]) -> int:
         for place, extent in zip(index, self.shape, strict=True):
             if not 0 <= place < extent:
                 message = f"[{', '.join(map(str, index))}] is outside of '{self.buffer.name}' {list(self.shape)}"
@@ -130,10 +130,12 @@ class _Memory:
 class _Run:
     """One execution: the memory of each buffer, and the values of the variables."""
 
-    def __init__(self, kernel: Kernel, arrays: Sequence[Array], sizes: Mapping[str, int], order: Order) -> None:
+    def __init__(
+        self, kernel: Kernel, arrays: Sequence[Array], sizes: Mapping[str, int], order: IterationOrder
+    ) -> None:
         self._sizes = sizes
         self._order = order
-        self._variables: dict[str, Value] = {}
+        self._variables: dict[str, NumpyScalar] = {}
         self._turn: Turn = ()
         self._runs = 0
         self._memory = {
@@ -191,7 +193,7 @@ class _Run:
             yield place
         self._turn = outside
 
-    def _store(self, buffer: Buffer, index: tuple[Scalar, ...], value: Value) -> None:
+    def _store(self, buffer: Buffer, index: tuple[Scalar, ...], value: NumpyScalar) -> None:
         memory = self._memory[buffer.name]
         offset = memory.offset([self.value(one) for one in index])
         memory.touch(offset, self._turn)
@@ -199,7 +201,7 @@ class _Run:
         memory.is_written[offset] = True
         memory.writers[offset] = self._turn
 
-    def set(self, var: Var, value: Value) -> None:
+    def set(self, var: Var, value: NumpyScalar) -> None:
         """Give a variable a value."""
         self._variables[var.name] = value
 
@@ -213,7 +215,7 @@ class _Run:
 
     def _contract(self, one: Contraction) -> None:
         """The generic meaning: a loop for each index, a product in the accumulator's type for each term."""
-        total: Value = converted(0, one.accumulator)
+        total: NumpyScalar = converted(0, one.accumulator)
         free = tuple(self._places(one.free, one.extents))
         for number in self._turns(range(len(free))):
             self._variables.update(free[number])
@@ -227,13 +229,13 @@ class _Run:
             self._variables[ACCUMULATOR] = total
             self._store(one.out, one.out_index, self.value(one.epilogue))
 
-    def _places(self, names: tuple[Var, ...], extents: tuple[int, ...]) -> Iterable[dict[str, Value]]:
+    def _places(self, names: tuple[Var, ...], extents: tuple[int, ...]) -> Iterable[dict[str, NumpyScalar]]:
         for place in np.ndindex(*(at(extent, self._sizes) for extent in extents)):
             yield {var.name: np.int64(index) for var, index in zip(names, place, strict=True)}
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def value(self, scalar: Scalar) -> Value:
+    def value(self, scalar: Scalar) -> NumpyScalar:
         match scalar:
             case Const(number, dtype):
                 return converted(at(number, self._sizes) if isinstance(number, int) else number, dtype)
@@ -261,7 +263,7 @@ class _Run:
             case _:
                 raise TypeError(scalar_text(scalar))
 
-    def _load(self, buffer: Buffer, index: tuple[Scalar, ...]) -> Value:
+    def _load(self, buffer: Buffer, index: tuple[Scalar, ...]) -> NumpyScalar:
         memory = self._memory[buffer.name]
         offset = memory.offset([self.value(one) for one in index])
         if not memory.is_written[offset]:
@@ -274,12 +276,12 @@ class _Run:
 # --- between stored and computed --------------------------------------------------------------------------------------
 
 
-def loaded(element: Value, dtype: DType) -> Value:
+def loaded(element: NumpyScalar, dtype: DType) -> NumpyScalar:
     """A stored element in the type it is computed with."""
     return np.asarray(element).astype(dtype.compute.array)[()]
 
 
-def stored(value: Value, dtype: DType) -> Value:
+def stored(value: NumpyScalar, dtype: DType) -> NumpyScalar:
     """A value of the compute type as an element: floats are rounded to nearest even, integers wrap."""
     if dtype.kind == "float":
         return np.asarray(value).astype(dtype.array)[()]
@@ -291,7 +293,7 @@ def stored(value: Value, dtype: DType) -> Value:
     return np.asarray(_wrapped(int(value), dtype)).astype(dtype.array)[()]
 
 
-def converted(value: Value, dtype: DType) -> Value:
+def converted(value: NumpyScalar, dtype: DType) -> NumpyScalar:
     """A number in a compute type: integers wrap, floats are rounded, a float to an integer must be in range."""
     if dtype.kind == "bool":
         return np.bool_(value != 0)
@@ -312,11 +314,11 @@ def _wrapped(number: int, dtype: DType) -> int:
     return code - (1 << dtype.bits) if dtype.kind == "int" and code >> (dtype.bits - 1) else code
 
 
-def _integer(number: int, dtype: DType) -> Value:
+def _integer(number: int, dtype: DType) -> NumpyScalar:
     return dtype.array.type(_wrapped(number, dtype))
 
 
-def _bits(value: Value, scalar: Bits) -> Value:
+def _bits(value: NumpyScalar, scalar: Bits) -> NumpyScalar:
     target, storage = scalar.type, scalar.storage
     if storage is None:
         return np.asarray(value).view(target.array)[()]
@@ -327,7 +329,7 @@ def _bits(value: Value, scalar: Bits) -> Value:
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
-_COMPARISONS: dict[str, Callable[[Value, Value], Value]] = {
+_COMPARISONS: dict[str, Callable[[NumpyScalar, NumpyScalar], NumpyScalar]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,
@@ -337,7 +339,7 @@ _COMPARISONS: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-def unary(op: str, value: Value, dtype: DType) -> Value:
+def unary(op: str, value: NumpyScalar, dtype: DType) -> NumpyScalar:
     """An operation on one value of a dtype."""
     match op:
         case "not" if dtype.kind == "bool":
@@ -356,7 +358,7 @@ def unary(op: str, value: Value, dtype: DType) -> Value:
             raise TypeError(op)
 
 
-def binary(op: str, a: Value, b: Value, dtype: DType) -> Value:
+def binary(op: str, a: NumpyScalar, b: NumpyScalar, dtype: DType) -> NumpyScalar:
     """An operation on two values of a dtype."""
     if dtype.kind == "float":
         return _float_binary(op, a, b)
@@ -372,7 +374,7 @@ _BIT_OPS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def _float_binary(op: str, a: Value, b: Value) -> Value:
+def _float_binary(op: str, a: NumpyScalar, b: NumpyScalar) -> NumpyScalar:
     match op:
         case "add":
             return a + b
@@ -430,7 +432,7 @@ _NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "
 _NUMPY_NAMES |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
 
 
-def named(function: str, args: Sequence[Value], dtype: DType) -> Value:
+def named(function: str, args: Sequence[NumpyScalar], dtype: DType) -> NumpyScalar:
     """A function of floats, computed in the next wider type and rounded once."""
     if function == "fma":
         a, b, c = args
@@ -452,7 +454,7 @@ def _gelu(x: float) -> float:
     return x / 2 * (math.erfc(y) - 2 / math.sqrt(math.pi) * math.exp(-min(y * y, 900)) * lost)
 
 
-def _fused(a: Value, b: Value, c: Value, dtype: DType) -> Value:
+def _fused(a: NumpyScalar, b: NumpyScalar, c: NumpyScalar, dtype: DType) -> NumpyScalar:
     """``a * b + c``, rounded once."""
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
         # An infinity or NaN is the same however it is rounded; a product of finite numbers must not become one.
@@ -463,7 +465,7 @@ def _fused(a: Value, b: Value, c: Value, dtype: DType) -> Value:
     return _rounded(exact, dtype)
 
 
-def _rounded(exact: Fraction, dtype: DType) -> Value:
+def _rounded(exact: Fraction, dtype: DType) -> NumpyScalar:
     """The nearest float. Through f64 rounded to odd, so that the second rounding sees what was cut off."""
     try:
         near = np.float64(float(exact))

@@ -29,7 +29,7 @@ from openinfer.loops.ir import (
     walk,
 )
 
-Body = tuple[Statement, ...]
+Statements = tuple[Statement, ...]
 Change = Callable[[Scalar], Scalar | None]
 """The replacement of an expression, or None to keep it (with its parts already changed)."""
 
@@ -48,7 +48,7 @@ def replaced(value: Scalar, parts: Mapping[Scalar, Scalar]) -> Scalar:
     return changed(value, parts.get)
 
 
-def with_bodies(statement: Statement, change: Callable[[Body], Body]) -> Statement:
+def with_bodies(statement: Statement, change: Callable[[Statements], Statements]) -> Statement:
     """A statement with what is directly inside it changed: the body of a loop, both branches of a condition."""
     match statement:
         case For() | While():
@@ -59,7 +59,7 @@ def with_bodies(statement: Statement, change: Callable[[Body], Body]) -> Stateme
             return statement
 
 
-def map_statements(statements: Body, change: Callable[[Statement], Iterable[Statement]]) -> Body:
+def map_statements(statements: Statements, change: Callable[[Statement], Iterable[Statement]]) -> Statements:
     """Statements, those inside others too, with what a function puts in the place of each; innermost first.
 
     >>> x, nothing = Var("x"), Let(Var("unused"), Const(1, INDEX))
@@ -68,13 +68,13 @@ def map_statements(statements: Body, change: Callable[[Statement], Iterable[Stat
     True
     """
 
-    def inside(body: Body) -> Body:
+    def inside(body: Statements) -> Statements:
         return map_statements(body, change)
 
     return tuple(made for statement in statements for made in change(with_bodies(statement, inside)))
 
 
-def changed_statements(statements: Body, change: Change) -> Body:
+def changed_statements(statements: Statements, change: Change) -> Statements:
     """Statements with all their expressions changed."""
     return map_statements(statements, lambda one: (_with_scalars(one, lambda value: changed(value, change)),))
 
@@ -134,7 +134,7 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
     return replace(kernel, inputs=kept, outputs=outputs, body=body)
 
 
-def renamed(statements: Body, names: Mapping[str, Var]) -> Body:
+def renamed(statements: Statements, names: Mapping[str, Var]) -> Statements:
     """Statements with variables replaced, where they are bound and where they are used."""
 
     def change(value: Scalar) -> Scalar | None:
@@ -160,7 +160,7 @@ def renamed(statements: Body, names: Mapping[str, Var]) -> Body:
     return changed_statements(map_statements(statements, own), change)
 
 
-def variables_of(body: Body) -> Iterator[Var]:
+def variables_of(body: Statements) -> Iterator[Var]:
     """The variables that statements bind, in their order."""
     return (var for statement in walk(body) for var in binders(statement))
 
@@ -178,7 +178,7 @@ def binders(statement: Statement) -> tuple[Var, ...]:
             return ()
 
 
-def straightened(statements: Body) -> Body:
+def straightened(statements: Statements) -> Statements:
     """Statements without zero-trip and single-iteration loops; of the latter, the body stays.
 
     All memory stays allocated: what a kernel is given to work with does not depend on whether loops run.
@@ -189,8 +189,8 @@ def straightened(statements: Body) -> Body:
     return (*memory, *(one for one in made if not isinstance(one, Alloc)))
 
 
-def _straightened(statements: Body) -> Body:
-    def own(one: Statement) -> Body:
+def _straightened(statements: Statements) -> Statements:
+    def own(one: Statement) -> Statements:
         match one:
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
                 # With a number for the index, loops inside may turn out to have no iterations, or a single one.
@@ -201,11 +201,11 @@ def _straightened(statements: Body) -> Body:
     return map_statements(statements, own)
 
 
-def _at_first(body: Body, index: Var) -> Body:
+def _at_first(body: Statements, index: Var) -> Statements:
     return changed_statements(body, lambda part: Const(0, INDEX) if part == index else None)
 
 
-def without_unused(statements: Body) -> Body:
+def without_unused(statements: Statements) -> Statements:
     """Statements without the names for values, and the variables, that nothing reads."""
     while True:
         read = {part for one in walk(statements) for value in scalars(one) for part in visit(value)}
@@ -215,8 +215,8 @@ def without_unused(statements: Body) -> Body:
         statements = kept
 
 
-def _without_unread(statements: Body, read: Collection[Scalar]) -> Body:
-    def own(one: Statement) -> Body:
+def _without_unread(statements: Statements, read: Collection[Scalar]) -> Statements:
+    def own(one: Statement) -> Statements:
         match one:
             case Let() | Local() | Assign() if one.var not in read:
                 return ()

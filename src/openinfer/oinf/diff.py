@@ -11,7 +11,7 @@ import numpy.typing as npt
 from openinfer.errors import counted
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
-from openinfer.oinf.payloads import Value
+from openinfer.oinf.payloads import PayloadValue
 from openinfer.oinf.quantize import Loss
 from openinfer.oinf.report import jsonable, number_text
 from openinfer.oinf.statistics import PIECE, pieces
@@ -78,7 +78,7 @@ def _metadata(model: ModelLoader) -> dict[str, str]:
     return {name: f"{info.type_name} {_exact(model.metadata[name])}" for name, info in model.metadata_info.items()}
 
 
-def _exact(value: Value) -> str:
+def _exact(value: PayloadValue) -> str:
     """A value so that different values look different."""
     return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
 

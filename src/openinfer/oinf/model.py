@@ -12,7 +12,7 @@ from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, nearest
 from openinfer.oinf.file import AnyPath, CopiedFile, byte_span, open_model_file
 from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.parse import MetadataInfo, TensorInfo, parse
-from openinfer.oinf.payloads import Value, decode_metadata, first_bad_element
+from openinfer.oinf.payloads import PayloadValue, decode_metadata, first_bad_element
 from openinfer.tensor import Tensor
 
 
@@ -42,7 +42,7 @@ class ModelLoader:
         self.file_size = file.size
         self.sizevars: Mapping[str, int] = MappingProxyType(self._index.sizevars)
         self.metadata_info: Mapping[str, MetadataInfo] = MappingProxyType(self._index.metadata)
-        self.metadata: Mapping[str, Value] = _MetadataValues(self)
+        self.metadata: Mapping[str, PayloadValue] = _MetadataValues(self)
         self.tensors: Mapping[str, TensorInfo] = MappingProxyType(self._index.tensors)
 
     @classmethod
@@ -154,14 +154,14 @@ class ModelLoader:
         )
 
 
-class _MetadataValues(Mapping[str, Value]):
+class _MetadataValues(Mapping[str, PayloadValue]):
     """Metadata as plain Python values, decoded when they are looked at."""
 
     def __init__(self, model: ModelLoader) -> None:
         self._model = model
-        self._decoded: dict[str, Value] = {}
+        self._decoded: dict[str, PayloadValue] = {}
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> PayloadValue:
         if name not in self._decoded:
             info = self._model.metadata_info[name]
             self._decoded[name] = decode_metadata(info.tag, self._model.payload(info.offset, info.nbytes))

@@ -18,7 +18,7 @@ from openinfer.errors import Code, Diagnostic, OinfError, TensorError, nearest
 from openinfer.oinf.authoring import in_field
 from openinfer.oinf.file import AnyPath
 from openinfer.oinf.options import bad_option, metadata_options
-from openinfer.oinf.package import Blob, Held, Package, Progress, TensorEntry, duplicate_name
+from openinfer.oinf.package import Blob, Held, Package, ProgressCallback, TensorEntry, duplicate_name
 from openinfer.oinf.quantize import CHUNK, Loss, QuantizedData, QuantPayload, QuantSpec, packed_chunks
 from openinfer.oinf.report import jsonable
 from openinfer.oinf.sources import SourceTensor, TensorSource, open_source
@@ -107,7 +107,7 @@ class PackJob:
         """The bytes of tensor data that will be written."""
         return sum(entry.data.nbytes for entry, _ in self._planned if entry.data is not None)
 
-    def write(self, path: str, progress: Progress | None = None) -> PackReport:
+    def write(self, path: str, progress: ProgressCallback | None = None) -> PackReport:
         """Write the model file."""
         write_package(path, self.package, progress)
         packed = tuple(sorted((result for _, result in self._planned), key=lambda result: result.name))
@@ -140,7 +140,7 @@ def pack(
     weights: Sequence[AnyPath],
     path: AnyPath,
     options: PackOptions | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> PackReport:
     """Pack weights files into one model file.
 

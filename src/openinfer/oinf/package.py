@@ -32,7 +32,7 @@ from openinfer.oinf.layout import (
 from openinfer.oinf.metadata import MetadataValue
 from openinfer.tensor import MAX_DIMS, storage_bytes
 
-Progress = Callable[[str, int], None]
+ProgressCallback = Callable[[str, int], None]
 """Called with a tensor's name and the bytes of it just written."""
 
 _ZEROS = bytes(TENSOR_ALIGNMENT)
@@ -107,7 +107,7 @@ class Package:
             _require_shape(tensor)
         return cls(dict(sorted(sizes.items())), dict(sorted(metadata.items())), ordered, version)
 
-    def write(self, write: Callable[[Any], None], progress: Progress | None = None) -> None:
+    def write(self, write: Callable[[Any], None], progress: ProgressCallback | None = None) -> None:
         """Hand the bytes of the file to ``write``, in order."""
         plan = _Layout(self)
         for piece in plan.tables():

@@ -36,7 +36,7 @@ from openinfer.oinf.quant import (
 from openinfer.tensor import MAX_DIMS, storage_bytes
 
 Bytes = npt.NDArray[np.uint8]
-Value = bool | int | float | str | npt.NDArray[Any]
+PayloadValue = bool | int | float | str | npt.NDArray[Any]
 _PIECE = 1 << 20
 
 
@@ -89,7 +89,7 @@ def check_metadata(tag: int, payload: Bytes) -> str:
     return dtype.name
 
 
-def decode_metadata(tag: int, payload: Bytes) -> Value:
+def decode_metadata(tag: int, payload: Bytes) -> PayloadValue:
     """The Python value of a payload that ``check_metadata`` has accepted."""
     if tag == ValueType.STRING:
         (length,) = U32.unpack_from(payload.data)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from openinfer.errors import Diagnostic
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
-from openinfer.oinf.payloads import Value
+from openinfer.oinf.payloads import PayloadValue
 from openinfer.oinf.statistics import Advance, Bar, Statistics, statistics
 from openinfer.tensor import Tensor
 
@@ -76,7 +76,7 @@ class Report:
     version: int
     file_size: int
     sizevars: dict[str, int]
-    metadata: dict[str, tuple[str, Value]]
+    metadata: dict[str, tuple[str, PayloadValue]]
     tensors: tuple[TensorReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -193,7 +193,7 @@ def _histogram_lines(bars: Sequence[Bar]) -> Iterator[str]:
         yield f"    {text:<{max(map(len, ranges))}} {bar.count:>{len(str(highest))}} {marks}".rstrip()
 
 
-def _value_text(value: Value) -> str:
+def _value_text(value: PayloadValue) -> str:
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, np.ndarray):

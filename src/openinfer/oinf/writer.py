@@ -15,13 +15,13 @@ from openinfer.oinf.authoring import TensorSpec, UninitializedTensor, named_meta
 from openinfer.oinf.file import AnyPath
 from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.model import ModelLoader
-from openinfer.oinf.package import Blob, Held, Package, Progress, TensorEntry, duplicate_name, require_name
+from openinfer.oinf.package import Blob, Held, Package, ProgressCallback, TensorEntry, duplicate_name, require_name
 from openinfer.oinf.quant import QuantParams
 
 _CHUNK = 8 << 20
 
 
-def write_package(path: AnyPath, package: Package, progress: Progress | None = None) -> None:
+def write_package(path: AnyPath, package: Package, progress: ProgressCallback | None = None) -> None:
     """Write a model file; it appears under its name only when it is complete."""
     with atomic_file(os.fsdecode(path)) as sink:
         package.write(sink.write, progress)

@@ -17,7 +17,9 @@ from openinfer.ops.types import ALL, Array, Shape, TensorType
 
 ParamKind = Literal["int", "float", "number", "bool", "str", "dtype", "ints", "floats", "dtypes"]
 """``number`` is an int, float or bool in the operand's dtype; lists accept a single element too."""
-Value: TypeAlias = int | float | bool | str | DType | tuple[int, ...] | tuple[float, ...] | tuple[DType, ...] | None
+ParamValue: TypeAlias = (
+    int | float | bool | str | DType | tuple[int, ...] | tuple[float, ...] | tuple[DType, ...] | None
+)
 REQUIRED = "required"
 """The default of a parameter that must be given."""
 
@@ -28,7 +30,7 @@ class Param:
 
     name: str
     kind: ParamKind
-    default: Value = None
+    default: ParamValue = None
     doc: str = ""
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -156,7 +158,7 @@ ShapeRule: TypeAlias = Callable[[Call], tuple[Shape, ...]]
 DTypeRule: TypeAlias = Callable[[Call], tuple[DType, ...]]
 CostRule: TypeAlias = Callable[[Call], OpCost]
 Cases: TypeAlias = Callable[[np.random.Generator, DType], Iterator[Case]]
-Bound: TypeAlias = Callable[..., Any]
+ErrorBound: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class OpRecord:
     stored: bool = False
     """The reference takes and gives stored arrays: it moves values and does not compute with them."""
     aliases: tuple[str, ...] = ()
-    bound: Bound | None = None
+    bound: ErrorBound | None = None
     """For ``sum`` tolerances: ``bound(call, *arrays)``, the a-priori error bound of each output element."""
 
     @property
@@ -232,7 +234,7 @@ def op(
     doc: str | None = None,
     stored: bool = False,
     aliases: tuple[str, ...] = (),
-    bound: Bound | None = None,
+    bound: ErrorBound | None = None,
     **types: tuple[DType, ...],
 ) -> Callable[[Reference], Reference]:
     """Make a record of a reference function: its name and docstring are the op's."""

@@ -196,7 +196,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TraceComparison:
     """What came out: the first difference or None, and what the traces could be compared by."""
 
     difference: Difference | None
@@ -219,7 +219,7 @@ class Comparison:
         }
 
 
-def compare(one: Sequence[TraceEvent], other: Sequence[TraceEvent], tolerance: float = 0.0) -> Comparison:
+def compare(one: Sequence[TraceEvent], other: Sequence[TraceEvent], tolerance: float = 0.0) -> TraceComparison:
     """Find the first event where two runs part.
 
     Without a tolerance, values are the same when all their bits are. With one, when they hold as many NaNs and
@@ -235,7 +235,7 @@ def compare(one: Sequence[TraceEvent], other: Sequence[TraceEvent], tolerance: f
         if difference is not None:
             break
         absent += [event for event in pair if event is not None and event.absent is not None]
-    return Comparison(difference, (len(one), len(other)), with_values, tuple(absent))
+    return TraceComparison(difference, (len(one), len(other)), with_values, tuple(absent))
 
 
 def _has_values(events: Sequence[TraceEvent]) -> bool:

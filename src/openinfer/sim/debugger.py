@@ -29,7 +29,7 @@ from openinfer.sim.listing import Listing
 from openinfer.sim.screen import Screen
 from openinfer.sim.stepper import Halt, Inputs, Stepper
 from openinfer.sim.stops import Stops, parsed_access
-from openinfer.sim.views import Place, require_editable
+from openinfer.sim.views import ExecutionPoint, require_editable
 
 ValueReader = Callable[[BoundVar, str, Shape], Any]
 """What makes a value of a text that is neither a number nor a list, such as ``@x.npy``."""
@@ -275,7 +275,7 @@ class Debugger:
         first, *rest = described(self._bound.vars[name], place.read(access))
         return [Line(f"{access}: {first}"), *map(Line, rest)]
 
-    def _size(self, place: Place, name: str) -> int | str:
+    def _size(self, place: ExecutionPoint, name: str) -> int | str:
         sizes = place.variables.values.sizes
         if name in self._bound.bounds and name not in sizes.dynamic:
             return f"at most {self._bound.bounds[name]}"
@@ -301,7 +301,7 @@ class Debugger:
         place.set(access.base, self._edited(place, access, variable, text))
         return [Line(f"{access}: {brief(variable, place.read(access))}")]
 
-    def _edited(self, place: Place, access: Access, variable: BoundVar, text: str) -> Array:
+    def _edited(self, place: ExecutionPoint, access: Access, variable: BoundVar, text: str) -> Array:
         """The array that a variable gets: all of it new, or a part."""
         old = place.read(Access(access.base))
         part = place.read(access)

@@ -19,13 +19,23 @@ from openinfer.ir import Access, Node
 from openinfer.oinf.atomic import atomic_file
 from openinfer.ops import Array
 from openinfer.sim.breakpoints import Breakpoint
-from openinfer.sim.memory import Key, Memory, Overlay, Values
+from openinfer.sim.memory import MemoryKey, Overlay, SessionMemory, Values
 from openinfer.sim.program import Instructions
 from openinfer.sim.state import load_state, state_bytes, write_state
-from openinfer.sim.step import Choose, Step, sequential
+from openinfer.sim.step import Choose, RunningStep, sequential
 from openinfer.sim.task import Task
 from openinfer.sim.trace import Recorder
-from openinfer.sim.views import Place, Variables, Write, edit, inside, parsed, pending_writes, reported, wrong_moment
+from openinfer.sim.views import (
+    ExecutionPoint,
+    Variables,
+    Write,
+    edit,
+    inside,
+    parsed,
+    pending_writes,
+    reported,
+    wrong_moment,
+)
 from openinfer.tensor import Tensor
 
 _MOST_NAMED = 12
@@ -56,8 +66,8 @@ class Executor:
         self._timing = timing
         self._budget = node_budget
         self._trace_path = trace_path
-        self._memory = Memory(bound)
-        self._step: Step | None = None
+        self._memory = SessionMemory(bound)
+        self._step: RunningStep | None = None
         self._values: Values = self._fresh_values()
         self._recorder: Recorder | None = None
 
@@ -187,11 +197,11 @@ class Executor:
         with self._calls.claim():
             self._running()
 
-    def _running(self) -> Step:
+    def _running(self) -> RunningStep:
         """The step in progress, or a new one."""
         if self._step is None:
             recorder = None if self._level is TraceLevel.OFF else self._new_recorder()
-            step = Step(self.bound, self._program, self._memory, recorder, self._budget)
+            step = RunningStep(self.bound, self._program, self._memory, recorder, self._budget)
             step.bind_inputs()
             self._forget_temporaries()
             self._step = step
@@ -202,13 +212,13 @@ class Executor:
         kept = {key: value for key, value in self._values.items() if not self._is_temporary(key)}
         self._values = Values(self._memory, self._values.sizes, kept)
 
-    def _is_temporary(self, key: Key) -> bool:
+    def _is_temporary(self, key: MemoryKey) -> bool:
         return isinstance(key, str) and self.bound.vars[key].is_temporary
 
     def _new_recorder(self) -> Recorder:
         return Recorder(self.bound, self._level, timing=self._timing)
 
-    def _finish(self, step: Step) -> None:
+    def _finish(self, step: RunningStep) -> None:
         """A step whose nodes have all been executed has happened, unless its trace cannot be written."""
         step.join_sizes()
         if self._trace_path is not None:
@@ -228,7 +238,7 @@ class Executor:
             step.rollback()
         self._leave(step)
 
-    def _leave(self, step: Step) -> None:
+    def _leave(self, step: RunningStep) -> None:
         if step.is_committed:
             self._values = step.values
         self._recorder = step.recorder
@@ -252,14 +262,14 @@ class Executor:
                 view = self._advance(step)
             yield view
 
-    def _finish_or_settle(self, step: Step) -> None:
+    def _finish_or_settle(self, step: RunningStep) -> None:
         try:
             self._finish(step)
         except BaseException:
             self._settle()
             raise
 
-    def _advance(self, step: Step) -> "NodeView":
+    def _advance(self, step: RunningStep) -> "NodeView":
         choose = self._scheduler if callable(self._scheduler) else sequential
         if step.recorder is None:
             step.recorder = self._new_recorder()  # keeps no trace, but knows the event of this node
@@ -307,12 +317,14 @@ class Executor:
         return self.place.node
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ExecutionPoint:
         """Where a suspended step stands, when tasks run one after the other; or what the next step begins with."""
         with self._calls.claim():
             if self._step is None:
                 inputs, tables = self._memory.inputs, self._memory.tables
-                return Place(self._program["entry"][0].node, Variables(self.bound, self._values, tables, {}, inputs))
+                return ExecutionPoint(
+                    self._program["entry"][0].node, Variables(self.bound, self._values, tables, {}, inputs)
+                )
             return inside(self._step.upcoming() or self._step.entry)
 
     def cancel(self) -> None:

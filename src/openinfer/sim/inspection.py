@@ -10,7 +10,7 @@ from openinfer.errors import printable
 from openinfer.ir import Access
 from openinfer.ops import Array, TensorType
 from openinfer.sim.preview import format_truncated
-from openinfer.sim.views import Place, same_bits
+from openinfer.sim.views import ExecutionPoint, same_bits
 
 ROWS = 6
 COLUMNS = 8
@@ -72,7 +72,7 @@ def difference(before: Array | None, after: Array) -> str:
     return f"changed: {int(differs.sum())} of {after.size}, by at most {most:.6g}"
 
 
-def overview(place: Place, variable: BoundVar) -> str:
+def overview(place: ExecutionPoint, variable: BoundVar) -> str:
     """A variable in one line, without loading weights or computing unused values."""
     name, origin = variable.name, variable.origin
     if variable.is_table:

@@ -17,10 +17,10 @@ from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DType, convert
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ops import Array, OpError, Shape
-from openinfer.sim.tables import Table
+from openinfer.sim.tables import TableStorage
 from openinfer.tensor import storage_bytes
 
-Key = str | tuple[str, str]
+MemoryKey = str | tuple[str, str]
 """A variable, or the entry of a prefix table by the name of its model tensor."""
 
 
@@ -33,19 +33,19 @@ def initial_array(dtype: DType, shape: Shape, value: Any) -> Array:
     return np.full(shape, convert(np.asarray(value), dtype), dtype.array)
 
 
-class Memory:
+class SessionMemory:
     """What outlives a step: loaded weights, persistent values, tables, and inputs that wait for the next step."""
 
     def __init__(self, bound: BoundGraph) -> None:
         self._bound = bound
-        self._base: dict[Key, Array] = {}
+        self._base: dict[MemoryKey, Array] = {}
         self.inputs: dict[str, Array] = {}
         self.persistent: dict[str, Array] = {}
         self.tables = self._new_tables()
 
-    def _new_tables(self) -> dict[str, Table]:
+    def _new_tables(self) -> dict[str, TableStorage]:
         return {
-            variable.name: Table(variable, self._element(variable))
+            variable.name: TableStorage(variable, self._element(variable))
             for variable in self._bound.vars.values()
             if variable.is_table
         }
@@ -103,7 +103,7 @@ class Memory:
         self._base[key] = found
         return found
 
-    def is_packed(self, key: Key) -> bool:
+    def is_packed(self, key: MemoryKey) -> bool:
         """Whether this is a model tensor that stays packed, so that its elements belong to whoever reads them."""
         origin = self._bound.vars[key].origin if isinstance(key, str) else FromModel(key[1])
         if not isinstance(origin, FromModel) or self._bound.model is None:
@@ -128,27 +128,27 @@ def _init(variable: BoundVar) -> Any:
     return origin.value.value if isinstance(origin, FromInit) and origin.value is not None else None
 
 
-class Values(dict[Key, Array]):
+class Values(dict[MemoryKey, Array]):
     """The variables of a running step. One that no node has written yet gets its initial value when it is read."""
 
-    def __init__(self, memory: Memory, sizes: StepSizes, start: Mapping[Key, Array]) -> None:
+    def __init__(self, memory: SessionMemory, sizes: StepSizes, start: Mapping[MemoryKey, Array]) -> None:
         super().__init__()
         self.update(start)
         self._memory = memory
         self.sizes = sizes
 
-    def __missing__(self, key: Key) -> Array:
+    def __missing__(self, key: MemoryKey) -> Array:
         value = self.initial(key, self.sizes)
         if not self._memory.is_packed(key):
             self[key] = value
         return value
 
-    def initial(self, key: Key, sizes: StepSizes) -> Array:
+    def initial(self, key: MemoryKey, sizes: StepSizes) -> Array:
         """The value before any node has written one."""
         return self._memory.entry(key) if isinstance(key, tuple) else self._memory.initial(key, sizes)
 
 
-class Overlay(dict[Key, Array]):
+class Overlay(dict[MemoryKey, Array]):
     """What a consumer sees: copies of its own of what it awaits, and the variables of the step behind them."""
 
     def __init__(self, values: Values, copies: Mapping[str, Array]) -> None:
@@ -162,10 +162,10 @@ class Overlay(dict[Key, Array]):
     def __contains__(self, key: object) -> bool:
         return super().__contains__(key) or key in self._values
 
-    def __missing__(self, key: Key) -> Array:
+    def __missing__(self, key: MemoryKey) -> Array:
         return self._values[key] if key in self._values else self._values.initial(key, self.sizes)
 
-    def __setitem__(self, key: Key, value: Array) -> None:
+    def __setitem__(self, key: MemoryKey, value: Array) -> None:
         if key in self._own:
             super().__setitem__(key, value)
         else:

@@ -22,9 +22,9 @@ from openinfer.sim.tables import Chosen, selected
 if TYPE_CHECKING:
     from openinfer.sim.task import Task
 
-Reader = Callable[["Task"], Array]
-Writer = Callable[["Task", Array], None]
-Integer = Callable[["Task"], int]
+ReadArray = Callable[["Task"], Array]
+WriteArray = Callable[["Task", Array], None]
+ReadInteger = Callable[["Task"], int]
 Quant = Callable[["Task"], QuantParams | None]
 Judge = Callable[["Task", Shape], None]
 Action = Callable[["Task"], None]
@@ -38,7 +38,7 @@ class CompiledOperands:
 
     # --- integers -------------------------------------------------------------------------------------------------
 
-    def integer(self, expr: Expr) -> Integer:
+    def integer(self, expr: Expr) -> ReadInteger:
         """The value of an index expression: loop indices, then scalar variables, then sizes."""
         if isinstance(expr, Num) and LEAST_INDEX <= expr.value <= MOST_INDEX:
             value = expr.value
@@ -63,7 +63,7 @@ class CompiledOperands:
         variable = self._bound.vars.get(name)
         return variable is not None and variable.dtype.name == "u64"
 
-    def _name(self, name: str) -> Integer:
+    def _name(self, name: str) -> ReadInteger:
         variable = self._bound.vars.get(name)
 
         def looked_up(task: "Task") -> int:
@@ -90,7 +90,7 @@ class CompiledOperands:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def reader(self, operand: Operand, dtype: DType | None = None) -> Reader:
+    def reader(self, operand: Operand, dtype: DType | None = None) -> ReadArray:
         """What reads an operand; ``dtype`` is that of a literal."""
         if isinstance(operand, Literal):
             assert dtype is not None
@@ -113,7 +113,7 @@ class CompiledOperands:
             return lambda task: _part(name, task.values[name], chosen(task))
         return lambda task: task.values[name]
 
-    def length_checked(self, operand: Operand, dtype: DType | None) -> Reader:
+    def length_checked(self, operand: Operand, dtype: DType | None) -> ReadArray:
         """What reads the operand of an op: a part must be as long as its text says."""
         variable = self._bound.vars.get(operand.base) if isinstance(operand, Access) else None
         is_part = isinstance(operand, Access) and operand.bracketed and not self._bound.is_index(operand)
@@ -185,7 +185,7 @@ class CompiledOperands:
         own = part_quant(operand, variable.quant)
         return lambda _strand: own
 
-    def _model_reader(self, operand: ModelRef) -> Reader:
+    def _model_reader(self, operand: ModelRef) -> ReadArray:
         if not operand.formatted:
             return lambda task: task.values["", operand.name]
         model = self._bound.model
@@ -224,7 +224,7 @@ class CompiledOperands:
             return None
         return lambda task, shape: task.sizes.agree(variable, shape, what)
 
-    def writer(self, access: Access, what: str, *, is_judged: bool = False) -> Writer:
+    def writer(self, access: Access, what: str, *, is_judged: bool = False) -> WriteArray:
         """What writes an access; ``what`` is how messages call the value."""
         variable = self._bound.vars[access.base]
         name = access.base
@@ -249,7 +249,7 @@ class CompiledOperands:
 
         return write
 
-    def _table_writer(self, access: Access, variable: BoundVar, what: str) -> Writer:
+    def _table_writer(self, access: Access, variable: BoundVar, what: str) -> WriteArray:
         name, chosen = access.base, self._all_chosen(access)
 
         def write(task: "Task", value: Array) -> None:
@@ -263,7 +263,7 @@ class CompiledOperands:
 
         return write
 
-    def _part_writer(self, access: Access, what: str) -> Writer:
+    def _part_writer(self, access: Access, what: str) -> WriteArray:
         name, chosen = access.base, self._all_chosen(access)
 
         def write(task: "Task", value: Array) -> None:

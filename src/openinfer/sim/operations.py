@@ -11,7 +11,7 @@ from openinfer.ir import Access, ModelRef, Node, Op, Operand
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Array, Call, ReferenceKernel, TensorType, complete, infer
 from openinfer.sim.memory import evaluated_shape
-from openinfer.sim.operands import CompiledOperands, Judge, Quant, Reader, Writer
+from openinfer.sim.operands import CompiledOperands, Judge, Quant, ReadArray, WriteArray
 
 if TYPE_CHECKING:
     from openinfer.sim.task import Task
@@ -79,7 +79,9 @@ def _is_plain(bound: BoundGraph, operand: Operand) -> bool:
     return not bound.vars[operand.base].is_table
 
 
-def _static_action(kernel: ReferenceKernel, readers: Sequence[Reader | None], writers: Sequence[Writer]) -> Action:
+def _static_action(
+    kernel: ReferenceKernel, readers: Sequence[ReadArray | None], writers: Sequence[WriteArray]
+) -> Action:
     def run(task: "Task") -> None:
         results = kernel([None if read is None else read(task) for read in readers])
         for write, result in zip(writers, results, strict=True):
@@ -96,10 +98,10 @@ class DynamicOp:
         bound: BoundGraph,
         own: BoundOp,
         kind: Op,
-        readers: Sequence[Reader | None],
+        readers: Sequence[ReadArray | None],
         quants: Sequence[Quant],
         judges: Sequence[Judge | None],
-        writers: Sequence[Writer],
+        writers: Sequence[WriteArray],
     ) -> None:
         self._bound = bound
         self._own = own

@@ -13,7 +13,7 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, counted
 from openinfer.ir import Await, MemoryKind
 from openinfer.ir.rules import awaited, is_consumer
 from openinfer.ops import Array
-from openinfer.sim.memory import Key, Memory, Overlay, Values
+from openinfer.sim.memory import MemoryKey, Overlay, SessionMemory, Values
 from openinfer.sim.program import Instructions
 from openinfer.sim.task import Task
 
@@ -29,14 +29,14 @@ def sequential(tasks: Sequence[Task]) -> Task:
     return tasks[0]
 
 
-class Step:
+class RunningStep:
     """A step in progress. Nothing outside it changes until ``commit``."""
 
     def __init__(
         self,
         bound: BoundGraph,
         program: Instructions,
-        memory: Memory,
+        memory: SessionMemory,
         recorder: "Recorder | None",
         budget: int | None,
     ) -> None:
@@ -64,7 +64,7 @@ class Step:
         self._returned: dict[str, Array] = {}
         self.on_start: Callable[[Task], None] | None = None
 
-    def _inputs(self) -> dict[Key, Array]:
+    def _inputs(self) -> dict[MemoryKey, Array]:
         missing = [
             variable
             for variable in self.bound.vars.values()

@@ -18,7 +18,7 @@ from openinfer.sim.breakpoints import on_change, on_nan, on_write
 from openinfer.sim.commands import PLACES, RefusedError
 from openinfer.sim.executor import NodeView
 from openinfer.sim.listing import Listing
-from openinfer.sim.views import Place
+from openinfer.sim.views import ExecutionPoint
 
 _DIGITS = re.compile(r"[0-9]{1,12}")
 _COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)")
@@ -46,7 +46,7 @@ class Stop:
     """A breakpoint: ``before`` judges the node that comes next, ``after`` the one that has been executed."""
 
     text: str
-    before: Callable[[Place], bool] | None = None
+    before: Callable[[ExecutionPoint], bool] | None = None
     after: Callable[[NodeView], bool] | None = None
 
 

@@ -15,7 +15,7 @@ Chosen = int | tuple[int | None, int | None]
 """An index as evaluated: one, or the ends of a slice, which may be missing or count from the extent."""
 
 
-class Table:
+class TableStorage:
     """The storage of one persistent table. ``indices`` have a fixed order; those of auto-dim are dimensions."""
 
     def __init__(self, variable: BoundVar, fill: Array) -> None:

@@ -12,7 +12,7 @@ from openinfer.sim.program import Instruction
 
 if TYPE_CHECKING:
     from openinfer.sim.memory import Overlay, Values
-    from openinfer.sim.step import Step
+    from openinfer.sim.step import RunningStep
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Frame:
 class Task:
     """A place in the program with what belongs to it: variables, loop indices, the blocks to return to."""
 
-    def __init__(self, step: "Step", block: str, values: "Values | Overlay") -> None:
+    def __init__(self, step: "RunningStep", block: str, values: "Values | Overlay") -> None:
         self.step = step
         self.block = block
         self.values = values

@@ -15,9 +15,9 @@ from openinfer.ir import Access, Index, MemoryKind, Node, Single, Slice
 from openinfer.ir.expr import Expr, evaluate
 from openinfer.ir.operand_text import parse_access
 from openinfer.ops import Array, OpError
-from openinfer.sim.memory import Key, Overlay, Values
+from openinfer.sim.memory import MemoryKey, Overlay, Values
 from openinfer.sim.operands import index_array
-from openinfer.sim.tables import Chosen, Table, selected
+from openinfer.sim.tables import Chosen, TableStorage, selected
 from openinfer.sim.task import Frame, Task
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Variables:
 
     bound: BoundGraph
     values: Values | Overlay
-    tables: Mapping[str, Table]
+    tables: Mapping[str, TableStorage]
     indices: Mapping[str, int]
     inputs: Mapping[str, Array]
 
@@ -57,7 +57,7 @@ class Variables:
         whole = [Slice()] * (wanted - len(access.indices)) if access.indices else []
         return tuple(self._chosen(index) for index in (*access.indices, *whole))
 
-    def key(self, access: Access) -> Key:
+    def key(self, access: Access) -> MemoryKey:
         """What the value of an access is stored under, where that is not a table."""
         origin, decl = self.variable(access.base).origin, self.variable(access.base).decl
         if not isinstance(origin, FromPattern):
@@ -132,7 +132,7 @@ def _require_indices(access: Access, most: int) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class ExecutionPoint:
     """Where execution stands: before which node, inside what, and the variables as they are there.
 
     ``frames`` are the branches that are being run, outermost first, and behind them the node that comes next; there are
@@ -169,11 +169,11 @@ class Place:
         edit(self.task, name, value)
 
 
-def inside(task: Task) -> Place:
+def inside(task: Task) -> ExecutionPoint:
     """The place where a task stands."""
     frames, step = task.frames, task.step
     variables = Variables(step.bound, task.values, step.tables, frames[-1].indices if frames else {}, NO_INPUTS)
-    return Place(frames[-1].node if frames else None, variables, task, frames)
+    return ExecutionPoint(frames[-1].node if frames else None, variables, task, frames)
 
 
 def parsed(access: Access | str) -> Access:
@@ -232,7 +232,7 @@ class Write:
     """
 
     access: Access
-    key: Key
+    key: MemoryKey
     before: Array | None
     """None where the variable had no value yet in this step; it then had its initial one."""
     cells: Cells = ()

@@ -48,7 +48,7 @@ def stage_called(name: str) -> Stage:
 
 
 @dataclass(frozen=True)
-class Reached:
+class StageResult:
     """A step of the pipeline that has been done. ``text`` shows what it made, also after later ones."""
 
     stage: Stage
@@ -111,31 +111,31 @@ class Synthesizer:
         *,
         sizes: Mapping[str, int] | None = None,
         strict: bool = False,
-    ) -> Iterator[Reached]:
+    ) -> Iterator[StageResult]:
         """The pipeline, one step at a time. Programs are verified after each; steps that are off change nothing."""
         verified, passes = Verifier().verified, self._passes
         bound = bind(graph, model, sizes, strict=strict)
-        yield Reached(Stage.BIND, partial(bound_text, bound))
+        yield StageResult(Stage.BIND, partial(bound_text, bound))
 
         program = verified(lowered(bound, self._target.structures), Stage.DECOMPOSE)
-        yield Reached(Stage.DECOMPOSE, partial(program_text, program))
+        yield StageResult(Stage.DECOMPOSE, partial(program_text, program))
 
         if passes.simplify is not None:
             program = verified(passes.simplify.run(program), Stage.SIMPLIFY)
-        yield Reached(Stage.SIMPLIFY, partial(program_text, program))
+        yield StageResult(Stage.SIMPLIFY, partial(program_text, program))
 
         program, ledger = passes.fuse.run(program) if passes.fuse is not None else (program, ())
         verified(program, Stage.FUSE)
-        yield Reached(Stage.FUSE, partial(program_text, program))
+        yield StageResult(Stage.FUSE, partial(program_text, program))
 
         rules = self._target.rules(passes)
         for one in self._target.passes(passes, rules):
             program = verified(one(program), Stage.SCHEDULE)
-        yield Reached(Stage.SCHEDULE, partial(program_text, program))
+        yield StageResult(Stage.SCHEDULE, partial(program_text, program))
 
         placed = place(program, rules)
-        yield Reached(Stage.PLACE, partial(arena_report, program, placed.memory))
+        yield StageResult(Stage.PLACE, partial(arena_report, program, placed.memory))
 
         project = self._target.project(placed, ProjectOptions(name=self._name, weights=self._weights))
         plan = Plan(project, ledger, self._arch, self._target, regions_for(self._arch, placed.memory_bytes))
-        yield Reached(Stage.EMIT, lambda: files_text(plan.files()), plan)
+        yield StageResult(Stage.EMIT, lambda: files_text(plan.files()), plan)

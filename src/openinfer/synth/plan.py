@@ -22,7 +22,7 @@ from openinfer.synth.report.report import arena_facts, kernel_facts, ledger_fact
 from openinfer.synth.run.emission import write_project
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.run.timed import Trial
+from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.project import EmittedProject, Files, Golden
 from openinfer.synth.targets.target import BuildOptions, Target
 
@@ -136,7 +136,7 @@ class Plan:
         ``steps`` are run with a clock around each kernel and as many without, in turns, after a few that warm up.
         ``after_step`` is told of each of them, and how many seconds it took.
         """
-        return self.target.profile(self.project, cc, Trial(inputs or {}, steps, warmup, state, after_step))
+        return self.target.profile(self.project, cc, TimedRun(inputs or {}, steps, warmup, state, after_step))
 
 
 def _byte_facts(placed: Placed, project: EmittedProject) -> dict[str, Any]:

@@ -70,14 +70,14 @@ class Row:
         return self.fold(0, dtype, step)
 
 
-Reduction: TypeAlias = Callable[[Call, Row], Scalar]
+RowReduction: TypeAlias = Callable[[Call, Row], Scalar]
 """The value of a row, in the compute type of the output."""
 
 
-def reduces(name: str) -> Callable[[Reduction], Reduction]:
+def reduces(name: str) -> Callable[[RowReduction], RowReduction]:
     """Make a function of a row the lowering of a reduction."""
 
-    def register(reduction: Reduction) -> Reduction:
+    def register(reduction: RowReduction) -> RowReduction:
         def lowering(
             call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
         ) -> None:

@@ -17,7 +17,7 @@ from openinfer.ir.expr import evaluate
 from openinfer.synth.lower.traced import Path
 from openinfer.synth.program.ir import Comparison
 
-Rule = Callable[[Mapping[str, int]], Code | None]
+SizeRule = Callable[[Mapping[str, int]], Code | None]
 """The code with which an op refuses sizes, or None."""
 Condition = tuple[tuple[Comparison, ...], Code]
 """Sizes for which all of these are true are refused with a code."""
@@ -50,7 +50,7 @@ class _Run:
 class Refusals:
     """The sizes that a rule refuses, as comparisons of expressions over several of them."""
 
-    def __init__(self, rule: Rule, bounds: Mapping[str, int]) -> None:
+    def __init__(self, rule: SizeRule, bounds: Mapping[str, int]) -> None:
         self._rule = rule
         self._bounds = bounds
         self._is_everything = prod(bound + 1 for bound in bounds.values()) <= _MOST_POINTS

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.search import Budget, greedy, search
-from openinfer.synth.memory.skyline import Component, Steps
+from openinfer.synth.memory.skyline import Component, SearchBudget
 
 GREEDY_STEPS = 3_000_000
 """How many neighbours the greedy orders may look at, all together; the first order always runs to its end."""
@@ -95,7 +95,7 @@ def placed(requests: Sequence[Request], alignment: int, steps: int | None = None
         )
         return Placement(tuple(offsets), peak, least, alignment, peak == least)
     components = _components(requests, alignment)
-    budget = Budget(Steps(GREEDY_STEPS), Steps(SEARCH_STEPS if steps is None else steps))
+    budget = Budget(SearchBudget(GREEDY_STEPS), SearchBudget(SEARCH_STEPS if steps is None else steps))
     found = [greedy(component, least, budget.greedy) for component in components]
     highest = sorted(range(len(found)), key=lambda number: -components[number].peak(found[number]))
     for number in highest:

@@ -11,7 +11,7 @@ from openinfer.synth.memory.rollback import Rollback, rollback_of
 from openinfer.synth.memory.state import StateLayout, state_layout
 from openinfer.synth.memory.weights import WeightLayout, weight_layout
 from openinfer.synth.program.ir import KernelStep, LoopStep, Program
-from openinfer.synth.program.names import Names, names_of
+from openinfer.synth.program.names import InterfaceNames, names_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Placed:
     """Whether a step that fails can leave persistent memory changed."""
     is_interruptible: bool
     """Whether a step checks for an interruption at the start of blocks and loop iterations."""
-    names: Names
+    names: InterfaceNames
 
     @property
     def threads(self) -> int:

@@ -7,7 +7,7 @@ The search takes the requests that stick out above a capacity, with all they mee
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from openinfer.synth.memory.skyline import Answer, Component, Steps, stacked
+from openinfer.synth.memory.skyline import Answer, Component, SearchBudget, stacked
 
 Gap = Callable[[int, list[tuple[int, int]]], int]
 """An offset for a number of bytes among the stretches that are taken, which are sorted."""
@@ -17,8 +17,8 @@ Gap = Callable[[int, list[tuple[int, int]]], int]
 class Budget:
     """Steps that are left: neighbours that greedy orders may look at, requests that the search may look at."""
 
-    greedy: Steps
-    search: Steps
+    greedy: SearchBudget
+    search: SearchBudget
 
 
 def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
@@ -49,7 +49,7 @@ def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
     return offset if best < 0 else best
 
 
-def greedy(component: Component, enough: int, steps: Steps) -> tuple[int, ...]:
+def greedy(component: Component, enough: int, steps: SearchBudget) -> tuple[int, ...]:
     """The best of the greedy orders; the first one that is good enough."""
     best: tuple[int, ...] | None = None
     for offsets in _fittings(component, {}, steps):
@@ -61,7 +61,7 @@ def greedy(component: Component, enough: int, steps: Steps) -> tuple[int, ...]:
     return best
 
 
-def _fittings(component: Component, fixed: Mapping[int, int], steps: Steps) -> Iterator[tuple[int, ...]]:
+def _fittings(component: Component, fixed: Mapping[int, int], steps: SearchBudget) -> Iterator[tuple[int, ...]]:
     """Offsets around those that are fixed: each order with each way to choose a gap, while there are steps."""
     for order in component.orders:
         for gap in (first_gap, best_gap):
@@ -71,7 +71,7 @@ def _fittings(component: Component, fixed: Mapping[int, int], steps: Steps) -> I
 
 
 def _fitted(
-    component: Component, fixed: Mapping[int, int], order: Sequence[int], gap: Gap, steps: Steps
+    component: Component, fixed: Mapping[int, int], order: Sequence[int], gap: Gap, steps: SearchBudget
 ) -> tuple[int, ...]:
     """One request after the other into a gap between those that are already placed."""
     sizes = component.sizes
@@ -130,7 +130,7 @@ def _under(component: Component, capacity: int, budget: Budget) -> Answer:
 
 
 def _least_above(
-    component: Component, capacity: int, fixed: Mapping[int, int], steps: Steps
+    component: Component, capacity: int, fixed: Mapping[int, int], steps: SearchBudget
 ) -> tuple[tuple[int, ...], list[int]]:
     """The fitting of which the fewest requests stick out above a capacity, and these."""
     best: tuple[tuple[int, ...], list[int]] | None = None

@@ -13,7 +13,7 @@ _VISITS = 16
 """How many requests a step may look at, on average."""
 
 
-class Steps:
+class SearchBudget:
     """A number of steps that may be used up, and of requests that are looked at on the way."""
 
     def __init__(self, count: int) -> None:
@@ -33,9 +33,9 @@ class Steps:
         """Some steps less."""
         self.left -= count
 
-    def taken(self, count: int) -> "Steps":
+    def taken(self, count: int) -> "SearchBudget":
         """Takes up to ``count`` of the steps from this budget; unused ones can be given back."""
-        own = Steps(min(count, self.left))
+        own = SearchBudget(min(count, self.left))
         self.left -= own.left
         return own
 
@@ -108,7 +108,7 @@ class Answer:
     is_excluded: bool = False
 
 
-def stacked(component: Component, capacity: int, steps: Steps) -> Answer:
+def stacked(component: Component, capacity: int, steps: SearchBudget) -> Answer:
     """Offsets under a capacity: every order for a while, then every order for longer."""
     limit = 8 * len(component.sizes) ** 2
     while True:
@@ -137,7 +137,7 @@ class _Tree:
         self._placed: list[tuple[int, list[tuple[int, int]]]] = []
         """The requests that are placed, each with the requests it lifted and how high those were before."""
 
-    def run(self, steps: Steps) -> Answer:
+    def run(self, steps: SearchBudget) -> Answer:
         """The search, until it succeeds, has seen everything, or has used up its steps."""
         stack = [self._candidates(steps)]
         while stack:
@@ -156,7 +156,7 @@ class _Tree:
                 stack.append(self._candidates(steps))
         return Answer(None, is_excluded=True)
 
-    def _candidates(self, steps: Steps) -> Iterator[int]:
+    def _candidates(self, steps: SearchBudget) -> Iterator[int]:
         """The requests that can come next, from the lowest."""
         sizes, low, left = self._component.sizes, self._low, self._left
         steps.use(len(left))
@@ -169,7 +169,7 @@ class _Tree:
         found = [(low[one], self._rank[one], one) for one in left if low[one] < under and low[one] <= most]
         return iter([one for offset, rank, one in sorted(found) if (offset, rank) > bottom])
 
-    def _place(self, one: int, steps: Steps) -> bool:
+    def _place(self, one: int, steps: SearchBudget) -> bool:
         """Put a request on the skyline; whether everything may still fit."""
         component, low, left = self._component, self._low, self._left
         left.remove(one)
@@ -187,7 +187,7 @@ class _Tree:
         steps.use(len(touched))
         return all(self._fits(section, offset, steps) for section in touched)
 
-    def _fits(self, section: int, offset: int, steps: Steps) -> bool:
+    def _fits(self, section: int, offset: int, steps: SearchBudget) -> bool:
         """Whether the rest of a section may fit above its lowest skyline."""
         low = self._low
         steps.visit(len(self._component.sections[section]))

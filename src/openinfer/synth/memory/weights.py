@@ -39,11 +39,11 @@ class Piece:
     nbytes: int
 
 
-Key = tuple[str, str, str, Packing | None]
+WeightKey = tuple[str, str, str, Packing | None]
 """A tensor, which part of it, its dtype, and its order."""
 
 
-def _key(name: str, weight: Weight) -> Key:
+def _key(name: str, weight: Weight) -> WeightKey:
     return name, weight.part, weight.dtype.name, weight.packing
 
 
@@ -80,7 +80,7 @@ class WeightLayout:
     """Where each tensor that a program reads lies; tensors that nothing reads are left out."""
 
     program: Program
-    pieces: Mapping[Key, Piece]
+    pieces: Mapping[WeightKey, Piece]
     families: Mapping[Weight, Places]
     """For each operand, without its indices, where the tensors that it can be lie."""
     size: int
@@ -111,7 +111,7 @@ class WeightLayout:
 
 def weight_layout(program: Program, alignment: int, max_buffer_bytes: int) -> WeightLayout:
     """Room for all tensors that a program reads, in the order in which it names them."""
-    pieces: dict[Key, Piece] = {}
+    pieces: dict[WeightKey, Piece] = {}
     size = 0
     operands = (*weights_in(program), *_other_weights(program))
     families: dict[Weight, Places] = {}

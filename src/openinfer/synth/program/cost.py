@@ -31,7 +31,7 @@ from openinfer.loops.ir import (
     visit,
 )
 
-Sizes = Mapping[str, int]
+SizeValues = Mapping[str, int]
 _POSITIONS = (INDEX, DTYPES["i64"])
 """What is not counted: positions, also those that are kept in memory or come from there."""
 
@@ -68,7 +68,7 @@ class Cost:
         return Cost(self.operations * calls, self.read * calls, self.written * calls)
 
 
-def cost_of(kernel: Kernel, sizes: Sizes | None = None) -> Cost:
+def cost_of(kernel: Kernel, sizes: SizeValues | None = None) -> Cost:
     """The cost of one call, at the bounds of dynamic sizes or at the values that all of them have."""
     kernel = plain(kernel)
     inputs = {buffer.name for buffer in kernel.inputs}
@@ -86,11 +86,11 @@ def cost_of(kernel: Kernel, sizes: Sizes | None = None) -> Cost:
     return Cost(operations, read, written)
 
 
-def _extent(extent: float, sizes: Sizes | None) -> int:
+def _extent(extent: float, sizes: SizeValues | None) -> int:
     return max(at(extent, sizes), 0) if sizes is not None and isinstance(extent, Dim) else int(extent)
 
 
-def _rounds(body: tuple[Statement, ...], rounds: int, sizes: Sizes | None) -> Iterator[tuple[Statement, int]]:
+def _rounds(body: tuple[Statement, ...], rounds: int, sizes: SizeValues | None) -> Iterator[tuple[Statement, int]]:
     """Statements, and how often each is executed."""
     for statement in body:
         yield statement, rounds
@@ -105,7 +105,7 @@ def _rounds(body: tuple[Statement, ...], rounds: int, sizes: Sizes | None) -> It
                 yield from _rounds(otherwise, rounds, sizes)
 
 
-def _products(statement: Contraction, sizes: Sizes | None) -> tuple[int, int]:
+def _products(statement: Contraction, sizes: SizeValues | None) -> tuple[int, int]:
     """How many sums a contraction has, and how many terms each."""
     sums = terms = 1
     for extent in statement.extents:
@@ -115,7 +115,7 @@ def _products(statement: Contraction, sizes: Sizes | None) -> tuple[int, int]:
     return sums, terms
 
 
-def _operations(statement: Statement, sizes: Sizes | None) -> int:
+def _operations(statement: Statement, sizes: SizeValues | None) -> int:
     match statement:
         case Contraction():
             sums, terms = _products(statement, sizes)
@@ -147,7 +147,7 @@ def _arithmetic(value: Scalar) -> int:
     return found
 
 
-def _accesses(statement: Statement, sizes: Sizes | None) -> Iterator[tuple[Buffer, bool, int]]:
+def _accesses(statement: Statement, sizes: SizeValues | None) -> Iterator[tuple[Buffer, bool, int]]:
     """The buffers that one execution reads and writes, and how many elements."""
     times = 1
     if isinstance(statement, Contraction):
@@ -162,7 +162,7 @@ def _accesses(statement: Statement, sizes: Sizes | None) -> Iterator[tuple[Buffe
                 yield one.buffer, False, times
 
 
-def _nbytes(buffer: Buffer, sizes: Sizes | None) -> int:
+def _nbytes(buffer: Buffer, sizes: SizeValues | None) -> int:
     count = 1
     for extent in buffer.shape:
         count *= _extent(extent, sizes)

@@ -57,7 +57,7 @@ def _is_no_macro(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Names:
+class InterfaceNames:
     """The fields of a program's interface, and which dynamic sizes its inputs and its outputs have."""
 
     sizes: Mapping[str, str]
@@ -69,13 +69,13 @@ class Names:
     output_sizes: Mapping[str, str]
 
 
-def names_of(program: Program) -> Names:
+def names_of(program: Program) -> InterfaceNames:
     """The names of a program."""
     sizes = {size: field("s_", size, place) for place, size in enumerate(program.sizes)}
     sizes |= {size: f"s_{size}" for size in program.sizes if not program.is_named(size)}
     taken = {*program.inputs, *program.outputs}
     public = {size: size if is_plain(size) and size not in taken else own for size, own in sizes.items()}
-    return Names(
+    return InterfaceNames(
         sizes,
         _tensors(program.inputs),
         _tensors(program.outputs),

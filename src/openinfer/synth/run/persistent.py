@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openinfer.check.saved_state import Key
+from openinfer.check.saved_state import MatrixKey
 from openinfer.dtypes import pack, unpack
 from openinfer.ops import Array
 from openinfer.synth.program.ir import Storage, Value
@@ -19,7 +19,7 @@ class Contents:
     """All that persistent memory holds, as copies."""
 
     plain: Mapping[str, Array]
-    tables: Mapping[str, Mapping[Key, Array]]
+    tables: Mapping[str, Mapping[MatrixKey, Array]]
 
 
 class PersistentMemory:

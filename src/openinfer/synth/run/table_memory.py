@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.check.saved_state import Key
+from openinfer.check.saved_state import MatrixKey
 from openinfer.dtypes import DType, pack, unpack
 from openinfer.ops import Array
 from openinfer.synth.memory.state import TableLayout, element_bits
@@ -78,13 +78,13 @@ class TableMemory:
 
     # --- states ---------------------------------------------------------------------------------------------------
 
-    def dumped(self) -> dict[Key, Array]:
+    def dumped(self) -> dict[MatrixKey, Array]:
         """Copies of all that the table holds, by the keys that choose matrices."""
         layout = self.layout
         extents, cells, own = self._cells()
         if own is None:
             return {(): _contiguous_copy(self._grid(cells, list(map(int, extents))))}
-        found: dict[Key, Array] = {}
+        found: dict[MatrixKey, Array] = {}
         for key in np.ndindex(*map(int, extents[: layout.table.keys])):
             inside = all(part < room for part, room in zip(key, cells.shape, strict=False))
             start = layout.start_extents[layout.table.keys :]
@@ -93,7 +93,7 @@ class TableMemory:
             found[key] = _contiguous_copy(self._grid(part, matrix))
         return found
 
-    def reserve(self, parts: Mapping[Key, Array]) -> None:
+    def reserve(self, parts: Mapping[MatrixKey, Array]) -> None:
         """Room for some saved parts; extents and cells stay as they are."""
         reach = self._reach(parts)
         if reach and self.layout.heap is not None:
@@ -101,7 +101,7 @@ class TableMemory:
             cells = [max(end, 1) for end in reach] if self.layout.has_matrices else reach
             self.instance.reserve(self.layout.heap, cells)
 
-    def _reach(self, parts: Mapping[Key, Array]) -> list[int]:
+    def _reach(self, parts: Mapping[MatrixKey, Array]) -> list[int]:
         """How many cells along each axis some saved parts take; none where they say nothing."""
         keys = self.layout.table.keys if self.layout.has_matrices else 0
         if not parts:
@@ -111,7 +111,7 @@ class TableMemory:
         found = [max(column) for column in zip(*ends, strict=True)] if keys else []
         return [*found, *(max(column) for column in zip(*shapes, strict=True))]
 
-    def restore(self, parts: Mapping[Key, Array]) -> None:
+    def restore(self, parts: Mapping[MatrixKey, Array]) -> None:
         """Put back what ``dumped`` gave, into a table that is as it was in the beginning and has room for it."""
         layout = self.layout
         reach = self._reach(parts)
@@ -129,7 +129,7 @@ class TableMemory:
         count = keys or len(reach)
         extents[:count] = reach[:count]
 
-    def fits(self, key: Key, shape: tuple[int, ...]) -> bool:
+    def fits(self, key: MatrixKey, shape: tuple[int, ...]) -> bool:
         """Whether an array can be what the table holds under a key."""
         layout = self.layout
         keys = layout.table.keys if layout.has_matrices else 0

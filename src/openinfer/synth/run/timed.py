@@ -64,7 +64,7 @@ class TimedModule(CompiledModule):
 
 
 @dataclass(frozen=True)
-class Trial:
+class TimedRun:
     """What is timed, and how often: every step with the same inputs, and the same state before it."""
 
     inputs: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Trial:
             raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
 
 
-def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: Trial) -> Profile:
+def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: TimedRun) -> Profile:
     """Time the steps of a project, and measure what the machine can do.
 
     Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.

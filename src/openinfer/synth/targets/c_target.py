@@ -9,7 +9,7 @@ from openinfer.synth.memory.placed import MemoryRules, Placed, place
 from openinfer.synth.program.ir import Program
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
-from openinfer.synth.run.timed import Trial, profiled
+from openinfer.synth.run.timed import TimedRun, profiled
 from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
@@ -82,7 +82,7 @@ class _Processor:
         most = wanted.threads or self.arch.cpu.cores or 1
         return replace(wanted, threads=most if self.is_hosted else 1)
 
-    def profile(self, project: Project, cc: str, trial: Trial) -> Profile:
+    def profile(self, project: Project, cc: str, trial: TimedRun) -> Profile:
         return profiled(project, self.machine, cc, trial)
 
 

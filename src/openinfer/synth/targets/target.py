@@ -19,7 +19,7 @@ from openinfer.synth.program.ir import Program
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.run.timed import Trial
+from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine, no_target
 from openinfer.synth.targets.cstyle.dialect import Dialect
@@ -120,7 +120,7 @@ class Target(Generic[P]):
     """A program as files."""
     build: Callable[[P, BuildOptions], CompiledModule]
     """A project compiled and loaded on this machine."""
-    profile: Callable[[P, str, Trial], Profile]
+    profile: Callable[[P, str, TimedRun], Profile]
     """A project built with a compiler, and timed on this machine."""
 
     structures: frozenset[type[Structure]] = frozenset()

@@ -13,7 +13,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, DeviceError, Diagnostic, DocumentSpan, counted
 from openinfer.oinf.atomic import atomic_file
 from openinfer.synth.devices.documents import document_bytes, parsed_document, validation_problems
-from openinfer.synth.targets.cpu.choices import Choice, Choose, Facts, ProductShape
+from openinfer.synth.targets.cpu.choices import Choice, ChooseTile, Facts, ProductShape
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import window_tiles
@@ -97,7 +97,7 @@ class Tuned(Facts):
         """What is known about products on a processor; None where the rule is as good as anything."""
         return {one.product: one.choice for one in self.records if one.processor == processor}
 
-    def choose(self, processor: Processor) -> Choose:
+    def choose(self, processor: Processor) -> ChooseTile:
         """The choices for a processor, as a schedule asks for them."""
         return self.choices(processor).get
 

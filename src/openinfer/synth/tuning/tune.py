@@ -21,7 +21,7 @@ _SHAPES = 10
 _HEIGHTS = 2
 """and the most heights for each width."""
 _FINALISTS = 2
-Calls = Sequence[KernelStep]
+KernelCalls = Sequence[KernelStep]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Workshop:
         """What choices are good for."""
         return Processor.of(self.target, self.divide.threads or 1)
 
-    def made(self, program: Program, calls: Calls, choices: Mapping[ProductShape, Choice | None]) -> list[KernelStep]:
+    def made(
+        self, program: Program, calls: KernelCalls, choices: Mapping[ProductShape, Choice | None]
+    ) -> list[KernelStep]:
         """Calls with the tiles that were chosen, and those of the rules where nothing was."""
         alone = replace(program, blocks={"entry": (*calls,)})
         done = self.divide.run(Schedule(self.target, choices.get).run(alone))
@@ -61,7 +63,7 @@ class Trial:
 
     program: Program
     shape: ProductShape
-    calls: Calls
+    calls: KernelCalls
     workshop: Workshop
     is_warm: bool
 
@@ -75,7 +77,7 @@ class Trial:
                 found[choice] = made
         return found
 
-    def race(self, contenders: Sequence[Calls]) -> Race:
+    def race(self, contenders: Sequence[KernelCalls]) -> Race:
         """The contenders in one program."""
         return race_of(self.program, contenders, self.workshop.project, is_warm=self.is_warm)
 

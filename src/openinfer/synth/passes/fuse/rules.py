@@ -59,7 +59,7 @@ class Pair:
         return joined_name(self.producer.name, self.consumer.name)
 
 
-Rule = Callable[[Pair], Kernel | None]
+FusionRule = Callable[[Pair], Kernel | None]
 """Two kernels as one; None where the rule does not apply."""
 
 
@@ -198,4 +198,4 @@ def store_elsewhere(pair: Pair) -> Kernel | None:
     return stored_through(pair.producer, pair.consumer, pair.between) if has_long_rows(pair.between) else None
 
 
-RULES: tuple[Rule, ...] = (sink, inline, read_elsewhere, store_elsewhere)
+RULES: tuple[FusionRule, ...] = (sink, inline, read_elsewhere, store_elsewhere)

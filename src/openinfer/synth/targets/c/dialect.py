@@ -9,7 +9,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.synth.targets.c.support import SUPPORT, TYPES
 from openinfer.synth.targets.cpu.divide import scratch_elements
 from openinfer.synth.targets.cstyle.code import Rank
-from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, Own, Signature
+from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature, Own
 from openinfer.synth.targets.cstyle.host.integers import wide
 
 PAD = "    "
@@ -71,7 +71,7 @@ def _functions() -> dict[tuple[str, str], Own]:
     return found
 
 
-def framed(dialect: Dialect, kernel: Signature, lines: Sequence[str]) -> Framed:
+def framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> Framed:
     """A kernel as a C function; one in several parts has a second function, which runs a part of a call."""
     parameters = [
         *(f"const {dialect.stored_type(one.dtype)} *restrict {one.name}" for one in kernel.inputs),
@@ -94,7 +94,7 @@ def framed(dialect: Dialect, kernel: Signature, lines: Sequence[str]) -> Framed:
     return Framed(_function(head, [*own, *body]) + part.definition, part.declaration)
 
 
-def _part(dialect: Dialect, kernel: Signature) -> Framed:
+def _part(dialect: Dialect, kernel: KernelSignature) -> Framed:
     """The function that runs one part of a call; its declaration has a struct for the arguments."""
     name = kernel.name
     fields = [

@@ -17,7 +17,7 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
-from openinfer.synth.targets.cpu.product import Axis, Product
+from openinfer.synth.targets.cpu.product import FusedAxis, Product
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 
 _PAGE, _LINE = 4096, 64
@@ -103,7 +103,7 @@ def _with_packed_rows(found: Grouped, product: Product) -> Grouped:
     place = _place(one, buffer)
     assert place is not None
     outside = product.outside.used_by(place)
-    lead = Axis((*outside.vars, *product.rows.vars), (*outside.extents, *product.rows.extents))
+    lead = FusedAxis((*outside.vars, *product.rows.vars), (*outside.extents, *product.rows.extents))
     rows = in_panels(place.first, lead.steps(place), (), product.inner.steps(place), _stride(product.inner))
     packing = replace(rows, flip=found.tile.is_flipped)
     zero = Const(0, INDEX)
@@ -149,7 +149,7 @@ def _with_copied_rows(found: Grouped, product: Product, target: CpuMachine, take
     return found.with_tile(replace(tile, left=left, block=block), left)
 
 
-def _stride(inner: Axis) -> int:
+def _stride(inner: FusedAxis) -> int:
     """The bytes of a row: whole groups; a little more where rows would drive each other out of the first cache."""
     length = groups(inner.extent) * GROUP
     return length + _LINE if length % _PAGE == 0 else length

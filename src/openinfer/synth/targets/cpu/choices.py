@@ -53,7 +53,7 @@ class Choice(Facts):
     gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
 
-Choose = Callable[[ProductShape], Choice | None]
+ChooseTile = Callable[[ProductShape], Choice | None]
 
 
 def by_rule(_shape: ProductShape) -> Choice | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Instruction:
+class Intrinsic:
     """What compilers make one instruction, or a few, of: the condition under which they can, and the expressions.
 
     ``forms`` is one expression; for elements that share a byte, one for each of them. In it, ``{vector}`` is the type
@@ -26,11 +26,11 @@ class VectorSet:
 
     nbytes: int
     header: str
-    fma: Mapping[str, Instruction] = field(default_factory=dict)
+    fma: Mapping[str, Intrinsic] = field(default_factory=dict)
     """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
-    loads: Mapping[str, Instruction] = field(default_factory=dict)
+    loads: Mapping[str, Intrinsic] = field(default_factory=dict)
     """Integers at ``p`` as floats. Those of 4 bits come as 2^23 and so much: see ``IntegerLoad``."""
-    dots: Mapping[tuple[str, str], tuple[Instruction, ...]] = field(default_factory=dict)
+    dots: Mapping[tuple[str, str], tuple[Intrinsic, ...]] = field(default_factory=dict)
     """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
 
 
@@ -56,20 +56,20 @@ class _X86:
         dots = {(left, right): self._dots(left, right) for left in _BYTES for right in _BYTES}
         return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), dots)
 
-    def _fma(self) -> dict[str, Instruction]:
+    def _fma(self) -> dict[str, Intrinsic]:
         own = self.prefix
         return {
-            dtype: Instruction(self.has_fma, (f"{own}_fmadd_{suffix}({own}_set1_{suffix}(a), b, c)",))
+            dtype: Intrinsic(self.has_fma, (f"{own}_fmadd_{suffix}({own}_set1_{suffix}(a), b, c)",))
             for dtype, suffix in (("f32", "ps"), ("f64", "pd"))
         }
 
-    def _loads(self) -> dict[str, Instruction]:
+    def _loads(self) -> dict[str, Intrinsic]:
         if self.quarter is None:
             return {}
         own, found = self.prefix, {}
         for dtype, kind in (("i8", "epi8"), ("u8", "epu8")):
             text = f"(({{vector}}){own}_cvtepi32_ps({own}_cvt{kind}_epi32({self.quarter})))"
-            found[dtype] = Instruction(self.has_integers, (text,))
+            found[dtype] = Intrinsic(self.has_integers, (text,))
         wide = f"{own}_cvtepu8_epi32({self.quarter})"
         for dtype, flip in (("i4", " ^ 8"), ("u4", "")):
             bits = f"{own}_set1_epi32(0x4b000000{flip})"
@@ -81,23 +81,23 @@ class _X86:
             if self.nbytes == 64:  # both in one instruction
                 codes[0] = f"{own}_ternarylogic_epi32({wide}, {own}_set1_epi32(15), {bits}, 0x6a)"
             forms = tuple(f"(({{vector}}){own}_cast{self.whole}_ps({code}))" for code in codes)
-            found[dtype] = Instruction(self.has_integers, forms)
+            found[dtype] = Intrinsic(self.has_integers, forms)
         return found
 
-    def _dots(self, left: str, right: str) -> tuple[Instruction, ...]:
+    def _dots(self, left: str, right: str) -> tuple[Intrinsic, ...]:
         """AVX-512 VNNI takes a u8 and an i8; elsewhere the even and the odd bytes are widened to 16 bits."""
         own, kind, found = self.prefix, f"__m{self.nbytes * 8}i", []
         if left != right:
             first, second = ("a", "b") if left == "u8" else ("b", "a")
             text = f"{own}_dpbusd_epi32(({kind})(s), ({kind})({first}), ({kind})({second}))"
-            found.append(Instruction(self.has_dot, (f"(({{vector}}){text})",)))
+            found.append(Intrinsic(self.has_dot, (f"(({{vector}}){text})",)))
         even, odd = (
             f"({{vector}}){own}_madd_epi16({self._widened(left, f'({kind})(a)', part)},"
             f" {self._widened(right, f'({kind})(b)', part)})"
             for part in ("even", "odd")
         )
         has_pairs = "defined(__AVX512BW__)" if self.nbytes == 64 else self.has_integers
-        return (*found, Instruction(has_pairs, (f"((s) + {even} \\\n    + {odd})",)))
+        return (*found, Intrinsic(has_pairs, (f"((s) + {even} \\\n    + {odd})",)))
 
     def _widened(self, dtype: str, value: str, part: str) -> str:
         """The even or the odd bytes as 16 bits."""
@@ -141,7 +141,7 @@ _HAS_NEON_FMA = "defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)"
 NEON = VectorSet(
     16,
     "arm_neon.h",
-    fma={dtype: Instruction(_HAS_NEON_FMA, (f"vfmaq_n_{dtype}(c, b, a)",)) for dtype in ("f32", "f64")},
+    fma={dtype: Intrinsic(_HAS_NEON_FMA, (f"vfmaq_n_{dtype}(c, b, a)",)) for dtype in ("f32", "f64")},
 )
 VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
 """All sets; of those of one width, the preprocessor takes the first that the compiler has."""
@@ -153,7 +153,7 @@ def sets_of(nbytes: int) -> tuple[VectorSet, ...]:
 
 
 def chosen(
-    found: Iterable[tuple[str | None, Instruction]], defined: Callable[[Instruction], list[str]], plain: list[str]
+    found: Iterable[tuple[str | None, Intrinsic]], defined: Callable[[Intrinsic], list[str]], plain: list[str]
 ) -> list[str]:
     """Lines of which the preprocessor takes those of the first instruction that there is, else the plain ones.
 

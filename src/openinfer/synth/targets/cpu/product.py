@@ -16,7 +16,7 @@ from openinfer.synth.targets.cpu.tile import CpuTile
 
 
 @dataclass(frozen=True)
-class Axis:
+class FusedAxis:
     """Indices that run as one, the last fastest; without any, the extent is 1."""
 
     vars: tuple[Var, ...]
@@ -35,10 +35,10 @@ class Axis:
         """The fastest index."""
         return self.vars[-1] if self.vars else None
 
-    def used_by(self, place: Affine) -> "Axis":
+    def used_by(self, place: Affine) -> "FusedAxis":
         """The indices that a place depends on."""
         pairs = [(var, extent) for var, extent in zip(self.vars, self.extents, strict=True) if place.step(var)]
-        return Axis(tuple(var for var, _ in pairs), tuple(extent for _, extent in pairs))
+        return FusedAxis(tuple(var for var, _ in pairs), tuple(extent for _, extent in pairs))
 
     def steps(self, place: Affine) -> tuple[tuple[int, int], ...]:
         """The extent of each index, and how far apart neighbours along it are at a place."""
@@ -53,7 +53,7 @@ class Factor:
     value: Scalar
     place: Affine | None
 
-    def step(self, axis: Axis) -> int:
+    def step(self, axis: FusedAxis) -> int:
         """How far apart neighbours along an axis are."""
         assert self.place is not None
         return self.place.step(axis.last) if axis.last is not None else 0
@@ -63,10 +63,10 @@ class Factor:
 class Product:
     """``result[rows, columns] = sum of left[rows, inner] * right[inner, columns]``, for each outside index."""
 
-    outside: Axis
-    rows: Axis
-    columns: Axis
-    inner: Axis
+    outside: FusedAxis
+    rows: FusedAxis
+    columns: FusedAxis
+    inner: FusedAxis
     left: Factor
     right: Factor
 
@@ -144,14 +144,14 @@ class _Finder:
         rows = max(
             (self._grown(var, 1 - side, row_maps) for var in reversed(one.free) if self._side(var) == 1 - side),
             key=lambda axis: int(axis.extent),
-            default=Axis((), ()),
+            default=FusedAxis((), ()),
         )
         rest = [var for var in one.free if var not in rows.vars and var not in columns.vars]
         return Product(
-            Axis(tuple(rest), tuple(self._extents[var] for var in rest)),
+            FusedAxis(tuple(rest), tuple(self._extents[var] for var in rest)),
             rows,
             columns,
-            Axis(one.bound, one.reduced),
+            FusedAxis(one.bound, one.reduced),
             left,
             right,
         )
@@ -167,10 +167,10 @@ class _Finder:
         rest = [var for var in one.free if var not in rows.vars and var not in columns]
         left, right = (cast(factor, one.accumulator) for factor in one.factors)
         return Product(
-            Axis(tuple(rest), tuple(self._extents[var] for var in rest)),
+            FusedAxis(tuple(rest), tuple(self._extents[var] for var in rest)),
             rows,
-            Axis((columns[0],), (self._extents[columns[0]],)),
-            Axis(one.bound, one.reduced),
+            FusedAxis((columns[0],), (self._extents[columns[0]],)),
+            FusedAxis(one.bound, one.reduced),
             Factor(one.a, left, place),
             Factor(one.b, right, None),
         )
@@ -223,7 +223,7 @@ class _Finder:
         # A step of its own makes an index one that nothing can run on into.
         return [*maps, *(Affine(0, {name: 1}) for name in loose if any(var.name == name for var in self._one.free))]
 
-    def _grown(self, last: Var, side: int, maps: Sequence[Affine | None]) -> Axis:
+    def _grown(self, last: Var, side: int, maps: Sequence[Affine | None]) -> FusedAxis:
         """An index and those that it can run on into."""
         known = [one for one in maps if one is not None]
         found = [last]
@@ -237,7 +237,7 @@ class _Finder:
                 if all(is_same(one.step(var), one.step(first) * self._extents[first]) for one in known):
                     found.insert(0, var)
                     again = True
-        return Axis(tuple(found), tuple(self._extents[var] for var in found))
+        return FusedAxis(tuple(found), tuple(self._extents[var] for var in found))
 
 
 def _is_one(place: Affine, vars_: Sequence[Var], extents: Sequence[int]) -> bool:
@@ -248,7 +248,7 @@ def _is_one(place: Affine, vars_: Sequence[Var], extents: Sequence[int]) -> bool
     )
 
 
-def as_one(value: Scalar, axis: Axis, flat: Scalar) -> Scalar:
+def as_one(value: Scalar, axis: FusedAxis, flat: Scalar) -> Scalar:
     """An expression in which an axis is one index: the slower ones stay at 0 while the fastest runs on."""
     places: dict[Var, Scalar] = dict.fromkeys(axis.vars, Const(0, INDEX))
     if axis.last is not None:

@@ -32,7 +32,7 @@ from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
 from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
-from openinfer.synth.targets.cpu.choices import Choose, by_rule, shape_of
+from openinfer.synth.targets.cpu.choices import ChooseTile, by_rule, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import Product, product_of, transposed_product_of, without_single
@@ -61,7 +61,7 @@ class Schedule:
     """The pass: contractions get tiles, weights are packed for them."""
 
     target: CpuMachine
-    choose: Choose = by_rule
+    choose: ChooseTile = by_rule
     """Tiles that were measured to be the best; where it knows none, rules decide."""
 
     def run(self, program: Program) -> Program:
@@ -96,7 +96,7 @@ def scheduled(
     target: CpuMachine,
     weights: frozenset[str],
     finite: frozenset[str] | None = None,
-    choose: Choose = by_rule,
+    choose: ChooseTile = by_rule,
 ) -> tuple[Kernel, dict[str, Packing]]:
     """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed.
 
@@ -110,7 +110,7 @@ def scheduled(
 
 class _Planner:
     def __init__(
-        self, kernel: Kernel, target: CpuMachine, weights: frozenset[str], finite: frozenset[str], choose: Choose
+        self, kernel: Kernel, target: CpuMachine, weights: frozenset[str], finite: frozenset[str], choose: ChooseTile
     ) -> None:
         self._target = target
         self._choose = choose

@@ -21,7 +21,7 @@ def row_sizes(count: int, rows: int) -> tuple[int, ...]:
     return (rows, count % rows)
 
 
-Step = Callable[[int, int], float]
+StepCycles = Callable[[int, int], float]
 """Cycles for one step of the sums of a tile, by its rows and vectors."""
 
 
@@ -38,7 +38,7 @@ def tile_shapes(
     *,
     pairs: bool = False,
     spare: int | None = None,
-    step: Step = usual_step,
+    step: StepCycles = usual_step,
 ) -> list[tuple[int, int]]:
     """The rows and vectors of all tiles that fit, those first that should take the least time over the whole result.
 
@@ -56,7 +56,7 @@ def tile_shapes(
     return sorted(found, key=lambda shape: round(tile_time(rows, columns, shape, lanes, step), 9))
 
 
-def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step: Step = usual_step) -> float:
+def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step: StepCycles = usual_step) -> float:
     """Cycles for one step of all sums in tiles of a shape."""
     height, vectors = shape
     total = 0.0

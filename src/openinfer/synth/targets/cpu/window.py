@@ -61,7 +61,7 @@ def _is_edge(condition: Scalar, places: Sequence[Affine | None], edges: Sequence
 
 
 @dataclass(frozen=True)
-class Span:
+class AxisSpan:
     """What a contraction sees of an axis: ``count`` input positions from ``first``, which depends on outer indices."""
 
     first: Affine
@@ -72,7 +72,7 @@ class Span:
     """Whether some of the positions are outside of the axis."""
 
 
-def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[Span, ...]:
+def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[AxisSpan, ...]:
     """The spans of a contraction that is a window, with the extents of the indices outside of it."""
     own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
     found = []
@@ -83,7 +83,7 @@ def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[Span, ...]:
         first = Affine(at.first, {name: step for name, step in at.steps.items() if name not in own})
         count = 1 + _reach(inside, own)
         last = at.first + count - 1 + _reach(first, outside)
-        found.append(Span(first, count, inside, at.first < 0 or last >= extent))
+        found.append(AxisSpan(first, count, inside, at.first < 0 or last >= extent))
     return tuple(found)
 
 
@@ -109,7 +109,7 @@ def without(one: Contraction, var: Var) -> Contraction:
     return replace(one, free=tuple(free for free, _ in pairs), extents=tuple(extent for _, extent in pairs))
 
 
-def copied(one: Contraction, seen: Sequence[Span], memory: Buffer) -> tuple[tuple[Statement, ...], Contraction]:
+def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[tuple[Statement, ...], Contraction]:
     """Statements that copy what windows see, and the contraction over the copy: all of its terms count.
 
     The last axis is copied in one piece, with zeros before and behind it.
@@ -133,7 +133,7 @@ def copied(one: Contraction, seen: Sequence[Span], memory: Buffer) -> tuple[tupl
 
 
 def _row(
-    one: Contraction, row: Span, sources: Sequence[Scalar], to: tuple[Buffer, Sequence[Var]]
+    one: Contraction, row: AxisSpan, sources: Sequence[Scalar], to: tuple[Buffer, Sequence[Var]]
 ) -> tuple[Statement, ...]:
     """What is seen of one row, with zeros where it is not on the buffer."""
     memory, places = to

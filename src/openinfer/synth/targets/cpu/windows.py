@@ -12,12 +12,12 @@ from openinfer.loops.affine import variables
 from openinfer.loops.build import index
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Var
-from openinfer.synth.targets.cpu.choices import Choose, shape_of
+from openinfer.synth.targets.cpu.choices import ChooseTile, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.product import Product, transposed_product_of
 from openinfer.synth.targets.cpu.tile import CpuTile
-from openinfer.synth.targets.cpu.tile_shapes import Step, tile_shapes, tile_time, usual_step
-from openinfer.synth.targets.cpu.window import BAND, Span, band, copied, is_window, spans, without
+from openinfer.synth.targets.cpu.tile_shapes import StepCycles, tile_shapes, tile_time, usual_step
+from openinfer.synth.targets.cpu.window import BAND, AxisSpan, band, copied, is_window, spans, without
 
 _COPY = 0.4
 """What copying an element costs, in cycles."""
@@ -46,7 +46,7 @@ class Windows:
 
     loops: tuple[tuple[Var, int], ...]
     one: Contraction
-    seen: tuple[Span, ...]
+    seen: tuple[AxisSpan, ...]
     is_copied: bool
     tile: CpuTile
 
@@ -66,7 +66,7 @@ class Windows:
         return body
 
 
-def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Choose) -> Windows | None:
+def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: ChooseTile) -> Windows | None:
     """The bands of a contraction, or None where it has no windows, or where its usual product takes no longer."""
     if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
         return None
@@ -126,7 +126,7 @@ class _Clock:
     lanes: int
 
     @property
-    def step(self) -> Step:
+    def step(self) -> StepCycles:
         return usual_step if self.target.vector_bits == _LONG else _short_step
 
     @property
@@ -202,5 +202,5 @@ def _nbytes(one: Contraction, loops: Mapping[Var, int]) -> int:
     return prod(span.count for span in _seen(one, {**loops, BAND: 1})) * one.accumulator.bits // 8
 
 
-def _seen(one: Contraction, loops: Mapping[Var, int]) -> tuple[Span, ...]:
+def _seen(one: Contraction, loops: Mapping[Var, int]) -> tuple[AxisSpan, ...]:
     return spans(one, {var.name: extent for var, extent in loops.items()})

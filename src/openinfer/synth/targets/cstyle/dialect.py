@@ -14,7 +14,7 @@ from openinfer.synth.targets.cstyle.support import Support
 
 
 @dataclass(frozen=True)
-class Signature:
+class KernelSignature:
     """A kernel as a function, without its body: what a language makes its head of."""
 
     name: str
@@ -63,7 +63,7 @@ class Dialect:
     """All dtypes by name, to the type of a buffer's elements; packed ones, to what holds several."""
     literal: Callable[[float, DType], str]
     """A number that reads back exactly."""
-    frame: Callable[["Dialect", Signature, Sequence[str]], Framed]
+    frame: Callable[["Dialect", KernelSignature, Sequence[str]], Framed]
     """A kernel's head around the lines of its body."""
     support: Support
     """The functions that the language lacks."""

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.ir.expr import Binary as SizeBinary
-from openinfer.ir.expr import Expr, Neg, Num, Ref
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.intervals import Interval, fits, interval
 from openinfer.loops.ir import (
@@ -302,7 +301,7 @@ def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> Code:
             return Code(named(name))
         case Neg(operand):
             return Code(f"-{size_code(operand, named).atom}", Rank.UNARY)
-        case SizeBinary(op, left, right):
+        case BinaryExpr(op, left, right):
             one, other = size_code(left, named), size_code(right, named)
             found = joined(one, op, other)
             if op not in "/%" or not _may_be_negative(left):
@@ -321,7 +320,7 @@ def _may_be_negative(expr: Expr) -> bool:
             return False
         case Neg():
             return True
-        case SizeBinary(op, left, right):
+        case BinaryExpr(op, left, right):
             return op == "-" or _may_be_negative(left) or _may_be_negative(right)
 
 

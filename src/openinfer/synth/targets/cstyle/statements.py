@@ -27,7 +27,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import map_statements, with_buffers
 from openinfer.loops.used import used_buffers, used_sizes
-from openinfer.synth.targets.cstyle.dialect import Dialect, Signature
+from openinfer.synth.targets.cstyle.dialect import Dialect, KernelSignature
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import PLAIN, Templates
@@ -106,11 +106,11 @@ class KernelPrinter:
         text = "\n".join([*self._comment(), framed.definition])
         return Printed(text, framed.declaration, frozenset(self.scalars.needs), signature.sizes, signature.can_fail)
 
-    def _signature(self, name: str) -> Signature:
+    def _signature(self, name: str) -> KernelSignature:
         kernel, sizes = self._kernel, kernel_sizes(self._kernel)
         touched, needed = used_buffers(kernel), used_sizes(kernel)
         memory = [one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch) if one.name not in touched]
-        return Signature(
+        return KernelSignature(
             name,
             kernel.inputs,
             kernel.outputs,

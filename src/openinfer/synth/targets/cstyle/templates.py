@@ -10,7 +10,7 @@ from openinfer.loops.rewrite import straightened
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 
-class Writer(Protocol):
+class KernelWriter(Protocol):
     """The printer of a kernel, as templates see it."""
 
     @property
@@ -31,16 +31,16 @@ class Writer(Protocol):
         """A plain loop over some of the iterations."""
 
 
-PrintLoop: TypeAlias = Callable[[For, Writer, int], None]
-PrintContraction: TypeAlias = Callable[[Contraction, Writer, int], None]
+PrintLoop: TypeAlias = Callable[[For, KernelWriter, int], None]
+PrintContraction: TypeAlias = Callable[[Contraction, KernelWriter, int], None]
 
 
-def plain(one: Contraction, writer: Writer, depth: int) -> None:
+def plain(one: Contraction, writer: KernelWriter, depth: int) -> None:
     """A contraction as loops over one accumulator."""
     as_loops(expanded(one), one, writer, depth)
 
 
-def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: Writer, depth: int) -> None:
+def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: KernelWriter, depth: int) -> None:
     """The loops that a contraction has become; without any, the accumulator gets a scope of its own."""
     if one.free:
         writer.body(statements, depth)

@@ -10,12 +10,12 @@ from openinfer.synth.targets.cpu.blocked import LANES
 from openinfer.synth.targets.cpu.reduction import Reduction, reductions
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.statements import has_choices
-from openinfer.synth.targets.cstyle.templates import Writer
+from openinfer.synth.targets.cstyle.templates import KernelWriter
 
 _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
 
 
-def print_lanes(loop: For, writer: Writer, depth: int) -> None:
+def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:
     """A reduction loop: its lanes, the remaining iterations, and the combined result."""
     scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), reductions(loop)
     scalars.counts(loop.index)
@@ -36,7 +36,7 @@ def print_lanes(loop: For, writer: Writer, depth: int) -> None:
     writer.line(depth, "}")
 
 
-def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: Writer, depth: int) -> None:
+def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: KernelWriter, depth: int) -> None:
     """The iterations that fill all lanes."""
     index, kind = loop.index.name, writer.scalars.dialect.index
     lanes = {one.var.name: _lane(one, "lane") for one in found}

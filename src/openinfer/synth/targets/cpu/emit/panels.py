@@ -11,7 +11,7 @@ from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, Sele
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, Tiling, loop, moved, number, offset_from
-from openinfer.synth.targets.cpu.product import Axis
+from openinfer.synth.targets.cpu.product import FusedAxis
 from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.code import Code, chosen
 
@@ -41,7 +41,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
         tiling.say(f"const {tiling.index} start = ({tiling.scalars.operand(first)} + from) % {extent};")
-        outer_axis = Axis(axis.vars[:-1], axis.extents[:-1])
+        outer_axis = FusedAxis(axis.vars[:-1], axis.extents[:-1])
         tiling.unflatten(outer_axis, Var("from") + first, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
     # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.

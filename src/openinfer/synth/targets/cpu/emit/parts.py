@@ -1,10 +1,10 @@
 """Loops of which every part of a kernel runs a share."""
 
 from openinfer.loops.ir import For
-from openinfer.synth.targets.cstyle.templates import Writer
+from openinfer.synth.targets.cstyle.templates import KernelWriter
 
 
-def print_share(loop: For, writer: Writer, depth: int) -> None:
+def print_share(loop: For, writer: KernelWriter, depth: int) -> None:
     """The iterations of a divided loop that are the part's own."""
     first, last = share(writer.scalars.operand(loop.extent), writer.parts)
     writer.loop(loop, first, last, depth)

@@ -10,7 +10,7 @@ from openinfer.synth.targets.cpu.emit.parts import print_share
 from openinfer.synth.targets.cpu.emit.sums import side_by_side
 from openinfer.synth.targets.cpu.product import without_single
 from openinfer.synth.targets.cpu.tile import CpuTile
-from openinfer.synth.targets.cstyle.templates import Templates, Writer, as_loops
+from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates, as_loops
 
 _NAMES = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
 _NAMES |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "turned"}
@@ -21,7 +21,7 @@ def _body(kernel: Kernel) -> tuple[Statement, ...]:
     return blocked(straightened(kernel.body))
 
 
-def _contraction(one: Contraction, writer: Writer, depth: int) -> None:
+def _contraction(one: Contraction, writer: KernelWriter, depth: int) -> None:
     """A contraction in tiles, if it has one; else as sums side by side where that can be, or one after the other."""
     lines = _lines(one, writer)
     if lines is None:
@@ -32,7 +32,7 @@ def _contraction(one: Contraction, writer: Writer, depth: int) -> None:
         writer.line(depth, line)
 
 
-def _lines(one: Contraction, writer: Writer) -> list[str] | None:
+def _lines(one: Contraction, writer: KernelWriter) -> list[str] | None:
     match one:
         case Contraction(template=CpuTile() as tile):
             return tiled(one, tile, writer.scalars, writer.parts)

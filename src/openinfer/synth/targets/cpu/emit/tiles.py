@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from openinfer.synth.targets.cpu.intrinsics import Instruction, chosen, sets_of
+from openinfer.synth.targets.cpu.intrinsics import Intrinsic, chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
 ELEMENTS = {"f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t"}
@@ -105,7 +105,7 @@ class IntegerLoad:
         lines = chosen(found, partial(self._fast, tuple(plain)), [self._plain(*one) for one in plain.items()])
         return "\n".join([f"/* {about} */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
 
-    def _fast(self, names: Sequence[str], one: Instruction) -> list[str]:
+    def _fast(self, names: Sequence[str], one: Intrinsic) -> list[str]:
         pairs = zip(names, one.forms, strict=True)
         return [f"#define {name}(p) {form.format(vector=self.vector.name)}" for name, form in pairs]
 

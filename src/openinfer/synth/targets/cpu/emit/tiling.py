@@ -7,7 +7,7 @@ from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import INDEX, Const, Contraction, Scalar, Var
-from openinfer.synth.targets.cpu.product import Axis, Product, tiled_product
+from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.code import Code, Rank
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
@@ -75,7 +75,7 @@ class Tiling:
         for var, extent in zip(self.product.inner.vars, self.product.inner.extents, strict=True):
             self.open(loop(self.index, var.name, extent))
 
-    def unflatten(self, axis: Axis, place: Scalar, used: set[str], divided: str = "") -> None:
+    def unflatten(self, axis: FusedAxis, place: Scalar, used: set[str], divided: str = "") -> None:
         """The indices of an axis that are used, from its position as one number."""
         text = f"{self.scalars.operand(place)}{divided}"
         for one in range(len(axis.vars) - 1, -1, -1):
@@ -120,7 +120,7 @@ def offset_from(pointer: str, place: Code) -> str:
     return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
 
-def moved(place: Affine, axis: Axis, first: Var, inner: Axis) -> Affine:
+def moved(place: Affine, axis: FusedAxis, first: Var, inner: FusedAxis) -> Affine:
     """The place of the first element of a tile: an axis stands at a position, inner indices at 0."""
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}

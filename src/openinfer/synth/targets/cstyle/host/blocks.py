@@ -1,7 +1,7 @@
 """The blocks of a program as functions: control flow, dynamic sizes, and headings that say which node is where.
 
 Each function first names the memory it works on; then come its steps, each under the node it comes from. What a step
-does to memory is a target's own: its ``Calls`` say it.
+does to memory is a target's own: its ``HostCalls`` say it.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
 """Steps that name the context in any case; all others do so only where the function also names memory."""
 
 
-class Calls(Protocol):
+class HostCalls(Protocol):
     """What is done where a program works on memory: C calls functions, other targets launch kernels.
 
     Each method prints into the function of the ``HostFile``. The extents of what is written have been checked, but for
@@ -83,7 +83,7 @@ class Calls(Protocol):
 class BlockPrinter:
     """Prints the blocks of a program."""
 
-    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, calls: Calls) -> None:
+    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, calls: HostCalls) -> None:
         self._file = file
         self._sizes = sizes
         self._indices = indices

@@ -6,13 +6,13 @@ from typing import Literal
 
 from openinfer.ir.expr import LEAST_INDEX as LEAST
 from openinfer.ir.expr import MOST_INDEX as MOST
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Operator, Ref, interval
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref, interval
 
-Mistake = Literal["too long", "by zero"]
+IntegerFault = Literal["too long", "by zero"]
 """What can be wrong with an index expression: a result needs more than 64 bits, or something divides by zero."""
 
-TOO_LONG: frozenset[Mistake] = frozenset({"too long"})
-_BY_ZERO: frozenset[Mistake] = frozenset({"by zero"})
+TOO_LONG: frozenset[IntegerFault] = frozenset({"too long"})
+_BY_ZERO: frozenset[IntegerFault] = frozenset({"by zero"})
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 
 
@@ -27,7 +27,7 @@ class Integer:
     """Whether its text names ``bad``."""
     function: str = ""
     """The function of the runtime that computes it, if one does."""
-    mistakes: frozenset[Mistake] = frozenset()
+    mistakes: frozenset[IntegerFault] = frozenset()
     """What ``bad`` can say of it: empty where a function takes ``bad``, but its operands can never be wrong."""
     before: tuple[str, ...] = ()
     """Statements in front of the one that computes it: operands that must be computed first."""
@@ -82,7 +82,7 @@ class IntegerPrinter:
                 found = self._named(name)
             case Neg(operand):
                 found = self._binary("-", number(0), self.integer(operand))
-            case Binary(op, left, right):
+            case BinaryExpr(op, left, right):
                 found = self._binary(op, self.integer(left), self.integer(right))
         if found.function:
             self._needs.add(found.function)
@@ -101,7 +101,7 @@ class IntegerPrinter:
         found: list[Integer] = []
         for at, one in enumerate(integers):
             before += one.before
-            later = frozenset[Mistake]().union(*(other.mistakes for other in integers[at + 1 :]))
+            later = frozenset[IntegerFault]().union(*(other.mistakes for other in integers[at + 1 :]))
             if one.mistakes and later and len(one.mistakes | later) > 1:
                 name = self._temporary()
                 before.append(f"const int64_t {name} = {one.text};")
@@ -127,11 +127,11 @@ class IntegerPrinter:
         return Integer(text, least, most, can_fail=True, function=function, mistakes=mistakes, before=before)
 
 
-def _mistakes(op: Operator, left: Integer, right: Integer) -> frozenset[Mistake]:
+def _mistakes(op: Operator, left: Integer, right: Integer) -> frozenset[IntegerFault]:
     """What can go wrong in an operation that is not safe."""
     if op not in "/%":
         return TOO_LONG
-    by_zero = _BY_ZERO if right.least <= 0 <= right.most else frozenset[Mistake]()
+    by_zero = _BY_ZERO if right.least <= 0 <= right.most else frozenset[IntegerFault]()
     return by_zero | TOO_LONG if op == "/" and left.least == LEAST and right.least < 0 else by_zero
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.ir.expr import Binary, Expr, Num, Ref, names, quotients
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, names, quotients
 from openinfer.loops.dim import Dim, expr_of, form, sizes_in, span
 from openinfer.synth.program.failures import BAD_LENGTH, BAD_SIZE, NO_SHAPE, Mistake, no_result
 from openinfer.synth.program.ir import RefuseSizes, RequireSize, Value
@@ -28,7 +28,7 @@ class _InRange:
 class _Even:
     """A division leaves nothing over."""
 
-    quotient: Binary
+    quotient: BinaryExpr
 
 
 class SizePrinter:
@@ -103,8 +103,8 @@ class SizePrinter:
         if not self._program.is_named(size) or not is_line(expr_of(extent), size):
             return
         printer = IntegerPrinter(lambda name: actual if name == _FOUND else self._size(name), self._file.needs)
-        rest = printer.integer(Binary("-", Ref(_FOUND), ends[0]))
-        slope = printer.integer(Binary("-", ends[1], ends[0]))
+        rest = printer.integer(BinaryExpr("-", Ref(_FOUND), ends[0]))
+        slope = printer.integer(BinaryExpr("-", ends[1], ends[0]))
         others = sorted(sizes_in(extent) - self._file.now.known - {size})
         place = self.place(size)
         tests = [f"{place} < 0", *(f"{self.place(one)} >= 0" for one in others)]
@@ -212,7 +212,7 @@ class SizePrinter:
         if checks:
             self._file.line(depth, f"if ({' || '.join(checks)}) {self._file.fail(node, NO_SHAPE)}")
 
-    def _quotients(self, value: Value) -> Iterator[Binary]:
+    def _quotients(self, value: Value) -> Iterator[BinaryExpr]:
         """The divisions in the declared dimensions of a variable, which must be even."""
         variable = self._program.bound.vars.get(value.variable or "")
         if variable is None or not variable.is_dynamic or variable.is_table:
@@ -220,7 +220,7 @@ class SizePrinter:
         for dim in variable.dims or ():
             yield from (one for one in quotients(dim) if set(names(one)) & self._program.sizes.keys())
 
-    def _require_even(self, quotient: Binary, node: int, depth: int) -> None:
+    def _require_even(self, quotient: BinaryExpr, node: int, depth: int) -> None:
         if _Even(quotient) in self._file.now.checked:
             return
         self._file.now.checked.add(_Even(quotient))
@@ -229,9 +229,9 @@ class SizePrinter:
         check = f"{left.text} != 0" + (" || bad" if left.can_fail else "")
         self._file.line(depth, f"if ({check}) {self._file.fail(node, NO_SHAPE)}")
 
-    def _rest(self, quotient: Binary) -> Integer:
+    def _rest(self, quotient: BinaryExpr) -> Integer:
         """What a division leaves over."""
-        found = IntegerPrinter(self.any_size, self._file.needs).integer(Binary("%", quotient.left, quotient.right))
+        found = IntegerPrinter(self.any_size, self._file.needs).integer(BinaryExpr("%", quotient.left, quotient.right))
         self._file.now.computes(found)
         return found
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from openinfer.ir.expr import Binary, Expr, Neg, Num, Ref, names
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref, names
 from openinfer.loops.dim import at, expr_of, sizes_in
 
 
@@ -19,7 +19,7 @@ class Solution:
 def solved(expr: Expr, size: str, extent: str, bound: int) -> Solution | None:
     """Solve ``expr == extent`` for the one size in it; None where it is not linear.
 
-    >>> solved(Binary("*", Num(2), Ref("T")), "T", "n", 8).value
+    >>> solved(BinaryExpr("*", Num(2), Ref("T")), "T", "n", 8).value
     '(n * 1 - 0) / 2'
     """
     if expr == Ref(size):
@@ -46,8 +46,8 @@ def replaced(expr: Expr, size: str, value: Expr) -> Expr:
             return value if name == size else expr
         case Neg(operand):
             return Neg(replaced(operand, size, value))
-        case Binary(op, left, right):
-            return Binary(op, replaced(left, size, value), replaced(right, size, value))
+        case BinaryExpr(op, left, right):
+            return BinaryExpr(op, replaced(left, size, value), replaced(right, size, value))
         case _:
             return expr
 
@@ -59,7 +59,7 @@ def is_line(expr: Expr, size: str) -> bool:
     match expr:
         case Neg(operand):
             return is_line(operand, size)
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             is_once = op in "+-" or (op == "*" and not (size in names(left) and size in names(right)))
             return is_once and is_line(left, size) and is_line(right, size)
         case _:
@@ -76,7 +76,7 @@ def _linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:
         case Neg(operand):
             own = _linear(operand, size)
             return None if own is None else (-own[0], -own[1])
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             one, other = _linear(left, size), _linear(right, size)
             return None if one is None or other is None else _combined(op, one, other)
 
