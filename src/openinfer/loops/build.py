@@ -9,7 +9,6 @@ from openinfer.loops.dim import span
 from openinfer.loops.ir import (
     INDEX,
     Alloc,
-    Assign,
     Bits,
     Buffer,
     Cast,
@@ -25,6 +24,7 @@ from openinfer.loops.ir import (
     Round,
     Scalar,
     Select,
+    SetLocal,
     Space,
     Statement,
     Store,
@@ -36,6 +36,8 @@ from openinfer.loops.ir import (
 )
 
 Position = Scalar | int
+Coordinates = tuple[Position, ...]
+"""Where an element is: a position along each axis."""
 
 
 def index(value: Position) -> Scalar:
@@ -133,7 +135,7 @@ class Builder:
 
     def assign(self, variable: Var, value: Scalar | float) -> None:
         """Another value for a local variable."""
-        self.add(Assign(variable, as_scalar(value, variable.dtype)))
+        self.add(SetLocal(variable, as_scalar(value, variable.dtype)))
 
     def store(self, buffer: Buffer, where: Sequence[Position], value: Scalar) -> None:
         """Store a value in an element."""

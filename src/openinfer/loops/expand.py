@@ -11,7 +11,6 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,
     Alloc,
-    Assign,
     Attend,
     Binary,
     Const,
@@ -23,6 +22,7 @@ from openinfer.loops.ir import (
     LoopKind,
     Order,
     Scan,
+    SetLocal,
     Statement,
     Store,
     Structure,
@@ -36,7 +36,7 @@ def expanded(one: Contraction) -> tuple[Statement, ...]:
     """A contraction as plain loops: what a target without a generator of its own does."""
     total = Var(ACCUMULATOR, one.accumulator)
     left, right = (cast(factor, one.accumulator) for factor in one.factors)
-    add: Statement = Assign(total, Binary("add", total, Binary("mul", left, right)))
+    add: Statement = SetLocal(total, Binary("add", total, Binary("mul", left, right)))
     if one.valid is not None:
         add = If(one.valid, (add,))
     inner: tuple[Statement, ...] = (add,)

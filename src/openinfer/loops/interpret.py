@@ -19,7 +19,6 @@ from openinfer.loops.dim import at
 from openinfer.loops.ir import (
     ACCUMULATOR,
     Alloc,
-    Assign,
     Axis,
     Binary,
     Bits,
@@ -41,6 +40,7 @@ from openinfer.loops.ir import (
     Round,
     Scalar,
     Select,
+    SetLocal,
     Statement,
     Store,
     Structure,
@@ -170,7 +170,7 @@ class _Run:
                     self.body(body)
             case If(cond, then, otherwise):
                 self.body(then if self.value(cond) else otherwise)
-            case Let(var, value) | Local(var, value) | Assign(var, value):
+            case Let(var, value) | Local(var, value) | SetLocal(var, value):
                 self._variables[var.name] = self.value(value)
             case Store(buffer, index, value):
                 self._store(buffer, index, self.value(value))

@@ -54,7 +54,6 @@ __all__ = [
     "ORIGIN",
     "RANKED",
     "Alloc",
-    "Assign",
     "Attend",
     "Axis",
     "Binary",
@@ -83,6 +82,7 @@ __all__ = [
     "Scalar",
     "Scan",
     "Select",
+    "SetLocal",
     "Space",
     "Statement",
     "Store",
@@ -158,7 +158,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Assign:
+class SetLocal:
     """Assigns a ``Local``."""
 
     var: Var
@@ -276,7 +276,7 @@ class Contraction:
         )
 
 
-Statement: TypeAlias = For | While | Let | Local | Assign | Store | If | Alloc | Fail | Contraction | Structure
+Statement: TypeAlias = For | While | Let | Local | SetLocal | Store | If | Alloc | Fail | Contraction | Structure
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
             return (extent,)
         case While(cond=cond) | If(cond=cond):
             return (cond,)
-        case Let(value=value) | Local(value=value) | Assign(value=value):
+        case Let(value=value) | Local(value=value) | SetLocal(value=value):
             return (value,)
         case Store(index=index, value=value):
             return (*index, value)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from openinfer.loops.ir import (
     INDEX,
     Alloc,
-    Assign,
     Buffer,
     Const,
     Contraction,
@@ -17,6 +16,7 @@ from openinfer.loops.ir import (
     Load,
     Local,
     Scalar,
+    SetLocal,
     Statement,
     Store,
     Structure,
@@ -86,7 +86,7 @@ def _with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> St
             return replace(statement, extent=apply(statement.extent))
         case While() | If():
             return replace(statement, cond=apply(statement.cond))
-        case Let() | Local() | Assign():
+        case Let() | Local() | SetLocal():
             return replace(statement, value=apply(statement.value))
         case Store():
             return replace(statement, index=tuple(map(apply, statement.index)), value=apply(statement.value))
@@ -147,7 +147,7 @@ def renamed(statements: Statements, names: Mapping[str, Var]) -> Statements:
         match statement:
             case For():
                 return (replace(statement, index=binder(statement.index)),)
-            case Let() | Local() | Assign():
+            case Let() | Local() | SetLocal():
                 return (replace(statement, var=binder(statement.var)),)
             case Contraction():
                 free, bound = tuple(map(binder, statement.free)), tuple(map(binder, statement.bound))
@@ -218,7 +218,7 @@ def without_unused(statements: Statements) -> Statements:
 def _without_unread(statements: Statements, read: Collection[Scalar]) -> Statements:
     def own(one: Statement) -> Statements:
         match one:
-            case Let() | Local() | Assign() if one.var not in read:
+            case Let() | Local() | SetLocal() if one.var not in read:
                 return ()
             case For(body=()):
                 return ()

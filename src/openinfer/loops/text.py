@@ -4,7 +4,6 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,
     Alloc,
-    Assign,
     Attend,
     Axis,
     Binary,
@@ -28,6 +27,7 @@ from openinfer.loops.ir import (
     Scalar,
     Scan,
     Select,
+    SetLocal,
     Statement,
     Store,
     Structure,
@@ -91,7 +91,7 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found.append(f"{pad}let {variable.name}: {variable.dtype.name} = {scalar_text(value)}")
             case Local(variable, value):
                 found.append(f"{pad}var {variable.name}: {variable.dtype.name} = {scalar_text(value)}")
-            case Assign(variable, value):
+            case SetLocal(variable, value):
                 found.append(f"{pad}{variable.name} = {scalar_text(value)}")
             case Store(buffer, index, value):
                 found.append(f"{pad}{buffer.name}[{', '.join(map(scalar_text, index))}] = {scalar_text(value)}")

@@ -15,7 +15,6 @@ from openinfer.loops.ir import (
     BOOL,
     INDEX,
     Alloc,
-    Assign,
     Binary,
     Bind,
     Bits,
@@ -36,6 +35,7 @@ from openinfer.loops.ir import (
     Round,
     Scalar,
     Select,
+    SetLocal,
     Statement,
     Store,
     Structure,
@@ -127,7 +127,7 @@ class _Verifier:
                 case Let(var, value) | Local(var, value):
                     yield from self._expects(value, var.dtype, f"the value of '{var.name}'", scope)
                     yield from self._bind(var, scope, is_local=isinstance(statement, Local))
-                case Assign():
+                case SetLocal():
                     yield from self._assigned(statement, scope)
                 case Store():
                     yield from self._stored(statement, scope)
@@ -166,7 +166,7 @@ class _Verifier:
         if is_local:
             scope.locals.add(var.name)
 
-    def _assigned(self, statement: Assign, scope: "_Scope") -> Iterator[str]:
+    def _assigned(self, statement: SetLocal, scope: "_Scope") -> Iterator[str]:
         var = statement.var
         yield from self._expects(statement.value, var.dtype, f"the new value of '{var.name}'", scope)
         yield from self._scalar(var, scope)

@@ -9,7 +9,7 @@ import numpy as np
 from openinfer.loops.build import Builder, Position, const, load, math, pair, rounded, select
 from openinfer.loops.ir import Buffer, Const, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import elementwise, wrapping
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 
@@ -95,7 +95,7 @@ def _hard_swish(builder: Builder, _call: Call, x: Scalar) -> Scalar:
 
 
 def _row(
-    call: Call, builder: Builder, x: Operand, others: tuple[Position, ...]
+    call: Call, builder: Builder, x: KernelInput, others: tuple[Position, ...]
 ) -> tuple[int, Callable[[Position], tuple[Position, ...]], Scalar]:
     """The extent of a row of ``x``, where its elements are, and the largest of them that is a number."""
     axis = axis_of(call.params["axis"], len(x.shape))
@@ -116,7 +116,7 @@ def _kept(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @lowers("softmax")
-def _softmax(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _softmax(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """A NaN, or an infinity as the largest value, makes the sum NaN, and so the row."""
     (x,), (out,) = inputs, outputs
     assert x is not None
@@ -136,7 +136,9 @@ def _softmax(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
 
 
 @lowers("log_softmax")
-def _log_softmax(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _log_softmax(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
     with builder.loops(_kept(call, x.shape), LoopKind.PARALLEL) as others:

@@ -9,11 +9,11 @@ from openinfer.loops.build import Builder, Position, broadcast_index, cast, cons
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, BOOL, Attend, Axis, Buffer, Element, LoopKind, Result, Scalar, Var
 from openinfer.ops.lower.linear import add_products, indices
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F32, F64, Shape
 
-Place = Callable[[Position, Position], tuple[Position, ...]]
+ElementAt = Callable[[Position, Position], tuple[Position, ...]]
 """Where an element is, by row and column."""
 Third = Callable[[Position, Position, Position], tuple[Position, ...]]
 """Where an element is, by head, row and column."""
@@ -35,9 +35,9 @@ class AttentionSizes:
 class Group:
     """What the queries that share a key head work with, and where their results go."""
 
-    query: tuple[Operand, Third]
-    key: tuple[Operand, Place]
-    value: tuple[Operand, Place]
+    query: tuple[KernelInput, Third]
+    key: tuple[KernelInput, ElementAt]
+    value: tuple[KernelInput, ElementAt]
     mask: Callable[[Position, Position, Position], Scalar] | None
     """The mask's element for a query and a key: bool, or what is added to the score."""
     out: tuple[Buffer, Third]
@@ -80,7 +80,7 @@ def _masked(group: Group, where: tuple[Position, Position, Position], score: Sca
     return select(mask, score, -inf) if mask.dtype is BOOL else score + cast(mask, score.dtype)
 
 
-def _element(operand: Operand, place: Sequence[Position]) -> Element:
+def _element(operand: KernelInput, place: Sequence[Position]) -> Element:
     where = tuple(map(index, place))
     return Element(operand.buffer, where, None if operand.dequantize is None else operand[where])
 
@@ -113,7 +113,7 @@ def _shared(heads: int, groups: int) -> int:
 # --- on [..., heads, T, d] --------------------------------------------------------------------------------------------
 
 
-def _headed(operand: Operand, batch: Sequence[Position], head: Position) -> tuple[Operand, Place]:
+def _headed(operand: KernelInput, batch: Sequence[Position], head: Position) -> tuple[KernelInput, ElementAt]:
     """The elements of one head by row and column; [T, d] is a single head."""
     shape = operand.shape
     front = () if len(shape) == 2 else (*broadcast_index(batch, shape[:-3]), head)
@@ -121,7 +121,7 @@ def _headed(operand: Operand, batch: Sequence[Position], head: Position) -> tupl
 
 
 @lowers("sdpa")
-def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def sdpa(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """A group for each head of keys."""
     q, k, v, mask = (*inputs, None)[:4]
     assert q is not None
@@ -154,7 +154,9 @@ def sdpa(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
 # --- with a projection of the queries ---------------------------------------------------------------------------------
 
 
-def _cached(operand: Operand, batch: Sequence[Position], head: Position, *, is_one_head: bool) -> tuple[Operand, Place]:
+def _cached(
+    operand: KernelInput, batch: Sequence[Position], head: Position, *, is_one_head: bool
+) -> tuple[KernelInput, ElementAt]:
     """The elements of one head in a cache: [..., S, H, d], [H, d], or [S, d] where there is one head."""
     shape = operand.shape
     if len(shape) > 2:
@@ -177,7 +179,7 @@ def _attn_sizes(x: Shape, k: Shape, v: Shape, width: int) -> tuple[AttentionSize
 
 
 @lowers("attn")
-def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def attn(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """A group for each head of keys; its queries are computed first, in scratch memory."""
     x, k, v, w, mask = (*inputs, None)[:5]
     assert x is not None
@@ -205,7 +207,7 @@ def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
             builder,
             sizes,
             Group(
-                (Operand(query, _sum_dtype(call)), lambda head, row, column: (head, row, column)),
+                (KernelInput(query, _sum_dtype(call)), lambda head, row, column: (head, row, column)),
                 _cached(k, batch, group, is_one_head=width == sizes.depth),
                 _cached(v, batch, group, is_one_head=width == sizes.depth),
                 None if mask is None else lambda head, row, key: mask.at((*batch, own(head), index(row), index(key))),
@@ -224,8 +226,8 @@ def attn(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
 def _projected(
     builder: Builder,
     query: Buffer,
-    x: tuple[Operand, Callable[[Position], tuple[Position, ...]]],
-    w: tuple[Operand, Callable[[Position], Scalar]],
+    x: tuple[KernelInput, Callable[[Position], tuple[Position, ...]]],
+    w: tuple[KernelInput, Callable[[Position], Scalar]],
 ) -> None:
     """The queries of the heads of a group: rows of x times columns of w."""
     (rows, before), (weights, own) = x, w

@@ -6,7 +6,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, bits, cast, const, pair, rounded, select, unary
 from openinfer.loops.ir import Bits, Buffer, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import U64, elementwise, pointwise
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 from openinfer.ops.types import F32, F64
@@ -93,7 +93,7 @@ def _limited_integer(value: Scalar, source: DType, to: DType) -> Scalar:
 
 
 @lowers("cast")
-def _cast(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _cast(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (out,) = outputs
     if out.dtype.name != "t1" or call.dtype().kind in ("int", "float"):
         pointwise(_cast_element)(call, builder, inputs, outputs)
@@ -165,7 +165,7 @@ def _bitcast(builder: Builder, call: Call, x: Scalar) -> Scalar:
 # --- quantization -----------------------------------------------------------------------------------------------------
 
 
-def _along(call: Call, operand: Operand, where: tuple[Position, ...]) -> Scalar:
+def _along(call: Call, operand: KernelInput, where: tuple[Position, ...]) -> Scalar:
     """The scale or zero point that belongs to a position: the only one, or that of the index along the axis."""
     return operand[(where[axis_of(call.params["axis"], len(where))],)] if operand.shape else operand[()]
 
@@ -183,7 +183,9 @@ def _quantized(builder: Builder, to: DType, x: Scalar, scale: Scalar, point: Sca
 
 
 @lowers("quantize")
-def _quantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _quantize(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, scale, point), (out,) = inputs, outputs
     assert x is not None
     assert scale is not None
@@ -193,7 +195,9 @@ def _quantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], 
 
 
 @lowers("dequantize")
-def _dequantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _dequantize(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, scale, point), (out,) = inputs, outputs
     assert x is not None
     exact = I32 if x.dtype.bits <= 16 else I64
@@ -211,7 +215,7 @@ def _dequantize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 @lowers("dynamic_quantize")
 def _dynamic_quantize(
-    _call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+    _call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
     (x,), (out, scale_out, point_out) = inputs, outputs
     assert x is not None

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from openinfer.loops.build import Builder, Position, index
+from openinfer.loops.build import Builder, Coordinates, Position, index
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Scalar, Var
 from openinfer.ops.lower.linear import contract, finished, indices
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import pads_of, per_axis
 from openinfer.ops.types import Shape
 
-Place = tuple[Position, ...]
 Tap = tuple[Scalar, list[Scalar]]
 """Where a position of the window meets an axis of the input, and the conditions under which it does."""
 
@@ -67,18 +66,22 @@ def _channel(group: Sequence[Var], inner: Var, size: int) -> Scalar:
     return group[0] * index(size) + inner if group else inner
 
 
-def convolution(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def convolution(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     """Free indices are the sample, the group and the feature in it, and the place; or the channels last."""
     _lowered(call, builder, inputs, outputs[0], transposed=False)
 
 
-def transposed(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def transposed(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     """Each result gathers what the input elements that reach it add."""
     _lowered(call, builder, inputs, outputs[0], transposed=True)
 
 
 def _lowered(
-    call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out: Buffer, *, transposed: bool
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], out: Buffer, *, transposed: bool
 ) -> None:
     x, w, bias = (*inputs, None)[:3]
     assert x is not None
@@ -99,7 +102,7 @@ def _lowered(
     taps = [tap(axis, *pair) for axis, pair in enumerate(zip(where, offsets, strict=True))]
     conditions = [condition for _, own in taps for condition in own]
 
-    def laid_out(channel: Scalar, positions: Sequence[Position]) -> Place:
+    def laid_out(channel: Scalar, positions: Sequence[Position]) -> Coordinates:
         return (sample, *positions, channel) if last else (sample, channel, *positions)
 
     result, channel = _channel(group, feature, features), _channel(group, inner, per_group)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, cast, const, math, pair, select, unary
 from openinfer.loops.ir import BinaryOp, Buffer, Compare, CompareOp, LoopKind, Scalar
-from openinfer.ops.lower.operand import Lowering, Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, Lowering, lowers
 from openinfer.ops.record import Call
 
 Formula: TypeAlias = Callable[..., Scalar]
@@ -18,7 +18,9 @@ I64, U64 = DTYPES["i64"], DTYPES["u64"]
 def pointwise(formula: Formula) -> Lowering:
     """The lowering of an op whose operands broadcast and whose elements are computed one by one."""
 
-    def lowering(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+    def lowering(
+        call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+    ) -> None:
         (out,) = outputs
         with builder.loops(out.shape, LoopKind.PARALLEL) as where:
             elements = [None if operand is None else builder.let(operand.at(where)) for operand in inputs]

@@ -9,7 +9,7 @@ from openinfer.loops.ir import INDEX, Buffer, Const, LoopKind, Scalar
 from openinfer.ops.fill import stored_number
 from openinfer.ops.lower.casts import to_float
 from openinfer.ops.lower.elementwise import I64, U64, elementwise
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 
@@ -21,7 +21,7 @@ def stored_const(value: float, dtype: DType) -> Const:
 
 
 @lowers("fill")
-def _fill(call: Call, builder: Builder, _inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _fill(call: Call, builder: Builder, _inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (out,) = outputs
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         builder.store(out, where, stored_const(call.params["value"], out.dtype))
@@ -33,7 +33,7 @@ def _fill_nan_like(_builder: Builder, call: Call, x: Scalar) -> Scalar:
 
 
 @lowers("iota")
-def _iota(call: Call, builder: Builder, _inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _iota(call: Call, builder: Builder, _inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (out,) = outputs
     axis = axis_of(call.params["axis"], len(out.shape))
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
@@ -44,7 +44,7 @@ def _iota(call: Call, builder: Builder, _inputs: tuple[Operand | None, ...], out
 
 
 @lowers("one_hot")
-def _one_hot(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _one_hot(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (ids,), (out,) = inputs, outputs
     assert ids is not None
     axis = axis_of(call.params["axis"], len(out.shape))
@@ -61,7 +61,7 @@ _FAR = 1 << 62
 
 
 @lowers("tri")
-def _tri(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _tri(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
     diagonal = index(min(max(call.params["diagonal"], -_FAR), _FAR))

@@ -7,13 +7,13 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, LoopKind, Scalar, Var
 from openinfer.ops.filters import mel_edges, mel_ends
 from openinfer.ops.lower.elementwise import I64, U64
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
 
 
 @lowers("fir")
-def _fir(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _fir(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x, taps), (out,) = inputs, outputs
     assert x is not None
     assert taps is not None
@@ -133,7 +133,7 @@ class _Mel:
                 builder.store(self._slopes, (f, 0), self._distance(f, edge) / width)
                 builder.store(self._slopes, (f, 1), -self._distance(f, edge + 1) / width)
 
-    def add(self, total: Var, power: Operand, where: tuple[Var, ...], mel_bin: Var) -> None:
+    def add(self, total: Var, power: KernelInput, where: tuple[Var, ...], mel_bin: Var) -> None:
         """The power in a triangle: what is outside does not count, not even when it is infinite."""
         builder = self._builder
         for side in (0, 1):
@@ -147,7 +147,7 @@ class _Mel:
 
 @lowers("mel_filterbank")
 def _mel_filterbank(
-    call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
     (power,), (out,) = inputs, outputs
     assert power is not None

@@ -2,24 +2,24 @@
 
 from collections.abc import Callable
 
-from openinfer.loops.build import Builder, broadcast_index, cast, index, load, pair, select
+from openinfer.loops.build import Builder, Coordinates, broadcast_index, cast, index, load, pair, select
 from openinfer.loops.ir import BOOL, INDEX, Buffer, Const, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import I64, U64, wrapping
-from openinfer.ops.lower.move import Place, fill_from, is_zero
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.move import fill_from, is_zero
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 
 REASON = "an index is out of range"
 
 
-def _counted(ids: Operand, where: Place, extent: int) -> Scalar:
+def _counted(ids: KernelInput, where: Coordinates, extent: int) -> Scalar:
     """An index that is in range, counted from the front."""
     given = cast(ids[where], INDEX)
     return given if ids.dtype.kind == "uint" else select(given < 0, given + index(extent), given)
 
 
-def _check(builder: Builder, ids: Operand, where: Place, extent: int) -> None:
+def _check(builder: Builder, ids: KernelInput, where: Coordinates, extent: int) -> None:
     """Fail where an index is out of range."""
     if is_zero(extent):  # Said as comparisons it is one that compilers warn about.
         builder.fail(Const(1, BOOL), REASON)
@@ -34,7 +34,7 @@ def _check(builder: Builder, ids: Operand, where: Place, extent: int) -> None:
     builder.fail(beyond, REASON)
 
 
-def _check_all(builder: Builder, ids: Operand, extent: int) -> None:
+def _check_all(builder: Builder, ids: KernelInput, extent: int) -> None:
     """All indices, before they are used: elements that are read later need no check of their own."""
     with builder.loops(ids.shape) as where:
         _check(builder, ids, where, extent)
@@ -43,11 +43,11 @@ def _check_all(builder: Builder, ids: Operand, extent: int) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _gathered(builder: Builder, x: Operand, ids: Operand, out: Buffer, axis: int) -> None:
+def _gathered(builder: Builder, x: KernelInput, ids: KernelInput, out: Buffer, axis: int) -> None:
     _check_all(builder, ids, x.shape[axis])
     behind = axis + len(ids.shape)
 
-    def element(where: Place) -> Scalar:
+    def element(where: Coordinates) -> Scalar:
         place = builder.let(_counted(ids, where[axis:behind], x.shape[axis]))
         return x[(*where[:axis], place, *where[behind:])]
 
@@ -55,7 +55,7 @@ def _gathered(builder: Builder, x: Operand, ids: Operand, out: Buffer, axis: int
 
 
 @lowers("gather")
-def _gather(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _gather(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     x, ids = inputs
     assert x is not None
     assert ids is not None
@@ -63,7 +63,9 @@ def _gather(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
 
 
 @lowers("embedding")
-def _embedding(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _embedding(
+    _call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     table, ids = inputs
     assert table is not None
     assert ids is not None
@@ -71,14 +73,16 @@ def _embedding(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 
 @lowers("take_along")
-def _take_along(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _take_along(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, ids), (out,) = inputs, outputs
     assert x is not None
     assert ids is not None
     axis = axis_of(call.params["axis"], len(x.shape))
     _check_all(builder, ids, x.shape[axis])
 
-    def element(where: Place) -> Scalar:
+    def element(where: Coordinates) -> Scalar:
         place = builder.let(_counted(ids, broadcast_index(where, ids.shape), x.shape[axis]))
         return x[broadcast_index((*where[:axis], place, *where[axis + 1 :]), x.shape)]
 
@@ -86,7 +90,9 @@ def _take_along(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 
 @lowers("gather_nd")
-def _gather_nd(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _gather_nd(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, ids), (out,) = inputs, outputs
     assert x is not None
     assert ids is not None
@@ -96,7 +102,7 @@ def _gather_nd(call: Call, builder: Builder, inputs: tuple[Operand | None, ...],
         for part, extent in enumerate(extents):
             _check(builder, ids, (*where, part), extent)
 
-    def element(where: Place) -> Scalar:
+    def element(where: Coordinates) -> Scalar:
         vector = [builder.let(_counted(ids, (*where[:behind], part), extent)) for part, extent in enumerate(extents)]
         return x[(*where[:batch], *vector, *where[behind:])]
 
@@ -117,7 +123,7 @@ def _combined(reduce: str, old: Scalar, new: Scalar) -> Scalar:
             return new
 
 
-def _copied(builder: Builder, source: Callable[[Place], Scalar], out: Buffer) -> None:
+def _copied(builder: Builder, source: Callable[[Coordinates], Scalar], out: Buffer) -> None:
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         builder.store(out, where, source(where))
 
@@ -128,7 +134,7 @@ class _Scattering:
     Sums and products of small floats are kept in their compute type until the end: they are rounded once.
     """
 
-    def __init__(self, call: Call, builder: Builder, x: Operand, out: Buffer) -> None:
+    def __init__(self, call: Call, builder: Builder, x: KernelInput, out: Buffer) -> None:
         self._builder = builder
         self._reduce = call.params["reduce"]
         rounds = x.dtype.kind == "float" and x.dtype.compute is not x.dtype and self._reduce in ("add", "mul")
@@ -136,7 +142,7 @@ class _Scattering:
         self._target = builder.buffer(x.dtype.compute, x.shape, "sums") if rounds else out
         _copied(builder, lambda where: x[where], self._target)
 
-    def update(self, place: Place, value: Scalar) -> None:
+    def update(self, place: Coordinates, value: Scalar) -> None:
         """One update, at a place in range."""
         where = tuple(self._builder.let(index(at)) for at in place)
         self._builder.store(self._target, where, _combined(self._reduce, load(self._target, *where), value))
@@ -148,7 +154,7 @@ class _Scattering:
 
 
 @lowers("scatter")
-def _scatter(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _scatter(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x, ids, updates), (out,) = inputs, outputs
     assert x is not None
     assert ids is not None
@@ -163,7 +169,9 @@ def _scatter(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
 
 
 @lowers("scatter_nd")
-def _scatter_nd(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _scatter_nd(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, ids, updates), (out,) = inputs, outputs
     assert x is not None
     assert ids is not None

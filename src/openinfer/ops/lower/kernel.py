@@ -8,7 +8,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, cast, index
 from openinfer.loops.ir import Buffer, Const, Kernel, Load, Scalar, Space
 from openinfer.oinf.quant import QuantParams
-from openinfer.ops.lower.operand import LOWERINGS, Dequantize, Operand, Quantization
+from openinfer.ops.lower.operand import LOWERINGS, Dequantize, KernelInput, Quantization
 from openinfer.ops.record import Call, InputSpec, OpRecord, OutputSpec
 from openinfer.ops.types import F32
 
@@ -42,7 +42,7 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
     """The same, with what its further inputs are."""
     inputs: list[Buffer] = []
     extra: list[QuantizationInput] = []
-    operands: list[Operand | None] = []
+    operands: list[KernelInput | None] = []
     for slot, (kind, own) in enumerate(zip(call.inputs, stored, strict=True)):
         if kind is None or own is None:
             operands.append(None)
@@ -53,7 +53,7 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
         if kind.quant is not None and kind.dtype is not own:
             dequantize = _dequantizing(kind.quant, slot, extra)
         quantization = None if kind.quant is None else _parameters(kind.quant, slot, extra)
-        operands.append(Operand(buffer, kind.dtype, dequantize, quantization))
+        operands.append(KernelInput(buffer, kind.dtype, dequantize, quantization))
     taken = {buffer.name for buffer in inputs}
     names = [_called(record.signature.outputs, slot) for slot in range(len(call.outputs))]
     outputs = tuple(

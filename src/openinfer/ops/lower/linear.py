@@ -8,7 +8,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, broadcast_index, cast, index, rounded
 from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, Var, visit
 from openinfer.ops.infer import accumulated
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F32, F64
 
@@ -45,15 +45,12 @@ def indices(builder: Builder, extents: Sequence[int], reduced: Sequence[int]) ->
     return Indices(free, tuple(extents), tuple(builder.fresh("k") for _ in reduced), tuple(reduced))
 
 
-Place = Sequence[Position]
-
-
 def contract(
     call: Call,
     builder: Builder,
     over: Indices,
-    out: tuple[Buffer, Place],
-    factors: tuple[tuple[Operand, Place], tuple[Operand, Place]],
+    out: tuple[Buffer, Sequence[Position]],
+    factors: tuple[tuple[KernelInput, Sequence[Position]], tuple[KernelInput, Sequence[Position]]],
     epilogue: Callable[[Scalar], Scalar],
     valid: Scalar | None = None,
 ) -> None:
@@ -65,8 +62,8 @@ def contract(
 def add_products(
     builder: Builder,
     over: Indices,
-    out: tuple[Buffer, Place],
-    factors: tuple[tuple[Operand, Place], tuple[Operand, Place]],
+    out: tuple[Buffer, Sequence[Position]],
+    factors: tuple[tuple[KernelInput, Sequence[Position]], tuple[KernelInput, Sequence[Position]]],
     epilogue: Scalar,
     valid: Scalar | None = None,
 ) -> None:
@@ -94,7 +91,7 @@ def add_products(
     )
 
 
-def finished(call: Call, bias: Operand | None, channel: Position) -> Callable[[Scalar], Scalar]:
+def finished(call: Call, bias: KernelInput | None, channel: Position) -> Callable[[Scalar], Scalar]:
     """The epilogue that adds a bias to the sum before it is rounded."""
 
     def epilogue(total: Scalar) -> Scalar:
@@ -107,7 +104,7 @@ def finished(call: Call, bias: Operand | None, channel: Position) -> Callable[[S
 
 
 @lowers("matmul")
-def matmul(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def matmul(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """Free indices are the batch, the row and the column; a vector has no row or column of its own."""
     a, b = inputs
     assert a is not None
@@ -128,7 +125,7 @@ def matmul(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out
 
 
 @lowers("linear")
-def linear(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def linear(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """Rows of the input times rows of the weights."""
     x, w, bias = (*inputs, None)[:3]
     assert x is not None
@@ -141,7 +138,7 @@ def linear(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out
 
 
 @lowers("outer")
-def outer(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def outer(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """Every product of two elements."""
     a, b = inputs
     assert a is not None
@@ -159,7 +156,7 @@ def outer(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out
 class Term:
     """An operand and a letter for each of its axes."""
 
-    operand: Operand
+    operand: KernelInput
     labels: str
 
     @property
@@ -182,7 +179,7 @@ def _equation(text: str) -> tuple[list[str], str]:
 def _scratch(call: Call, builder: Builder, labels: str, extents: dict[str, int]) -> tuple[Term, Buffer]:
     """Memory for a sum that another one goes on with; it is not rounded in between."""
     memory = builder.buffer(sum_dtype(call), [extents[label] for label in labels], "part")
-    return Term(Operand(memory, memory.dtype), labels), memory
+    return Term(KernelInput(memory, memory.dtype), labels), memory
 
 
 def _sum(call: Call, builder: Builder, term: Term, result: str, out: Buffer, close: Callable[[Scalar], Scalar]) -> None:
@@ -224,7 +221,7 @@ def _product(
 
 
 @lowers("einsum")
-def einsum(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def einsum(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """Operands are contracted in pairs from the left; what all but the last pair give is kept in scratch memory."""
     (out,) = outputs
     labels, result = _equation(call.params["equation"])

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from openinfer.loops.build import Builder, Position, flat, index, select, unflat
+from openinfer.loops.build import Builder, Coordinates, Position, flat, index, select, unflat
 from openinfer.loops.dim import expr_of, is_symbolic
 from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axes_of, axis_of
 
-Place: TypeAlias = tuple[Position, ...]
-Source: TypeAlias = Callable[[Call, Operand, tuple[Var, ...]], Place]
+SourceCoordinates: TypeAlias = Callable[[Call, KernelInput, tuple[Var, ...]], Coordinates]
 """The place in the operand that an element of the result comes from."""
 
 
@@ -33,12 +32,12 @@ def fill_from(builder: Builder, out: Buffer, element: Callable[[tuple[Var, ...]]
         builder.store(out, where, element(where))
 
 
-def moving(*names: str) -> Callable[[Source], Source]:
+def moving(*names: str) -> Callable[[SourceCoordinates], SourceCoordinates]:
     """Make a map of places the lowering of ops with one operand."""
 
-    def register(source: Source) -> Source:
+    def register(source: SourceCoordinates) -> SourceCoordinates:
         def lowering(
-            call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+            call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
         ) -> None:
             (x,), (out,) = inputs, outputs
             assert x is not None
@@ -70,7 +69,7 @@ def _groups(shape: Sequence[int], source: Sequence[int]) -> list[tuple[slice, sl
     return found
 
 
-def reshaped(where: Sequence[Position], shape: Sequence[int], source: Sequence[int]) -> Place:
+def reshaped(where: Sequence[Position], shape: Sequence[int], source: Sequence[int]) -> Coordinates:
     """The place in an array of another shape that has the same number in row-major order."""
     long = [axis for axis, extent in enumerate(shape) if not is_one(extent)]
     here, extents = [where[axis] for axis in long], [shape[axis] for axis in long]
@@ -83,7 +82,7 @@ def reshaped(where: Sequence[Position], shape: Sequence[int], source: Sequence[i
 
 
 @moving("reshape", "flatten", "squeeze", "unsqueeze")
-def _reshape(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _reshape(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     return reshaped(where, call.outputs[0].shape, x.shape)
 
 
@@ -91,14 +90,14 @@ def _reshape(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
 
 
 @moving("transpose")
-def _transpose(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _transpose(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     rank, perm = len(x.shape), call.params["perm"]
     axes = tuple(reversed(range(rank))) if perm is None else tuple(axis_of(axis, rank) for axis in perm)
     return tuple(where[axes.index(axis)] for axis in range(rank))
 
 
 @moving("flip")
-def _flip(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _flip(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     axes = axes_of(call.params["axes"], len(x.shape))
     return tuple(
         index(extent - 1) - at if axis in axes else at
@@ -107,7 +106,7 @@ def _flip(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
 
 
 @moving("roll")
-def _roll(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _roll(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     axes, shifts = call.params["axes"], call.params["shifts"]
     place: list[Position] = list(where)
     for given, shift in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
@@ -129,7 +128,7 @@ def _rolled(at: Scalar, shift: int, extent: int) -> Scalar:
 
 
 @moving("space_to_depth")
-def _space_to_depth(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _space_to_depth(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     block = call.params["block"]
     image, depth, row, column = where
     i, j, channel = unflat(depth, (block, block, x.shape[1]))
@@ -137,7 +136,7 @@ def _space_to_depth(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
 
 
 @moving("depth_to_space")
-def _depth_to_space(call: Call, _x: Operand, where: tuple[Var, ...]) -> Place:
+def _depth_to_space(call: Call, _x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     block, channels = call.params["block"], call.outputs[0].shape[1]
     image, channel, row, column = where
     i, j = row % index(block), column % index(block)

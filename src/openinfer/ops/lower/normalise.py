@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, cast, const, index, pair, unary
 from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import Row, extents_of, placed
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axes_of, axis_of
@@ -48,11 +48,11 @@ class _Place:
     parameter: Callable[[tuple[Var, ...]], tuple[Position, ...]]
 
 
-def _at(operand: Operand | None, where: tuple[Position, ...]) -> Scalar | None:
+def _at(operand: KernelInput | None, where: tuple[Position, ...]) -> Scalar | None:
     return None if operand is None else operand[where]
 
 
-def _standardise(call: Call, row: Row, place: _Place, operands: Sequence[Operand | None], out: Buffer) -> None:
+def _standardise(call: Call, row: Row, place: _Place, operands: Sequence[KernelInput | None], out: Buffer) -> None:
     """``(x - mean) / sqrt(var + eps) * gamma + beta`` of a row."""
     builder, dtype, eps = row.builder, call.dtype().compute, call.params["eps"]
     mean = builder.let(row.sum(dtype) / cast(row.count, dtype), "mean")
@@ -66,7 +66,9 @@ def _standardise(call: Call, row: Row, place: _Place, operands: Sequence[Operand
 
 
 @lowers("layer_norm")
-def _layer_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _layer_norm(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, *operands), (out,) = inputs, outputs
     assert x is not None
     axes = axes_of(call.params["axes"], len(x.shape))
@@ -78,7 +80,9 @@ def _layer_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 
 @lowers("rms_norm")
-def _rms_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _rms_norm(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, gamma), (out,) = inputs, outputs
     assert x is not None
     axes, dtype = axes_of(call.params["axes"], len(x.shape)), call.dtype().compute
@@ -94,7 +98,7 @@ def _rms_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], 
 
 @lowers("l2_normalize")
 def _l2_normalize(
-    call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
@@ -113,7 +117,9 @@ def _l2_normalize(
 
 
 @lowers("batch_norm")
-def _batch_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _batch_norm(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, *rest), (out,) = inputs, outputs
     assert x is not None
     axis, eps = axis_of(call.params["axis"], len(x.shape)), call.params["eps"]
@@ -127,7 +133,9 @@ def _batch_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 
 @lowers("group_norm")
-def _group_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _group_norm(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     (x, *operands), (out,) = inputs, outputs
     assert x is not None
     groups = call.params["groups"]
@@ -144,7 +152,7 @@ def _group_norm(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 @lowers("instance_norm")
 def _instance_norm(
-    call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
     (x, *operands), (out,) = inputs, outputs
     assert x is not None

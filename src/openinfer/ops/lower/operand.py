@@ -18,7 +18,7 @@ Quantization: TypeAlias = Callable[[tuple[Position, ...]], tuple[Scalar, Scalar 
 
 
 @dataclass(frozen=True)
-class Operand:
+class KernelInput:
     """An input of a kernel. ``dtype`` is what the op takes it for; ``dequantize`` makes that of what is stored."""
 
     buffer: Buffer
@@ -45,7 +45,7 @@ class Operand:
         return self[broadcast_index(where, self.shape)]
 
 
-Lowering: TypeAlias = Callable[[Call, Builder, tuple[Operand | None, ...], tuple[Buffer, ...]], None]
+Lowering: TypeAlias = Callable[[Call, Builder, tuple[KernelInput | None, ...], tuple[Buffer, ...]], None]
 """Writes the loops of one call: inputs are read through operands, outputs are stored to buffers."""
 
 LOWERINGS: dict[str, Lowering] = {}

@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.loops.build import Builder, Position, const, index, pair, select
+from openinfer.loops.build import Builder, Coordinates, Position, const, index, pair, select
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
-from openinfer.ops.lower.move import Place, fill_from, is_one, is_zero, moving
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.move import fill_from, is_one, is_zero, moving
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.numeric import leaving
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 
 
-def _shifted(where: Sequence[Position], axis: int, distance: int) -> Place:
+def _shifted(where: Sequence[Position], axis: int, distance: int) -> Coordinates:
     """A place so far along an axis."""
     return (*where[:axis], index(where[axis]) + index(distance), *where[axis + 1 :])
 
@@ -27,7 +27,7 @@ def _shifted(where: Sequence[Position], axis: int, distance: int) -> Place:
 
 
 @lowers("concat")
-def _concat(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _concat(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """One operand after the other: copies without a question for each element where it comes from."""
     (out,) = outputs
     axis = axis_of(call.params["axis"], len(out.shape))
@@ -40,7 +40,7 @@ def _concat(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
 
 
 @lowers("stack")
-def _stack(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _stack(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (out,) = outputs
     axis = axis_of(call.params["axis"], len(out.shape))
     for slot, x in enumerate(inputs):
@@ -53,7 +53,7 @@ def _stack(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out
 
 
 @lowers("split")
-def _split(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _split(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,) = inputs
     assert x is not None
     axis = axis_of(call.params["axis"], len(x.shape))
@@ -79,7 +79,7 @@ def _first(start: int, step: int, extent: int) -> Scalar:
 
 
 @moving("slice")
-def _slice(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _slice(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     params, rank = call.params, len(x.shape)
     starts = params["starts"]
     axes = range(len(starts)) if params["axes"] is None else params["axes"]
@@ -95,14 +95,14 @@ def _slice(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
 
 
 @lowers("expand")
-def _expand(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _expand(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
     fill_from(builder, out, x.at)
 
 
 @moving("tile")
-def _tile(call: Call, x: Operand, where: tuple[Var, ...]) -> Place:
+def _tile(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
     repeats = call.params["repeats"]
     rank = len(x.shape)
     counts = ((1,) * rank + repeats)[-rank:] if rank else ()
@@ -161,7 +161,7 @@ def _fill_value(value: float | None, dtype: DType) -> Scalar:
 
 
 @lowers("pad")
-def _pad(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _pad(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
     rank, pads = len(x.shape), call.params["pads"]
@@ -185,7 +185,7 @@ def _pad(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outpu
     fill_from(builder, out, element)
 
 
-def _pad_with(builder: Builder, x: Operand, out: Buffer, added: Sequence[tuple[int, int]], fill: Scalar) -> None:
+def _pad_with(builder: Builder, x: KernelInput, out: Buffer, added: Sequence[tuple[int, int]], fill: Scalar) -> None:
     """A border of one value. An element is read where there is one, whatever is taken."""
     if any(is_zero(extent) for extent in x.shape):
         fill_from(builder, out, lambda _where: fill)

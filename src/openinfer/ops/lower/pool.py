@@ -13,7 +13,7 @@ from operator import mul
 from openinfer.loops.build import Builder, Position, cast, const, index, pair
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Load, LoopKind, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import pads_of, per_axis
 
@@ -59,7 +59,7 @@ def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[Var]) -> tupl
     return starts, counts
 
 
-def _least(operand: Operand) -> float:
+def _least(operand: KernelInput) -> float:
     """What the maximum of nothing is."""
     return float("-inf") if operand.dtype.kind == "float" else int(operand.dtype.minimum)
 
@@ -80,7 +80,7 @@ def _fewest(one: int, other: int) -> Position:
 def _joined(
     call: Call,
     builder: Builder,
-    x: Operand,
+    x: KernelInput,
     out: Buffer,
     nothing: float,
     join: Callable[[Scalar, Scalar], Scalar],
@@ -108,7 +108,7 @@ def _joined(
 
 
 @lowers("max_pool")
-def max_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def max_pool(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """The largest of what the window sees."""
     (x,), (out,) = inputs, outputs
     assert x is not None
@@ -116,7 +116,7 @@ def max_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
 
 
 @lowers("avg_pool")
-def avg_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def avg_pool(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """The sum of what the window sees over how many count."""
     (x,), (out,) = inputs, outputs
     assert x is not None
@@ -134,7 +134,7 @@ def avg_pool(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], o
 
 @lowers("global_max_pool")
 def global_max_pool(
-    _call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+    _call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
     """The largest of each channel."""
     (x,), (out,) = inputs, outputs
@@ -148,7 +148,7 @@ def global_max_pool(
 
 @lowers("global_avg_pool")
 def global_avg_pool(
-    _call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+    _call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
     """The sum of each channel over its number of elements."""
     (x,), (out,) = inputs, outputs

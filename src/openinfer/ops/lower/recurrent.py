@@ -2,11 +2,11 @@
 
 from openinfer.loops.build import Builder, load, math, pair
 from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 
 
-def _product(builder: Builder, x: Operand | None, w: Operand | None, bias: Operand | None) -> Buffer:
+def _product(builder: Builder, x: KernelInput | None, w: KernelInput | None, bias: KernelInput | None) -> Buffer:
     """``x * transpose(w) + bias`` in the compute type."""
     assert x is not None
     assert w is not None
@@ -47,7 +47,9 @@ def _sigmoid(value: Scalar) -> Scalar:
 
 
 @lowers("lstm_cell")
-def _lstm_cell(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _lstm_cell(
+    _call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     x, h, c, w_ih, w_hh, b_ih, b_hh = inputs
     h_out, c_out = outputs
     assert c is not None
@@ -61,7 +63,9 @@ def _lstm_cell(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
 
 
 @lowers("gru_cell")
-def _gru_cell(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _gru_cell(
+    _call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     x, h, w_ih, w_hh, b_ih, b_hh = inputs
     (out,) = outputs
     assert h is not None
@@ -77,7 +81,9 @@ def _gru_cell(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...],
 
 
 @lowers("rnn_cell")
-def _rnn_cell(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _rnn_cell(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     x, h, w_ih, w_hh, b_ih, b_hh = inputs
     (out,) = outputs
     inside, outside = _product(builder, x, w_ih, b_ih), _product(builder, h, w_hh, b_hh)

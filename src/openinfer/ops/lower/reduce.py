@@ -11,7 +11,7 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import BOOL, INDEX, Buffer, LoopKind, Scalar, Var
 from openinfer.loops.running import RunningProduct
 from openinfer.ops.infer import accumulated
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axes_of
 from openinfer.ops.types import F64
@@ -79,7 +79,7 @@ def reduces(name: str) -> Callable[[RowReduction], RowReduction]:
 
     def register(reduction: RowReduction) -> RowReduction:
         def lowering(
-            call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]
+            call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
         ) -> None:
             (x,), (out,) = inputs, outputs
             assert x is not None

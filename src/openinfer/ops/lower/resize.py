@@ -7,7 +7,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, cast, const, index, load, pair, select, unary
 from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
 from openinfer.ops.lower.elementwise import I64
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.resize import CUBIC, TAPS
 from openinfer.ops.types import F64
@@ -48,7 +48,7 @@ class _Axis:
         return cast(pair("min", pair("max", place, 0.0), last), INDEX)
 
 
-def _axes(call: Call, x: Operand, out: Buffer) -> list[_Axis]:
+def _axes(call: Call, x: KernelInput, out: Buffer) -> list[_Axis]:
     spatial, coordinates = x.shape[2:], call.params["coordinates"]
     scale = call.params["scale"]
     factors: Sequence[float | None] = [None] * len(spatial)
@@ -89,7 +89,7 @@ def _nearest(axis: _Axis, rounding: str, result: Var) -> Scalar:
     return pair("min", pair("max", above, 0) // below, axis.old - 1)
 
 
-def _moved(call: Call, builder: Builder, x: Operand, out: Buffer) -> None:
+def _moved(call: Call, builder: Builder, x: KernelInput, out: Buffer) -> None:
     axes = _axes(call, x, out)
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         places = [_nearest(axis, call.params["nearest"], one) for axis, one in zip(axes, where[2:], strict=True)]
@@ -124,7 +124,7 @@ def _tables(call: Call, builder: Builder, axis: _Axis, dtype: DType) -> tuple[Bu
     return places, weights
 
 
-def _weighted(call: Call, builder: Builder, x: Operand, out: Buffer) -> None:
+def _weighted(call: Call, builder: Builder, x: KernelInput, out: Buffer) -> None:
     taps, dtype = TAPS[call.params["mode"]], x.dtype.compute
     tables = [_tables(call, builder, axis, dtype) for axis in _axes(call, x, out)]
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
@@ -145,7 +145,7 @@ def _weighted(call: Call, builder: Builder, x: Operand, out: Buffer) -> None:
 
 
 @lowers("resize")
-def resize(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def resize(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """The nearest neighbour moves; otherwise tables of neighbours are made first, one for each axis."""
     (x,), (out,) = inputs, outputs
     assert x is not None

@@ -7,7 +7,7 @@ from decimal import Context, Decimal
 from openinfer.loops.build import Builder, Position, broadcast_index, cast, const, index, load, math
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
 
@@ -23,7 +23,7 @@ _SMALL = 2.0**-20
 def _rotated(
     call: Call,
     builder: Builder,
-    x: Operand,
+    x: KernelInput,
     out: Buffer,
     row: tuple[Position, ...],
     count: int,
@@ -47,7 +47,9 @@ def _rotated(
 
 
 @lowers("rope_cached")
-def rope_cached(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def rope_cached(
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+) -> None:
     """A row for each position, with the cosines and sines that broadcast to it."""
     x, cos, sin = inputs
     assert x is not None
@@ -58,7 +60,7 @@ def rope_cached(call: Call, builder: Builder, inputs: tuple[Operand | None, ...]
         _rotated(call, builder, x, out, row, cos.shape[-1], lambda one: (_last(cos, row, one), _last(sin, row, one)))
 
 
-def _last(table: Operand, row: Sequence[Position], column: Position) -> Scalar:
+def _last(table: KernelInput, row: Sequence[Position], column: Position) -> Scalar:
     """The element of a table that broadcasts to a row; its last axis is as long as the pairs are many."""
     return table[(*broadcast_index(row, table.shape[:-1]), column)]
 
@@ -118,7 +120,7 @@ def _circle(builder: Builder, position: Scalar, rate: Double) -> tuple[Scalar, S
 
 
 @lowers("rope")
-def rope(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def rope(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """For each position its cosines and sines in scratch memory, then all rows that stand there."""
     x, positions = inputs
     assert x is not None

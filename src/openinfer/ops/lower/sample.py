@@ -7,7 +7,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, Position, bits, cast, const, flat, index, load, pair, select, unary
 from openinfer.loops.expand_order import descending, merge_sort
 from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
 
@@ -21,7 +21,7 @@ _EXPONENT_BIAS, _FRACTION_BITS = 1023, 52
 
 
 @lowers("sample")
-def _sample(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _sample(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (logits, seed), (out,) = inputs, outputs
     assert logits is not None
     assert seed is not None
@@ -37,7 +37,7 @@ def _sample(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
         builder.store(out, where, cast(sampler.pick(number), I64))
 
 
-def _largest(builder: Builder, logits: Operand, where: Sequence[Position]) -> Var:
+def _largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -> Var:
     """The largest logit of a row; an error where there is nothing to pick."""
     largest = builder.local(-inf, F64)
     with builder.loop(logits.shape[-1]) as i:
@@ -47,7 +47,7 @@ def _largest(builder: Builder, logits: Operand, where: Sequence[Position]) -> Va
     return largest
 
 
-def _first_largest(builder: Builder, logits: Operand, where: Sequence[Position]) -> Var:
+def _first_largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -> Var:
     """The first index of the largest logit of a row."""
     largest, count = _largest(builder, logits, where), index(logits.shape[-1])
     found = builder.local(0, INDEX)
@@ -88,7 +88,7 @@ def _weight(builder: Builder, logit: Scalar, largest: Scalar, temperature: float
 class _Sampler:
     """The weights of one row in scratch memory, and what becomes of them."""
 
-    def __init__(self, call: Call, builder: Builder, logits: Operand) -> None:
+    def __init__(self, call: Call, builder: Builder, logits: KernelInput) -> None:
         self._builder = builder
         self._logits = logits
         self._temperature: float = call.params["temperature"]

@@ -7,7 +7,7 @@ from typing import Literal
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, cast, index
 from openinfer.loops.ir import ACCUMULATOR, Axis, Buffer, LoopKind, Result, Scalar, Scan, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import I64, U64, accumulates_in, extents_of, placed, summand, total_of
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
@@ -15,7 +15,7 @@ from openinfer.ops.types import F64
 
 
 @lowers("cumsum")
-def _cumsum(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _cumsum(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     def finished(total: Scalar) -> Scalar:
         return total_of(call, total)
 
@@ -23,7 +23,7 @@ def _cumsum(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], ou
 
 
 @lowers("cumprod")
-def _cumprod(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _cumprod(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     compute = call.dtype().compute
     own = U64 if compute is I64 else compute
     # Partial products of floats leave the range long before the last one has to.
@@ -46,7 +46,7 @@ class _Fold:
 
 
 def _scanning(
-    call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...], fold: _Fold
+    call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...], fold: _Fold
 ) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None

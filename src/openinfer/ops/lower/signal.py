@@ -13,7 +13,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, cast, const, index, load, math, pair, select, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, Scalar, Var
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import extents_of, placed
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
@@ -265,7 +265,7 @@ def _is_enough(extent: int, count: int) -> bool:
     return extent is count or (extent >= count and not is_symbolic(extent) and not is_symbolic(count))
 
 
-def _complex(call: Call, builder: Builder, x: Operand, out: Buffer, direction: int) -> None:
+def _complex(call: Call, builder: Builder, x: KernelInput, out: Buffer, direction: int) -> None:
     axis = axis_of(call.params["axis"], len(x.shape) - 1)
     count = out.shape[axis]
     _, kept = extents_of(out.shape[:-1], (axis,))
@@ -283,14 +283,14 @@ def _complex(call: Call, builder: Builder, x: Operand, out: Buffer, direction: i
 
 
 @lowers("fft")
-def _fft(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _fft(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,) = inputs
     assert x is not None
     _complex(call, builder, x, outputs[0], FORWARD)
 
 
 @lowers("ifft")
-def _ifft(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _ifft(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,) = inputs
     assert x is not None
     _complex(call, builder, x, outputs[0], INVERSE)
@@ -315,7 +315,7 @@ def _half(
 
 
 @lowers("rfft")
-def _rfft(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _rfft(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
     count = x.shape[-1]
@@ -325,7 +325,7 @@ def _rfft(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], out
 
 
 @lowers("irfft")
-def _irfft(_call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _irfft(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     """All points are put, those of the other half as conjugates; real parts of the result are taken."""
     (x,), (out,) = inputs, outputs
     assert x is not None
@@ -360,7 +360,7 @@ def _weight(name: str, roots: Buffer, at: Scalar, frame: int) -> Scalar:
 
 
 @lowers("stft")
-def _stft(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _stft(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x, window), (out,) = inputs, outputs
     assert x is not None
     frame, hop = call.params["frame"], call.params["hop"]

@@ -12,7 +12,7 @@ from openinfer.loops.build import Builder, cast, const, math, select, unary
 from openinfer.loops.ir import Buffer, LoopKind, Scalar
 from openinfer.ops.lower.activation import at_least, at_most, number
 from openinfer.ops.lower.elementwise import elementwise
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 from openinfer.ops.types import F32, F64
@@ -73,7 +73,7 @@ elementwise("silu")(lambda builder, _call, x: gated(builder, x, x, shifts=1))
 
 
 @lowers("glu")
-def _glu(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+def _glu(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
     axis = axis_of(call.params["axis"], len(x.shape))

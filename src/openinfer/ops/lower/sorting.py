@@ -7,7 +7,7 @@ from openinfer.loops.build import Builder, cast, flat, index, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.expand_order import before
 from openinfer.loops.ir import ORIGIN, RANKED, Axis, Buffer, LoopKind, Order, Result, Scalar, Var
-from openinfer.ops.lower.operand import Lowering, Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, Lowering, lowers
 from openinfer.ops.lower.reduce import I64, extents_of, greatest, least, placed
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
@@ -24,7 +24,9 @@ def _beats(value: Scalar, best: Scalar, *, largest: bool, first: bool) -> Scalar
 
 
 def _searching(*, largest: bool) -> Lowering:
-    def lowering(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+    def lowering(
+        call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+    ) -> None:
         (x,), (out,) = inputs, outputs
         assert x is not None
         dtype, axis = call.dtype(), call.params["axis"]
@@ -54,7 +56,9 @@ lowers("argmin_axis")(_searching(largest=False))
 
 
 def _ordering(is_descending: Callable[[Call], bool]) -> Lowering:
-    def lowering(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+    def lowering(
+        call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+    ) -> None:
         (x,), (values, indices) = inputs, outputs
         assert x is not None
         axis = axis_of(call.params["axis"], len(x.shape))

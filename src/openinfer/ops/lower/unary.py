@@ -6,7 +6,7 @@ from math import inf
 from openinfer.loops.build import Builder, const, math, pair, select, unary
 from openinfer.loops.ir import BOOL, Buffer, Scalar, UnaryOp
 from openinfer.ops.lower.elementwise import Formula, elementwise, pointwise, wrapping
-from openinfer.ops.lower.operand import Operand, lowers
+from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 
 
@@ -68,7 +68,9 @@ def _test(name: str, test: Callable[[Scalar], Scalar]) -> None:
     every = name == "is_finite"
     plain = pointwise(lambda _builder, _call, x: test(x))
 
-    def lowering(call: Call, builder: Builder, inputs: tuple[Operand | None, ...], outputs: tuple[Buffer, ...]) -> None:
+    def lowering(
+        call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
+    ) -> None:
         (x,), (out,) = inputs, outputs
         assert x is not None
         if len(out.shape) == len(x.shape):

@@ -11,8 +11,7 @@ from openinfer.ir.expr import Expr, Ref
 from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.variables import VariableValues
-from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, Table, TableStep, Value, Weight
-from openinfer.synth.program.ir import Operand as Current
+from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, StepOperand, Table, TableStep, Value, Weight
 
 
 class Accesses:
@@ -25,7 +24,7 @@ class Accesses:
         self._variables = variables
         self._families = families
 
-    def operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> Current:
+    def operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> StepOperand:
         """What an operand is now; ``dtype`` is that of a literal."""
         if isinstance(operand, Literal):
             assert dtype is not None
@@ -178,7 +177,9 @@ class Accesses:
         self._emission.emit(PartStep(Action.READ, whole, access.indices, value, node.index, scalars, is_exact=is_exact))
         return value
 
-    def _part_change(self, action: Action, access: Access, node: Node, value: Current | None, initial: float) -> None:
+    def _part_change(
+        self, action: Action, access: Access, node: Node, value: StepOperand | None, initial: float
+    ) -> None:
         """Write a slice: a copy of the whole is changed, which placement puts in the memory of the whole."""
         scalars = self._variables.index_scalars(access.indices)
         whole = self._variables.read(access.base, node.index)

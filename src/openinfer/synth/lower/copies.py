@@ -9,8 +9,7 @@ from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.synth.lower.access import Accesses
 from openinfer.synth.lower.emission import Emission
 from openinfer.synth.lower.variables import VariableValues
-from openinfer.synth.program.ir import KernelStep, Move, Value, Weight
-from openinfer.synth.program.ir import Operand as Current
+from openinfer.synth.program.ir import KernelStep, Move, StepOperand, Value, Weight
 
 
 class Copies:
@@ -23,11 +22,11 @@ class Copies:
         self._variables = variables
         self._accesses = accesses
 
-    def copy(self, node: Node, source: Operand, dst: Access) -> Current:
+    def copy(self, node: Node, source: Operand, dst: Access) -> StepOperand:
         """What is copied; a whole variable simply has that value from now on."""
         target = self._bound.vars[dst.base]
         shape = None if target.is_table or (dst.bracketed and dst.indices) else self._shapes.of(target)
-        value: Current
+        value: StepOperand
         if self._bound.is_index(source):
             value = self._accesses.operand(source, node)
         elif isinstance(source, Access) and self._bound.vars[source.base].is_table:

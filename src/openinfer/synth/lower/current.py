@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from openinfer.check.reach import NameBits
 from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import names
-from openinfer.synth.program.ir import Operand, Value, Weight
+from openinfer.synth.program.ir import StepOperand, Value, Weight
 
 
 @dataclass
@@ -43,7 +43,7 @@ class CurrentValues:
         self._homes: Mapping[str, Value] = homes.values
         self._begins: Mapping[str, Value] = {} if begins is None else begins.values
         self._copies: Mapping[str, Value] = copies or {}
-        self._values: dict[str, Operand] = {}
+        self._values: dict[str, StepOperand] = {}
         self._order: dict[str, int] = {}
         self._count = 0
         self._settled = 0
@@ -57,7 +57,7 @@ class CurrentValues:
         """The variables that have guests."""
         self._choosing: dict[str, set[str]] = {}
         """For each loop index the variables whose tensor of the model it chooses."""
-        self._changes: list[tuple[str, Operand | None, int]] = []
+        self._changes: list[tuple[str, StepOperand | None, int]] = []
 
     def beginning(self, name: str) -> Value | None:
         """The value of a variable that has not been touched, where it has one already."""
@@ -101,10 +101,10 @@ class CurrentValues:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def __getitem__(self, name: str) -> Operand:
+    def __getitem__(self, name: str) -> StepOperand:
         return self._values[name]
 
-    def __setitem__(self, name: str, value: Operand) -> None:
+    def __setitem__(self, name: str, value: StepOperand) -> None:
         self._change(name, value, self._order.get(name, self._count))
 
     def forget(self, name: str) -> None:
@@ -117,7 +117,7 @@ class CurrentValues:
 
     def restore(self, checkpoint: int, kept: int) -> None:
         """Let all variables but some have the values they had."""
-        first: dict[str, tuple[str, Operand | None, int]] = {}
+        first: dict[str, tuple[str, StepOperand | None, int]] = {}
         for change in self._changes[checkpoint:]:
             first.setdefault(change[0], change)
         staying = set(self._bits.each(kept & self._bits.of(first)))
@@ -126,7 +126,7 @@ class CurrentValues:
                 self._change(name, value, order)
         self._changes[checkpoint:] = [change for name, change in first.items() if name in staying]
 
-    def _change(self, name: str, value: Operand | None, order: int) -> None:
+    def _change(self, name: str, value: StepOperand | None, order: int) -> None:
         before = self._values.get(name)
         self._changes.append((name, before, self._order.get(name, 0)))
         for index in _indices(before):
@@ -151,7 +151,7 @@ class CurrentValues:
                 self._guests.setdefault(str(value.variable), set()).add(name)
                 self._hosts |= self._bits.of((str(value.variable),))
 
-    def _leave(self, name: str, value: Operand | None) -> None:
+    def _leave(self, name: str, value: StepOperand | None) -> None:
         """A variable is no longer the guest of the one in whose home its value lies."""
         host = str(value.variable) if isinstance(value, Value) else ""
         if name in self._guests.get(host, ()):
@@ -164,7 +164,7 @@ class CurrentValues:
 _NOWHERE = Value("", DTYPES["u8"], ())
 
 
-def _indices(value: Operand | None) -> set[str]:
+def _indices(value: StepOperand | None) -> set[str]:
     if not isinstance(value, Weight):
         return set()
     return {name for expr in value.index for name in names(expr)}

@@ -19,10 +19,10 @@ from openinfer.synth.program.ir import (
     BindSize,
     KernelStep,
     Move,
-    Operand,
     PartStep,
     RequireSize,
     Step,
+    StepOperand,
     Steps,
     Storage,
     TableStep,
@@ -61,7 +61,7 @@ class Emission:
         self._steps.append(step)
         self._known.sizes |= _settled_by(step)
 
-    def move(self, src: Operand, dst: Value, node: int) -> None:
+    def move(self, src: StepOperand, dst: Value, node: int) -> None:
         """A value becomes another's."""
         if src is not dst:
             self.emit(Move(src, dst, node))

@@ -21,8 +21,7 @@ from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.op_sizes import ManyValuesError, OpSizes, extents_in
 from openinfer.synth.lower.variables import VariableValues
-from openinfer.synth.program.ir import BindSize, KernelStep, Value, Weight
-from openinfer.synth.program.ir import Operand as Current
+from openinfer.synth.program.ir import BindSize, KernelStep, StepOperand, Value, Weight
 
 
 class Ops:
@@ -63,7 +62,7 @@ class Ops:
         call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
         lowered = lowered_call(own.record, call, own.stored)
         kernel = plain(lowered.kernel, self._kept)
-        inputs: list[Current] = [value for value in operands if value is not None]
+        inputs: list[StepOperand] = [value for value in operands if value is not None]
         inputs += self._quantization(lowered.quantization, own.operands, operands)
         results = zip(kind.outputs, call.outputs, strict=True)
         outputs = tuple(self._result(output, found, node) for output, found in results)
@@ -91,7 +90,7 @@ class Ops:
             self._emission.require_shape(variable)
         return self._emission.value(output.base, found.dtype, shape)
 
-    def _shaped(self, operand: Operand, node: Node, dtype: DType | None) -> Current:
+    def _shaped(self, operand: Operand, node: Node, dtype: DType | None) -> StepOperand:
         """An operand, which has a shape before the next one is read."""
         value = self._accesses.operand(operand, node, dtype)
         self._emission.require_known(value.shape)
@@ -130,7 +129,7 @@ class Ops:
             message = f"which values {error.size!r} can have in {node_head(node)} is not a matter of a least one"
             raise refused(node, message, f"let it be at most {error.most}") from error
 
-    def _quant(self, operand: Operand, value: Current) -> QuantParams | None:
+    def _quant(self, operand: Operand, value: StepOperand) -> QuantParams | None:
         """How an operand is quantized: as the variable that it names, whatever that has been given since."""
         source = self._quantized(operand, value)
         if source is None or self._bound.model is None:
@@ -139,7 +138,7 @@ class Ops:
         quant = None if info is None else info.quant
         return part_quant(operand, quant) if isinstance(operand, Access) and self._accesses.is_part(operand) else quant
 
-    def _quantized(self, operand: Operand, value: Current) -> Weight | None:
+    def _quantized(self, operand: Operand, value: StepOperand) -> Weight | None:
         """The tensor of the model, or the family, whose quantization is an operand's."""
         if isinstance(operand, Access) and operand.base in self._variables.plain:
             variable = self._bound.vars[operand.base]
@@ -149,10 +148,13 @@ class Ops:
         return found if isinstance(found, Weight) else None
 
     def _quantization(
-        self, asked: Sequence[QuantizationInput], operands: Sequence[Operand | None], values: Sequence[Current | None]
-    ) -> list[Current]:
+        self,
+        asked: Sequence[QuantizationInput],
+        operands: Sequence[Operand | None],
+        values: Sequence[StepOperand | None],
+    ) -> list[StepOperand]:
         """The scales and zero points of quantized operands, in the order the kernel takes them."""
-        found: list[Current] = []
+        found: list[StepOperand] = []
         for one in asked:
             operand, value = operands[one.slot], values[one.slot]
             source = None if operand is None or value is None else self._quantized(operand, value)

@@ -8,7 +8,7 @@ from openinfer.ir import Index, MemoryKind, Node, Single
 from openinfer.ir.expr import Expr, names
 from openinfer.synth.lower.current import CurrentValues, Homes
 from openinfer.synth.lower.emission import Emission
-from openinfer.synth.program.ir import Move, Operand, Storage, Value, Weight, WeightCheck
+from openinfer.synth.program.ir import Move, StepOperand, Storage, Value, Weight, WeightCheck
 
 
 class VariableValues:
@@ -41,13 +41,13 @@ class VariableValues:
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def read(self, name: str, node: int = -1) -> Operand:
+    def read(self, name: str, node: int = -1) -> StepOperand:
         """The value a variable has now; one that nothing has written yet begins here."""
         if name not in self.current:
             self.current[name] = self.current.beginning(name) or self._initial(name, node)
         return self.current[name]
 
-    def _initial(self, name: str, node: int) -> Operand:
+    def _initial(self, name: str, node: int) -> StepOperand:
         variable = self.bound.vars[name]
         if variable.kind is MemoryKind.PERSISTENT:
             return self.home(name)
@@ -69,12 +69,12 @@ class VariableValues:
             return found
         return self._copied(name, found)
 
-    def _copied(self, name: str, value: Operand) -> Value:
+    def _copied(self, name: str, value: StepOperand) -> Value:
         copy = self._emission.value(name, value.dtype, value.shape)
         self._emission.emit(Move(value, copy, -1))
         return copy
 
-    def chosen_now(self, weight: Weight, node: Node) -> Operand:
+    def chosen_now(self, weight: Weight, node: Node) -> StepOperand:
         """A weight whose index reads variables that may change before it is used is copied at once."""
         scalars = self.scalars(*weight.index)
         if not scalars:

@@ -24,12 +24,12 @@ from openinfer.synth.program.ir import (
     KernelStep,
     LoopStep,
     Move,
-    Operand,
     PartStep,
     Program,
     RefuseSizes,
     RequireSize,
     Step,
+    StepOperand,
     Steps,
     Storage,
     TableStep,
@@ -151,7 +151,7 @@ def _can_fail(step: Step) -> bool:
             )
 
 
-def _has_checks(operands: Iterable[Operand]) -> bool:
+def _has_checks(operands: Iterable[StepOperand]) -> bool:
     return any(
         bool(one.index) if isinstance(one, Weight) else any(is_symbolic(extent) for extent in one.shape)
         for one in operands

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from openinfer.check.events import node_writes
 from openinfer.synth.memory.fresh import FreshValues
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Operand, PartStep, Step, Storage, Value
+from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, PartStep, Step, StepOperand, Storage, Value
 from openinfer.synth.program.liveness import definitions, lives_of
 
 
@@ -20,7 +20,7 @@ class Reported:
     output: int
     name: str
     """What is written, as the source writes it."""
-    value: Operand | None
+    value: StepOperand | None
     indices: tuple[str, ...]
 
     @property
@@ -67,7 +67,7 @@ class TracePoints:
         self.reported += rows
         return rows
 
-    def _is_there(self, mark: Mark, operand: Operand) -> bool:
+    def _is_there(self, mark: Mark, operand: StepOperand) -> bool:
         """Whether the value is in memory where the mark stands; of weights, only Python has them in one piece."""
         if not isinstance(operand, Value):
             return True

@@ -14,7 +14,7 @@ from openinfer.loops.dim import form
 from openinfer.loops.text import kernel_text
 from openinfer.ops import Array, OpError, ReferenceKernel
 from openinfer.synth.passes.dead_steps import without_dead_steps
-from openinfer.synth.program.constraints import Constraints
+from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     FOLDED,
     BranchStep,
@@ -26,10 +26,10 @@ from openinfer.synth.program.ir import (
     LoopStep,
     Mark,
     Move,
-    Operand,
     PartStep,
     Program,
     Step,
+    StepOperand,
     Steps,
     TableStep,
     Value,
@@ -65,10 +65,10 @@ class Simplify:
         return without_dead_steps(replace(program, keeps_marked=not self.drop), kinds)
 
 
-def _substituted(step: Step, known: Mapping[Value, Operand]) -> Step:
+def _substituted(step: Step, known: Mapping[Value, StepOperand]) -> Step:
     """A step that reads other operands in place of some values; what an index reads stays."""
 
-    def operand(one: Operand) -> Operand:
+    def operand(one: StepOperand) -> StepOperand:
         return known.get(one, one) if isinstance(one, Value) else one
 
     def value(one: Value) -> Value:
@@ -102,14 +102,14 @@ class _Folding:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._constraints = Constraints(program)
+        self._constraints = ProgramConstraints(program)
         self._outputs = set(program.outputs.values())
         self._readers: dict[Value, list[Step]] = {}
         for step in program.steps():
             for value in dict.fromkeys(uses(step)):
                 self._readers.setdefault(value, []).append(step)
         self._folded = dict(program.folded)
-        self._known: dict[Value, Operand] = {}
+        self._known: dict[Value, StepOperand] = {}
         """The results that were computed, as tensors of the program's own."""
 
     def run(self) -> Program:
@@ -125,7 +125,7 @@ class _Folding:
         self._known |= results
         return ()
 
-    def _results(self, step: KernelStep) -> dict[Value, Operand] | None:
+    def _results(self, step: KernelStep) -> dict[Value, StepOperand] | None:
         own = self._program.bound.ops.get(step.node)
         if own is None or own.call is None or own.is_dynamic or self._constraints.is_bound(step.node):
             return None
@@ -140,7 +140,7 @@ class _Folding:
                 results = ReferenceKernel(own.record, own.call, own.stored)(arrays)
         except OpError:
             return None
-        made: dict[Value, Operand] = {}
+        made: dict[Value, StepOperand] = {}
         for number, (value, result) in enumerate(zip(step.outputs, results, strict=True)):
             name = f"node {step.node}" if len(results) == 1 else f"node {step.node}, result {number}"
             self._folded[name] = Tensor.from_numpy(result, value.dtype)
@@ -160,7 +160,7 @@ class _Folding:
         is_tensor = model is not None and weight.names[0] in model.tensors
         return not weight.index and (weight.part == FOLDED or is_tensor)
 
-    def _array(self, operand: Operand) -> Array:
+    def _array(self, operand: StepOperand) -> Array:
         assert isinstance(operand, Weight)
         if operand.part == FOLDED:
             return self._folded[operand.names[0]].to_numpy()
@@ -179,7 +179,7 @@ class _Folding:
 
 
 def _shared(program: Program) -> Program:
-    constraints, known = Constraints(program), dict[Value, Value]()
+    constraints, known = ProgramConstraints(program), dict[Value, Value]()
     blocks = {name: _Sharing(constraints, known).shared(steps) for name, steps in program.blocks.items()}
     outputs = {name: known.get(value, value) for name, value in program.outputs.items()}
     return replace(program, blocks=blocks, outputs=outputs)
@@ -189,7 +189,7 @@ def _shared(program: Program) -> Program:
 class _Sharing:
     """The kernel calls of one body, as long as their operands are what they were."""
 
-    constraints: Constraints
+    constraints: ProgramConstraints
     instead: dict[Value, Value]
     """For values that were computed again, those of the first time."""
     known: dict[object, KernelStep] = field(default_factory=dict)

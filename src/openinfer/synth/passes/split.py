@@ -18,7 +18,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import with_buffers
-from openinfer.synth.program.ir import KernelStep, Operand, Value
+from openinfer.synth.program.ir import KernelStep, StepOperand, Value
 
 
 def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelStep]:
@@ -100,7 +100,7 @@ def _call(step: KernelStep, parts: Sequence[_Part], place: int) -> KernelStep:
     kernel, part = step.kernel, parts[place]
     others = [one for number, one in enumerate(parts) if number != place]
     foreign = frozenset[str]().union(*(one.read | one.written for one in others))
-    inputs: list[tuple[Buffer, Operand]] = []
+    inputs: list[tuple[Buffer, StepOperand]] = []
     outputs: list[tuple[Buffer, Value]] = []
     inputs += [pair for pair in zip(kernel.inputs, step.inputs, strict=True) if pair[0].name in part.read]
     for buffer, value in zip(kernel.outputs, step.outputs, strict=True):

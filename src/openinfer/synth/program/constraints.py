@@ -12,7 +12,7 @@ _NO, _YES = BoolValue(value=False), BoolValue(value=True)
 _NOTHING: Mapping[str, AttrValue] = {}
 
 
-class Constraints:
+class ProgramConstraints:
     """The constraints on nodes (their own, else those of their block), and the order that ``dep`` asks for."""
 
     def __init__(self, program: Program) -> None:

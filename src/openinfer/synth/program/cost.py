@@ -8,7 +8,6 @@ from openinfer.loops.dim import Dim, at
 from openinfer.loops.expand import plain
 from openinfer.loops.ir import (
     INDEX,
-    Assign,
     Binary,
     Buffer,
     Compare,
@@ -22,6 +21,7 @@ from openinfer.loops.ir import (
     Local,
     Math,
     Scalar,
+    SetLocal,
     Statement,
     Store,
     Unary,
@@ -122,7 +122,7 @@ def _operations(statement: Statement, sizes: SizeValues | None) -> int:
             is_ready = statement.template is not None and statement.template.prepares_factors
             each = 2 + (0 if is_ready else sum(_arithmetic(factor) for factor in statement.factors))
             return sums * terms * each + sums * _arithmetic(statement.epilogue)
-        case Let(value=value) | Local(value=value) | Assign(value=value) | Store(value=value):
+        case Let(value=value) | Local(value=value) | SetLocal(value=value) | Store(value=value):
             return _arithmetic(value)
         case If(cond=cond) | While(cond=cond):
             return _arithmetic(cond)

@@ -116,7 +116,7 @@ class Family:
         return -1 in self.slots
 
 
-Operand: TypeAlias = Value | Weight
+StepOperand: TypeAlias = Value | Weight
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class KernelStep:
     """One call of a kernel."""
 
     kernel: Kernel
-    inputs: tuple[Operand, ...]
+    inputs: tuple[StepOperand, ...]
     outputs: tuple[Value, ...]
     node: int
     scratch: tuple[Value, ...] = ()
@@ -140,7 +140,7 @@ class KernelStep:
 class Move:
     """A value becomes another's: a copy unless both have the same memory."""
 
-    src: Operand
+    src: StepOperand
     dst: Value
     node: int
     scalars: tuple[Value, ...] = ()
@@ -265,9 +265,9 @@ class PartStep:
     """Reads, writes or resets a slice of a plain tensor. What is written or reset is a copy made just before."""
 
     action: Action
-    whole: Operand
+    whole: StepOperand
     indices: tuple[Index, ...]
-    value: Operand | None
+    value: StepOperand | None
     """What is read or written; for a reset the model's tensor, or None where ``initial`` says the element."""
     node: int
     scalars: tuple[Value, ...] = ()
@@ -327,7 +327,7 @@ class Mark:
     """A node has been executed, and these are the values it has written: what a trace says. It computes nothing."""
 
     node: int
-    values: tuple[Operand, ...] = ()
+    values: tuple[StepOperand, ...] = ()
 
 
 Step: TypeAlias = (

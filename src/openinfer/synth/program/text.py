@@ -24,12 +24,12 @@ from openinfer.synth.program.ir import (
     LoopStep,
     Mark,
     Move,
-    Operand,
     PartStep,
     Program,
     RefuseSizes,
     RequireSize,
     Step,
+    StepOperand,
     Table,
     TableStep,
     Value,
@@ -146,7 +146,7 @@ class _Printer:
         return self._kernels.setdefault(kernel_text(kernel), f"k{len(self._kernels)}")
 
 
-def _access(action: Action, whole: str, indices: Sequence[Index], value: Operand | None, initial: float = 0) -> str:
+def _access(action: Action, whole: str, indices: Sequence[Index], value: StepOperand | None, initial: float = 0) -> str:
     chosen = ", ".join(
         str(one.value) if isinstance(one, Single) else f"{_end(one.start)}..{_end(one.end)}" for one in indices
     )
@@ -175,7 +175,7 @@ def _table(table: Table) -> str:
     return f"{table.variable.dtype.name}[{', '.join(map(str, table.entry))}] x ({bounds})"
 
 
-def operand_text(operand: Operand) -> str:
+def operand_text(operand: StepOperand) -> str:
     """An operand of a step: the name of a value, or which tensors of the model it is."""
     if isinstance(operand, Value):
         return operand.name

@@ -16,9 +16,9 @@ from openinfer.synth.program.ir import (
     KernelStep,
     LoopStep,
     Move,
-    Operand,
     Program,
     Step,
+    StepOperand,
     Storage,
     TableStep,
     Value,
@@ -104,7 +104,7 @@ def _nbytes(memory: Buffer | Value) -> int:
     return memory.dtype.nbytes(prod(map(int, memory.shape)))
 
 
-def _fits(kernel: Kernel, role: str, buffers: Sequence[Buffer], operands: Sequence[Operand]) -> Iterator[str]:
+def _fits(kernel: Kernel, role: str, buffers: Sequence[Buffer], operands: Sequence[StepOperand]) -> Iterator[str]:
     if len(buffers) != len(operands):
         yield f"kernel {kernel.name} has {len(buffers)} {role}s and gets {len(operands)}"
         return

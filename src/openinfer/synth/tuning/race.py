@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from openinfer.loops.dim import most_elements
-from openinfer.synth.program.ir import KernelStep, Operand, Program, Value, Weight
+from openinfer.synth.program.ir import KernelStep, Program, StepOperand, Value, Weight
 from openinfer.synth.run.timed import StepTimes, TimedModule
 from openinfer.synth.targets.cstyle.statements import kernel_sizes
 from openinfer.synth.targets.project import RunnableProject
@@ -83,7 +83,7 @@ class _Memory:
             scratch=tuple(self._new(value) for value in call.scratch),
         )
 
-    def _input(self, number: int, operand: Operand) -> Operand:
+    def _input(self, number: int, operand: StepOperand) -> StepOperand:
         if isinstance(operand, Weight):
             return operand
         key = (number, operand.dtype.name, operand.shape)
@@ -121,7 +121,7 @@ def _with_fixed_weights(step: KernelStep) -> Iterator[KernelStep]:
             yield replace(step, inputs=tuple(_fixed(operand, number) for operand in step.inputs), scalars=())
 
 
-def _fixed(operand: Operand, number: int) -> Operand:
+def _fixed(operand: StepOperand, number: int) -> StepOperand:
     if not isinstance(operand, Weight):
         return operand
     name = operand.names[number % len(operand.names)]

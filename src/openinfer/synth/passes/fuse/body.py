@@ -6,7 +6,7 @@ Steps keep their positions when others are removed, so a query costs the same in
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from openinfer.synth.program.constraints import Constraints
+from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     Action,
     EntryStep,
@@ -37,7 +37,9 @@ def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[
 class Body:
     """The steps of a body, by their positions."""
 
-    def __init__(self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], constraints: Constraints) -> None:
+    def __init__(
+        self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], constraints: ProgramConstraints
+    ) -> None:
         self._steps: dict[int, Step] = dict(enumerate(steps))
         self._constraints = constraints
         self._definitions: dict[Value, list[int]] = {}

@@ -12,13 +12,13 @@ from openinfer.synth.passes.fuse.body import Body, values_read
 from openinfer.synth.passes.fuse.ledger import Ledger, LedgerEntry
 from openinfer.synth.passes.fuse.naming import renamed_apart, with_plain_outputs
 from openinfer.synth.passes.fuse.rules import Pair, joined
-from openinfer.synth.program.constraints import Constraints
+from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     KernelStep,
     LoopStep,
-    Operand,
     Program,
     Step,
+    StepOperand,
     Steps,
     Storage,
     TableStep,
@@ -37,7 +37,7 @@ class Fuse:
 
     def run(self, program: Program) -> tuple[Program, tuple[LedgerEntry, ...]]:
         """The program with fused kernels, and the ledger."""
-        ledger, constraints = Ledger(), Constraints(program)
+        ledger, constraints = Ledger(), ProgramConstraints(program)
         needed = set(program.outputs.values())
         blocks = {
             name: _Fusion(self, constraints, ledger, needed).fused(steps) for name, steps in program.blocks.items()
@@ -50,10 +50,10 @@ class _Fusion:
     """The kernels of one block."""
 
     options: Fuse
-    constraints: Constraints
+    constraints: ProgramConstraints
     ledger: Ledger
     needed: set[Value]
-    slices: set[Operand | None] = field(default_factory=set)
+    slices: set[StepOperand | None] = field(default_factory=set)
     """What has been read from tables."""
     inside: dict[int, set[Value]] = field(default_factory=dict)
     """By the identity of a loop, what its body reads."""

@@ -31,7 +31,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed, changed_statements, map_statements, without_unused
 from openinfer.synth.passes.fuse.pointwise import Pointwise, expression, pointwise_form
 
-Place = tuple[Scalar, ...]
+ScalarCoordinates = tuple[Scalar, ...]
 
 _LINE = 64
 """Shorter rows, in bytes, are read faster when contiguous: whole cache lines are used."""
@@ -52,7 +52,7 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
     if form is None or source is None or not _keeps_rows(source, form, target) or _is_squared(target, consumer):
         return None
 
-    def placed(where: Place) -> Place:
+    def placed(where: ScalarCoordinates) -> ScalarCoordinates:
         places = dict(zip(form.indices, where, strict=True))
         return tuple(
             changed(one, lambda part: places.get(part) if isinstance(part, Var) else None) for one in source.index
@@ -113,7 +113,7 @@ def stored_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel
     if not found or len(found) < len(pieces) or not _covers(found, target) or (last, 1) not in found[-1]:
         return None
 
-    def placed(where: Sequence[Scalar]) -> Place:
+    def placed(where: Sequence[Scalar]) -> ScalarCoordinates:
         return tuple(_put_together(one, where) for one in found)
 
     body = with_stores(

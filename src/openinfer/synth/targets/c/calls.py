@@ -10,7 +10,7 @@ from openinfer.loops.rewrite import with_buffers
 from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.failures import mistake
-from openinfer.synth.program.ir import EntryStep, KernelStep, Move, Operand, PartStep, TableStep, Value, WeightCheck
+from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
 from openinfer.synth.targets.c.entries import Entries
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.operands import Operands
@@ -58,12 +58,12 @@ class CCalls:
             fail = self._file.fail(step.node, mistake("ERROR_VALUE", "; or ".join(reasons)))
             self._file.line(depth, f"if ({used.name}({given})) {fail}")
 
-    def _unaliased(self, step: KernelStep) -> tuple[Kernel, list[Operand]]:
+    def _unaliased(self, step: KernelStep) -> tuple[Kernel, list[StepOperand]]:
         """The kernel with every memory as one parameter: an input that is also written is the output itself."""
         root = self._file.placed.memory.classes.root
         written = {root(value): buffer for value, buffer in zip(step.outputs, step.kernel.outputs, strict=True)}
         merged: dict[str, Buffer] = {}
-        inputs: list[Operand] = []
+        inputs: list[StepOperand] = []
         for operand, buffer in zip(step.inputs, step.kernel.inputs, strict=True):
             out = written.get(root(operand)) if isinstance(operand, Value) else None
             if out is None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from openinfer.ir.expr import Expr
 from openinfer.synth.program.failures import NO_TENSOR
-from openinfer.synth.program.ir import Operand, Value, Weight
+from openinfer.synth.program.ir import StepOperand, Value, Weight
 from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.file import HostFile
@@ -23,7 +23,7 @@ class Operands:
         self._pointers = pointers
         self._indices = indices
 
-    def operand(self, operand: Operand, node: int, depth: int) -> str:
+    def operand(self, operand: StepOperand, node: int, depth: int) -> str:
         """The name of an operand's memory; a weight that indices choose is found where the next line stands."""
         if isinstance(operand, Value):
             return self._pointers.pointer(operand)

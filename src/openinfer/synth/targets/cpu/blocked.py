@@ -10,7 +10,6 @@ from openinfer.loops.build import pair
 from openinfer.loops.dim import span
 from openinfer.loops.ir import (
     INDEX,
-    Assign,
     Binary,
     Bind,
     Const,
@@ -21,6 +20,7 @@ from openinfer.loops.ir import (
     Local,
     LoopKind,
     Scalar,
+    SetLocal,
     Statement,
     Var,
     While,
@@ -54,14 +54,14 @@ def _totals(loop: For) -> list[Var]:
     """The floats of 32 bits that a loop only adds to, wherever in it."""
     updates: dict[Var, int] = {}
     for one in walk(loop.body):
-        if isinstance(one, Assign) and _added(one) is not None:
+        if isinstance(one, SetLocal) and _added(one) is not None:
             updates[one.var] = updates.get(one.var, 0) + 1
     own = {one.var for one in walk(loop.body) if isinstance(one, Local | Let)}
     found = [var for var in updates if var.dtype.name == "f32" and var not in own]
     return [var for var in found if _mentions(loop.body, var) == updates[var]]
 
 
-def _added(update: Assign) -> Scalar | None:
+def _added(update: SetLocal) -> Scalar | None:
     """What an assignment adds to its variable; terms times 0 only look for what is no number."""
     match update.value:
         case Binary(op="add", left=left, right=right) if update.var in (left, right):
@@ -78,7 +78,7 @@ def _mentions(body: tuple[Statement, ...], var: Var) -> int:
     for one in walk(body):
         count += sum(part == var for value in scalars(one) for part in visit(value))
         count += 2 if isinstance(one, Contraction | While) else 0
-        count += 1 if isinstance(one, Assign) and one.var == var and _added(one) is None else 0
+        count += 1 if isinstance(one, SetLocal) and one.var == var and _added(one) is None else 0
     return count
 
 
@@ -100,7 +100,7 @@ def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
     count = 0
     for one in body:
         match one:
-            case Assign() if one.var == var:
+            case SetLocal() if one.var == var:
                 count += 1
             case For(bind=Bind.LANES) if _adds(one.body, var):
                 count += LANES
@@ -112,7 +112,7 @@ def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
 
 
 def _adds(body: tuple[Statement, ...], var: Var) -> bool:
-    return any(isinstance(one, Assign) and one.var == var for one in walk(body))
+    return any(isinstance(one, SetLocal) and one.var == var for one in walk(body))
 
 
 def _parts(totals: list[Var], loop: For) -> dict[str, Var]:
@@ -125,7 +125,7 @@ def _around(totals: list[Var], parts: dict[str, Var], inner: tuple[Statement, ..
     return (
         *(Local(parts[var.name], Const(0.0, var.dtype)) for var in totals),
         *inner,
-        *(Assign(var, Binary("add", var, parts[var.name])) for var in totals),
+        *(SetLocal(var, Binary("add", var, parts[var.name])) for var in totals),
     )
 
 

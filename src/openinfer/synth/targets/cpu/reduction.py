@@ -5,7 +5,7 @@ Sums and products of floats come out in another order, which their bounds allow;
 
 from dataclasses import dataclass
 
-from openinfer.loops.ir import Assign, Binary, Compare, Const, For, Let, Scalar, Select, Store, Var, scalars, visit
+from openinfer.loops.ir import Binary, Compare, Const, For, Let, Scalar, Select, SetLocal, Store, Var, scalars, visit
 
 _NEUTRAL = {"add": 0, "mul": 1}
 _IDEMPOTENT = ("max", "min", "and", "or")
@@ -16,7 +16,7 @@ class Reduction:
     """An accumulator of a loop: the initial value of its lanes, and how two of them are combined."""
 
     var: Var
-    update: Assign
+    update: SetLocal
 
     @property
     def first(self) -> Scalar:
@@ -39,13 +39,13 @@ class Reduction:
 
 def reductions(loop: For) -> tuple[Reduction, ...]:
     """The accumulators of a loop; none if it does anything that lanes must not."""
-    updates = [statement for statement in loop.body if isinstance(statement, Assign)]
+    updates = [statement for statement in loop.body if isinstance(statement, SetLocal)]
     variables = {update.var for update in updates}
-    if len(variables) < len(updates) or not all(isinstance(one, Let | Store | Assign) for one in loop.body):
+    if len(variables) < len(updates) or not all(isinstance(one, Let | Store | SetLocal) for one in loop.body):
         return ()
-    inside = [reduced_term(one) if isinstance(one, Assign) else None for one in loop.body]
+    inside = [reduced_term(one) if isinstance(one, SetLocal) else None for one in loop.body]
     for statement, value in zip(loop.body, inside, strict=True):
-        if isinstance(statement, Assign) and value is None:
+        if isinstance(statement, SetLocal) and value is None:
             return ()
         seen = scalars(statement) if value is None else (value,)
         if any(one in variables for scalar in seen for one in visit(scalar)):
@@ -53,7 +53,7 @@ def reductions(loop: For) -> tuple[Reduction, ...]:
     return tuple(Reduction(update.var, update) for update in updates)
 
 
-def reduced_term(update: Assign) -> Scalar | None:
+def reduced_term(update: SetLocal) -> Scalar | None:
     """What an assignment adds to its variable, or compares with it; None where it does something else."""
     var = update.var
     match update.value:

@@ -37,7 +37,7 @@ _LEAST = {Rank.COMPARISON: Rank.SUM, Rank.BITS: Rank.UNARY, Rank.OR: Rank.BITS}
 
 
 @dataclass(frozen=True)
-class Code:
+class ExprText:
     """An expression as text, and how tightly it binds."""
 
     text: str
@@ -46,7 +46,7 @@ class Code:
     def inside(self, least: Rank) -> str:
         """The text as an operand: in parentheses if it binds more loosely than this.
 
-        >>> Code("a + b", Rank.SUM).inside(Rank.PRODUCT), Code("a + b", Rank.SUM).inside(Rank.SUM)
+        >>> ExprText("a + b", Rank.SUM).inside(Rank.PRODUCT), ExprText("a + b", Rank.SUM).inside(Rank.SUM)
         ('(a + b)', 'a + b')
         """
         return self.text if self.rank >= least else f"({self.text})"
@@ -57,10 +57,10 @@ class Code:
         return self.inside(Rank.ATOM)
 
 
-def joined(left: Code, sign: str, right: Code) -> Code:
+def joined(left: ExprText, sign: str, right: ExprText) -> ExprText:
     """Two operands and the operator between them.
 
-    >>> a, b, c = map(Code, "abc")
+    >>> a, b, c = map(ExprText, "abc")
     >>> joined(joined(a, "+", b), "+", c).text, joined(a, "+", joined(b, "+", c)).text
     ('a + b + c', 'a + (b + c)')
     >>> joined(joined(a, "&&", b), "||", c).text, joined(a, "&&", joined(b, "&&", c)).text
@@ -74,14 +74,14 @@ def joined(left: Code, sign: str, right: Code) -> Code:
     other = right.text if is_chain and right.rank is rank else right.inside(Rank(least + (least is rank)))
     if sign in "+-" and other.startswith("-"):
         other = f"({other})"
-    return Code(f"{one} {sign} {other}", rank)
+    return ExprText(f"{one} {sign} {other}", rank)
 
 
-def chosen(condition: Code, then: Code, otherwise: Code) -> Code:
+def chosen(condition: ExprText, then: ExprText, otherwise: ExprText) -> ExprText:
     """One of two values.
 
-    >>> chosen(Code("a < b", Rank.COMPARISON), Code("a"), Code("c ? d : e", Rank.CHOICE)).text
+    >>> chosen(ExprText("a < b", Rank.COMPARISON), ExprText("a"), ExprText("c ? d : e", Rank.CHOICE)).text
     'a < b ? a : (c ? d : e)'
     """
     parts = (one.inside(Rank.OR) for one in (condition, then, otherwise))
-    return Code("{} ? {} : {}".format(*parts), Rank.CHOICE)
+    return ExprText("{} ? {} : {}".format(*parts), Rank.CHOICE)

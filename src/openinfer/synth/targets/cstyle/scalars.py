@@ -33,7 +33,7 @@ from openinfer.loops.ir import (
     children,
 )
 from openinfer.loops.used import offset
-from openinfer.synth.targets.cstyle.code import Code, Rank, chosen, joined
+from openinfer.synth.targets.cstyle.code import ExprText, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.cstyle.support import Need, need_name
 
@@ -42,7 +42,7 @@ _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
-_ZERO = Code("0")
+_ZERO = ExprText("0")
 
 
 class ScalarPrinter:
@@ -77,13 +77,13 @@ class ScalarPrinter:
         """An expression as text that can be an operand of anything."""
         return self.code(value).atom
 
-    def code(self, value: Scalar) -> Code:
+    def code(self, value: Scalar) -> ExprText:
         """An expression, and how tightly it binds."""
         match value:
             case Const(number, dtype):
                 return size_code(number.expr) if isinstance(number, Dim) else self._constant(number, dtype)
             case Var(name):
-                return Code(name)
+                return ExprText(name)
             case Load(buffer, index):
                 return self.load(buffer, self.offset(buffer, index))
             case Unary():
@@ -100,7 +100,7 @@ class ScalarPrinter:
                 name = f"oi_bits_{operand.dtype.name}_{dtype.name}"
                 if storage is not None:
                     name = f"oi_{'from' if dtype.kind == 'float' else 'to'}_{storage.name}"
-                return Code(f"{self.need(name)}({self.text(operand)})")
+                return ExprText(f"{self.need(name)}({self.text(operand)})")
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
@@ -130,23 +130,23 @@ class ScalarPrinter:
         """The position of an element, counted in elements."""
         return self.position(offset(buffer, index)).text
 
-    def position(self, value: Scalar) -> Code:
+    def position(self, value: Scalar) -> ExprText:
         """An expression that is a place in memory: arithmetic in it cannot overflow."""
         outside, self._in_offset = self._in_offset, True
         found = self.code(value)
         self._in_offset = outside
         return found
 
-    def load(self, buffer: Buffer, offset: str) -> Code:
+    def load(self, buffer: Buffer, offset: str) -> ExprText:
         """An element in its compute type."""
         name, dtype = self._name_of(buffer), buffer.dtype
         if dtype.is_packed:
             function = self.need(f"oi_load_{dtype.name}")
-            return Code(self.dialect.packed_load.format(function=function, name=name, at=offset))
+            return ExprText(self.dialect.packed_load.format(function=function, name=name, at=offset))
         element = self.dialect.element.format(name=name, at=offset)
         if dtype.is_small_float:
-            return Code(f"{self.need(f'oi_from_{dtype.name}')}({element})")
-        return joined(Code(element), "!=", _ZERO) if dtype.kind == "bool" else Code(element)
+            return ExprText(f"{self.need(f'oi_from_{dtype.name}')}({element})")
+        return joined(ExprText(element), "!=", _ZERO) if dtype.kind == "bool" else ExprText(element)
 
     def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
         """A statement that puts a value into an element."""
@@ -158,53 +158,53 @@ class ScalarPrinter:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
         return f"{self.dialect.element.format(name=name, at=offset)} = {text};"
 
-    def _round(self, operand: Scalar, storage: DType) -> Code:
+    def _round(self, operand: Scalar, storage: DType) -> ExprText:
         code = self.code(operand)
         if storage.is_small_float:
             self.need(f"oi_from_{storage.name}")
             self.need(f"oi_to_{storage.name}")
-            return Code(f"oi_from_{storage.name}(oi_to_{storage.name}({code.text}))")
+            return ExprText(f"oi_from_{storage.name}(oi_to_{storage.name}({code.text}))")
         if storage.is_packed and not storage.values:
-            return Code(f"{self.need(f'oi_wrap_{storage.name}')}({code.text})")
+            return ExprText(f"{self.need(f'oi_wrap_{storage.name}')}({code.text})")
         return code
 
-    def _compare(self, op: str, left: Scalar, right: Scalar) -> Code:
+    def _compare(self, op: str, left: Scalar, right: Scalar) -> ExprText:
         """A comparison; one of integers whose outcome is known, in a form that compilers do not warn about."""
         outcome = _outcome(op, left, right)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
             if isinstance(known, Const) and not isinstance(known.value, Dim):
-                return Code(self.dialect.literal(outcome, BOOL))
+                return ExprText(self.dialect.literal(outcome, BOOL))
             code = self.code(known)
             return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
         return joined(self.code(left), _COMPARISONS[op], self.code(right))
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
-    def _function(self, name: str, dtype: DType, *operands: Code) -> Code:
+    def _function(self, name: str, dtype: DType, *operands: ExprText) -> ExprText:
         """A call of what the language has itself, or of a support function."""
         kind = self.dialect.index_dtype if dtype is INDEX else dtype.name
         own = self.dialect.functions.get((name, kind))
         if own is not None:
-            return Code(own.text.format(*(one.inside(own.takes) for one in operands)), own.rank)
-        return Code(f"{self.need(f'oi_{name}_{kind}')}({', '.join(one.text for one in operands)})")
+            return ExprText(own.text.format(*(one.inside(own.takes) for one in operands)), own.rank)
+        return ExprText(f"{self.need(f'oi_{name}_{kind}')}({', '.join(one.text for one in operands)})")
 
-    def _unary(self, value: Unary) -> Code:
+    def _unary(self, value: Unary) -> ExprText:
         dtype, code = value.operand.dtype, self.code(value.operand)
         match value.op:
             case "neg" if dtype.kind == "float":
                 # Two signs in a row would be another operator.
-                return Code(f"-{code.atom if code.text.startswith('-') else code.inside(Rank.UNARY)}", Rank.UNARY)
+                return ExprText(f"-{code.atom if code.text.startswith('-') else code.inside(Rank.UNARY)}", Rank.UNARY)
             case "neg":
                 return self._arithmetic(Binary("sub", Const(0, dtype), value.operand))
             case "abs" if dtype.kind == "uint":
                 return code
             case "not" if dtype.kind == "bool":
-                return Code(f"!{code.inside(Rank.UNARY)}", Rank.COMPARISON)
+                return ExprText(f"!{code.inside(Rank.UNARY)}", Rank.COMPARISON)
             case _:
                 return self._function(value.op, dtype, code)
 
-    def _binary(self, value: Binary) -> Code:
+    def _binary(self, value: Binary) -> ExprText:
         dtype = value.dtype
         left, right = self.code(value.left), self.code(value.right)
         op = value.op
@@ -237,7 +237,7 @@ class ScalarPrinter:
             return value.name in self.positions
         return not isinstance(value, Load) and all(map(self.is_position, children(value)))
 
-    def _arithmetic(self, value: Binary) -> Code:
+    def _arithmetic(self, value: Binary) -> ExprText:
         """Sums, differences and products of integers modulo their width: unsigned underneath, where they may wrap."""
         dtype, sign = value.dtype, _PLAIN[value.op]
         is_whole = dtype.kind == "uint" and dtype.bits >= 32
@@ -249,11 +249,11 @@ class ScalarPrinter:
             one, other = (self._converted(wide, self.code(part)) for part in (value.left, value.right))
         return self._converted(dtype, joined(one, sign, other))
 
-    def _unsigned(self, value: Scalar, wide: DType) -> Code:
+    def _unsigned(self, value: Scalar, wide: DType) -> ExprText:
         """An integer as an unsigned one, next to another that is."""
         match value:
             case Const(number) if not isinstance(number, Dim) and 0 <= number < 2**32:
-                return Code(self.dialect.literal(number, DTYPES["u32"]))
+                return ExprText(self.dialect.literal(number, DTYPES["u32"]))
             case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
                 return self._converted(wide, self.code(operand))
             case _:
@@ -275,7 +275,7 @@ class ScalarPrinter:
             case _:
                 return True
 
-    def _cast(self, operand: Scalar, dtype: DType) -> Code:
+    def _cast(self, operand: Scalar, dtype: DType) -> ExprText:
         code = self.code(operand)
         if dtype.kind == "bool":
             return joined(code, "!=", _ZERO)
@@ -283,24 +283,24 @@ class ScalarPrinter:
             return code  # A position that is as wide.
         return self._converted(dtype, code)
 
-    def _converted(self, dtype: DType, code: Code) -> Code:
-        return Code(self.dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
+    def _converted(self, dtype: DType, code: ExprText) -> ExprText:
+        return ExprText(self.dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
 
-    def _constant(self, number: float, dtype: DType) -> Code:
+    def _constant(self, number: float, dtype: DType) -> ExprText:
         is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
         text = str(int(number)) if is_plain else self.dialect.literal(number, dtype)
-        return Code(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+        return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 
-def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> Code:
+def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> ExprText:
     """An expression over dynamic sizes; ``named`` says what a size is called there."""
     match expr:
         case Num(value):
-            return Code(str(value), Rank.ATOM if value >= 0 else Rank.UNARY)
+            return ExprText(str(value), Rank.ATOM if value >= 0 else Rank.UNARY)
         case Ref(name):
-            return Code(named(name))
+            return ExprText(named(name))
         case Neg(operand):
-            return Code(f"-{size_code(operand, named).atom}", Rank.UNARY)
+            return ExprText(f"-{size_code(operand, named).atom}", Rank.UNARY)
         case BinaryExpr(op, left, right):
             one, other = size_code(left, named), size_code(right, named)
             found = joined(one, op, other)
@@ -324,10 +324,10 @@ def _may_be_negative(expr: Expr) -> bool:
             return op == "-" or _may_be_negative(left) or _may_be_negative(right)
 
 
-def _hexadecimal(code: Code) -> Code:
+def _hexadecimal(code: ExprText) -> ExprText:
     """A decimal number in front of ``^``: gcc 13 takes 2^8 and 10^3 for powers that went wrong."""
     digits = code.text.rstrip("uUlL")
-    return Code(hex(int(digits)) + code.text[len(digits) :]) if digits.isdecimal() else code
+    return ExprText(hex(int(digits)) + code.text[len(digits) :]) if digits.isdecimal() else code
 
 
 def _is_truth(value: Scalar) -> bool:

@@ -8,7 +8,6 @@ from openinfer.loops.intervals import interval
 from openinfer.loops.ir import (
     INDEX,
     Alloc,
-    Assign,
     Const,
     Contraction,
     Fail,
@@ -18,6 +17,7 @@ from openinfer.loops.ir import (
     Let,
     Local,
     Select,
+    SetLocal,
     Statement,
     Store,
     While,
@@ -172,7 +172,7 @@ class KernelPrinter:
                 self.line(depth, self.scalars.constant(statement))
             case Local():
                 self.line(depth, self.scalars.variable(statement))
-            case Assign(variable, value):
+            case SetLocal(variable, value):
                 self.line(depth, f"{variable.name} = {self.scalars.text(value)};")
             case Store(buffer, index, value):
                 self.line(depth, self.scalars.store(buffer, self.scalars.offset(buffer, index), value))

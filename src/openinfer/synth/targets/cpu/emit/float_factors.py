@@ -10,7 +10,7 @@ from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.panels import copied_panel
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.emit.tiling import PANEL, TILE_ROW, Tiling, moved, number, offset_from
-from openinfer.synth.targets.cstyle.code import Code
+from openinfer.synth.targets.cstyle.code import ExprText
 
 _MOST_PRODUCTS = 8192
 """The most products of f32 that a tile adds up one after the other; more are added up in blocks."""
@@ -69,7 +69,7 @@ class FloatFactors:
             found = [start + at * place.step(var) for start in found for at in range(extent)]
         return found
 
-    def _panel_place(self) -> Code:
+    def _panel_place(self) -> ExprText:
         place = self._tiling.product.right.place
         assert place is not None
         return self._tiling.place(moved(place, self._tiling.product.columns, PANEL, self._tiling.product.inner))

@@ -5,7 +5,7 @@ from openinfer.synth.targets.cpu.emit.tiles import SHIFT
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PANEL, Tiling, number, offset_from
 from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.quantized import Integers, integers_of
-from openinfer.synth.targets.cstyle.code import Code, joined
+from openinfer.synth.targets.cstyle.code import ExprText, joined
 
 
 def integers(tiling: Tiling) -> Integers | None:
@@ -29,13 +29,13 @@ def are_halves(tiling: Tiling) -> bool:
     return integers(tiling) is not None and tiling.product.right.buffer.dtype.is_packed
 
 
-def stored_panel(tiling: Tiling, place: Code) -> tuple[str, str]:
+def stored_panel(tiling: Tiling, place: ExprText) -> tuple[str, str]:
     """A panel that is stored as such, at a place; one of integers may be made floats for all rows, or as it is used."""
     tile, buffer, found, is_half = tiling.tile, tiling.product.right.buffer, integers(tiling), are_halves(tiling)
     if found is None:
         return offset_from(buffer.name, place), str(tile.columns)
     is_moved = is_half and place.text != "0"
-    panel = offset_from(buffer.name, joined(place, "/", Code("2")) if is_moved else place)
+    panel = offset_from(buffer.name, joined(place, "/", ExprText("2")) if is_moved else place)
     row = tile.columns // 2 if is_half else tile.columns
     if has_zero(tiling):
         _zero_points(tiling, found)

@@ -13,7 +13,7 @@ from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, Tiling, loop, moved, number, offset_from
 from openinfer.synth.targets.cpu.product import FusedAxis
 from openinfer.synth.targets.cpu.window import conditions
-from openinfer.synth.targets.cstyle.code import Code, chosen
+from openinfer.synth.targets.cstyle.code import ExprText, chosen
 
 
 def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, width: int) -> None:
@@ -62,7 +62,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
     tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(start + COLUMN)};")
     text = tiling.scalars.text(value)
     if inside is not None:
-        text = chosen(tiling.scalars.code(inside), tiling.scalars.code(value), Code("0")).text
+        text = chosen(tiling.scalars.code(inside), tiling.scalars.code(value), ExprText("0")).text
     tiling.say(f"to[column] = {text};")
     tiling.close()
     rest = "end" if bounds else run

@@ -9,7 +9,7 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.ir import INDEX, Const, Contraction, Scalar, Var
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
-from openinfer.synth.targets.cstyle.code import Code, Rank
+from openinfer.synth.targets.cstyle.code import ExprText, Rank
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
 
 PAD = "    "
@@ -66,7 +66,7 @@ class Tiling:
             self.depth -= 1
             self.say("}")
 
-    def place(self, place: Affine | Scalar) -> Code:
+    def place(self, place: Affine | Scalar) -> ExprText:
         """A position."""
         return self.scalars.position(place.scalar() if isinstance(place, Affine) else place)
 
@@ -92,7 +92,7 @@ class Tiling:
         self.say(f"to[{place.text}] = {element};")
         self.close(len(self.product.inner.vars))
 
-    def stored_place(self, depth: int) -> Code:
+    def stored_place(self, depth: int) -> ExprText:
         """The start of a stored panel; each has a number of elements of every column."""
         buffer = self.product.right.buffer
         index = self.one.index_of(buffer)
@@ -115,7 +115,7 @@ def number(value: int) -> str:
     return size_code(value.expr).atom if isinstance(value, Dim) else str(value)
 
 
-def offset_from(pointer: str, place: Code) -> str:
+def offset_from(pointer: str, place: ExprText) -> str:
     """A pointer to a place: one sum, since a pointer must not leave its memory on the way."""
     return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
