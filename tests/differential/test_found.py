@@ -11,7 +11,7 @@ from tests.synth.both_ways import FAST, TRAPS, agree
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.dtypes import DTYPES
 from openinfer.errors import Code, ExecutionError
-from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, Store, Var
+from openinfer.loops.ir import INDEX, Buffer, Const, Kernel, Let, Load, ScalarVar, Store
 from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
 from openinfer.synth.pipeline import Synthesizer
@@ -161,7 +161,11 @@ def test_a_complement_can_be_compared_without_warnings(dtype: str, cc: str) -> N
 def test_a_name_that_nothing_uses_is_not_printed() -> None:
     x, y = (Buffer(name, DTYPES["f32"], (1,)) for name in "xy")
     first = (Const(0, INDEX),)
-    body = (Let(Var("v5"), Const(2, INDEX)), Let(Var("v6"), Var("v5") + 1), Store(y, first, Load(x, first)))
+    body = (
+        Let(ScalarVar("v5"), Const(2, INDEX)),
+        Let(ScalarVar("v6"), ScalarVar("v5") + 1),
+        Store(y, first, Load(x, first)),
+    )
     text = printed(Kernel("k", (x,), (y,), body), "k").text
     assert "v5" not in text
     assert "v6" not in text

@@ -10,7 +10,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
 from openinfer.loops.cse import named
 from openinfer.loops.dim import Dim, at, expr_of, is_symbolic, sizes_in
-from openinfer.loops.ir import INDEX, Binary, BinaryOp, Const, Var, binary
+from openinfer.loops.ir import INDEX, Binary, BinaryOp, Const, ScalarVar, binary
 
 Formula = Callable[[int, int], int]
 """A computation on two extents, which may be dynamic."""
@@ -97,7 +97,7 @@ def test_operations_that_change_nothing_leave_no_trace(extent: int, text: str) -
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
 @pytest.mark.parametrize("value", [0, 1])
 def test_an_extent_that_is_neutral_at_the_bounds_only_is_kept(op: BinaryOp, value: int) -> None:
-    place, extent = Var("i", INDEX), Const(T - (12 - value), INDEX)
+    place, extent = ScalarVar("i", INDEX), Const(T - (12 - value), INDEX)
     made = binary(op, place, extent)
     assert isinstance(made, Binary)
     assert isinstance(made.right, Const)
@@ -114,7 +114,7 @@ def test_constants_are_equal_only_if_they_are_so_at_every_size() -> None:
 
 
 def test_common_parts_of_an_expression_do_not_mix_up_extents_and_numbers() -> None:
-    place = Var("i", INDEX)
+    place = ScalarVar("i", INDEX)
     value = binary("max", binary("add", place, Const(T - 12, INDEX)), binary("min", place, Const(0, INDEX)))
     assert named(value, "v") == ((), value)
 

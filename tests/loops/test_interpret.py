@@ -37,11 +37,11 @@ from openinfer.loops.ir import (
     Math,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     Statement,
     Store,
     Unary,
-    Var,
 )
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Case, OpError, OpRecord
@@ -277,8 +277,8 @@ def test_strides_say_where_elements_lie() -> None:
 
 def test_a_contraction_is_a_sum_of_products_in_its_own_type() -> None:
     a, b, c = Buffer("a", I8, (2, 3)), Buffer("b", I8, (3, 2)), Buffer("c", I32, (2, 2))
-    i, j, k = Var("i"), Var("j"), Var("k")
-    total = Var(ACCUMULATOR, I32)
+    i, j, k = ScalarVar("i"), ScalarVar("j"), ScalarVar("k")
+    total = ScalarVar(ACCUMULATOR, I32)
     one = Contraction(c, a, b, (i, j), (2, 2), (k,), (3,), (i, j), (i, k), (k, j), I32, total + 1, k.ne(1))
     kernel = Kernel("product", (a, b), (c,), (one,))
     assert verify(kernel) == []
@@ -308,7 +308,7 @@ def test_values_without_a_meaning_are_refused(value: Scalar, message: str) -> No
 
 def test_memory_is_watched() -> None:
     x, y, s = Buffer("x", F32, (2,)), Buffer("y", F32, (2,)), Buffer("s", F32, (1,))
-    position = Local(Var("p"), Const(2, INDEX))
+    position = Local(ScalarVar("p"), Const(2, INDEX))
 
     def refused(*body: Any) -> str:
         with pytest.raises(UndefinedError) as found:
@@ -316,15 +316,15 @@ def test_memory_is_watched() -> None:
         return str(found.value)
 
     zero = (Const(0, INDEX),)
-    assert refused(position, Store(y, zero, Load(x, (Var("p"),)))) == "[2] is outside of 'x' [2]"
-    assert refused(position, Store(y, (Var("p"),), Load(x, zero))) == "[2] is outside of 'y' [2]"
+    assert refused(position, Store(y, zero, Load(x, (ScalarVar("p"),)))) == "[2] is outside of 'x' [2]"
+    assert refused(position, Store(y, (ScalarVar("p"),), Load(x, zero))) == "[2] is outside of 'y' [2]"
     assert refused(Store(y, zero, Load(s, zero))) == "element 0 of 's' is read before it is written"
     assert refused(Store(y, zero, Load(x, zero))) == "element 1 of 'y' was never written"
 
 
 def test_every_iteration_has_memory_of_its_own() -> None:
     x, y, s = Buffer("x", F32, (2,)), Buffer("y", F32, (2,)), Buffer("s", F32, (1,))
-    i, first, two = Var("i"), (Const(0, INDEX),), Const(2, INDEX)
+    i, first, two = ScalarVar("i"), (Const(0, INDEX),), Const(2, INDEX)
     fill, take = Store(s, first, Load(x, (i,))), Store(y, (i,), Load(s, first))
 
     def run(*body: Statement) -> list[float]:

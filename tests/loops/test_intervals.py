@@ -6,15 +6,15 @@ from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim
 from openinfer.loops.intervals import Interval, interval
-from openinfer.loops.ir import INDEX, Binary, Buffer, Cast, Const, Load, Scalar, Select, Var
+from openinfer.loops.ir import INDEX, Binary, Buffer, Cast, Const, Load, Scalar, ScalarVar, Select
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 I8, I32, I64, U8, U16, U32 = (DTYPES[one] for one in ("i8", "i32", "i64", "u8", "u16", "u32"))
-AT = Var("i")
+AT = ScalarVar("i")
 KNOWN = {"i": (0, 9)}
 BYTES = Load(Buffer("x", U8, (4,)), (AT,))
-N, M, L, P, Q = Var("n", I32), Var("m", I32), Var("l", I64), Var("p", U8), Var("q", U16)
+N, M, L, P, Q = ScalarVar("n", I32), ScalarVar("m", I32), ScalarVar("l", I64), ScalarVar("p", U8), ScalarVar("q", U16)
 
 INTERVALS: tuple[tuple[Scalar, Interval], ...] = (
     (AT * 3 - 1, (-1, 26)),

@@ -27,9 +27,9 @@ from openinfer.loops.ir import (
     LoopKind,
     Order,
     Result,
+    ScalarVar,
     Scan,
     Structure,
-    Var,
     walk,
 )
 from openinfer.loops.rewrite import renamed, variables_of, with_buffers
@@ -66,8 +66,8 @@ def same(kernel: Kernel, arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 def scan(dtype: DType, rows: int, extent: int, **facts: Any) -> Kernel:
     x, y = Buffer("x", dtype, (rows, extent)), Buffer("y", dtype, (rows, extent))
-    row, i = Var("i1"), Var("i2")
-    out = Result(y, (row, i), Var(ACCUMULATOR, dtype))
+    row, i = ScalarVar("i1"), ScalarVar("i2")
+    out = Result(y, (row, i), ScalarVar(ACCUMULATOR, dtype))
     one = Scan(Axis(i, extent), facts.pop("op", "add"), dtype, load(x, row, i), out, **facts)
     return Kernel("scan", (x,), (y,), (For(row, index(rows), (one,), LoopKind.PARALLEL),))
 
@@ -96,7 +96,7 @@ def test_names_of_expanded_loops_are_those_of_nothing_else() -> None:
     (loop,) = kernel.body
     assert isinstance(loop, For)
     (one,) = loop.body
-    again = renamed((one,), {"i2": Var("i3")})
+    again = renamed((one,), {"i2": ScalarVar("i3")})
     z = Buffer("z", I64, (1, 3))
     twice = with_buffers(replace(kernel, body=again), {"y": z}).body
     kernel = replace(kernel, outputs=(*kernel.outputs, z), body=(replace(loop, body=(one, *twice)),))
@@ -122,7 +122,7 @@ def test_wrong_scans_are_refused_in_words() -> None:
     assert "input 'x' is written" in problems(out=Result(x, one.out.index, total))
     assert "what is stored to 'y' is index, not i64" in problems(out=Result(y, one.out.index, i))
     assert "a scan reads its own result 'y'" in problems(term=load(y, *one.out.index))
-    assert "'i1' is defined where another 'i1' is visible" in problems(axis=Axis(Var("i1"), 3))
+    assert "'i1' is defined where another 'i1' is visible" in problems(axis=Axis(ScalarVar("i1"), 3))
     assert "negative extent" in problems(axis=Axis(i, -1))
     assert "'y' has 2 axes and 1 indices" in problems(out=Result(y, (i,), total))
 
@@ -142,8 +142,8 @@ def test_a_scan_says_what_it_is_and_uses() -> None:
 
 def order(dtype: DType, count: int, most: int, *, is_descending: bool = False) -> Kernel:
     x, values, places = Buffer("x", dtype, (count,)), Buffer("values", dtype, (most,)), Buffer("places", I64, (most,))
-    i, rank = Var("i1"), Var("i2")
-    outs = Result(values, (rank,), Var(RANKED, dtype)), Result(places, (rank,), Var(ORIGIN, I64))
+    i, rank = ScalarVar("i1"), ScalarVar("i2")
+    outs = Result(values, (rank,), ScalarVar(RANKED, dtype)), Result(places, (rank,), ScalarVar(ORIGIN, I64))
     one = Order(Axis(i, count), Axis(rank, most), load(x, i), outs, is_descending=is_descending)
     return Kernel("order", (x,), (values, places), (one,))
 
@@ -175,10 +175,10 @@ def test_wrong_orders_are_refused_in_words() -> None:
 
     assert "'origin' is used where it is not defined" in problems(key=one.origin)
     assert "'i1' is used where it is not defined" in problems(
-        outs=(Result(kernel.outputs[0], (Var("i1"),), one.ranked),)
+        outs=(Result(kernel.outputs[0], (ScalarVar("i1"),), one.ranked),)
     )
     assert "what is stored to 'places' is f64, not i64" in problems(outs=(replace(one.outs[1], value=one.ranked),))
-    assert "'i1' is defined where another 'i1' is visible" in problems(rank=replace(one.rank, index=Var("i1")))
+    assert "'i1' is defined where another 'i1' is visible" in problems(rank=replace(one.rank, index=ScalarVar("i1")))
 
 
 def test_an_order_says_what_it_is() -> None:
@@ -194,8 +194,8 @@ def attend(rows: int, keys: int, **parts: Any) -> Kernel:
     """Two heads of queries on one of keys, of depth 1, so that a score is a product; values have 2 columns."""
     q, k, v = Buffer("q", F64, (2, rows, 1)), Buffer("k", F64, (keys, 1)), Buffer("v", F64, (keys, 2))
     y = Buffer("y", F64, (2, rows, 2))
-    head, row, key, depth, column = (Var(f"i{number}") for number in range(1, 6))
-    total = Var(ACCUMULATOR, F64)
+    head, row, key, depth, column = (ScalarVar(f"i{number}") for number in range(1, 6))
+    total = ScalarVar(ACCUMULATOR, F64)
     one = Attend(
         head=Axis(head, 2),
         row=Axis(row, rows),
@@ -224,7 +224,7 @@ def test_queries_see_keys_up_to_a_border_and_behind_another() -> None:
     rng = np.random.default_rng(0)
     q, k, v = rng.normal(size=(2, 4, 1)), rng.normal(size=(5, 1)), rng.normal(size=(5, 2))
     row, key = np.arange(4)[:, None], np.arange(5)
-    (y,) = same(attend(4, 5, until=Var("i2") + 1, after=Var("i2") - 1), [q, k, v])
+    (y,) = same(attend(4, 5, until=ScalarVar("i2") + 1, after=ScalarVar("i2") - 1), [q, k, v])
     visible = np.broadcast_to((key <= row + 1) & (key > row - 1), (2, 4, 5))
     np.testing.assert_allclose(y, attention(q, k, v, visible), rtol=1e-12)
 
@@ -232,7 +232,7 @@ def test_queries_see_keys_up_to_a_border_and_behind_another() -> None:
 def test_what_a_hidden_key_has_for_a_value_does_not_matter() -> None:
     q, k = np.ones((2, 2, 1)), np.zeros((3, 1))
     v = np.array([[1, 2], [np.nan, np.inf], [5, 6]])
-    hidden = select(Var("i3").eq(1), -np.inf, Var(ACCUMULATOR, F64))
+    hidden = select(ScalarVar("i3").eq(1), -np.inf, ScalarVar(ACCUMULATOR, F64))
     (y,) = same(attend(2, 3, score=hidden), [q, k, v])
     np.testing.assert_array_equal(y, np.broadcast_to([3.0, 4.0], (2, 2, 2)))
     (none,) = same(attend(2, 3, until=index(-1)), [q, k, v])
@@ -270,7 +270,7 @@ def test_wrong_attention_is_refused_in_words() -> None:
 
 
 def test_attention_says_what_it_is() -> None:
-    text = kernel_text(attend(2, 3, until=Var("i2")))
+    text = kernel_text(attend(2, 3, until=ScalarVar("i2")))
     assert "attend i1 < 2, i2 < 2 to i3 < 3 until i2 in f64 {" in text
     assert "score acc of q[i1, i2, i4] * k[i3, i4] over i4 < 1" in text
     assert "mean of v[i3, i5] for i5 < 2" in text

@@ -16,10 +16,10 @@ from openinfer.loops.ir import (
     Kernel,
     Load,
     LoopKind,
+    ScalarVar,
     Space,
     Store,
     Template,
-    Var,
 )
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
@@ -71,8 +71,8 @@ def product() -> Kernel:
     """A matrix product with quantized weights, a condition and an epilogue, by a template."""
     x, w, bias = Buffer("x0", F32, (4, 8)), Buffer("x1", I8, (8, 6), Space.WEIGHTS), Buffer("x2", F32, (6,))
     y = Buffer("y0", F32, (4, 6))
-    i, j, k = Var("i"), Var("j"), Var("k")
-    total = Var(ACCUMULATOR, F32)
+    i, j, k = ScalarVar("i"), ScalarVar("j"), ScalarVar("k")
+    total = ScalarVar(ACCUMULATOR, F32)
     statement = Contraction(
         y,
         x,

@@ -32,6 +32,7 @@ from openinfer.loops.ir import (
     Math,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     SetLocal,
     Space,
@@ -39,7 +40,6 @@ from openinfer.loops.ir import (
     Store,
     Template,
     Unary,
-    Var,
     While,
 )
 from openinfer.loops.verify import verify
@@ -53,7 +53,7 @@ NIBBLE = Buffer("n", I4, (3,))
 Y = Buffer("y", F32, (2, 3))
 S, T = Buffer("s", F32, (3,), Space.SCRATCH), Buffer("t", F32, (3,), Space.SCRATCH)
 A, B, C = Buffer("a", F32, (4, 5)), Buffer("b", F32, (5, 6)), Buffer("c", F32, (4, 6))
-I, J = Var("i"), Var("j")  # noqa: E741
+I, J = ScalarVar("i"), ScalarVar("j")  # noqa: E741
 
 ONE, TWO, ZERO = Const(1.0, F32), Const(2.0, F32), Const(0, INDEX)
 TRUE = Const(True, BOOL)
@@ -66,7 +66,7 @@ def kernel(*body: Statement, **changes: Any) -> Kernel:
 
 def using(value: Scalar) -> Kernel:
     """A kernel with one expression in it."""
-    return kernel(Let(Var("v", value.dtype), value))
+    return kernel(Let(ScalarVar("v", value.dtype), value))
 
 
 def problems(*body: Statement, **changes: Any) -> list[str]:
@@ -85,7 +85,18 @@ class WithMemory(Template):
 
 
 PRODUCT = Contraction(
-    C, A, B, (I, J), (4, 6), (Var("k"),), (5,), (I, J), (I, Var("k")), (Var("k"), J), F32, Var(ACCUMULATOR, F32)
+    C,
+    A,
+    B,
+    (I, J),
+    (4, 6),
+    (ScalarVar("k"),),
+    (5,),
+    (I, J),
+    (I, ScalarVar("k")),
+    (ScalarVar("k"), J),
+    F32,
+    ScalarVar(ACCUMULATOR, F32),
 )
 
 GOOD: dict[str, tuple[Statement, ...]] = {
@@ -93,22 +104,35 @@ GOOD: dict[str, tuple[Statement, ...]] = {
     "a nest": (For(I, Const(2, INDEX), (For(J, Const(3, INDEX), (Store(Y, (I, J), Load(X, (I, J))),)),)),),
     "siblings share a name": (For(I, Const(2, INDEX), ()), For(I, Const(3, INDEX), ())),
     "a local in a parallel loop": (
-        For(I, Const(2, INDEX), (Local(Var("t", F32), ONE), SetLocal(Var("t", F32), TWO)), LoopKind.PARALLEL),
+        For(
+            I, Const(2, INDEX), (Local(ScalarVar("t", F32), ONE), SetLocal(ScalarVar("t", F32), TWO)), LoopKind.PARALLEL
+        ),
     ),
-    "small floats are computed as f32": (Let(Var("v", F32), Load(HALF, (ZERO,))),),
-    "packed integers are computed as i8": (Let(Var("v", I8), Load(NIBBLE, (ZERO,))),),
-    "while": (Local(Var("t", INDEX), ZERO), While(Var("t") < 3, (SetLocal(Var("t"), Var("t") + 1),))),
+    "small floats are computed as f32": (Let(ScalarVar("v", F32), Load(HALF, (ZERO,))),),
+    "packed integers are computed as i8": (Let(ScalarVar("v", I8), Load(NIBBLE, (ZERO,))),),
+    "while": (
+        Local(ScalarVar("t", INDEX), ZERO),
+        While(ScalarVar("t") < 3, (SetLocal(ScalarVar("t"), ScalarVar("t") + 1),)),
+    ),
     "if and fail": (If(TRUE, (Fail("a reason"),), (Fail("another"),)),),
-    "scratch": (Store(S, (ZERO,), ONE), Let(Var("v", F32), Load(S, (ZERO,)))),
+    "scratch": (Store(S, (ZERO,), ONE), Let(ScalarVar("v", F32), Load(S, (ZERO,)))),
     "a contraction": (PRODUCT,),
-    "a contraction in f64": (replace(PRODUCT, accumulator=F64, epilogue=Cast(Var(ACCUMULATOR, F64), F32)),),
-    "a contraction with a value": (replace(PRODUCT, a_value=Load(A, (I, Var("k"))) * 2.0, valid=Var("k") < 3),),
+    "a contraction in f64": (replace(PRODUCT, accumulator=F64, epilogue=Cast(ScalarVar(ACCUMULATOR, F64), F32)),),
+    "a contraction with a value": (
+        replace(PRODUCT, a_value=Load(A, (I, ScalarVar("k"))) * 2.0, valid=ScalarVar("k") < 3),
+    ),
     "a dynamic size": (For(I, Const(Dim(8, Ref("T")), INDEX), ()),),
-    "codes": (Let(Var("v", U16), Bits(ONE, U16, F16)), Let(Var("w", F32), Bits(Var("v", U16), F32, F16))),
-    "bits": (Let(Var("v", U32), Bits(ONE, U32)),),
-    "functions": (Let(Var("v", F32), Math("fma", (ONE, TWO, ONE))), Let(Var("w", F32), Math("exp", (ONE,)))),
-    "rounding": (Let(Var("v", F32), Round(ONE, F16)), Let(Var("w", I8), Round(Const(9, I8), I4))),
-    "an infinite constant": (Let(Var("v", F32), Const(float("inf"), F32)),),
+    "codes": (
+        Let(ScalarVar("v", U16), Bits(ONE, U16, F16)),
+        Let(ScalarVar("w", F32), Bits(ScalarVar("v", U16), F32, F16)),
+    ),
+    "bits": (Let(ScalarVar("v", U32), Bits(ONE, U32)),),
+    "functions": (
+        Let(ScalarVar("v", F32), Math("fma", (ONE, TWO, ONE))),
+        Let(ScalarVar("w", F32), Math("exp", (ONE,))),
+    ),
+    "rounding": (Let(ScalarVar("v", F32), Round(ONE, F16)), Let(ScalarVar("w", I8), Round(Const(9, I8), I4))),
+    "an infinite constant": (Let(ScalarVar("v", F32), Const(float("inf"), F32)),),
 }
 
 
@@ -150,7 +174,7 @@ EXPRESSIONS: list[tuple[Scalar, str]] = [
     (Const(1.5, INDEX), "a fraction as index: 1.5"),
     (Const(1.0, F16), "a constant of f16, in which nothing is computed: 1.0:f16"),
     (Const(Dim(8, Ref("T")), I32), "a dynamic size as i32, not index: T:i32"),
-    (Var("missing", F32), "'missing' is used where it is not defined: missing"),
+    (ScalarVar("missing", F32), "'missing' is used where it is not defined: missing"),
     (Load(Buffer("z", F32, (1,)), (ZERO,)), "'z' is no buffer of the kernel"),
     (Load(Buffer("x", F32, (9, 3)), (ZERO, ZERO)), "'x' is not the buffer that the kernel declares"),
     (Load(Buffer("x", F32, (Dim(2, Ref("T")), 3)), (ZERO, ZERO)), "'x' is not the buffer that the kernel declares"),
@@ -168,12 +192,12 @@ def test_expressions_that_break_a_rule(value: Scalar, problem: str) -> None:
     assert problem in found
     # A problem is found wherever the expression stands, however deep.
     same = Select(TRUE, value, value)
-    assert problem in verify(kernel(For(I, ZERO, (If(TRUE, (), (Let(Var("w", value.dtype), same),)),))))
+    assert problem in verify(kernel(For(I, ZERO, (If(TRUE, (), (Let(ScalarVar("w", value.dtype), same),)),))))
 
 
 STATEMENTS: list[tuple[tuple[Statement, ...], str]] = [
     ((For(I, ONE, ()),), "the extent of loop 'i' is f32, not index: 1.0:f32"),
-    ((For(Var("i", I32), ZERO, ()),), "the index of loop 'i' is i32, not index"),
+    ((For(ScalarVar("i", I32), ZERO, ()),), "the index of loop 'i' is i32, not index"),
     ((For(I, ZERO, (For(I, ZERO, ()),)),), "'i' is defined where another 'i' is visible"),
     ((For(I, I, ()),), "'i' is used where it is not defined: i"),
     ((For(I, ZERO, ()), Let(J, I)), "'i' is used where it is not defined: i"),
@@ -182,12 +206,12 @@ STATEMENTS: list[tuple[tuple[Statement, ...], str]] = [
     ((Let(I, I),), "'i' is used where it is not defined: i"),
     ((Let(I, ZERO), Let(I, ZERO)), "'i' is defined where another 'i' is visible"),
     ((Let(I, ZERO), For(J, ZERO, (Local(I, ZERO),))), "'i' is defined where another 'i' is visible"),
-    ((Let(Var("x"), ZERO),), "'x' is a variable and a buffer"),
-    ((Let(Var("a b"), ZERO),), "a variable is called 'a b', which is no name"),
-    ((Let(Var("v", F16), ONE),), "'v' is f16, in which nothing is computed"),
+    ((Let(ScalarVar("x"), ZERO),), "'x' is a variable and a buffer"),
+    ((Let(ScalarVar("a b"), ZERO),), "a variable is called 'a b', which is no name"),
+    ((Let(ScalarVar("v", F16), ONE),), "'v' is f16, in which nothing is computed"),
     ((Let(I, ONE),), "the value of 'i' is f32, not index: 1.0:f32"),
     ((Local(I, ONE),), "the value of 'i' is f32, not index: 1.0:f32"),
-    ((Let(I, ZERO), Let(Var("v", F32), Var("i", F32))), "'i' is index and used as f32: i"),
+    ((Let(I, ZERO), Let(ScalarVar("v", F32), ScalarVar("i", F32))), "'i' is index and used as f32: i"),
     ((Let(I, ZERO), SetLocal(I, ZERO)), "'i' gets another value, but is not a local variable"),
     ((For(I, ZERO, (SetLocal(I, ZERO),)),), "'i' gets another value, but is not a local variable"),
     ((SetLocal(I, ZERO),), "'i' is used where it is not defined: i"),
@@ -232,19 +256,19 @@ CONTRACTIONS: list[tuple[dict[str, Any], str]] = [
     ({"accumulator": F64}, "'acc' is f64 and used as f32: acc"),
     ({"out": A}, "input 'a' is written"),
     ({"b": C}, "a contraction reads its own result 'c'"),
-    ({"free": (I, Var("j", I32))}, "index 'j' of a contraction is i32, not index"),
+    ({"free": (I, ScalarVar("j", I32))}, "index 'j' of a contraction is i32, not index"),
     ({"free": (I, I)}, "'i' is defined where another 'i' is visible"),
     ({"bound": (I,)}, "'i' is defined where another 'i' is visible"),
-    ({"out_index": (I, Var("k"))}, "'k' is used where it is not defined: k"),
+    ({"out_index": (I, ScalarVar("k"))}, "'k' is used where it is not defined: k"),
     ({"out_index": (I,)}, "'c' has 2 axes and 1 indices"),
     ({"a_index": (I,)}, "'a' has 2 axes and 1 indices"),
-    ({"epilogue": Load(A, (I, Var("k")))}, "'k' is used where it is not defined: k"),
+    ({"epilogue": Load(A, (I, ScalarVar("k")))}, "'k' is used where it is not defined: k"),
     ({"epilogue": Const(1, INDEX)}, "what is stored to 'c' is index, not f32: 1"),
     ({"valid": ONE}, "the condition of a contraction is f32, not bool: 1.0:f32"),
-    ({"valid": Var("m").eq(0)}, "'m' is used where it is not defined: m"),
+    ({"valid": ScalarVar("m").eq(0)}, "'m' is used where it is not defined: m"),
     ({"a_value": Load(A, (I, ZERO))}, "factor a of a contraction does not contain a[i, k]"),
     ({"b_value": ONE}, "factor b of a contraction does not contain b[k, j]"),
-    ({"b_value": Load(B, (Var("k"), J)).eq(0)}, "a contraction multiplies the bool (b[k, j] == 0:f32)"),
+    ({"b_value": Load(B, (ScalarVar("k"), J)).eq(0)}, "a contraction multiplies the bool (b[k, j] == 0:f32)"),
     (
         {"template": WithMemory(Buffer("l", F32, (8,)))},
         "a template uses 'l', which is not allocated before",
@@ -259,7 +283,9 @@ def test_contractions_that_break_a_rule(changes: dict[str, Any], problem: str) -
 
 
 def test_the_sum_of_a_contraction_has_its_name_for_itself() -> None:
-    assert problems(Local(Var(ACCUMULATOR, F32), ONE), PRODUCT) == ["'acc' is defined where another 'acc' is visible"]
+    assert problems(Local(ScalarVar(ACCUMULATOR, F32), ONE), PRODUCT) == [
+        "'acc' is defined where another 'acc' is visible"
+    ]
 
 
 def test_buffers_are_declared_well() -> None:

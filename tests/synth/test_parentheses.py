@@ -3,15 +3,15 @@
 import pytest
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.ir import INDEX, Buffer, Cast, Const, Load, Scalar, Select, Unary, Var
+from openinfer.loops.ir import INDEX, Buffer, Cast, Const, Load, Scalar, ScalarVar, Select, Unary
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 F32, U32, U8, I8 = (DTYPES[name] for name in ("f32", "u32", "u8", "i8"))
-A, B, D = (Var(name, F32) for name in "abd")
-K, J = Var("i"), Var("j")
-P, Q, R = (Var(name, DTYPES["bool"]) for name in "pqr")
-N, M = Var("n", U32), Var("m", U32)
+A, B, D = (ScalarVar(name, F32) for name in "abd")
+K, J = ScalarVar("i"), ScalarVar("j")
+P, Q, R = (ScalarVar(name, DTYPES["bool"]) for name in "pqr")
+N, M = ScalarVar("n", U32), ScalarVar("m", U32)
 X = Buffer("x", F32, (4, 8))
 
 CASES: dict[str, Scalar] = {

@@ -14,7 +14,7 @@ from openinfer import Code, DeviceArch, ModelLoader, graph
 from openinfer.dtypes import dtype_of
 from openinfer.errors import GraphError
 from openinfer.loops import ir as loops_ir
-from openinfer.loops.ir import Let, Var
+from openinfer.loops.ir import Let, ScalarVar
 from openinfer.oinf import save_file
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.passes.fuse.fuse import Fuse
@@ -357,7 +357,7 @@ def lost_output(one: Program) -> Program:
 
 def unsound_kernel(one: Program) -> Program:
     kernel = kernel_steps(one)[0].kernel
-    return with_first(one, kernel=replace(kernel, body=(*kernel.body, Let(Var("v"), Var("w")))))
+    return with_first(one, kernel=replace(kernel, body=(*kernel.body, Let(ScalarVar("v"), ScalarVar("w")))))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 from tests.synth.both_ways import planned
 
 from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
-from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, Store, Var
+from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, ScalarVar, Store
 from openinfer.oinf import save_file
 from openinfer.ops.types import F32
 from openinfer.synth.passes.split import split
@@ -153,7 +153,7 @@ def test_a_kernel_of_several_products_becomes_several_kernels(tmp_path: Path) ->
 def test_parts_that_write_the_same_memory_stay_together() -> None:
     """A padded copy: the first loop fills all of the result, the second writes over some of it."""
     out, given = Buffer("out", F32, (8,)), Buffer("given", F32, (4,))
-    index = Var("i")
+    index = ScalarVar("i")
     fill = For(index, Const(8, INDEX), (Store(out, (index,), Const(0.0, F32)),), LoopKind.PARALLEL)
     copy = For(index, Const(4, INDEX), (Store(out, (index,), Load(given, (index,))),), LoopKind.PARALLEL)
     values = [Value("given", F32, (4,)), Value("out", F32, (8,))]

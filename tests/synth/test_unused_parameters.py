@@ -5,7 +5,7 @@ import pytest
 from tests.synth.both_ways import agree
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.ir import INDEX, Alloc, Buffer, Const, For, Kernel, Load, Store, Var
+from openinfer.loops.ir import INDEX, Alloc, Buffer, Const, For, Kernel, Load, ScalarVar, Store
 from openinfer.loops.used import used_buffers, used_sizes, used_variables
 
 CAUSAL = """
@@ -54,11 +54,11 @@ def test_a_comment_does_not_count_as_a_use(cc: str, device: str, own: tuple[str,
 
 
 def test_used_is_what_the_statements_touch() -> None:
-    f32, i = DTYPES["f32"], Var("i")
+    f32, i = DTYPES["f32"], ScalarVar("i")
     x, y, z = (Buffer(name, f32, (4,)) for name in "xyz")
     still = Buffer("still", f32, (4, 4), strides=(0, 1))
-    body = (For(i, Const(4, INDEX), (Store(y, (i,), Load(still, (Var("row"), i))),)),)
+    body = (For(i, Const(4, INDEX), (Store(y, (i,), Load(still, (ScalarVar("row"), i))),)),)
     kernel = Kernel("copy", (x, still), (y,), (Alloc(z), *body), doc=("y = x, and z",))
     assert used_buffers(kernel) == {"y", "still"}
     assert used_sizes(kernel) == set()
-    assert used_variables(Load(still, (Var("row"), i))) == {"i"}
+    assert used_variables(Load(still, (ScalarVar("row"), i))) == {"i"}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openinfer.loops.dim import is_same
-from openinfer.loops.ir import INDEX, Binary, Buffer, Const, Scalar, Var, visit
+from openinfer.loops.ir import INDEX, Binary, Buffer, Const, Scalar, ScalarVar, visit
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Affine:
     first: int
     steps: Mapping[str, int]
 
-    def step(self, var: Var) -> int:
+    def step(self, var: ScalarVar) -> int:
         """The stride of an index."""
         return self.steps.get(var.name, 0)
 
@@ -22,7 +22,7 @@ class Affine:
         """The position as an expression."""
         total: Scalar = Const(self.first, INDEX)
         for name, step in self.steps.items():
-            total = total + Var(name) * Const(step, INDEX)
+            total = total + ScalarVar(name) * Const(step, INDEX)
         return total
 
 
@@ -31,7 +31,7 @@ def affine(value: Scalar) -> Affine | None:
     match value:
         case Const(number) if isinstance(number, int):
             return Affine(number, {})
-        case Var(name) if value.dtype is INDEX:
+        case ScalarVar(name) if value.dtype is INDEX:
             return Affine(0, {name: 1})
         case Binary("add" | "sub" | "mul", left, right):
             one, other = affine(left), affine(right)
@@ -72,4 +72,4 @@ def position(buffer: Buffer, index: Sequence[Scalar]) -> Affine | None:
 
 def variables(*values: Scalar) -> set[str]:
     """The names of the variables in expressions."""
-    return {one.name for value in values for one in visit(value) if isinstance(one, Var)}
+    return {one.name for value in values for one in visit(value) if isinstance(one, ScalarVar)}

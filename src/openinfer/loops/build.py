@@ -23,13 +23,13 @@ from openinfer.loops.ir import (
     Math,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     SetLocal,
     Space,
     Statement,
     Store,
     Unary,
-    Var,
     While,
     as_scalar,
     binary,
@@ -70,17 +70,17 @@ class Builder:
         """Append a statement to the innermost open body."""
         self._bodies[-1].append(statement)
 
-    def fresh(self, hint: str, dtype: DType = INDEX) -> Var:
+    def fresh(self, hint: str, dtype: DType = INDEX) -> ScalarVar:
         """A variable with an unused name."""
         self._count += 1
         while f"{hint}{self._count}" in self._taken:
             self._count += 1
-        return Var(f"{hint}{self._count}", dtype)
+        return ScalarVar(f"{hint}{self._count}", dtype)
 
     # --- control flow ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def loop(self, extent: Position, kind: LoopKind = LoopKind.SERIAL, hint: str = "i") -> Iterator[Var]:
+    def loop(self, extent: Position, kind: LoopKind = LoopKind.SERIAL, hint: str = "i") -> Iterator[ScalarVar]:
         """A loop from 0 up to an extent."""
         variable = self.fresh(hint)
         self._bodies.append([])
@@ -88,7 +88,7 @@ class Builder:
         self.add(For(variable, index(extent), tuple(self._bodies.pop()), kind))
 
     @contextmanager
-    def loops(self, extents: Sequence[Position], kind: LoopKind = LoopKind.SERIAL) -> Iterator[tuple[Var, ...]]:
+    def loops(self, extents: Sequence[Position], kind: LoopKind = LoopKind.SERIAL) -> Iterator[tuple[ScalarVar, ...]]:
         """Nested loops of one kind, the first outermost."""
         variables = tuple(self.fresh("i") for _ in extents)
         self._bodies.append([])
@@ -121,19 +121,19 @@ class Builder:
 
     def let(self, value: Scalar, hint: str = "v") -> Scalar:
         """A name for a value that is used more than once."""
-        if isinstance(value, Var | Const):
+        if isinstance(value, ScalarVar | Const):
             return value
         variable = self.fresh(hint, value.dtype)
         self.add(Let(variable, value))
         return variable
 
-    def local(self, value: Scalar | float, dtype: DType, hint: str = "s") -> Var:
+    def local(self, value: Scalar | float, dtype: DType, hint: str = "s") -> ScalarVar:
         """A variable with a first value."""
         variable = self.fresh(hint, dtype)
         self.add(Local(variable, as_scalar(value, dtype)))
         return variable
 
-    def assign(self, variable: Var, value: Scalar | float) -> None:
+    def assign(self, variable: ScalarVar, value: Scalar | float) -> None:
         """Another value for a local variable."""
         self.add(SetLocal(variable, as_scalar(value, variable.dtype)))
 

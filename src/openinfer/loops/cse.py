@@ -3,7 +3,7 @@
 from collections import Counter
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.ir import INDEX, Binary, Const, Let, Load, Scalar, Select, Var, children, rebuilt
+from openinfer.loops.ir import INDEX, Binary, Const, Let, Load, Scalar, ScalarVar, Select, children, rebuilt
 
 _UNNAMED = (INDEX, DTYPES["i64"])
 """Arithmetic that compilers fold by themselves."""
@@ -13,7 +13,7 @@ def named(value: Scalar, prefix: str) -> tuple[tuple[Let, ...], Scalar]:
     """The values to name first, in order, and the expression over these names.
 
     >>> from openinfer.dtypes import dtype_of
-    >>> x = Var("x", dtype_of("f32")) * 2.0
+    >>> x = ScalarVar("x", dtype_of("f32")) * 2.0
     >>> lets, rest = named(x + x, "v")
     >>> [let.var.name for let in lets], rest == lets[0].var + lets[0].var
     (['v0'], True)
@@ -42,9 +42,9 @@ class _Namer:
             is_division = isinstance(node, Binary) and node.op in ("div", "rem") and node.dtype.kind != "float"
             careful.append(isinstance(node, Load) or is_division or any(careful[part] for part in parts))
             is_safe = number in always or not careful[number]
-            is_plain = isinstance(node, Var | Const) or node.dtype in _UNNAMED
+            is_plain = isinstance(node, ScalarVar | Const) or node.dtype in _UNNAMED
             if counts[number] > 1 and not is_plain and is_safe:
-                let = Let(Var(f"{self._prefix}{len(lets)}", node.dtype), own)
+                let = Let(ScalarVar(f"{self._prefix}{len(lets)}", node.dtype), own)
                 lets.append(let)
                 own = let.var
                 careful[number] = False
@@ -58,7 +58,7 @@ class _Namer:
             return found
         parts = tuple(map(self._number, children(value)))
         # Equal nodes over parts of equal numbers are the same; the parts themselves need not be compared again.
-        stand_ins = tuple(Var(f"#{part}", self._nodes[part].dtype) for part in parts)
+        stand_ins = tuple(ScalarVar(f"#{part}", self._nodes[part].dtype) for part in parts)
         key = rebuilt(value, stand_ins) if parts else value
         if key not in self._keys:
             self._keys[key] = len(self._nodes)

@@ -21,12 +21,12 @@ from openinfer.loops.ir import (
     Local,
     LoopKind,
     Order,
+    ScalarVar,
     Scan,
     SetLocal,
     Statement,
     Store,
     Structure,
-    Var,
     walk,
 )
 from openinfer.loops.rewrite import binders, map_statements, variables_of
@@ -34,7 +34,7 @@ from openinfer.loops.rewrite import binders, map_statements, variables_of
 
 def expanded(one: Contraction) -> tuple[Statement, ...]:
     """A contraction as plain loops: what a target without a generator of its own does."""
-    total = Var(ACCUMULATOR, one.accumulator)
+    total = ScalarVar(ACCUMULATOR, one.accumulator)
     left, right = (cast(factor, one.accumulator) for factor in one.factors)
     add: Statement = SetLocal(total, Binary("add", total, Binary("mul", left, right)))
     if one.valid is not None:

@@ -10,7 +10,7 @@ from math import inf
 
 from openinfer.loops.build import Builder, cast, const, index, load, math, pair, select
 from openinfer.loops.dim import is_same, is_symbolic
-from openinfer.loops.ir import Attend, Buffer, Contraction, Element, Scalar, Var
+from openinfer.loops.ir import Attend, Buffer, Contraction, Element, Scalar, ScalarVar
 from openinfer.loops.rewrite import replaced
 
 HIDDEN = -1.0
@@ -93,7 +93,12 @@ class _Loops:
         return builder.let(total.eq(0.0), "finite")
 
     def _contract(
-        self, out: Buffer, free: tuple[Var, ...], inner: tuple[Var, int], factors: tuple[Element, Element], made: Scalar
+        self,
+        out: Buffer,
+        free: tuple[ScalarVar, ...],
+        inner: tuple[ScalarVar, int],
+        factors: tuple[Element, Element],
+        made: Scalar,
     ) -> None:
         """The products of two factors, summed along one index."""
         a, b = factors

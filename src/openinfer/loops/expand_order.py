@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from openinfer.loops.build import Builder, cast, index, load, pair, select, unary
-from openinfer.loops.ir import INDEX, Buffer, Order, Scalar, Var
+from openinfer.loops.ir import INDEX, Buffer, Order, Scalar, ScalarVar
 from openinfer.loops.rewrite import replaced
 
 Before: TypeAlias = Callable[[Scalar, Scalar], Scalar]
@@ -45,7 +45,7 @@ def ordered(one: Order, builder: Builder) -> None:
             builder.store(result.buffer, place, replaced(result.value, parts))
 
 
-def merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Before) -> Var:
+def merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Before) -> ScalarVar:
     """Sort ``keys[0]`` and, with them, ``order[0]``; both are ``[2, n]``. The side on which the result is.
 
     Runs that are in order are merged, two by two, from one side of the buffers to the other.
@@ -65,7 +65,7 @@ def merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Befo
 
 
 def _merge(
-    builder: Builder, buffers: tuple[Buffer, Buffer], side: Var, ends: tuple[Scalar, ...], comes_before: Before
+    builder: Builder, buffers: tuple[Buffer, Buffer], side: ScalarVar, ends: tuple[Scalar, ...], comes_before: Before
 ) -> None:
     """Two runs next to each other into one on the other side; of equal elements, the left run's come first."""
     keys, order = buffers

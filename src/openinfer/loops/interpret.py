@@ -39,13 +39,13 @@ from openinfer.loops.ir import (
     Result,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     SetLocal,
     Statement,
     Store,
     Structure,
     Unary,
-    Var,
     While,
 )
 from openinfer.loops.meanings import meant
@@ -201,7 +201,7 @@ class _Run:
         memory.is_written[offset] = True
         memory.writers[offset] = self._turn
 
-    def set(self, var: Var, value: NumpyScalar) -> None:
+    def set(self, var: ScalarVar, value: NumpyScalar) -> None:
         """Give a variable a value."""
         self._variables[var.name] = value
 
@@ -229,7 +229,7 @@ class _Run:
             self._variables[ACCUMULATOR] = total
             self._store(one.out, one.out_index, self.value(one.epilogue))
 
-    def _places(self, names: tuple[Var, ...], extents: tuple[int, ...]) -> Iterable[dict[str, NumpyScalar]]:
+    def _places(self, names: tuple[ScalarVar, ...], extents: tuple[int, ...]) -> Iterable[dict[str, NumpyScalar]]:
         for place in np.ndindex(*(at(extent, self._sizes) for extent in extents)):
             yield {var.name: np.int64(index) for var, index in zip(names, place, strict=True)}
 
@@ -239,7 +239,7 @@ class _Run:
         match scalar:
             case Const(number, dtype):
                 return converted(at(number, self._sizes) if isinstance(number, int) else number, dtype)
-            case Var(name):
+            case ScalarVar(name):
                 return self._variables[name]
             case Load(buffer, index):
                 return self._load(buffer, index)

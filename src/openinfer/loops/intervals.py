@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from openinfer.dtypes import DType
 from openinfer.loops.dim import span
-from openinfer.loops.scalar import Binary, Cast, Const, Load, Round, Scalar, Select, Unary, Var
+from openinfer.loops.scalar import Binary, Cast, Const, Load, Round, Scalar, ScalarVar, Select, Unary
 
 Interval: TypeAlias = tuple[int, int]
 _MOST_DEPTH = 24
@@ -24,7 +24,7 @@ def of_type(dtype: DType) -> Interval:
 def interval(value: Scalar, known: Mapping[str, Interval], depth: int = _MOST_DEPTH) -> Interval:
     """What an integer can be, given what variables are.
 
-    >>> i = Var("i")
+    >>> i = ScalarVar("i")
     >>> interval(i * 8 + 7, {"i": (0, 3)}), interval(i - 1, {})[0] == -(2**63)
     ((7, 31), True)
     """
@@ -37,8 +37,8 @@ def fits(value: Binary, known: Mapping[str, Interval]) -> bool:
     """Whether the exact result of integer arithmetic is always one that its type holds.
 
     >>> from openinfer.dtypes import DTYPES
-    >>> byte = Cast(Var("b", DTYPES["u8"]), DTYPES["i32"])
-    >>> fits(byte * byte, {}), fits(Var("n", DTYPES["i32"]) + 1, {})
+    >>> byte = Cast(ScalarVar("b", DTYPES["u8"]), DTYPES["i32"])
+    >>> fits(byte * byte, {}), fits(ScalarVar("n", DTYPES["i32"]) + 1, {})
     (True, False)
     """
     found = _exact(value, known, _MOST_DEPTH)
@@ -55,7 +55,7 @@ def _exact(value: Scalar, known: Mapping[str, Interval], depth: int) -> Interval
     match value:
         case Const(number) if value.dtype.kind != "float":
             return span(number) if isinstance(number, int) else (int(number), int(number))
-        case Var(name):
+        case ScalarVar(name):
             return known.get(name)
         case Load(buffer=buffer) if buffer.dtype.kind != "float" and not buffer.dtype.values:
             return of_type(buffer.dtype)

@@ -23,11 +23,11 @@ from openinfer.loops.scalar import (
     Math,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     Space,
     Unary,
     UnaryOp,
-    Var,
     as_scalar,
     binary,
     children,
@@ -80,6 +80,7 @@ __all__ = [
     "Result",
     "Round",
     "Scalar",
+    "ScalarVar",
     "Scan",
     "Select",
     "SetLocal",
@@ -90,7 +91,6 @@ __all__ = [
     "Template",
     "Unary",
     "UnaryOp",
-    "Var",
     "While",
     "as_scalar",
     "binary",
@@ -126,7 +126,7 @@ class Bind(StrEnum):
 class For:
     """A loop from 0 up to an extent."""
 
-    index: Var
+    index: ScalarVar
     extent: Scalar
     body: tuple["Statement", ...]
     kind: LoopKind = LoopKind.SERIAL
@@ -145,7 +145,7 @@ class While:
 class Let:
     """A value with a name, which does not change."""
 
-    var: Var
+    var: ScalarVar
     value: Scalar
 
 
@@ -153,7 +153,7 @@ class Let:
 class Local:
     """A variable of its own, with a first value."""
 
-    var: Var
+    var: ScalarVar
     value: Scalar
 
 
@@ -161,7 +161,7 @@ class Local:
 class SetLocal:
     """Assigns a ``Local``."""
 
-    var: Var
+    var: ScalarVar
     value: Scalar
 
 
@@ -241,9 +241,9 @@ class Contraction:
     out: Buffer
     a: Buffer
     b: Buffer
-    free: tuple[Var, ...]
+    free: tuple[ScalarVar, ...]
     extents: tuple[int, ...]
-    bound: tuple[Var, ...]
+    bound: tuple[ScalarVar, ...]
     reduced: tuple[int, ...]
     out_index: tuple[Scalar, ...]
     a_index: tuple[Scalar, ...]

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from openinfer.loops.build import cast
-from openinfer.loops.ir import Attend, Axis, Binary, Const, Math, Order, Result, Scalar, Scan, Structure, Var
+from openinfer.loops.ir import Attend, Axis, Binary, Const, Math, Order, Result, Scalar, ScalarVar, Scan, Structure
 
 
 class Execution(Protocol):
@@ -14,7 +14,7 @@ class Execution(Protocol):
     def value(self, scalar: Scalar) -> Any:
         """The value of an expression."""
 
-    def set(self, var: Var, value: Any) -> None:
+    def set(self, var: ScalarVar, value: Any) -> None:
         """Give a variable a value."""
 
     def extent(self, axis: Axis) -> int:

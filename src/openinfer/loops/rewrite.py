@@ -16,11 +16,11 @@ from openinfer.loops.ir import (
     Load,
     Local,
     Scalar,
+    ScalarVar,
     SetLocal,
     Statement,
     Store,
     Structure,
-    Var,
     While,
     children,
     rebuilt,
@@ -62,8 +62,8 @@ def with_bodies(statement: Statement, change: Callable[[Statements], Statements]
 def map_statements(statements: Statements, change: Callable[[Statement], Iterable[Statement]]) -> Statements:
     """Statements, those inside others too, with what a function puts in the place of each; innermost first.
 
-    >>> x, nothing = Var("x"), Let(Var("unused"), Const(1, INDEX))
-    >>> loop = For(Var("i"), Const(4, INDEX), (nothing, Let(x, Const(2, INDEX))))
+    >>> x, nothing = ScalarVar("x"), Let(ScalarVar("unused"), Const(1, INDEX))
+    >>> loop = For(ScalarVar("i"), Const(4, INDEX), (nothing, Let(x, Const(2, INDEX))))
     >>> map_statements((loop,), lambda one: () if one == nothing else (one,))[0].body == (Let(x, Const(2, INDEX)),)
     True
     """
@@ -134,13 +134,13 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
     return replace(kernel, inputs=kept, outputs=outputs, body=body)
 
 
-def renamed(statements: Statements, names: Mapping[str, Var]) -> Statements:
+def renamed(statements: Statements, names: Mapping[str, ScalarVar]) -> Statements:
     """Statements with variables replaced, where they are bound and where they are used."""
 
     def change(value: Scalar) -> Scalar | None:
-        return names.get(value.name) if isinstance(value, Var) else None
+        return names.get(value.name) if isinstance(value, ScalarVar) else None
 
-    def binder(var: Var) -> Var:
+    def binder(var: ScalarVar) -> ScalarVar:
         return names.get(var.name, var)
 
     def own(statement: Statement) -> tuple[Statement]:
@@ -160,12 +160,12 @@ def renamed(statements: Statements, names: Mapping[str, Var]) -> Statements:
     return changed_statements(map_statements(statements, own), change)
 
 
-def variables_of(body: Statements) -> Iterator[Var]:
+def variables_of(body: Statements) -> Iterator[ScalarVar]:
     """The variables that statements bind, in their order."""
     return (var for statement in walk(body) for var in binders(statement))
 
 
-def binders(statement: Statement) -> tuple[Var, ...]:
+def binders(statement: Statement) -> tuple[ScalarVar, ...]:
     """The variables that a statement itself binds."""
     match statement:
         case For(index=var) | Let(var=var) | Local(var=var):
@@ -201,7 +201,7 @@ def _straightened(statements: Statements) -> Statements:
     return map_statements(statements, own)
 
 
-def _at_first(body: Statements, index: Var) -> Statements:
+def _at_first(body: Statements, index: ScalarVar) -> Statements:
     return changed_statements(body, lambda part: Const(0, INDEX) if part == index else None)
 
 

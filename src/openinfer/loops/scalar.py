@@ -149,7 +149,7 @@ class Const(Scalar):
 
 
 @dataclass(frozen=True, slots=True)
-class Var(Scalar):
+class ScalarVar(Scalar):
     """A loop index, a ``Let`` or a ``Local``."""
 
     name: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 from openinfer.dtypes import DTYPES, INDEX, DType
-from openinfer.loops.scalar import Buffer, Load, Scalar, Var
+from openinfer.loops.scalar import Buffer, Load, Scalar, ScalarVar
 
 ACCUMULATOR = "acc"
 """The name of the variable that an epilogue calls the sum."""
@@ -22,7 +22,7 @@ RANKED, ORIGIN = "ranked", "origin"
 class Axis:
     """An index of a structure, and how far it runs from 0."""
 
-    index: Var
+    index: ScalarVar
     extent: int
 
 
@@ -54,7 +54,7 @@ class Use:
     """An expression of a structure: the variables that the structure itself has for it, and the type it must have."""
 
     value: Scalar
-    variables: tuple[Var, ...]
+    variables: tuple[ScalarVar, ...]
     dtype: DType
     what: str
 
@@ -90,7 +90,7 @@ class Structure(ABC):
 
     @property
     @abstractmethod
-    def result_variables(self) -> tuple[Var, ...]:
+    def result_variables(self) -> tuple[ScalarVar, ...]:
         """The variables that indices and values of results are expressions over."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Structure(ABC):
         self,
         apply: Callable[[Scalar], Scalar] = lambda value: value,
         swap: Callable[[Buffer], Buffer] = lambda buffer: buffer,
-        bind: Callable[[Var], Var] = lambda var: var,
+        bind: Callable[[ScalarVar], ScalarVar] = lambda var: var,
     ) -> Self:
         """The same with its expressions, the buffers of elements and results, and its indices changed."""
 
@@ -158,9 +158,9 @@ class Scan(Structure):
     """Whether it runs from the last position to the first."""
 
     @property
-    def total(self) -> Var:
+    def total(self) -> ScalarVar:
         """The total, as its result calls it."""
-        return Var(ACCUMULATOR, self.accumulator)
+        return ScalarVar(ACCUMULATOR, self.accumulator)
 
     @property
     def initial(self) -> int:
@@ -168,7 +168,7 @@ class Scan(Structure):
         return 0 if self.op == "add" else 1
 
     @property
-    def result_variables(self) -> tuple[Var, ...]:
+    def result_variables(self) -> tuple[ScalarVar, ...]:
         """The position and the total."""
         return self.axis.index, self.total
 
@@ -199,17 +199,17 @@ class Order(Structure):
     """Whether the largest comes first."""
 
     @property
-    def ranked(self) -> Var:
+    def ranked(self) -> ScalarVar:
         """The key of a rank, as results call it."""
-        return Var(RANKED, self.key.dtype)
+        return ScalarVar(RANKED, self.key.dtype)
 
     @property
-    def origin(self) -> Var:
+    def origin(self) -> ScalarVar:
         """Where an element stood, as results call it."""
-        return Var(ORIGIN, DTYPES["i64"])
+        return ScalarVar(ORIGIN, DTYPES["i64"])
 
     @property
-    def result_variables(self) -> tuple[Var, ...]:
+    def result_variables(self) -> tuple[ScalarVar, ...]:
         """The rank, and what has it."""
         return self.rank.index, self.ranked, self.origin
 
@@ -253,12 +253,12 @@ class Attend(Structure):
     """The key before the first that a query sees; None where there is none."""
 
     @property
-    def total(self) -> Var:
+    def total(self) -> ScalarVar:
         """A sum, as the score and the result call it."""
-        return Var(ACCUMULATOR, self.accumulator)
+        return ScalarVar(ACCUMULATOR, self.accumulator)
 
     @property
-    def result_variables(self) -> tuple[Var, ...]:
+    def result_variables(self) -> tuple[ScalarVar, ...]:
         """Where the mean is, and the mean."""
         return self.head.index, self.row.index, self.column.index, self.total
 

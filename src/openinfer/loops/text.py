@@ -25,6 +25,7 @@ from openinfer.loops.ir import (
     Result,
     Round,
     Scalar,
+    ScalarVar,
     Scan,
     Select,
     SetLocal,
@@ -32,7 +33,6 @@ from openinfer.loops.ir import (
     Store,
     Structure,
     Unary,
-    Var,
     While,
 )
 
@@ -45,7 +45,7 @@ def scalar_text(value: Scalar) -> str:
     match value:
         case Const(number, dtype):
             return repr(number) if dtype is INDEX else f"{number!r}:{dtype.name}"
-        case Var(name):
+        case ScalarVar(name):
             return name
         case Load(buffer, index):
             return f"{buffer.name}[{', '.join(map(scalar_text, index))}]"

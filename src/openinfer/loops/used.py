@@ -11,9 +11,9 @@ from openinfer.loops.ir import (
     Kernel,
     Load,
     Scalar,
+    ScalarVar,
     Store,
     Structure,
-    Var,
     children,
     scalars,
     walk,
@@ -64,7 +64,7 @@ def used_sizes(kernel: Kernel) -> set[str]:
 
 def used_variables(*values: Scalar) -> set[str]:
     """The names of the variables that code computes expressions with; those with stride 0 do not count."""
-    return {one.name for value in values for one in _parts(value) if isinstance(one, Var)}
+    return {one.name for value in values for one in _parts(value) if isinstance(one, ScalarVar)}
 
 
 def _computed(kernel: Kernel) -> Iterator[Scalar]:

@@ -34,13 +34,13 @@ from openinfer.loops.ir import (
     Math,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     SetLocal,
     Statement,
     Store,
     Structure,
     Unary,
-    Var,
     While,
     children,
     visit,
@@ -74,7 +74,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def verify(kernel: Kernel) -> list[str]:
     """The problems of a kernel, in words; empty if it is valid.
 
-    >>> verify(Kernel("k", (), (), (Let(Var("v"), Var("w")),)))
+    >>> verify(Kernel("k", (), (), (Let(ScalarVar("v"), ScalarVar("w")),)))
     ["'w' is used where it is not defined: w"]
     """
     return list(_Verifier(kernel).problems())
@@ -153,7 +153,7 @@ class _Verifier:
             yield f"parts share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 
-    def _bind(self, var: Var, scope: "_Scope", *, is_local: bool) -> Iterator[str]:
+    def _bind(self, var: ScalarVar, scope: "_Scope", *, is_local: bool) -> Iterator[str]:
         if not _NAME.fullmatch(var.name):
             yield f"a variable is called {var.name!r}, which is no name"
         if var.name in scope.variables:
@@ -222,7 +222,7 @@ class _Verifier:
                 yield f"index '{var.name}' of a contraction is {var.dtype}, not index"
         total = free.inside()
         # Its loops are expanded around all that: nothing outside may have the name of the sum.
-        yield from self._bind(Var(ACCUMULATOR, one.accumulator), total, is_local=False)
+        yield from self._bind(ScalarVar(ACCUMULATOR, one.accumulator), total, is_local=False)
         yield from self._place(one.out, one.out_index, free)
         yield from self._place(one.a, one.a_index, bound)
         yield from self._place(one.b, one.b_index, bound)
@@ -303,7 +303,7 @@ class _Verifier:
         match value:
             case Const():
                 yield from _constant(value)
-            case Var(name, dtype):
+            case ScalarVar(name, dtype):
                 known = scope.variables.get(name)
                 if known is None:
                     yield f"'{name}' is used where it is not defined"
@@ -359,7 +359,7 @@ class _Scope:
         return made
 
 
-def _seeing(variables: tuple[Var, ...], scope: _Scope) -> _Scope:
+def _seeing(variables: tuple[ScalarVar, ...], scope: _Scope) -> _Scope:
     """What an expression sees for which a structure has more variables."""
     own = scope.inside()
     own.variables |= {var.name: var.dtype for var in variables}

@@ -7,7 +7,7 @@ from math import inf, sqrt
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, broadcast_index, cast, const, index, math, select, unary
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, BOOL, Attend, Axis, Buffer, Element, LoopKind, Result, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, BOOL, Attend, Axis, Buffer, Element, LoopKind, Result, Scalar, ScalarVar
 from openinfer.ops.lower.linear import add_products, indices
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -52,7 +52,7 @@ def _attend(call: Call, builder: Builder, sizes: AttentionSizes, group: Group) -
     head, row, key, depth, column = (builder.fresh("i") for _ in range(5))
     (query, query_place), (keys, key_place), (values, value_place) = group.query, group.key, group.value
     out, place = group.out
-    total = Var(ACCUMULATOR, _sum_dtype(call))
+    total = ScalarVar(ACCUMULATOR, _sum_dtype(call))
     until, after = _borders(call, sizes, row)
     builder.add(
         Attend(
@@ -237,4 +237,4 @@ def _projected(
         (rows, (*before(row), inner)),
         (weights, (inner, own(head) * index(query.shape[-1]) + column)),
     )
-    add_products(builder, over, (query, over.free), factors, Var(ACCUMULATOR, query.dtype))
+    add_products(builder, over, (query, over.free), factors, ScalarVar(ACCUMULATOR, query.dtype))

@@ -7,7 +7,7 @@ from operator import and_
 
 from openinfer.loops.build import Builder, Coordinates, Position, index
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, Scalar, Var
+from openinfer.loops.ir import Buffer, Scalar, ScalarVar
 from openinfer.ops.lower.linear import contract, finished, indices
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -28,7 +28,7 @@ class _Window:
     begins: Shape
     ends: Shape
 
-    def forward(self, axis: int, result: Var, offset: Var) -> Tap:
+    def forward(self, axis: int, result: ScalarVar, offset: ScalarVar) -> Tap:
         """The element of the input that a result sees through a position of the window."""
         start = result * index(self.strides[axis]) + offset * index(self.dilations[axis])
         at = start - index(self.begins[axis])
@@ -39,7 +39,7 @@ class _Window:
             conditions.append(at < index(self.extents[axis]))
         return at, conditions
 
-    def backward(self, axis: int, result: Var, offset: Var) -> Tap:
+    def backward(self, axis: int, result: ScalarVar, offset: ScalarVar) -> Tap:
         """The element of the input that adds to a result through a position of the window, if there is one."""
         stride = index(self.strides[axis])
         distance = result + index(self.begins[axis]) - offset * index(self.dilations[axis])
@@ -61,7 +61,7 @@ def _window(call: Call, spatial: Shape) -> _Window:
     return _Window(spatial, strides, per_axis(call.params["dilations"], rank, "dilations", 1), begins, ends)
 
 
-def _channel(group: Sequence[Var], inner: Var, size: int) -> Scalar:
+def _channel(group: Sequence[ScalarVar], inner: ScalarVar, size: int) -> Scalar:
     """A channel by its group, if there are groups, and its place in the group."""
     return group[0] * index(size) + inner if group else inner
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from openinfer.loops.build import Builder, cast, const, index, load, math, pair, select
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, LoopKind, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, LoopKind, Scalar, ScalarVar
 from openinfer.ops.filters import mel_edges, mel_ends
 from openinfer.ops.lower.elementwise import I64, U64
 from openinfer.ops.lower.operand import KernelInput, lowers
@@ -34,7 +34,7 @@ def _fir(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], o
             a_index=(*free[:-1], free[-1] - delay),
             b_index=(delay,),
             accumulator=dtype,
-            epilogue=cast(Var(ACCUMULATOR, dtype), compute),
+            epilogue=cast(ScalarVar(ACCUMULATOR, dtype), compute),
             valid=delay <= free[-1],
         )
     )
@@ -133,7 +133,7 @@ class _Mel:
                 builder.store(self._slopes, (f, 0), self._distance(f, edge) / width)
                 builder.store(self._slopes, (f, 1), -self._distance(f, edge + 1) / width)
 
-    def add(self, total: Var, power: KernelInput, where: tuple[Var, ...], mel_bin: Var) -> None:
+    def add(self, total: ScalarVar, power: KernelInput, where: tuple[ScalarVar, ...], mel_bin: ScalarVar) -> None:
         """The power in a triangle: what is outside does not count, not even when it is infinite."""
         builder = self._builder
         for side in (0, 1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, broadcast_index, cast, index, rounded
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, Var, visit
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, ScalarVar, visit
 from openinfer.ops.infer import accumulated
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -33,9 +33,9 @@ def closed(call: Call, total: Scalar) -> Scalar:
 class Indices:
     """The indices of a contraction: those of the result, and those that are summed over."""
 
-    free: tuple[Var, ...]
+    free: tuple[ScalarVar, ...]
     extents: tuple[int, ...]
-    bound: tuple[Var, ...]
+    bound: tuple[ScalarVar, ...]
     reduced: tuple[int, ...]
 
 
@@ -56,7 +56,7 @@ def contract(
 ) -> None:
     """``out = epilogue(sum of the products of two factors)``, each at its place."""
     dtype = sum_dtype(call)
-    add_products(builder, over, out, factors, epilogue(Var(ACCUMULATOR, dtype)), valid)
+    add_products(builder, over, out, factors, epilogue(ScalarVar(ACCUMULATOR, dtype)), valid)
 
 
 def add_products(
@@ -69,7 +69,7 @@ def add_products(
 ) -> None:
     """The same with the epilogue as an expression over the sum, whose type says what is added up in."""
     (a, a_place), (b, b_place) = ((operand, tuple(map(index, place))) for operand, place in factors)
-    (accumulator,) = {one.dtype for one in visit(epilogue) if isinstance(one, Var) and one.name == ACCUMULATOR}
+    (accumulator,) = {one.dtype for one in visit(epilogue) if isinstance(one, ScalarVar) and one.name == ACCUMULATOR}
     builder.add(
         Contraction(
             out=out[0],
@@ -164,7 +164,7 @@ class Term:
         """The extent of each letter."""
         return dict(zip(self.labels, self.operand.shape, strict=True))
 
-    def place(self, at: dict[str, Var]) -> tuple[Var, ...]:
+    def place(self, at: dict[str, ScalarVar]) -> tuple[ScalarVar, ...]:
         """Where the element for these letters is."""
         return tuple(at[label] for label in self.labels)
 

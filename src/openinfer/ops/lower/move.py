@@ -5,12 +5,12 @@ from typing import TypeAlias
 
 from openinfer.loops.build import Builder, Coordinates, Position, flat, index, select, unflat
 from openinfer.loops.dim import expr_of, is_symbolic
-from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axes_of, axis_of
 
-SourceCoordinates: TypeAlias = Callable[[Call, KernelInput, tuple[Var, ...]], Coordinates]
+SourceCoordinates: TypeAlias = Callable[[Call, KernelInput, tuple[ScalarVar, ...]], Coordinates]
 """The place in the operand that an element of the result comes from."""
 
 
@@ -24,7 +24,7 @@ def is_one(extent: int) -> bool:
     return extent == 1 and not is_symbolic(extent)
 
 
-def fill_from(builder: Builder, out: Buffer, element: Callable[[tuple[Var, ...]], Scalar]) -> None:
+def fill_from(builder: Builder, out: Buffer, element: Callable[[tuple[ScalarVar, ...]], Scalar]) -> None:
     """Every element of the result, one by one; nothing where there is none."""
     if any(is_zero(extent) for extent in out.shape):
         return  # Indices computed for it could divide by an extent of 0.
@@ -82,7 +82,7 @@ def reshaped(where: Sequence[Position], shape: Sequence[int], source: Sequence[i
 
 
 @moving("reshape", "flatten", "squeeze", "unsqueeze")
-def _reshape(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _reshape(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     return reshaped(where, call.outputs[0].shape, x.shape)
 
 
@@ -90,14 +90,14 @@ def _reshape(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
 
 
 @moving("transpose")
-def _transpose(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _transpose(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     rank, perm = len(x.shape), call.params["perm"]
     axes = tuple(reversed(range(rank))) if perm is None else tuple(axis_of(axis, rank) for axis in perm)
     return tuple(where[axes.index(axis)] for axis in range(rank))
 
 
 @moving("flip")
-def _flip(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _flip(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     axes = axes_of(call.params["axes"], len(x.shape))
     return tuple(
         index(extent - 1) - at if axis in axes else at
@@ -106,7 +106,7 @@ def _flip(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
 
 
 @moving("roll")
-def _roll(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _roll(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     axes, shifts = call.params["axes"], call.params["shifts"]
     place: list[Position] = list(where)
     for given, shift in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
@@ -128,7 +128,7 @@ def _rolled(at: Scalar, shift: int, extent: int) -> Scalar:
 
 
 @moving("space_to_depth")
-def _space_to_depth(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _space_to_depth(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     block = call.params["block"]
     image, depth, row, column = where
     i, j, channel = unflat(depth, (block, block, x.shape[1]))
@@ -136,7 +136,7 @@ def _space_to_depth(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coord
 
 
 @moving("depth_to_space")
-def _depth_to_space(call: Call, _x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _depth_to_space(call: Call, _x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     block, channels = call.params["block"], call.outputs[0].shape[1]
     image, channel, row, column = where
     i, j = row % index(block), column % index(block)

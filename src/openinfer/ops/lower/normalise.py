@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, cast, const, index, pair, unary
-from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import Row, extents_of, placed
 from openinfer.ops.record import Call
@@ -44,8 +44,8 @@ def _affine(value: Scalar, scale: Scalar | None, shift: Scalar | None) -> Scalar
 class _Place:
     """Where the element of a row stands in the whole, and which element of ``gamma`` and ``beta`` it belongs to."""
 
-    whole: Callable[[tuple[Var, ...]], tuple[Position, ...]]
-    parameter: Callable[[tuple[Var, ...]], tuple[Position, ...]]
+    whole: Callable[[tuple[ScalarVar, ...]], tuple[Position, ...]]
+    parameter: Callable[[tuple[ScalarVar, ...]], tuple[Position, ...]]
 
 
 def _at(operand: KernelInput | None, where: tuple[Position, ...]) -> Scalar | None:
@@ -142,7 +142,7 @@ def _group_norm(
     channels = x.shape[1] // groups
     with builder.loops((x.shape[0], groups), LoopKind.PARALLEL) as (batch, group):
 
-        def channel(inside: tuple[Var, ...]) -> Scalar:
+        def channel(inside: tuple[ScalarVar, ...]) -> Scalar:
             return group * index(channels) + inside[0]
 
         place = _Place(lambda inside: (batch, channel(inside), *inside[1:]), lambda inside: (channel(inside),))

@@ -10,7 +10,7 @@ import numpy as np
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Coordinates, Position, const, index, pair, select
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.move import fill_from, is_one, is_zero, moving
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.numeric import leaving
@@ -79,7 +79,7 @@ def _first(start: int, step: int, extent: int) -> Scalar:
 
 
 @moving("slice")
-def _slice(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _slice(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     params, rank = call.params, len(x.shape)
     starts = params["starts"]
     axes = range(len(starts)) if params["axes"] is None else params["axes"]
@@ -102,7 +102,7 @@ def _expand(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
 
 
 @moving("tile")
-def _tile(call: Call, x: KernelInput, where: tuple[Var, ...]) -> Coordinates:
+def _tile(call: Call, x: KernelInput, where: tuple[ScalarVar, ...]) -> Coordinates:
     repeats = call.params["repeats"]
     rank = len(x.shape)
     counts = ((1,) * rank + repeats)[-rank:] if rank else ()
@@ -175,7 +175,7 @@ def _pad(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], o
         if is_symbolic(extent) and not all(map(is_zero, sides)):
             builder.fail(index(extent).eq(0), "an axis is empty: there is nothing to pad it with")
 
-    def element(where: tuple[Var, ...]) -> Scalar:
+    def element(where: tuple[ScalarVar, ...]) -> Scalar:
         place: list[Position] = []
         for at, extent, sides in zip(where, x.shape, added, strict=True):
             source = builder.let(at - index(sides[0]))
@@ -191,7 +191,7 @@ def _pad_with(builder: Builder, x: KernelInput, out: Buffer, added: Sequence[tup
         fill_from(builder, out, lambda _where: fill)
         return
 
-    def element(where: tuple[Var, ...]) -> Scalar:
+    def element(where: tuple[ScalarVar, ...]) -> Scalar:
         place: list[Position] = []
         inside: list[Scalar] = []
         for at, extent, sides in zip(where, x.shape, added, strict=True):

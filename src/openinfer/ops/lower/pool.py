@@ -12,7 +12,7 @@ from operator import mul
 
 from openinfer.loops.build import Builder, Position, cast, const, index, pair
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, Load, LoopKind, Scalar, Var
+from openinfer.loops.ir import Buffer, Load, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import pads_of, per_axis
@@ -29,7 +29,7 @@ class _Axis:
     begin: int
     end: int
 
-    def first(self, result: Var) -> Scalar:
+    def first(self, result: ScalarVar) -> Scalar:
         """Where a window starts; before 0 in the padding."""
         return result * index(self.stride) - index(self.begin)
 
@@ -48,7 +48,7 @@ def _axes(call: Call, spatial: Sequence[int]) -> list[_Axis]:
     return [_Axis(*one) for one in zip(spatial, kernel, strides, dilations, begins, ends, strict=True)]
 
 
-def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[Var]) -> tuple[list[Scalar], list[Scalar]]:
+def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[ScalarVar]) -> tuple[list[Scalar], list[Scalar]]:
     """Along each axis: the first element that a window sees, and how many it sees."""
     starts, counts = [], []
     for axis, result in zip(axes, where, strict=True):
@@ -64,7 +64,7 @@ def _least(operand: KernelInput) -> float:
     return float("-inf") if operand.dtype.kind == "float" else int(operand.dtype.minimum)
 
 
-def _places(axes: Sequence[_Axis], starts: Sequence[Scalar], offsets: Sequence[Var]) -> tuple[Scalar, ...]:
+def _places(axes: Sequence[_Axis], starts: Sequence[Scalar], offsets: Sequence[ScalarVar]) -> tuple[Scalar, ...]:
     """The element at a position of a window."""
     parts = zip(axes, starts, offsets, strict=True)
     return tuple(start + offset * index(axis.dilation) for axis, start, offset in parts)
@@ -84,7 +84,7 @@ def _joined(
     out: Buffer,
     nothing: float,
     join: Callable[[Scalar, Scalar], Scalar],
-    finish: Callable[[Scalar, Sequence[Var], Sequence[Scalar]], Scalar],
+    finish: Callable[[Scalar, Sequence[ScalarVar], Sequence[Scalar]], Scalar],
 ) -> None:
     """What windows see, joined; ``finish`` gets that, the indices, and how many elements are seen along each axis."""
     *others, last = _axes(call, x.shape[2:])
@@ -122,7 +122,7 @@ def avg_pool(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
     assert x is not None
     axes = _axes(call, x.shape[2:])
 
-    def mean(total: Scalar, where: Sequence[Var], counts: Sequence[Scalar]) -> Scalar:
+    def mean(total: Scalar, where: Sequence[ScalarVar], counts: Sequence[Scalar]) -> Scalar:
         if call.params["count_include_pad"]:
             # No window starts before the padding: those past its end are all that do not count.
             pairs = zip(axes, where[2:], strict=True)

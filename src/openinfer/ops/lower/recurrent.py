@@ -1,7 +1,7 @@
 """Recurrent cells: two contractions into scratch memory, then the gates, element by element."""
 
 from openinfer.loops.build import Builder, load, math, pair
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 
@@ -17,7 +17,7 @@ def _product(builder: Builder, x: KernelInput | None, w: KernelInput | None, bia
     shape = (*x.shape[:-1], rows)
     out = builder.buffer(compute, shape, "product")
     free, k = tuple(builder.fresh("i") for _ in shape), builder.fresh("k")
-    total: Scalar = Var(ACCUMULATOR, compute)
+    total: Scalar = ScalarVar(ACCUMULATOR, compute)
     builder.add(
         Contraction(
             out=out,
@@ -37,7 +37,7 @@ def _product(builder: Builder, x: KernelInput | None, w: KernelInput | None, bia
     return out
 
 
-def _part(product: Buffer, gate: int, state: int, where: tuple[Var, ...]) -> Scalar:
+def _part(product: Buffer, gate: int, state: int, where: tuple[ScalarVar, ...]) -> Scalar:
     """The element of a gate; the gates lie one after the other along the last axis."""
     return load(product, *where[:-1], where[-1] + state * gate)
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, cast, const, index, math, pair, rounded, select, unary
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import BOOL, INDEX, Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import BOOL, INDEX, Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.loops.running import RunningProduct
 from openinfer.ops.infer import accumulated
 from openinfer.ops.lower.operand import KernelInput, lowers
@@ -42,25 +42,25 @@ class Row:
 
     builder: Builder
     extents: tuple[int, ...]
-    element: Callable[[tuple[Var, ...]], Scalar]
+    element: Callable[[tuple[ScalarVar, ...]], Scalar]
 
     @property
     def count(self) -> Scalar:
         """How many elements there are."""
         return index(prod(self.extents))
 
-    def fold(self, start: Scalar | float, dtype: DType, step: Callable[[Scalar, Scalar], Scalar]) -> Var:
+    def fold(self, start: Scalar | float, dtype: DType, step: Callable[[Scalar, Scalar], Scalar]) -> ScalarVar:
         """A variable that takes in one element after the other: ``step`` of what it is and the element."""
         total = self.builder.local(start, dtype)
         with self.builder.loops(self.extents) as where:
             self.builder.assign(total, step(total, self.element(where)))
         return total
 
-    def sum(self, dtype: DType, term: Callable[[Scalar], Scalar] = lambda value: value) -> Var:
+    def sum(self, dtype: DType, term: Callable[[Scalar], Scalar] = lambda value: value) -> ScalarVar:
         """The sum of a term of every element, in a dtype."""
         return self.fold(0, dtype, lambda total, value: total + cast(term(value), dtype))
 
-    def square_sum(self, dtype: DType, term: Callable[[Scalar], Scalar] = lambda value: value) -> Var:
+    def square_sum(self, dtype: DType, term: Callable[[Scalar], Scalar] = lambda value: value) -> ScalarVar:
         """The sum of the squares of a term of every element."""
 
         def step(total: Scalar, value: Scalar) -> Scalar:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, cast, const, index, load, pair, select, unary
-from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.elementwise import I64
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -22,7 +22,7 @@ class _Axis:
     coordinates: str
     factor: float | None
 
-    def fraction(self, result: Var) -> tuple[Scalar, Scalar]:
+    def fraction(self, result: ScalarVar) -> tuple[Scalar, Scalar]:
         """Where a result lies, as a quotient of integers with a divisor above 0, if no scale is given."""
         # Nothing is computed for an extent of 0, but compilers see the division.
         divisor = self.new or 1
@@ -34,7 +34,7 @@ class _Axis:
             case _:
                 return (result * index(2) + 1) * index(self.old) - index(divisor), index(2 * divisor)
 
-    def source(self, result: Var) -> Scalar:
+    def source(self, result: ScalarVar) -> Scalar:
         """Where a result lies, in f64 and rounded as the reference rounds it."""
         if self.factor is None:
             above, below = self.fraction(result)
@@ -61,7 +61,7 @@ def _axes(call: Call, x: KernelInput, out: Buffer) -> list[_Axis]:
 # --- the nearest neighbour --------------------------------------------------------------------------------------------
 
 
-def _nearest(axis: _Axis, rounding: str, result: Var) -> Scalar:
+def _nearest(axis: _Axis, rounding: str, result: ScalarVar) -> Scalar:
     """The index of the nearest neighbour."""
     if axis.factor is not None:
         at = axis.source(result)

@@ -6,7 +6,7 @@ from decimal import Context, Decimal
 
 from openinfer.loops.build import Builder, Position, broadcast_index, cast, const, index, load, math
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
@@ -27,7 +27,7 @@ def _rotated(
     out: Buffer,
     row: tuple[Position, ...],
     count: int,
-    angle: Callable[[Var], tuple[Scalar, Scalar]],
+    angle: Callable[[ScalarVar], tuple[Scalar, Scalar]],
 ) -> None:
     """One row of the result: ``count`` pairs rotated by angles, given as cosine and sine, and the rest as it is."""
     with builder.loop(count, hint="p") as one:

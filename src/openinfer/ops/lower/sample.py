@@ -6,7 +6,7 @@ from math import factorial, inf
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, Position, bits, cast, const, flat, index, load, pair, select, unary
 from openinfer.loops.expand_order import descending, merge_sort
-from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, Var
+from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
@@ -37,7 +37,7 @@ def _sample(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...]
         builder.store(out, where, cast(sampler.pick(number), I64))
 
 
-def _largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -> Var:
+def _largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -> ScalarVar:
     """The largest logit of a row; an error where there is nothing to pick."""
     largest = builder.local(-inf, F64)
     with builder.loop(logits.shape[-1]) as i:
@@ -47,7 +47,7 @@ def _largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -
     return largest
 
 
-def _first_largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -> Var:
+def _first_largest(builder: Builder, logits: KernelInput, where: Sequence[Position]) -> ScalarVar:
     """The first index of the largest logit of a row."""
     largest, count = _largest(builder, logits, where), index(logits.shape[-1])
     found = builder.local(0, INDEX)
@@ -139,7 +139,7 @@ class _Sampler:
                 builder.store(self._weights, (place,), const(0, F64))
             builder.assign(before, before + weight)
 
-    def _total(self) -> Var:
+    def _total(self) -> ScalarVar:
         total = self._builder.local(0, F64)
         with self._builder.loop(self._count) as i:
             self._builder.assign(total, total + load(self._weights, i))

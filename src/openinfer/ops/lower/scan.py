@@ -6,7 +6,7 @@ from typing import Literal
 
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, cast, index
-from openinfer.loops.ir import ACCUMULATOR, Axis, Buffer, LoopKind, Result, Scalar, Scan, Var
+from openinfer.loops.ir import ACCUMULATOR, Axis, Buffer, LoopKind, Result, Scalar, ScalarVar, Scan
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import I64, U64, accumulates_in, extents_of, placed, summand, total_of
 from openinfer.ops.record import Call
@@ -61,7 +61,7 @@ def _scanning(
                 fold.op,
                 fold.accumulator,
                 fold.term(x[place]),
-                Result(out, place, fold.finished(Var(ACCUMULATOR, fold.accumulator))),
+                Result(out, place, fold.finished(ScalarVar(ACCUMULATOR, fold.accumulator))),
                 is_exclusive=call.params["exclusive"],
                 is_reversed=call.params["reverse"],
             )

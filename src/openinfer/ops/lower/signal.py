@@ -12,7 +12,7 @@ from typing import TypeAlias
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, cast, const, index, load, math, pair, select, unary
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import INDEX, Buffer, Scalar, Var
+from openinfer.loops.ir import INDEX, Buffer, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import extents_of, placed
 from openinfer.ops.record import Call
@@ -302,7 +302,7 @@ def _half(
     out: Buffer,
     where: Sequence[Position],
     count: int,
-    point: Callable[[Var], Scalar],
+    point: Callable[[ScalarVar], Scalar],
 ) -> None:
     """The first half of the transform of real points, one row."""
     transform.start(clear=False)
@@ -369,7 +369,7 @@ def _stft(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], 
     with builder.loops(out.shape[:-2]) as where:
         start = builder.let(where[-1] * index(hop))
 
-        def point(j: Var) -> Scalar:
+        def point(j: ScalarVar) -> Scalar:
             at = start + j
             if call.params["center"]:
                 at = builder.let(at - index(frame // 2))

@@ -6,7 +6,7 @@ from math import prod
 from openinfer.loops.build import Builder, cast, flat, index, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.expand_order import before
-from openinfer.loops.ir import ORIGIN, RANKED, Axis, Buffer, LoopKind, Order, Result, Scalar, Var
+from openinfer.loops.ir import ORIGIN, RANKED, Axis, Buffer, LoopKind, Order, Result, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, Lowering, lowers
 from openinfer.ops.lower.reduce import I64, extents_of, greatest, least, placed
 from openinfer.ops.record import Call
@@ -69,7 +69,7 @@ def _ordering(is_descending: Callable[[Call], bool]) -> Lowering:
             along, rank = Axis(builder.fresh("i"), count), Axis(builder.fresh("i"), values.shape[axis])
             place = tuple(map(index, placed((axis,), (rank.index,), where)))
             key = x[placed((axis,), (along.index,), where)]
-            outs = Result(values, place, Var(RANKED, key.dtype)), Result(indices, place, Var(ORIGIN, I64))
+            outs = Result(values, place, ScalarVar(RANKED, key.dtype)), Result(indices, place, ScalarVar(ORIGIN, I64))
             builder.add(Order(along, rank, key, outs, is_descending=is_descending(call)))
 
     return lowering

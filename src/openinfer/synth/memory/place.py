@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from openinfer.loops.dim import is_same, is_same_shape
-from openinfer.loops.ir import Buffer, For, Kernel, Load, Statement, Store, Var, scalars, visit, walk
+from openinfer.loops.ir import Buffer, For, Kernel, Load, ScalarVar, Statement, Store, scalars, visit, walk
 from openinfer.synth.memory.arena import Request, placed
 from openinfer.synth.memory.views import views_of
 from openinfer.synth.program.ir import KernelStep, Move, Program, Storage, Value
@@ -110,7 +110,7 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
     where = next(store.index for store in stores if store.buffer == out)
     loops = {statement.index for statement in walk(kernel.body) if isinstance(statement, For)}
     moving = [one for one, extent in zip(where, out.shape, strict=True) if not is_same(extent, 1) or one in loops]
-    if not all(isinstance(one, Var) and one in loops for one in moving) or len(set(moving)) < len(moving):
+    if not all(isinstance(one, ScalarVar) and one in loops for one in moving) or len(set(moving)) < len(moving):
         return []
     statements = list(walk(kernel.body))
     behind = statements[statements.index(next(store for store in stores if store.buffer == out)) + 1 :]

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from openinfer.loops.ir import Buffer, Kernel, Var
+from openinfer.loops.ir import Buffer, Kernel, ScalarVar
 from openinfer.loops.rewrite import renamed, variables_of, with_buffers
 
 
@@ -17,7 +17,7 @@ def renamed_apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
     """Two kernels with no variable or buffer of the same name: those of the second make way."""
     taken = {buffer.name for buffer in buffers_of(one)} | {var.name for var in variables_of(one.body)}
     buffers = {buffer.name: replace(buffer, name=free_name(buffer.name, "_", taken)) for buffer in buffers_of(other)}
-    names = {var.name: Var(free_name(var.name, "", taken), var.type) for var in variables_of(other.body)}
+    names = {var.name: ScalarVar(free_name(var.name, "", taken), var.type) for var in variables_of(other.body)}
     moved = with_buffers(replace(other, body=renamed(other.body, names)), buffers)
     return one, replace(moved, inputs=tuple(buffers[buffer.name] for buffer in other.inputs))
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openinfer.loops.ir import For, Kernel, Let, Load, Scalar, Select, Statement, Store, Var, visit
+from openinfer.loops.ir import For, Kernel, Let, Load, Scalar, ScalarVar, Select, Statement, Store, visit
 from openinfer.loops.rewrite import changed
 
 
@@ -10,7 +10,7 @@ from openinfer.loops.rewrite import changed
 class Pointwise:
     """A kernel that computes each element of its one output from elements of its inputs: a perfect nest of loops."""
 
-    indices: tuple[Var, ...]
+    indices: tuple[ScalarVar, ...]
     lets: tuple[Let, ...]
     value: Scalar
 
@@ -20,7 +20,7 @@ def pointwise_form(kernel: Kernel) -> Pointwise | None:
     if len(kernel.outputs) != 1:
         return None
     body: tuple[Statement, ...] = kernel.body
-    indices: list[Var] = []
+    indices: list[ScalarVar] = []
     while len(body) == 1 and isinstance(body[0], For):
         indices.append(body[0].index)
         body = body[0].body
@@ -59,7 +59,7 @@ def with_names(form: Pointwise) -> Pointwise:
     }
 
     def put_in(value: Scalar) -> Scalar:
-        return changed(value, lambda one: put_in(once[one]) if isinstance(one, Var) and one in once else None)
+        return changed(value, lambda one: put_in(once[one]) if isinstance(one, ScalarVar) and one in once else None)
 
     lets = tuple(Let(let.var, put_in(let.value)) for let in form.lets if let.var not in once)
     return Pointwise(form.indices, lets, put_in(form.value))

@@ -18,10 +18,10 @@ from openinfer.loops.ir import (
     Kernel,
     Load,
     Scalar,
+    ScalarVar,
     Statement,
     Store,
     Structure,
-    Var,
     While,
     factors_of,
     scalars,
@@ -55,7 +55,7 @@ def read_through(producer: Kernel, consumer: Kernel, target: Buffer) -> Kernel |
     def placed(where: ScalarCoordinates) -> ScalarCoordinates:
         places = dict(zip(form.indices, where, strict=True))
         return tuple(
-            changed(one, lambda part: places.get(part) if isinstance(part, Var) else None) for one in source.index
+            changed(one, lambda part: places.get(part) if isinstance(part, ScalarVar) else None) for one in source.index
         )
 
     def change(one: Scalar) -> Scalar | None:
@@ -139,7 +139,7 @@ def _reads(kernel: Kernel, buffer: Buffer) -> bool:
     return is_read or any(isinstance(statement, While | Structure) for statement in walk(kernel.body))
 
 
-def _pieces(var: Var, source: Load, extent: int) -> list[tuple[int, int]] | None:
+def _pieces(var: ScalarVar, source: Load, extent: int) -> list[tuple[int, int]] | None:
     """The axes that an index is cut into, and what one more along each counts; None where it is not just that.
 
     ``d`` of ``x[i, d / 32, j, d % 32]`` is 32 times the one along axis 1 and the one along axis 3.
@@ -155,7 +155,7 @@ def _pieces(var: Var, source: Load, extent: int) -> list[tuple[int, int]] | None
     return found if is_same(count, extent) else None
 
 
-def _step(value: Scalar, var: Var, extent: int) -> int | None:
+def _step(value: Scalar, var: ScalarVar, extent: int) -> int | None:
     """What one more of a piece counts: 1 of ``d`` and ``d % 32``, 32 of ``d / 32`` and ``d / 32 % 4``; else None."""
     match value:
         case Binary("rem", left, Const(int(most))) if is_same(most, extent):
@@ -164,7 +164,7 @@ def _step(value: Scalar, var: Var, extent: int) -> int | None:
             return _quotient_step(value, var)
 
 
-def _quotient_step(value: Scalar, var: Var) -> int | None:
+def _quotient_step(value: Scalar, var: ScalarVar) -> int | None:
     match value:
         case Binary("div", left, Const(int(step))) if not is_symbolic(step):
             inner = _quotient_step(left, var)

@@ -22,9 +22,9 @@ from openinfer.loops.ir import (
     Load,
     Math,
     Scalar,
+    ScalarVar,
     Statement,
     Store,
-    Var,
     While,
     factors_of,
     scalars,
@@ -91,13 +91,17 @@ def sink(pair: Pair) -> Kernel | None:
     def change(where: tuple[Scalar, ...], own: Scalar) -> Callable[[Scalar], Scalar | None]:
         places = dict(zip(form.indices, where, strict=True))
         return lambda one: (
-            places.get(one) if isinstance(one, Var) else own if isinstance(one, Load) and one.buffer == target else None
+            places.get(one)
+            if isinstance(one, ScalarVar)
+            else own
+            if isinstance(one, Load) and one.buffer == target
+            else None
         )
 
     def stored(store: Store) -> list[Statement]:
         own = rounded(store.value, out.dtype)
-        name = Var(free_name("v", "", taken), own.dtype)
-        is_named = len(loads) > 1 and not isinstance(own, Var | Const)
+        name = ScalarVar(free_name("v", "", taken), own.dtype)
+        is_named = len(loads) > 1 and not isinstance(own, ScalarVar | Const)
         there = change(store.index, name if is_named else own)
         kept = with_names(form)
         lets = [Let(name, own)] * is_named + [Let(let.var, changed(let.value, there)) for let in kept.lets]
@@ -115,7 +119,7 @@ def sink(pair: Pair) -> Kernel | None:
     return replace(producer, name=pair.name, body=with_stores(producer.body, out, stored, finished))
 
 
-def _is_here(element: Load, indices: tuple[Var, ...]) -> bool:
+def _is_here(element: Load, indices: tuple[ScalarVar, ...]) -> bool:
     """Whether an element is the one at the loops' indices; along an axis of extent 1 it may be said to be the first."""
     return all(
         one == index or (one == Const(0, INDEX) and is_same(extent, 1))
@@ -143,7 +147,7 @@ def _stores_once(kernel: Kernel) -> bool:
         return False
     (writer,) = writers
     index = writer.index if isinstance(writer, Store) else writer.out_index
-    if not all(isinstance(one, Var) for one in index) or len(set(index)) < len(index):
+    if not all(isinstance(one, ScalarVar) for one in index) or len(set(index)) < len(index):
         return False
     return isinstance(writer, Contraction) or _is_unconditional(kernel.body, writer)
 
@@ -167,7 +171,9 @@ def inline(pair: Pair) -> Kernel | None:
     loads = [
         one for value in _values(consumer) for one in visit(value) if isinstance(one, Load) and one.buffer == target
     ]
-    operations = sum(10 if isinstance(one, Math) else 1 for one in visit(element) if not isinstance(one, Var | Load))
+    operations = sum(
+        10 if isinstance(one, Math) else 1 for one in visit(element) if not isinstance(one, ScalarVar | Load)
+    )
     if len(loads) > 1 and operations > pair.max_recomputed:
         return None
     if not loads:
@@ -177,7 +183,7 @@ def inline(pair: Pair) -> Kernel | None:
         if not isinstance(one, Load) or one.buffer != target:
             return None
         places = dict(zip(form.indices, one.index, strict=True))
-        return changed(element, lambda part: places.get(part) if isinstance(part, Var) else None)
+        return changed(element, lambda part: places.get(part) if isinstance(part, ScalarVar) else None)
 
     # An element that does not depend on where it is read leaves names for places behind.
     return replace(consumer, name=pair.name, body=without_unused(changed_statements(consumer.body, change)))

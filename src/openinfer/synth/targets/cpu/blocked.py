@@ -20,9 +20,9 @@ from openinfer.loops.ir import (
     Local,
     LoopKind,
     Scalar,
+    ScalarVar,
     SetLocal,
     Statement,
-    Var,
     While,
     scalars,
     visit,
@@ -50,9 +50,9 @@ def _blocked(statement: Statement) -> Statement:
             return with_bodies(statement, blocked)
 
 
-def _totals(loop: For) -> list[Var]:
+def _totals(loop: For) -> list[ScalarVar]:
     """The floats of 32 bits that a loop only adds to, wherever in it."""
-    updates: dict[Var, int] = {}
+    updates: dict[ScalarVar, int] = {}
     for one in walk(loop.body):
         if isinstance(one, SetLocal) and _added(one) is not None:
             updates[one.var] = updates.get(one.var, 0) + 1
@@ -72,7 +72,7 @@ def _added(update: SetLocal) -> Scalar | None:
             return None
 
 
-def _mentions(body: tuple[Statement, ...], var: Var) -> int:
+def _mentions(body: tuple[Statement, ...], var: ScalarVar) -> int:
     """How often a variable is read or, other than by adding to it, written; a contraction counts as many times."""
     count = 0
     for one in walk(body):
@@ -88,7 +88,7 @@ def _rounds(loop: For) -> int:
     return span(extent.value)[1] if isinstance(extent, Const) and isinstance(extent.value, int) else 1
 
 
-def _terms(loop: For, var: Var) -> int:
+def _terms(loop: For, var: ScalarVar) -> int:
     """How many terms a loop adds to a variable at most, not counting what lanes take in."""
     rounds = _rounds(loop)
     if loop.bind is Bind.LANES:
@@ -96,7 +96,7 @@ def _terms(loop: For, var: Var) -> int:
     return rounds * _terms_of(loop.body, var)
 
 
-def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
+def _terms_of(body: tuple[Statement, ...], var: ScalarVar) -> int:
     count = 0
     for one in body:
         match one:
@@ -111,16 +111,18 @@ def _terms_of(body: tuple[Statement, ...], var: Var) -> int:
     return count
 
 
-def _adds(body: tuple[Statement, ...], var: Var) -> bool:
+def _adds(body: tuple[Statement, ...], var: ScalarVar) -> bool:
     return any(isinstance(one, SetLocal) and one.var == var for one in walk(body))
 
 
-def _parts(totals: list[Var], loop: For) -> dict[str, Var]:
+def _parts(totals: list[ScalarVar], loop: For) -> dict[str, ScalarVar]:
     """Accumulators that stand for totals inside a loop."""
     return {var.name: replace(var, name=f"{var.name.partition('_of_')[0]}_of_{loop.index.name}") for var in totals}
 
 
-def _around(totals: list[Var], parts: dict[str, Var], inner: tuple[Statement, ...]) -> tuple[Statement, ...]:
+def _around(
+    totals: list[ScalarVar], parts: dict[str, ScalarVar], inner: tuple[Statement, ...]
+) -> tuple[Statement, ...]:
     """Statements that add to the parts, between their beginnings and what becomes of them."""
     return (
         *(Local(parts[var.name], Const(0.0, var.dtype)) for var in totals),
@@ -129,7 +131,7 @@ def _around(totals: list[Var], parts: dict[str, Var], inner: tuple[Statement, ..
     )
 
 
-def _in_blocks(loop: For, totals: list[Var]) -> For:
+def _in_blocks(loop: For, totals: list[ScalarVar]) -> For:
     """A loop that sums many terms, over blocks of its iterations, which are nested if there are many."""
     block = BLOCK * LANES if loop.bind is Bind.LANES else BLOCK
     if _rounds(loop) <= block:
@@ -138,7 +140,7 @@ def _in_blocks(loop: For, totals: list[Var]) -> For:
     extent = loop.extent.value
     assert isinstance(extent, int)
     name, parts = loop.index.name, _parts(totals, loop)
-    first, count, number, inside = (Var(f"{name}_{what}") for what in ("first", "count", "block", "in"))
+    first, count, number, inside = (ScalarVar(f"{name}_{what}") for what in ("first", "count", "block", "in"))
     moved = _at(renamed(loop.body, parts), loop.index, first + inside)
     inner = _by_level(replace(loop, index=inside, extent=count, body=moved), list(parts.values()))
     body = (
@@ -150,7 +152,7 @@ def _in_blocks(loop: For, totals: list[Var]) -> For:
     return _in_blocks(blocks, totals) if _rounds(blocks) > BLOCK else blocks
 
 
-def _by_level(loop: For, totals: list[Var]) -> For:
+def _by_level(loop: For, totals: list[ScalarVar]) -> For:
     """A loop over loops: what these add up goes into accumulators of each round."""
     deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in walk(loop.body))]
     if not deep or loop.bind is Bind.LANES:
@@ -159,5 +161,5 @@ def _by_level(loop: For, totals: list[Var]) -> For:
     return replace(loop, body=_around(deep, parts, blocked(renamed(loop.body, parts))))
 
 
-def _at(body: tuple[Statement, ...], index: Var, place: Scalar) -> tuple[Statement, ...]:
+def _at(body: tuple[Statement, ...], index: ScalarVar, place: Scalar) -> tuple[Statement, ...]:
     return changed_statements(body, lambda value: place if value == index else None)

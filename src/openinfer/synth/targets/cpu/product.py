@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from openinfer.loops.affine import Affine, position, variables
 from openinfer.loops.build import cast
 from openinfer.loops.dim import is_same
-from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, Select, Var, children
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Load, Scalar, ScalarVar, Select, children
 from openinfer.loops.rewrite import changed, changed_statements
 from openinfer.synth.targets.cpu.tile import CpuTile
 
@@ -19,7 +19,7 @@ from openinfer.synth.targets.cpu.tile import CpuTile
 class FusedAxis:
     """Indices that run as one, the last fastest; without any, the extent is 1."""
 
-    vars: tuple[Var, ...]
+    vars: tuple[ScalarVar, ...]
     extents: tuple[int, ...]
 
     @property
@@ -31,7 +31,7 @@ class FusedAxis:
         return count
 
     @property
-    def last(self) -> Var | None:
+    def last(self) -> ScalarVar | None:
         """The fastest index."""
         return self.vars[-1] if self.vars else None
 
@@ -81,7 +81,7 @@ def without_single(one: Contraction) -> Contraction:
     if not gone:
         return one
     (found,) = changed_statements(
-        (one,), lambda value: Const(0, INDEX) if isinstance(value, Var) and value in gone else None
+        (one,), lambda value: Const(0, INDEX) if isinstance(value, ScalarVar) and value in gone else None
     )
     assert isinstance(found, Contraction)
     free = [(var, extent) for var, extent in zip(one.free, one.extents, strict=True) if var not in gone]
@@ -175,7 +175,7 @@ class _Finder:
             Factor(one.b, right, None),
         )
 
-    def _side(self, var: Var) -> int | None:
+    def _side(self, var: ScalarVar) -> int | None:
         """The factor that alone depends on a free index."""
         inside = [number for number in (0, 1) if var.name in self._names[number]]
         return inside[0] if len(inside) == 1 else None
@@ -217,13 +217,13 @@ class _Finder:
                     maps.append(found)
                     continue
                 loose |= variables(*value.index)
-            elif isinstance(value, Var):
+            elif isinstance(value, ScalarVar):
                 loose.add(value.name)
             stack.extend(children(value))
         # A step of its own makes an index one that nothing can run on into.
         return [*maps, *(Affine(0, {name: 1}) for name in loose if any(var.name == name for var in self._one.free))]
 
-    def _grown(self, last: Var, side: int, maps: Sequence[Affine | None]) -> FusedAxis:
+    def _grown(self, last: ScalarVar, side: int, maps: Sequence[Affine | None]) -> FusedAxis:
         """An index and those that it can run on into."""
         known = [one for one in maps if one is not None]
         found = [last]
@@ -240,7 +240,7 @@ class _Finder:
         return FusedAxis(tuple(found), tuple(self._extents[var] for var in found))
 
 
-def _is_one(place: Affine, vars_: Sequence[Var], extents: Sequence[int]) -> bool:
+def _is_one(place: Affine, vars_: Sequence[ScalarVar], extents: Sequence[int]) -> bool:
     """Whether indices run as one at a place."""
     return all(
         is_same(place.step(outer), place.step(inner) * extent)
@@ -250,7 +250,7 @@ def _is_one(place: Affine, vars_: Sequence[Var], extents: Sequence[int]) -> bool
 
 def as_one(value: Scalar, axis: FusedAxis, flat: Scalar) -> Scalar:
     """An expression in which an axis is one index: the slower ones stay at 0 while the fastest runs on."""
-    places: dict[Var, Scalar] = dict.fromkeys(axis.vars, Const(0, INDEX))
+    places: dict[ScalarVar, Scalar] = dict.fromkeys(axis.vars, Const(0, INDEX))
     if axis.last is not None:
         places[axis.last] = flat
-    return changed(value, lambda one: places.get(one) if isinstance(one, Var) else None)
+    return changed(value, lambda one: places.get(one) if isinstance(one, ScalarVar) else None)

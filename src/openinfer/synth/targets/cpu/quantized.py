@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 
 from openinfer.loops.affine import variables
-from openinfer.loops.ir import ACCUMULATOR, Binary, Buffer, Cast, Contraction, Load, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, Binary, Buffer, Cast, Contraction, Load, Scalar, ScalarVar
 from openinfer.loops.rewrite import changed
 
 STORED = ("i8", "u8", "i4", "u4")
@@ -64,4 +64,4 @@ def _is_outside(value: Scalar, one: Contraction) -> bool:
 
 
 def _scaled(part: Scalar, scale: Scalar) -> Scalar | None:
-    return part * scale if isinstance(part, Var) and part.name == ACCUMULATOR else None
+    return part * scale if isinstance(part, ScalarVar) and part.name == ACCUMULATOR else None

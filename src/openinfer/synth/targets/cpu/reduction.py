@@ -5,7 +5,20 @@ Sums and products of floats come out in another order, which their bounds allow;
 
 from dataclasses import dataclass
 
-from openinfer.loops.ir import Binary, Compare, Const, For, Let, Scalar, Select, SetLocal, Store, Var, scalars, visit
+from openinfer.loops.ir import (
+    Binary,
+    Compare,
+    Const,
+    For,
+    Let,
+    Scalar,
+    ScalarVar,
+    Select,
+    SetLocal,
+    Store,
+    scalars,
+    visit,
+)
 
 _NEUTRAL = {"add": 0, "mul": 1}
 _IDEMPOTENT = ("max", "min", "and", "or")
@@ -15,7 +28,7 @@ _IDEMPOTENT = ("max", "min", "and", "or")
 class Reduction:
     """An accumulator of a loop: the initial value of its lanes, and how two of them are combined."""
 
-    var: Var
+    var: ScalarVar
     update: SetLocal
 
     @property

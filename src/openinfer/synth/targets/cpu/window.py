@@ -22,13 +22,13 @@ from openinfer.loops.ir import (
     Load,
     LoopKind,
     Scalar,
+    ScalarVar,
     Statement,
     Store,
-    Var,
 )
 from openinfer.loops.rewrite import changed_statements, straightened
 
-BAND = Var("band")
+BAND = ScalarVar("band")
 """The index of bands."""
 
 
@@ -91,7 +91,7 @@ def _reach(place: Affine, extents: Mapping[str, int]) -> int:
     return sum(step * (extents[name] - 1) for name, step in place.steps.items())
 
 
-def band(one: Contraction, var: Var, height: int) -> Contraction:
+def band(one: Contraction, var: ScalarVar, height: int) -> Contraction:
     """The contraction restricted to one band of a free index."""
 
     def moved(part: Scalar) -> Scalar | None:
@@ -103,7 +103,7 @@ def band(one: Contraction, var: Var, height: int) -> Contraction:
     return replace(found, extents=extents)
 
 
-def without(one: Contraction, var: Var) -> Contraction:
+def without(one: Contraction, var: ScalarVar) -> Contraction:
     """The contraction for one position of a free index."""
     pairs = [pair for pair in zip(one.free, one.extents, strict=True) if pair[0] != var]
     return replace(one, free=tuple(free for free, _ in pairs), extents=tuple(extent for _, extent in pairs))
@@ -115,7 +115,7 @@ def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[
     The last axis is copied in one piece, with zeros before and behind it.
     """
     *outer, row = seen
-    places = [Var(f"at{axis}") for axis in range(len(outer))]
+    places = [ScalarVar(f"at{axis}") for axis in range(len(outer))]
     sources = [span.first.scalar() + place for span, place in zip(outer, places, strict=True)]
     asked = [
         condition
@@ -133,13 +133,13 @@ def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[
 
 
 def _row(
-    one: Contraction, row: AxisSpan, sources: Sequence[Scalar], to: tuple[Buffer, Sequence[Var]]
+    one: Contraction, row: AxisSpan, sources: Sequence[Scalar], to: tuple[Buffer, Sequence[ScalarVar]]
 ) -> tuple[Statement, ...]:
     """What is seen of one row, with zeros where it is not on the buffer."""
     memory, places = to
     first = row.first.first
     low, high = max(-first, 0), max(min(row.count, one.a.shape[-1] - first), 0)
-    at = Var("at")
+    at = ScalarVar("at")
     copy = Store(memory, (*places, at + index(low)), Load(one.a, (*sources, at + index(low + first))))
     loops = (
         _zeros(memory, places, 0, low),
@@ -149,7 +149,7 @@ def _row(
     return tuple(loop for loop in loops if loop.extent != index(0))
 
 
-def _zeros(memory: Buffer, places: Sequence[Var], first: int, last: int) -> For:
-    at = Var("at")
+def _zeros(memory: Buffer, places: Sequence[ScalarVar], first: int, last: int) -> For:
+    at = ScalarVar("at")
     store = Store(memory, (*places, at + index(first)), Const(0, memory.dtype))
     return For(at, index(last - first), (store,), LoopKind.PARALLEL)

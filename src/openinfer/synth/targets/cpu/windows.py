@@ -11,7 +11,7 @@ from math import gcd, prod
 from openinfer.loops.affine import variables
 from openinfer.loops.build import index
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, Space, Statement, Var
+from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, ScalarVar, Space, Statement
 from openinfer.synth.targets.cpu.choices import ChooseTile, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.product import Product, transposed_product_of
@@ -44,7 +44,7 @@ _MOST_PARTS = 8
 class Windows:
     """A convolution in bands: the loops around it, the contraction in them, and what it sees."""
 
-    loops: tuple[tuple[Var, int], ...]
+    loops: tuple[tuple[ScalarVar, int], ...]
     one: Contraction
     seen: tuple[AxisSpan, ...]
     is_copied: bool
@@ -180,7 +180,7 @@ def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMach
     return Windows(tuple(loops.items()), inner, seen, _is_copied(one), tile)
 
 
-def _height(one: Contraction, var: Var, loops: Mapping[Var, int], target: CpuMachine) -> int | None:
+def _height(one: Contraction, var: ScalarVar, loops: Mapping[ScalarVar, int], target: CpuMachine) -> int | None:
     """How many positions of an index a band has, as many as others: what they see must fit in a cache.
 
     A large contraction has bands that 2, 4 or 8 threads can share evenly, and as high ones as that allows.
@@ -197,10 +197,10 @@ def _height(one: Contraction, var: Var, loops: Mapping[Var, int], target: CpuMac
     return max(heights, key=rank, default=None)
 
 
-def _nbytes(one: Contraction, loops: Mapping[Var, int]) -> int:
+def _nbytes(one: Contraction, loops: Mapping[ScalarVar, int]) -> int:
     """The size of a copy; how many bands there are does not change it."""
     return prod(span.count for span in _seen(one, {**loops, BAND: 1})) * one.accumulator.bits // 8
 
 
-def _seen(one: Contraction, loops: Mapping[Var, int]) -> tuple[AxisSpan, ...]:
+def _seen(one: Contraction, loops: Mapping[ScalarVar, int]) -> tuple[AxisSpan, ...]:
     return spans(one, {var.name: extent for var, extent in loops.items()})

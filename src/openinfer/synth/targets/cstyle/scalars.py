@@ -27,9 +27,9 @@ from openinfer.loops.ir import (
     Math,
     Round,
     Scalar,
+    ScalarVar,
     Select,
     Unary,
-    Var,
     children,
 )
 from openinfer.loops.used import offset
@@ -58,7 +58,7 @@ class ScalarPrinter:
         """What variables of integers can be, where more is known of them than their type."""
         self._in_offset = False
 
-    def counts(self, *variables: Var) -> None:
+    def counts(self, *variables: ScalarVar) -> None:
         """Variables are indices of loops from here on."""
         for one in variables:
             self.positions.add(one.name)
@@ -82,7 +82,7 @@ class ScalarPrinter:
         match value:
             case Const(number, dtype):
                 return size_code(number.expr) if isinstance(number, Dim) else self._constant(number, dtype)
-            case Var(name):
+            case ScalarVar(name):
                 return ExprText(name)
             case Load(buffer, index):
                 return self.load(buffer, self.offset(buffer, index))
@@ -233,7 +233,7 @@ class ScalarPrinter:
         """Whether an integer is a place in memory, and not one of the values there, which wrap."""
         if self._in_offset or isinstance(value, Const):
             return True
-        if isinstance(value, Var):
+        if isinstance(value, ScalarVar):
             return value.name in self.positions
         return not isinstance(value, Load) and all(map(self.is_position, children(value)))
 

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from openinfer.loops.affine import variables
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Scalar, Var
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Scalar, ScalarVar
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.emit.byte_factors import ByteFactors
@@ -221,7 +221,7 @@ class _TileLoops:
         def at_place(value: Scalar) -> Scalar:
             return as_one(as_one(value, product.rows, row_var), product.columns, PANEL + COLUMN)
 
-        row_var = product.rows.last or Var("row")
+        row_var = product.rows.last or ScalarVar("row")
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
         if self._tiling.tile.is_transposed:

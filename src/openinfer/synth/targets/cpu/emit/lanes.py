@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from openinfer.loops.ir import For, Var, visit, walk
+from openinfer.loops.ir import For, ScalarVar, visit, walk
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.rewrite import renamed
 from openinfer.synth.targets.cpu.blocked import LANES
@@ -66,5 +66,5 @@ def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]
         yield f"{one.var.name} = {scalars.text(one.joined(_lane(one, '0')))};"
 
 
-def _lane(one: Reduction, place: str) -> Var:
-    return Var(f"{one.var.name}_lanes[{place}]", one.var.dtype)
+def _lane(one: Reduction, place: str) -> ScalarVar:
+    return ScalarVar(f"{one.var.name}_lanes[{place}]", one.var.dtype)

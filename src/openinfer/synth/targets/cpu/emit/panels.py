@@ -7,7 +7,7 @@ from operator import and_
 from openinfer.loops.affine import Affine, affine, position, variables
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_same, is_symbolic
-from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, Select, Var
+from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, ScalarVar, Select
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, Tiling, loop, moved, number, offset_from
@@ -36,13 +36,13 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
         start, run = first, columns
     else:
         # A run of columns that differ in the last index only: what the others decide is decided once for all.
-        start, run = Var("start"), "run"
-        tiling.scalars.counts(Var("from"), Var("start"))
+        start, run = ScalarVar("start"), "run"
+        tiling.scalars.counts(ScalarVar("from"), ScalarVar("start"))
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
         tiling.say(f"const {tiling.index} start = ({tiling.scalars.operand(first)} + from) % {extent};")
         outer_axis = FusedAxis(axis.vars[:-1], axis.extents[:-1])
-        tiling.unflatten(outer_axis, Var("from") + first, used_variables(value, *valid), f" / {extent}")
+        tiling.unflatten(outer_axis, ScalarVar("from") + first, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
     # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
     used = variables(*valid)
@@ -127,7 +127,7 @@ def _transposed(tiling: Tiling, right: Buffer, first: Scalar, columns: tuple[str
 
 
 def _bounds(
-    tiling: Tiling, valid: Sequence[Scalar], last: Var, start: Scalar, run: str
+    tiling: Tiling, valid: Sequence[Scalar], last: ScalarVar, start: Scalar, run: str
 ) -> tuple[tuple[str, str] | None, Scalar | None]:
     """The columns of a run between which all terms count, as text, and what must be asked for each of them."""
     outside = [one for one in valid if last.name not in variables(one)]
@@ -163,7 +163,7 @@ def _zero_rest(tiling: Tiling, right: Buffer, columns: str, width: int) -> None:
         tiling.close()
 
 
-def _edge(condition: Scalar, last: Var, start: Scalar) -> tuple[Scalar, int] | None:
+def _edge(condition: Scalar, last: ScalarVar, start: Scalar) -> tuple[Scalar, int] | None:
     """A comparison of positions as a distance at the first column, and how much it grows with each; None for others."""
     if not isinstance(condition, Compare) or condition.op not in ("ge", "lt"):
         return None

@@ -6,7 +6,7 @@ from openinfer.loops.affine import position, variables
 from openinfer.loops.build import cast
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_same, is_symbolic, most_elements, span
-from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Var
+from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, ScalarVar
 from openinfer.synth.targets.cpu.blocked import BLOCK as TERMS
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, least, loop, number
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -29,7 +29,7 @@ def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
 class _SideBySide:
     """The loops over sums that lie along one index; where all of them fit, they are counted by the index itself."""
 
-    def __init__(self, one: Contraction, last: Var, scalars: ScalarPrinter) -> None:
+    def __init__(self, one: Contraction, last: ScalarVar, scalars: ScalarPrinter) -> None:
         self._one, self._last, self._scalars = one, last, scalars
         self._kind, self._index = scalars.dialect.type_of(one.accumulator), scalars.dialect.index
         self._extent = one.extents[one.free.index(last)]
@@ -102,7 +102,7 @@ class _SideBySide:
     def _terms(self, sums: str) -> list[str]:
         """The loop over the sums, which adds a term to each that counts."""
         left, right = (cast(factor, self._one.accumulator) for factor in self._one.factors)
-        total, valid = Var(f"{sums}[{self._place}]", self._one.accumulator), self._one.valid
+        total, valid = ScalarVar(f"{sums}[{self._place}]", self._one.accumulator), self._one.valid
         term = f"{total.name} = {self._scalars.text(Binary('add', total, Binary('mul', left, right)))};"
         if valid is None:
             return self._columns(term)
@@ -130,7 +130,7 @@ def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
     return lines
 
 
-def _fastest(one: Contraction) -> Var | None:
+def _fastest(one: Contraction) -> ScalarVar | None:
     """The free index along which results are contiguous, if those of a factor are too."""
     out = position(one.out, one.out_index)
     places = [position(one.a, one.a_index), position(one.b, one.b_index)]

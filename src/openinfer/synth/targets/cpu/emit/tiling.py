@@ -6,15 +6,15 @@ from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim
-from openinfer.loops.ir import INDEX, Const, Contraction, Scalar, Var
+from openinfer.loops.ir import INDEX, Const, Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.code import ExprText, Rank
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
 
 PAD = "    "
-PANEL, TILE_ROW, BLOCK = Var("n0"), Var("m0"), Var("m1")
-ROW, COLUMN = Var("row"), Var("column")
+PANEL, TILE_ROW, BLOCK = ScalarVar("n0"), ScalarVar("m0"), ScalarVar("m1")
+ROW, COLUMN = ScalarVar("row"), ScalarVar("column")
 
 
 @dataclass
@@ -120,7 +120,7 @@ def offset_from(pointer: str, place: ExprText) -> str:
     return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
 
-def moved(place: Affine, axis: FusedAxis, first: Var, inner: FusedAxis) -> Affine:
+def moved(place: Affine, axis: FusedAxis, first: ScalarVar, inner: FusedAxis) -> Affine:
     """The place of the first element of a tile: an axis stands at a position, inner indices at 0."""
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}
