@@ -8,10 +8,9 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype, pack, unpack
+from openinfer.dtypes import Array, DType, convert, dtype_of, from_numpy_dtype, pack, unpack
 from openinfer.errors import Code, Diagnostic, TensorError, counted
 
-Array = npt.NDArray[Any]
 TensorIndex = int | np.integer[Any] | slice | EllipsisType
 MAX_DIMS = 16
 MAX_BYTES = 1 << 47

@@ -10,20 +10,17 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy
 
-from openinfer.dtypes import from_numpy_dtype
+from openinfer.dtypes import Array, from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, counted, nearest
 from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
 from openinfer.oinf.quantize import Read
 from openinfer.oinf.sources.npz import npy_header, open_npz
 from openinfer.oinf.sources.tensor import SourceTensor, bad_weights, open_weights, read_elements, read_whole
 
-Array = npt.NDArray[Any]
 _NPZ = ".npz"
 
 

@@ -17,18 +17,16 @@ from math import isinf, prod
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import typer
 
 from openinfer.check.bound import BoundVar
 from openinfer.check.inserted import accepted_array
 from openinfer.cli.arrays import open_array, split_place
-from openinfer.dtypes import DType, convert
+from openinfer.dtypes import Array, DType, convert
 from openinfer.errors import Code, Diagnostic, ExecutionError, counted
 from openinfer.ops import Shape
 from openinfer.tensor import storage_bytes
 
-Array = npt.NDArray[Any]
 FeedRule = Callable[[np.random.Generator, Shape], Array]
 FORMS = "@x.npy, @f.npz:key, randn:SEED, uniform:SEED, randint:SEED[:LOW..HIGH], zeros, ones, arange, or JSON"
 _NUMBER = "[0-9]{1,18}"

@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from openinfer.cli.options import AsJson
 from openinfer.errors import OpenInferError
 from openinfer.oinf import ModelLoader, SizeVar, TensorSpec, save_file
 from openinfer.oinf.atomic import write_failed
@@ -19,7 +20,6 @@ File = Annotated[str, typer.Argument(metavar="FILE.oinf", help="The model file."
 TensorNamesOption = Annotated[
     list[str] | None, typer.Option("--tensor", metavar="NAME", help="Only this tensor (repeatable).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print facts for a program.")]
 AsSummary = Annotated[bool, typer.Option("--summary", help="Print a few lines for release notes.")]
 
 

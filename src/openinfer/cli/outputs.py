@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import typer
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.events import statistics
 from openinfer.cli.arrays import is_archive, require_writable, split_place, write_archive, write_array
+from openinfer.dtypes import Array
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.oinf.atomic import write_failed
 from openinfer.sim import Executor, format_truncated
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

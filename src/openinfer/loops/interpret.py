@@ -12,9 +12,8 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.loops.dim import at
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -51,7 +50,6 @@ from openinfer.loops.ir import (
 from openinfer.loops.meanings import meant
 from openinfer.loops.text import scalar_text
 
-Array: TypeAlias = npt.NDArray[Any]
 NumpyScalar: TypeAlias = Any
 """A NumPy scalar of a compute type."""
 IterationOrder: TypeAlias = Callable[[range], Iterable[int]]

@@ -10,12 +10,11 @@ import stat
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from openinfer.dtypes import Bytes
 from openinfer.errors import ByteSpan, Code, Diagnostic, FileSpan, OinfError, counted
 
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-Bytes = npt.NDArray[np.uint8]
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.dtypes import DType, first_invalid_code, unpack
+from openinfer.dtypes import Bytes, DType, first_invalid_code, unpack
 from openinfer.errors import Code, counted
 from openinfer.oinf.layout import (
     BITSET_HEADER,
@@ -35,7 +35,6 @@ from openinfer.oinf.quant import (
 )
 from openinfer.tensor import MAX_DIMS, storage_bytes
 
-Bytes = npt.NDArray[np.uint8]
 PayloadValue = bool | int | float | str | npt.NDArray[Any]
 _PIECE = 1 << 20
 

@@ -10,12 +10,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.dtypes import DType, dtype_of, pack
+from openinfer.dtypes import Array, DType, dtype_of, pack
 from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.channels import ChannelBlock, blocks
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, Scheme, quant_nbytes
 
-Array = npt.NDArray[Any]
 Read = Callable[[int, int], Array]
 """Elements ``start`` to ``start + count`` of a source tensor, flat, in row-major order."""
 

@@ -3,6 +3,7 @@
 Knows nothing of graphs, executors or targets. Importing the package registers all ops.
 """
 
+from openinfer.dtypes import Array
 from openinfer.ops import (
     activation,
     attention,
@@ -31,7 +32,7 @@ from openinfer.ops.arguments import complete, slots, spec_of, usage
 from openinfer.ops.infer import infer, type_variables, with_dtypes
 from openinfer.ops.kernel import ReferenceKernel, apply, op_named
 from openinfer.ops.record import OPS, Call, Case, OpCost, OpRecord, Param
-from openinfer.ops.types import Array, OpError, Shape, TensorType
+from openinfer.ops.types import OpError, Shape, TensorType
 
 __all__ = [
     "OPS",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.arguments import value_text
 from openinfer.ops.binary import larger, smaller
 from openinfer.ops.cases import anything, case, extremes, grid, random, unary
@@ -18,7 +18,7 @@ from openinfer.ops.functions import erfc, in_chunks
 from openinfer.ops.numeric import wide, wrapped
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, Param, ShapeRule, op, ulp
 from openinfer.ops.shapes import axis_of, per_element, same, to_first
-from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Shape, parameter_error, shape_error
 
 FAMILY = "Activation"
 ONE = "x: T -> T"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
@@ -19,7 +19,6 @@ from openinfer.ops.types import (
     F32,
     F64,
     FLOATS,
-    Array,
     Shape,
     dtypes,
     parameter_error,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import Code, counted
 from openinfer.ops.cases import BINARY_SHAPES, anything, binary, case, grid, random
 from openinfer.ops.fma import fused_multiply_add
@@ -18,7 +18,6 @@ from openinfer.ops.types import (
     INTEGERS,
     NUMBERS,
     TERNARY,
-    Array,
     OpError,
     Shape,
     parameter_error,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.numeric import leaving
 from openinfer.ops.record import Case, Cases
-from openinfer.ops.types import Array, Shape
+from openinfer.ops.types import Shape
 
 UNARY_SHAPES: tuple[Shape, ...] = ((), (1,), (7,), (3, 5), (2, 0, 3), (2, 3, 4, 5))
 BINARY_SHAPES: tuple[tuple[Shape, Shape], ...] = (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from openinfer.dtypes import DTYPES, DType, convert
+from openinfer.dtypes import DTYPES, Array, DType, convert
 from openinfer.errors import Code, counted
 from openinfer.ops.cases import UNARY_SHAPES, anything, case, extremes, random
 from openinfer.ops.numeric import leaving
@@ -16,7 +16,6 @@ from openinfer.ops.types import (
     FLOATS,
     INTEGERS,
     TERNARY,
-    Array,
     OpError,
     Shape,
     TensorType,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes
 from openinfer.ops.linear import (
@@ -27,7 +27,7 @@ from openinfer.ops.linear import (
 )
 from openinfer.ops.record import SUM, Call, Case, Cases, CostRule, OpCost, Param, ShapeRule, op
 from openinfer.ops.shapes import bytes_moved, pads_of, per_axis, taps
-from openinfer.ops.types import Array, Shape, dtypes, parameter_error, shape_error
+from openinfer.ops.types import Shape, dtypes, parameter_error, shape_error
 
 FAMILY = "Linear"
 INPUTS = "x: T~, w: T~, bias?: B -> T"

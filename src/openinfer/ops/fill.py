@@ -5,12 +5,12 @@ from math import inf
 
 import numpy as np
 
-from openinfer.dtypes import DTYPES, DType, convert
+from openinfer.dtypes import DTYPES, Array, DType, convert
 from openinfer.ops.cases import UNARY_SHAPES, anything, case, extremes, random
 from openinfer.ops.numeric import leaving
 from openinfer.ops.record import EXACT, REQUIRED, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import axis_of, bytes_moved, per_element, same, spread
-from openinfer.ops.types import ALL, FLOATS, INTEGERS, NUMBERS, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import ALL, FLOATS, INTEGERS, NUMBERS, Shape, parameter_error, shape_error
 
 FAMILY = "Fill"
 ONE = "x: T -> T"

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import bytes_moved
-from openinfer.ops.types import FLOATS, NUMBERS, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, NUMBERS, Shape, parameter_error, shape_error
 
 FAMILY = "Signal"
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from openinfer.ops.types import Array
+from openinfer.dtypes import Array
 
 
 def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import chebyshev
 
-from openinfer.ops.types import Array
+from openinfer.dtypes import Array
 
 _DEGREE = 16
 _NEAR_DEGREE = 12

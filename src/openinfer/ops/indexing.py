@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from openinfer.dtypes import DTYPES, DType
+from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.errors import Code, counted
 from openinfer.ops.cases import random, special
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
@@ -19,7 +19,6 @@ from openinfer.ops.types import (
     NUMBERS,
     POSITIONS,
     TERNARY,
-    Array,
     OpError,
     Shape,
     parameter_error,

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType, convert, dtype_of, from_numpy_dtype
+from openinfer.dtypes import Array, DType, convert, dtype_of, from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, GraphError, nearest
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops.arguments import complete, slots
 from openinfer.ops.infer import infer
 from openinfer.ops.numeric import Convert, entering, leaving
 from openinfer.ops.record import OPS, Call, OpRecord
-from openinfer.ops.types import Array, OpError, TensorType
+from openinfer.ops.types import OpError, TensorType
 from openinfer.tensor import Tensor, as_array
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import Code, counted
 from openinfer.ops.cases import anything, binary, case, extremes, random
 from openinfer.ops.infer import accumulated
@@ -18,7 +18,6 @@ from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, per_element
 from openinfer.ops.types import (
     NUMBERS,
     TERNARY,
-    Array,
     OpError,
     Shape,
     TensorType,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, special
 from openinfer.ops.record import EXACT, REQUIRED, Call, Case, Cases, CostRule, Param, Reference, ShapeRule, op
 from openinfer.ops.shapes import axes_of, axis_of, moves
-from openinfer.ops.types import ALL, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import ALL, Shape, parameter_error, shape_error
 
 FAMILY = "Move"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, Param, op
 from openinfer.ops.shapes import axes_of, axis_of, gamma, per_input, smallest, spread, summed
-from openinfer.ops.types import FLOATS, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, Shape, parameter_error, shape_error
 
 FAMILY = "Normalise"
 AFFINE = "x: T, gamma?: T, beta?: T -> T"

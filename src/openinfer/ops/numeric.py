@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from openinfer.dtypes import DType
-from openinfer.ops.types import Array
+from openinfer.dtypes import Array, DType
 
 Convert = Callable[[Array], Array]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.loops.dim import is_symbolic, larger, smaller, span
 from openinfer.ops.cases import case, special
@@ -12,7 +12,7 @@ from openinfer.ops.move import moving, settings
 from openinfer.ops.numeric import leaving
 from openinfer.ops.record import REQUIRED, Call, Case, Cases, OpCost, Param
 from openinfer.ops.shapes import axis_of, bytes_moved
-from openinfer.ops.types import Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import Shape, parameter_error, shape_error
 
 
 def _copies(call: Call) -> OpCost:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import bytes_moved, gamma, pads_of, per_axis, per_input, smallest, summed, taps
-from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Shape, parameter_error, shape_error
 
 FAMILY = "Pool"
 ONE = "x: T -> T"

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from openinfer.dtypes import DTYPES, DType
-from openinfer.ops.types import ALL, Array, Shape, TensorType
+from openinfer.dtypes import DTYPES, Array, DType
+from openinfer.ops.types import ALL, Shape, TensorType
 
 ParamKind = Literal["int", "float", "number", "bool", "str", "dtype", "ints", "floats", "dtypes"]
 """``number`` is an int, float or bool in the operand's dtype; lists accept a single element too."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Cases, CostRule, OpCost, Param, ShapeRule, op
 from openinfer.ops.shapes import bytes_moved, gamma
-from openinfer.ops.types import FLOATS, Array, Shape, shape_error
+from openinfer.ops.types import FLOATS, Shape, shape_error
 
 FAMILY = "Recurrent"
 CELL = "x: T, h: T, w_ih: T, w_hh: T, b_ih?: T, b_hh?: T -> T"

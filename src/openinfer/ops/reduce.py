@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import Code
 from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wide, wrapped
 from openinfer.ops.record import EXACT, SUM, Call, Case, Cases, Param, op
 from openinfer.ops.shapes import axes_of, gamma, per_input, smallest, summed
-from openinfer.ops.types import ALL, BOOL, FLOATS, NUMBERS, TERNARY, Array, OpError, Shape, dtypes, parameter_error
+from openinfer.ops.types import ALL, BOOL, FLOATS, NUMBERS, TERNARY, OpError, Shape, dtypes, parameter_error
 
 FAMILY = "Reduce"
 ONE = "x: T -> T"

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import Code, counted
 from openinfer.loops.dim import is_symbolic, span
 from openinfer.ops.cases import anything, case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import bytes_moved, gamma, per_axis, smallest
-from openinfer.ops.types import ALL, Array, OpError, Shape, parameter_error, shape_error
+from openinfer.ops.types import ALL, OpError, Shape, parameter_error, shape_error
 
 CUBIC = -0.75
 """The coefficient of the cubic kernel: the slope at the neighbours."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Param, op
 from openinfer.ops.shapes import broadcast_pair, gamma, per_element, smallest
-from openinfer.ops.types import FLOATS, I64, POSITIONS, Array, Shape, dtypes, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, I64, POSITIONS, Shape, dtypes, parameter_error, shape_error
 
 FAMILY = "Attention"
 INTERLEAVED = Param(

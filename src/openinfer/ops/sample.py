@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import random
 from openinfer.ops.record import EXACT, Call, Case, Param, op
 from openinfer.ops.shapes import per_input
-from openinfer.ops.types import FLOATS, I64, Array, Shape, dtypes, parameter_error, shape_error, value_error
+from openinfer.ops.types import FLOATS, I64, Shape, dtypes, parameter_error, shape_error, value_error
 
 SEEDS = dtypes("i32 i64 u32 u64")
 TEMPERATURE = Param("temperature", "float", 1.0, "What logits are divided by; 0 picks the largest.")

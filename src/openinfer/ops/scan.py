@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, Param, op
@@ -22,7 +22,7 @@ from openinfer.ops.reduce import (
     total_of,
 )
 from openinfer.ops.shapes import axis_of, gamma, per_input, smallest, summed
-from openinfer.ops.types import BOOL, NUMBERS, TERNARY, Array, Shape
+from openinfer.ops.types import BOOL, NUMBERS, TERNARY, Shape
 
 AXIS = Param("axis", "int", REQUIRED, "The axis to run along.")
 EXCLUSIVE = Param("exclusive", "bool", default=False, doc="Leave each element out of its own result.")

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, Call, Case, Cases, CostRule, OpCost, Param, op, row
 from openinfer.ops.shapes import axis_of, bytes_moved
-from openinfer.ops.types import FLOATS, Array, Shape, TensorType, parameter_error, shape_error
+from openinfer.ops.types import FLOATS, Shape, TensorType, parameter_error, shape_error
 
 FAMILY = "Signal"
 TRANSFORM = row(16)

@@ -9,12 +9,12 @@ from math import prod
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.record import EXACT, REQUIRED, Call, Case, Param, op
 from openinfer.ops.shapes import axis_of, per_input
-from openinfer.ops.types import ALL, Array, Shape, parameter_error, shape_error
+from openinfer.ops.types import ALL, Shape, parameter_error, shape_error
 
 FAMILY = "Reduce"
 INDEX = "x: T -> i64"

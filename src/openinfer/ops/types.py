@@ -4,15 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import prod
-from typing import Any
-
-import numpy.typing as npt
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import Code
 from openinfer.oinf.quant import QuantParams
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 

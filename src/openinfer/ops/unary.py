@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import case, extremes, random, unary
 from openinfer.ops.functions import erf as error_function
 from openinfer.ops.functions import in_chunks
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import EXACT, Call, Case, Cases, Tolerance, op, ulp
 from openinfer.ops.shapes import per_element, per_input, same
-from openinfer.ops.types import BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED, TERNARY, Array, Shape
+from openinfer.ops.types import BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED, TERNARY, Shape
 
 FAMILY = "Unary"
 ONE = "x: T -> T"

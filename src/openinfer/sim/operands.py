@@ -27,7 +27,7 @@ WriteArray = Callable[["Task", Array], None]
 ReadInteger = Callable[["Task"], int]
 Quant = Callable[["Task"], QuantParams | None]
 Judge = Callable[["Task", Shape], None]
-Action = Callable[["Task"], None]
+TaskAction = Callable[["Task"], None]
 
 
 class CompiledOperands:
@@ -200,7 +200,7 @@ class CompiledOperands:
 
         return read
 
-    def fitting(self, source: Operand, dst: Access) -> Action | None:
+    def fitting(self, source: Operand, dst: Access) -> TaskAction | None:
         """What refuses a slice of a growing table by its length alone: it can be longer than there is memory for."""
         variable = self._bound.vars.get(source.base) if isinstance(source, Access) else None
         target = self._bound.vars[dst.base]
@@ -280,7 +280,7 @@ class CompiledOperands:
 
     # --- other nodes ----------------------------------------------------------------------------------------------
 
-    def assign(self, name: str) -> Action:
+    def assign(self, name: str) -> TaskAction:
         """A temporary begins as zero; where its shape is not known yet, it becomes zero when it is first read."""
         variable = self._bound.vars[name]
         if variable.is_dynamic or variable.dims is None:
@@ -299,7 +299,7 @@ class CompiledOperands:
 
         return assign
 
-    def counter(self, name: str, amount: Expr, sign: int) -> Action:
+    def counter(self, name: str, amount: Expr, sign: int) -> TaskAction:
         """Adds to a persistent integer, or subtracts from it, wrapping at its width."""
         dtype, by = self._bound.vars[name].dtype, self.integer(amount)
 
@@ -313,7 +313,7 @@ class CompiledOperands:
 
         return count
 
-    def reset(self, access: Access) -> Action:
+    def reset(self, access: Access) -> TaskAction:
         """Back to initial: a table or a part of it, or a plain variable or a part of it."""
         variable = self._bound.vars[access.base]
         name, chosen = access.base, self._all_chosen(access)

@@ -1,6 +1,6 @@
 """Op nodes made ready to run: operands read, the kernel called, results written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from openinfer.check.access import access_rank
@@ -11,16 +11,15 @@ from openinfer.ir import Access, ModelRef, Node, Op, Operand
 from openinfer.oinf.quant import QuantParams
 from openinfer.ops import Array, Call, ReferenceKernel, TensorType, complete, infer
 from openinfer.sim.memory import evaluated_shape
-from openinfer.sim.operands import CompiledOperands, Judge, Quant, ReadArray, WriteArray
+from openinfer.sim.operands import CompiledOperands, Judge, Quant, ReadArray, TaskAction, WriteArray
 
 if TYPE_CHECKING:
     from openinfer.sim.task import Task
 
-Action = Callable[["Task"], None]
 _MOST_KERNELS = 1024
 
 
-def op_action(bound: BoundGraph, operands: CompiledOperands, node: Node) -> Action:
+def op_action(bound: BoundGraph, operands: CompiledOperands, node: Node) -> TaskAction:
     """What runs an op node."""
     kind, own = node.kind, bound.ops[node.index]
     assert isinstance(kind, Op)
@@ -55,7 +54,7 @@ def _varies(bound: BoundGraph, own: BoundOp) -> bool:
     ) and any(kind is not None and kind.quant is not None for kind in (own.call.inputs if own.call else ()))
 
 
-def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: ReferenceKernel) -> Action | None:
+def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: ReferenceKernel) -> TaskAction | None:
     """The common case, without a layer of functions: variables in, one variable out."""
     if len(kind.outputs) != 1 or not _is_plain(bound, kind.outputs[0]):
         return None
@@ -81,7 +80,7 @@ def _is_plain(bound: BoundGraph, operand: Operand) -> bool:
 
 def _static_action(
     kernel: ReferenceKernel, readers: Sequence[ReadArray | None], writers: Sequence[WriteArray]
-) -> Action:
+) -> TaskAction:
     def run(task: "Task") -> None:
         results = kernel([None if read is None else read(task) for read in readers])
         for write, result in zip(writers, results, strict=True):

@@ -4,7 +4,7 @@ Loops become jumps and branches calls, so a task is a place in a list and a smal
 and go on later, and nothing recurses.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,11 @@ from openinfer.ir import (
     Transfer,
     Yield,
 )
-from openinfer.sim.operands import CompiledOperands
+from openinfer.sim.operands import CompiledOperands, TaskAction
 from openinfer.sim.operations import op_action
 
 if TYPE_CHECKING:
     from openinfer.sim.task import Task
-
-Action = Callable[["Task"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Instruction:
 
     node: Node
     block: str
-    act: Action
+    act: TaskAction
     scopes: tuple[str, ...] = ()
     is_event: bool = True
     body: int = -1
@@ -142,7 +140,7 @@ class _Assembler:
         nodes = 1 if body == len(self._code) else 0
         self._code.append(Instruction(node, self._block, again, scopes, is_event=False, body=body, nodes=nodes))
 
-    def _action(self, node: Node) -> Action:
+    def _action(self, node: Node) -> TaskAction:
         kind, operands = node.kind, self._operands
         match kind:
             case Op():
@@ -183,7 +181,7 @@ def _nothing(_strand: "Task") -> None:
     """What a scope, a barrier or a dep does: it says something, and nothing happens."""
 
 
-def _branch(cond: str | None, then_block: str, else_block: str | None) -> Action:
+def _branch(cond: str | None, then_block: str, else_block: str | None) -> TaskAction:
     def branch(task: "Task") -> None:
         if cond is None or task.values[cond]:
             task.call(then_block)

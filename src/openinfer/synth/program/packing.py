@@ -6,11 +6,11 @@ Nothing here knows why a target wants an order; it only says which element lies 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
-Array = Any
+from openinfer.dtypes import Array
+
 Strides = tuple[tuple[int, int], ...]
 """The extents of indices and how far apart neighbours along each lie in the tensor; the last index runs fastest."""
 

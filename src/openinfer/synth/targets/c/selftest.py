@@ -4,11 +4,11 @@ The values are somebody else's, usually the simulator's: synthesis itself knows 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openinfer.dtypes import DType, pack
+from openinfer.dtypes import Array, DType, pack
 from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.c.dialect import C, literal, stored_type
@@ -22,8 +22,6 @@ from openinfer.synth.targets.project import Golden
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.c.project import Project
-
-Array = Any
 
 
 def selftest(project: "Project", golden: Sequence[Golden]) -> str:
