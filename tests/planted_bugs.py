@@ -554,7 +554,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a fused op does not round what it reads",
-        "synth/passes/fuse/rules.py",
+        "synth/passes/fuse/inline.py",
         "element = rounded(expression(form), producer.outputs[0].dtype)",
         "element = expression(form)",
         WITNESSES,
@@ -562,7 +562,7 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "a fused result does not round before what follows",
-        "synth/passes/fuse/rules.py",
+        "synth/passes/fuse/sink.py",
         "own = rounded(store.value, out.dtype)",
         "own = store.value",
         WITNESSES,
@@ -805,7 +805,7 @@ SYNTHESIZER_BUGS = (
 PASS_BUGS = (
     Bug(
         "rows that are left out are written over those that are not",
-        "synth/passes/fuse/relayout.py",
+        "synth/passes/fuse/store_elsewhere.py",
         "long <= set(axes) and len",
         "len",
         "tests/synth/test_relayout.py",

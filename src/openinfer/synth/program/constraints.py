@@ -7,6 +7,7 @@ from openinfer.ir.graph import walk
 from openinfer.ir.rules import node_name
 from openinfer.ir.values import AttrValue, BoolValue
 from openinfer.synth.program.ir import Program
+from openinfer.synth.program.refusal import Refusal
 
 _NO, _YES = BoolValue(value=False), BoolValue(value=True)
 _NOTHING: Mapping[str, AttrValue] = {}
@@ -28,24 +29,24 @@ class ProgramConstraints:
         for one, other in self._deps:
             self._after.setdefault(one, []).append(other)
 
-    def refusal(self, one: int, other: int) -> str | None:
+    def refusal(self, one: int, other: int) -> Refusal | None:
         """Why two nodes may not become one kernel, if the graph says so."""
         if one not in self._said or other not in self._said:
             return None
         for node in (one, other):
             if self._said[node].get("fuse") == _NO:
-                return f"node {node} says fuse = false"
+                return Refusal("node {} says fuse = false", (node,))
             if self.must_stay(node):
-                return f"node {node} says no_reorder = true"
+                return Refusal("node {} says no_reorder = true", (node,))
         if self._said[one].get("group") != self._said[other].get("group"):
-            return "the nodes are in different groups"
+            return Refusal("the nodes are in different groups")
         if self._said[one].get("placement") != self._said[other].get("placement"):
-            return "the nodes are placed differently"
+            return Refusal("the nodes are placed differently")
         if (one, other) in self._deps or (other, one) in self._deps:
-            return "a dep keeps them apart"
+            return Refusal("a dep keeps them apart")
         return None
 
-    def joined_refusal(self, nodes: Sequence[int], others: Sequence[int]) -> str | None:
+    def joined_refusal(self, nodes: Sequence[int], others: Sequence[int]) -> Refusal | None:
         """Why kernels of some nodes may not become one, if the graph says so."""
         if not any(self._said.get(node) or node in self._ordered for node in (*nodes, *others)):
             return None

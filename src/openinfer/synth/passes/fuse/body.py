@@ -23,6 +23,13 @@ from openinfer.synth.program.ir import (
     Value,
 )
 from openinfer.synth.program.liveness import definitions, uses
+from openinfer.synth.program.refusal import Refusal
+
+_OTHER_READER = Refusal("something other than a kernel of this body reads the value too")
+_READ_BEFORE = Refusal("the value is read before it is written")
+_FENCED = Refusal("a barrier lies between them")
+_OBSTRUCTED = Refusal("something that must stay in place lies between them")
+_OPERAND_CHANGES = Refusal("an operand changes between them")
 
 
 def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[Value]:
@@ -43,7 +50,8 @@ class Body:
         self._steps: dict[int, Step] = dict(enumerate(steps))
         self._constraints = constraints
         self._definitions: dict[Value, list[int]] = {}
-        self._readers: dict[Value, set[int]] = {}
+        self._readers: dict[Value, dict[int, int]] = {}
+        """By the positions of the kernels that read a value, the node that does."""
         self._other_readers: set[Value] = set()
         """Values that something other than a kernel reads."""
         self._fences: list[int] = []
@@ -64,7 +72,7 @@ class Body:
         is_read = isinstance(step, TableStep | PartStep | EntryStep) and step.action is Action.READ
         match step:
             case KernelStep():
-                self._read(place, step)
+                self._read(place, step, {})
                 return
             case Mark(node=node):
                 self._marks[node] = place
@@ -76,10 +84,11 @@ class Body:
                 self._obstacles.append(place)
         self._other_readers.update(uses(step))
 
-    def _read(self, place: int, step: KernelStep) -> None:
+    def _read(self, place: int, step: KernelStep, nodes: Mapping[Value, int]) -> None:
+        """A call reads its operands, each for a node: that of the call, unless it is known."""
         for operand in step.inputs:
             if isinstance(operand, Value):
-                self._readers.setdefault(operand, set()).add(place)
+                self._readers.setdefault(operand, {})[place] = nodes.get(operand, step.node)
         self._other_readers.update(step.scalars)
 
     @property
@@ -96,25 +105,33 @@ class Body:
         step = self._steps.get(place)
         return step if isinstance(step, KernelStep) else None
 
-    def only_reader(self, value: Value, behind: int) -> int | None:
-        """The position of the only reader of a value, if it is a kernel call after another position."""
-        readers = self._readers.get(value, set())
-        if value in self._other_readers or len(readers) != 1:
-            return None
+    def only_reader(self, value: Value, behind: int) -> int | Refusal:
+        """The position of the only reader of a value, if it is a kernel call after another position; else why not."""
+        readers = self._readers.get(value, {})
+        if value in self._other_readers:
+            return _OTHER_READER
+        if len(readers) != 1:
+            return Refusal("{} kernels read the value", (len(readers),))
         (place,) = readers
-        return place if place > behind else None
+        return place if place > behind else _READ_BEFORE
+
+    def reading_nodes(self, value: Value, behind: int) -> list[int]:
+        """The nodes that read, in kernels of this body, what the step at a position makes of a value."""
+        end = _next(self._definitions.get(value, []), behind)
+        readers = self._readers.get(value, {})
+        return [readers[place] for place in sorted(readers) if behind < place <= end]
 
     def join(self, first: int, last: int, made: KernelStep) -> list[int]:
         """Replace two calls by one; the positions of the kernels that produce what it reads."""
-        for place in (first, last):
+        nodes: dict[Value, int] = {}
+        for place in (last, first):
             gone = self._steps[place]
             assert isinstance(gone, KernelStep)
-            for operand in gone.inputs:
-                if isinstance(operand, Value):
-                    self._readers[operand].discard(place)
+            read = dict.fromkeys(operand for operand in gone.inputs if isinstance(operand, Value))
+            nodes |= {value: self._readers[value].pop(place) for value in read}
         del self._steps[first]
         self._steps[last] = made
-        self._read(last, made)
+        self._read(last, made, nodes)
         makers = {place for operand in made.inputs if isinstance(operand, Value) for place in self._makers(operand)}
         return [place for place in makers if self.kernel(place) is not None]
 
@@ -123,21 +140,21 @@ class Body:
 
     # --- what stands between two places -----------------------------------------------------------------------------
 
-    def passed_refusal(self, nodes: Sequence[int], first: int, last: int) -> str | None:
+    def passed_refusal(self, nodes: Sequence[int], first: int, last: int) -> Refusal | None:
         """Why nodes may not be computed only at the last position, because of nodes they would be moved past."""
         fixed = _next(self._fixed, first)
         if fixed < last:
             step = self._steps[int(fixed)]
             assert isinstance(step, Mark)
-            return f"node {step.node}, which lies between them, says no_reorder = true"
+            return Refusal("node {}, which lies between them, says no_reorder = true", (step.node,))
         for one in nodes:
             later = [(self._marks[other], other) for other in self._constraints.after(one) if other in self._marks]
             between = [pair for pair in later if first < pair[0] < last]
             if between:
-                return f"a dep keeps node {one} before node {min(between)[1]}"
+                return Refusal("a dep keeps node {} before node {}", (one, min(between)[1]))
         return None
 
-    def obstacle(self, read: Iterable[Value], first: int, last: int) -> str | None:
+    def obstacle(self, read: Iterable[Value], first: int, last: int) -> Refusal | None:
         """Why a step that reads some values may not be moved to the last position."""
         changed = min((_next(self._definitions.get(value, []), first) for value in read), default=float("inf"))
         fence, other = _next(self._fences, first), _next(self._obstacles, first)
@@ -145,10 +162,10 @@ class Body:
         if nearest >= last:
             return None
         if nearest == fence:
-            return "a barrier lies between them"
+            return _FENCED
         if nearest == other:
-            return "something that must stay in place lies between them"
-        return "an operand changes between them"
+            return _OBSTRUCTED
+        return _OPERAND_CHANGES
 
 
 def _next(places: Sequence[int], behind: int) -> float:

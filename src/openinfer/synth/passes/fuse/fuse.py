@@ -4,14 +4,17 @@ The rules say how two kernels become one, this pass where that is allowed, and t
 not, and why.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
+from openinfer.loops.ir import Kernel
 from openinfer.loops.rewrite import with_buffers
 from openinfer.synth.passes.fuse.body import Body, values_read
 from openinfer.synth.passes.fuse.ledger import Ledger, LedgerEntry
 from openinfer.synth.passes.fuse.naming import renamed_apart, with_plain_outputs
-from openinfer.synth.passes.fuse.rules import Pair, joined
+from openinfer.synth.passes.fuse.pair import Pair
+from openinfer.synth.passes.fuse.rules import joined
 from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     KernelStep,
@@ -25,6 +28,11 @@ from openinfer.synth.program.ir import (
     Value,
     with_body,
 )
+from openinfer.synth.program.refusal import Refusal
+
+_SEVERAL_RESULTS = Refusal("the producer has several results")
+_KEPT = Refusal("the value is the memory of a variable, which other blocks, iterations or steps read")
+_RETURNED = Refusal("the graph returns the value")
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,15 @@ class Fuse:
             name: _Fusion(self, constraints, ledger, needed).fused(steps) for name, steps in program.blocks.items()
         }
         return replace(program, blocks=blocks), ledger.entries
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """Why a kernel was not joined with what reads its result."""
+
+    refusals: tuple[Refusal, ...]
+    is_general: bool = False
+    """Whether it is said of all that read the result, not of one kernel."""
 
 
 @dataclass
@@ -66,17 +83,32 @@ class _Fusion:
         body = Body([self._with_fused_body(step) for step in steps], self.inside, self.constraints)
         todo = body.kernels()
         waiting = set(todo)
+        apart: dict[int, _Apart] = {}
         while todo:
             place = heappop(todo)
             waiting.discard(place)
             producer = body.kernel(place)
-            if producer is None or len(producer.outputs) != 1:
+            if producer is None:
                 continue
-            for other in self._try(body, place, producer):
+            tried = self._try(body, place, producer)
+            if isinstance(tried, _Apart):
+                # What is said of two nodes counts, not what is said when one of them has become part of more.
+                apart[place] = tried if place not in apart or apart[place].is_general else apart[place]
+                continue
+            for other in tried:
                 if other not in waiting:
                     heappush(todo, other)
                     waiting.add(other)
+        self._enter(body, apart)
         return body.steps
+
+    def _enter(self, body: Body, apart: "Mapping[int, _Apart]") -> None:
+        """Say why kernels of a body that is done are not joined with those that read what they compute."""
+        for place in body.kernels():
+            producer = body.kernel(place)
+            assert producer is not None
+            for reader in (node for value in producer.outputs for node in body.reading_nodes(value, place)):
+                self.ledger.refused(producer.node, reader, apart[place].refusals)
 
     def _with_fused_body(self, step: Step) -> Step:
         if isinstance(step, LoopStep):
@@ -86,27 +118,36 @@ class _Fusion:
             self.slices.add(step.value)
         return step
 
-    def _try(self, body: Body, place: int, producer: KernelStep) -> list[int]:
-        """Join a kernel with the reader of its result, if allowed; the positions to try again."""
+    def _try(self, body: Body, place: int, producer: KernelStep) -> "list[int] | _Apart":
+        """Join a kernel with the reader of its result, if allowed, and the positions to try again; else why not."""
         value = producer.outputs[0]
-        if value.is_home or value in self.needed or value.storage is not Storage.ARENA:
-            return []
+        refusal = self._kept(producer)
+        if refusal is not None:
+            return _Apart((refusal,), is_general=True)
         reader = body.only_reader(value, place)
-        if reader is None:
-            return []
+        if isinstance(reader, Refusal):
+            return _Apart((reader,), is_general=True)
         consumer = body.kernel(reader)
         assert consumer is not None
-        reason = self._refusal(body, place, reader, producer, consumer)
-        if reason is None:
-            made = self._joined(producer, consumer, value)
-            if made is not None:
-                self.ledger.fused(producer.node, consumer.node, 2 * value.nbytes)
-                return body.join(place, reader, made)
-            reason = "neither computes its elements one by one"
-        self.ledger.refused(producer.node, consumer.node, reason)
-        return []
+        refusal = self._refusal(body, place, reader, producer, consumer)
+        if refusal is not None:
+            return _Apart((refusal,))
+        made = self._joined(producer, consumer, value)
+        if not isinstance(made, KernelStep):
+            return _Apart(made)
+        self.ledger.fused(producer.node, consumer.node, 2 * value.nbytes)
+        return body.join(place, reader, made)
 
-    def _refusal(self, body: Body, first: int, last: int, producer: KernelStep, consumer: KernelStep) -> str | None:
+    def _kept(self, producer: KernelStep) -> Refusal | None:
+        """Why a kernel's results must be in memory, whatever reads them."""
+        if len(producer.outputs) != 1:
+            return _SEVERAL_RESULTS
+        (value,) = producer.outputs
+        if value.is_home or value.storage is not Storage.ARENA:
+            return _KEPT
+        return _RETURNED if value in self.needed else None
+
+    def _refusal(self, body: Body, first: int, last: int, producer: KernelStep, consumer: KernelStep) -> Refusal | None:
         nodes, others = producer.nodes or (producer.node,), consumer.nodes or (consumer.node,)
         inputs = {operand for operand in producer.inputs if isinstance(operand, Value)} | set(producer.scalars)
         refusal = (
@@ -115,10 +156,10 @@ class _Fusion:
             or body.obstacle(inputs, first, last)
         )
         if refusal is None and len(nodes) + len(others) > self.options.max_kernel_ops:
-            return f"a kernel would have more than {self.options.max_kernel_ops} ops"
+            return Refusal("a kernel would have more than {} ops", (self.options.max_kernel_ops,))
         return refusal
 
-    def _joined(self, producer: KernelStep, consumer: KernelStep, value: Value) -> KernelStep | None:
+    def _joined(self, producer: KernelStep, consumer: KernelStep, value: Value) -> KernelStep | tuple[Refusal, ...]:
         one, other = renamed_apart(producer.kernel, consumer.kernel)
         places = [place for place, operand in enumerate(consumer.inputs) if operand is value]
         target = other.inputs[places[0]]
@@ -128,8 +169,8 @@ class _Fusion:
         )
         is_slice = bool(producer.inputs) and producer.inputs[0] in self.slices
         made = joined(Pair(one, other, target, is_slice, self.options.max_recomputed))
-        if made is None:
-            return None
+        if not isinstance(made, Kernel):
+            return made
         others = [operand for operand in consumer.inputs if operand is not value]
         merged = replace(made, inputs=(*one.inputs, *kept), outputs=other.outputs)
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))

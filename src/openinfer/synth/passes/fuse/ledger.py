@@ -2,20 +2,36 @@
 
 from dataclasses import dataclass
 
+from openinfer.synth.program.refusal import Refusal
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """Two nodes, whether they were joined, why (not), and the bytes that need no memory."""
+    """Two nodes of which one reads what the other computes: the bytes that need no memory, or why they were not joined.
+
+    >>> LedgerEntry(3, 5, (Refusal("a barrier lies between them"),)).reason
+    'a barrier lies between them'
+    """
 
     producer: int
     consumer: int
-    is_fused: bool
-    reason: str
+    refusals: tuple[Refusal, ...] = ()
+    """Why they are not joined: what keeps them apart, or else what each of the rules lacks."""
     bytes_saved: int = 0
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether they are one kernel."""
+        return not self.refusals
+
+    @property
+    def reason(self) -> str:
+        """Why (not), in words."""
+        return "; ".join(refusal.text for refusal in self.refusals) or "one kernel"
 
 
 class Ledger:
-    """The entries in the order in which kernels are tried; a refusal is said once, however often it is tried again."""
+    """The entries: of each body what was joined, in that order, and then what is left apart."""
 
     def __init__(self) -> None:
         self._entries: list[LedgerEntry] = []
@@ -28,12 +44,11 @@ class Ledger:
 
     def fused(self, producer: int, consumer: int, bytes_saved: int) -> None:
         """Two nodes were joined."""
-        entry = LedgerEntry(producer, consumer, is_fused=True, reason="one kernel", bytes_saved=bytes_saved)
-        self._entries.append(entry)
+        self._entries.append(LedgerEntry(producer, consumer, bytes_saved=bytes_saved))
 
-    def refused(self, producer: int, consumer: int, reason: str) -> None:
-        """Two nodes were not joined."""
-        entry = LedgerEntry(producer, consumer, is_fused=False, reason=reason)
+    def refused(self, producer: int, consumer: int, refusals: tuple[Refusal, ...]) -> None:
+        """Two nodes were not joined; said once, however many values are between them."""
+        entry = LedgerEntry(producer, consumer, refusals)
         if entry not in self._refused:
             self._refused.add(entry)
             self._entries.append(entry)

@@ -1,0 +1,115 @@
+"""The rule ``store_elsewhere``: a result that is then only put into another order is written in that order."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from openinfer.loops.build import index
+from openinfer.loops.dim import is_same, is_symbolic
+from openinfer.loops.ir import Binary, Buffer, Const, Kernel, Load, Scalar, ScalarVar, Store, Structure, While, walk
+from openinfer.synth.passes.fuse.pair import READER_NOT_POINTWISE, Pair, is_read
+from openinfer.synth.passes.fuse.pointwise import Pointwise, pointwise_form
+from openinfer.synth.passes.fuse.relayout import SHORT_ROWS, ScalarCoordinates, has_long_rows, moved_element
+from openinfer.synth.passes.fuse.stores import with_stores
+from openinfer.synth.program.refusal import Refusal
+
+_COMPUTES = Refusal("the reader does more than move elements")
+_BREAKS_ROWS = Refusal("rows of the producer's result are not rows of the reader's")
+_NOT_ONLY_STORED = Refusal("the producer reads its own result, or stores it in a while loop or a structure")
+
+Pieces = Sequence[tuple[int, int]]
+"""The axes that an index is cut into, and what one more along each counts."""
+
+
+def store_elsewhere(pair: Pair) -> Kernel | Refusal:
+    """The producer of a tensor that is then only put into another order, writing it so."""
+    form, result = pointwise_form(pair.consumer), pair.consumer.outputs[0]
+    if form is None:
+        return READER_NOT_POINTWISE
+    source = moved_element(form, result)
+    if source is None or source.buffer != pair.between:
+        return _COMPUTES
+    if not has_long_rows(pair.between):
+        return SHORT_ROWS
+    if _is_not_only_stored(pair.producer):
+        return _NOT_ONLY_STORED
+    pieces = _row_pieces(form, source, result)
+    if pieces is None:
+        return _BREAKS_ROWS
+    return _stored_through(pair.producer, result, pieces)
+
+
+def _row_pieces(form: Pointwise, source: Load, result: Buffer) -> list[Pieces] | None:
+    """The pieces of each index of the result, if all elements are moved and neighbours stay neighbours."""
+    pieces = [_pieces(var, source, extent) for var, extent in zip(form.indices, result.shape, strict=True)]
+    found: list[Pieces] = [one for one in pieces if one is not None]
+    last = len(source.buffer.shape) - 1
+    is_whole = bool(found) and len(found) == len(pieces) and _covers(found, source.buffer)
+    return found if is_whole and (last, 1) in found[-1] else None
+
+
+def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[Pieces]) -> Kernel:
+    def placed(where: Sequence[Scalar]) -> ScalarCoordinates:
+        return tuple(_put_together(one, where) for one in pieces)
+
+    body = with_stores(
+        producer.body,
+        producer.outputs[0],
+        lambda store: [Store(result, placed(store.index), store.value)],
+        lambda one: replace(one, out=result, out_index=placed(one.out_index)),
+    )
+    return replace(producer, outputs=(result,), body=body)
+
+
+def _covers(pieces: Sequence[Pieces], buffer: Buffer) -> bool:
+    """Whether every axis is a piece of one index: then all elements are moved, each to a distinct position."""
+    axes = [axis for one in pieces for axis, _ in one]
+    long = {axis for axis, extent in enumerate(buffer.shape) if not is_same(extent, 1)}
+    return long <= set(axes) and len(set(axes)) == len(axes)
+
+
+def _is_not_only_stored(kernel: Kernel) -> bool:
+    """Whether a kernel reads what it writes, writes until something happens, or as part of a structure."""
+    is_indirect = any(isinstance(statement, While | Structure) for statement in walk(kernel.body))
+    return is_indirect or is_read(kernel, kernel.outputs[0])
+
+
+def _pieces(var: ScalarVar, source: Load, extent: int) -> list[tuple[int, int]] | None:
+    """The axes that an index is cut into, and what one more along each counts; None where it is not just that.
+
+    ``d`` of ``x[i, d / 32, j, d % 32]`` is 32 times the one along axis 1 and the one along axis 3.
+    """
+    shape = source.buffer.shape
+    found = [(axis, step) for axis, one in enumerate(source.index) if (step := _step(one, var, shape[axis]))]
+    found.sort(key=lambda piece: piece[1])
+    count = 1
+    for axis, step in found:
+        if step != count:
+            return None
+        count *= shape[axis]
+    return found if is_same(count, extent) else None
+
+
+def _step(value: Scalar, var: ScalarVar, extent: int) -> int | None:
+    """What one more of a piece counts: 1 of ``d`` and ``d % 32``, 32 of ``d / 32`` and ``d / 32 % 4``; else None."""
+    match value:
+        case Binary("rem", left, Const(int(most))) if is_same(most, extent):
+            return _quotient_step(left, var)
+        case _:
+            return _quotient_step(value, var)
+
+
+def _quotient_step(value: Scalar, var: ScalarVar) -> int | None:
+    match value:
+        case Binary("div", left, Const(int(step))) if not is_symbolic(step):
+            inner = _quotient_step(left, var)
+            return None if inner is None else inner * step
+        case _:
+            return 1 if value == var else None
+
+
+def _put_together(pieces: Pieces, where: Sequence[Scalar]) -> Scalar:
+    """The index that has these pieces."""
+    total: Scalar = index(0)
+    for axis, step in reversed(pieces):
+        total = total + where[axis] * index(step)
+    return total
