@@ -48,8 +48,8 @@ def index(value: Position) -> Scalar:
 class Builder:
     """Collects the statements of one kernel, or of a part of one.
 
-    A part comes after a number of variables and of buffers, which its own continue; names that are ``taken`` are left
-    out.
+    For a part, ``bound`` and ``allocated`` are the numbers of variables and buffers before it, from which its own are
+    numbered; names in ``taken`` are skipped.
     """
 
     def __init__(self, taken: Collection[str] = (), bound: int = 0, allocated: int = 0) -> None:
@@ -162,7 +162,7 @@ def const(value: float, dtype: DType) -> Const:
 
 
 def cast(value: Scalar, dtype: DType) -> Scalar:
-    """A value converted to another compute type, if it has not got it already."""
+    """A value converted to another compute type, unless it already has it."""
     return value if value.dtype is dtype else Cast(value, dtype)
 
 

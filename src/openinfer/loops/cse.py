@@ -52,12 +52,12 @@ class _Namer:
         return tuple(lets), made[root]
 
     def _number(self, value: Scalar) -> int:
-        """One number for all parts that are equal; parts have smaller numbers than what they are part of."""
+        """Value numbering: equal subexpressions share a number, and operands are numbered before their users."""
         found = self._numbers.get(id(value))
         if found is not None:
             return found
         parts = tuple(map(self._number, children(value)))
-        # Equal nodes over parts of equal numbers are the same; the parts themselves need not be compared again.
+        # Equal nodes over operands with equal numbers are the same; the operands need not be compared again.
         stand_ins = tuple(ScalarVar(f"#{part}", self._nodes[part].dtype) for part in parts)
         key = rebuilt(value, stand_ins) if parts else value
         if key not in self._keys:
@@ -69,7 +69,7 @@ class _Namer:
         return self._keys[key]
 
     def _always(self, root: int) -> set[int]:
-        """The parts that are computed whatever a choice says."""
+        """The subexpressions that are evaluated unconditionally."""
         found: set[int] = set()
         stack = [root]
         while stack:

@@ -35,7 +35,7 @@ class Symbolic(int):
 
     @abstractmethod
     def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
-        """What an operator makes of this integer and another; ``swapped`` where this one stands on the right."""
+        """The result of an operator on this integer and another; ``swapped`` if this one is the right operand."""
 
     def __add__(self, other: Any) -> Any:
         return self._with("+", other)
@@ -81,7 +81,7 @@ class Dim(Symbolic):
     span: tuple[int, int]
     """Its bounds over all sizes: 4/T is largest where T is smallest."""
     parts: int
-    """How long the expression is as code, where a quotient that rounds down names both sides twice."""
+    """The length of the expression as code, in which a floor division spells both operands twice."""
     _form: Form | None
 
     def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None, parts: int = 1) -> "Dim":
@@ -114,7 +114,7 @@ class Dim(Symbolic):
 
 
 def form(value: int) -> Form | int:
-    """What extents are compared by: equal where they are equal whatever the dynamic sizes are.
+    """A comparison key: equal for extents that are equal at all dynamic sizes.
 
     >>> from openinfer.ir.expr import Ref
     >>> length = Dim(8, Ref("T"))
@@ -143,7 +143,7 @@ def expr_of(value: int) -> Expr:
 
 
 def _simplified(op: Operator, left: int, right: int, value: int) -> int:
-    """The result, without the operations that change nothing."""
+    """The result, with identities such as ``x + 0`` and ``x * 1`` simplified."""
     if op == "*" and any(one == 0 and not isinstance(one, Dim) for one in (left, right)):
         return 0
     for neutral, kept in (((op, right), left), ((op, left), right)):
@@ -153,7 +153,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
     if not isinstance(right, Dim) and ((op == "-" and right == 0) or (op == "/" and right == 1)):
         return left
     if op == "/" and is_same(left, right):
-        return 1  # as many heads as heads: where there are none, it does not matter
+        return 1  # also at 0 / 0, as of numbers of heads: then nothing is computed
     ends, parts = interval(op, span(left), span(right)), _joined_parts(op, left, right)
     if parts <= _FEW_PARTS and max(expr_of(left).depth, expr_of(right).depth) < _SHALLOW:
         return Dim(value, BinaryExpr(op, expr_of(left), expr_of(right)), ends, parts)
@@ -185,7 +185,7 @@ def _count(expr: Expr) -> int:
 
 
 def _shorter(op: Operator, left: int, right: int, joined: Form) -> Expr | None:
-    """An expression that has become long in fewer parts, if they can be brought together."""
+    """The result with like terms combined or constants folded, if that makes it shorter."""
     if len(joined) < _FEW_PARTS:
         found = form_expr(joined, sizes_in(left) | sizes_in(right))
         if found is not None and _count(found) <= _parts(left) + _parts(right):
@@ -205,7 +205,7 @@ def span(value: int) -> tuple[int, int]:
 
 
 def larger(one: int, other: int) -> int:
-    """The larger of two extents, whatever the sizes are: one and a quotient that is 1 or 0 make an expression of it.
+    """The larger of two extents at all sizes, as an expression: their difference times a quotient that is 0 or 1.
 
     >>> from openinfer.ir.expr import Ref
     >>> rest = larger(Dim(8, Ref("T")) - 3, 0)
@@ -225,7 +225,7 @@ def larger(one: int, other: int) -> int:
 
 
 def smaller(one: int, other: int) -> int:
-    """The smaller of two extents, whatever the sizes are."""
+    """The smaller of two extents at all sizes."""
     found = one - larger(one - other, 0)
     ends = (min(span(one)[0], span(other)[0]), min(span(one)[1], span(other)[1]))
     return Dim(int(found), found.expr, ends, found.parts) if isinstance(found, Dim) else found

@@ -1,8 +1,8 @@
 """Attention as loops: scores, their softmax, the mean of the values.
 
 Both products are contractions over scratch memory that holds the scores of a block of queries. A score of -inf leaves
-its key out, whatever the value is: a product with 0 would not if the value is no finite number, so that values are
-looked at first.
+its key out, whatever the value is. Multiplying an infinite or NaN value by 0 would not do that, so values are checked
+first.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from openinfer.loops.ir import Attend, Buffer, Contraction, Element, Scalar, Sca
 from openinfer.loops.rewrite import replaced
 
 HIDDEN = -1.0
-"""What stands in a row of weights for a key that takes no part; weights are 0 or more, or NaN."""
+"""Marks a hidden key in a row of weights; all other weights are nonnegative or NaN."""
 _SCORES = 1 << 16
 """The most scores in memory at a time, if more than those of one query of each head."""
 _DYNAMIC_SCORES = 1 << 18
@@ -151,7 +151,7 @@ class _Loops:
             top = builder.local(-inf, dtype, "top")
             with builder.loop(self._keys, hint="j") as key:
                 score = builder.let(load(scores, *row, key), "score")
-                # Not a number is never on top, but makes the sum one, and so the row.
+                # NaN is never the maximum, but it makes the sum NaN, and so the row.
                 builder.assign(top, select(score > top, score, top))
             shift = builder.let(select(top.eq(-inf), 0.0, top), "shift")
             total = builder.local(0, dtype, "total")

@@ -12,7 +12,7 @@ Before: TypeAlias = Callable[[Scalar, Scalar], Scalar]
 
 
 def before(is_ahead: Scalar, first: Scalar, second: Scalar) -> Scalar:
-    """An order that is extended to NaN: where only the first is one, it is ahead."""
+    """Extends an order to NaN: if only the first value is NaN, it comes first."""
     if first.dtype.kind != "float":
         return is_ahead
     return is_ahead | (unary("isnan", first) & ~unary("isnan", second))
@@ -72,7 +72,7 @@ def _merge(
     low, middle, high = ends
     left, right = builder.local(low, INDEX, "left"), builder.local(middle, INDEX, "right")
     with builder.loop(high - low) as taken:
-        # A run that is used up is not read behind its end.
+        # An exhausted run is not read past its end.
         one, other = builder.let(pair("min", left, middle - 1)), builder.let(pair("min", right, high - 1))
         first, second = builder.let(load(keys, side, one)), builder.let(load(keys, side, other))
         is_right = builder.let((right < high) & ((left >= middle) | comes_before(second, first)))

@@ -1,4 +1,4 @@
-"""What integers of an expression can be: the least and the most, whatever is in memory and whatever sizes are.
+"""Interval analysis: the least and the greatest value of an integer expression, for any memory and any sizes.
 
 Of a value that is read from memory only its type is known, of an index the extent of its loop. Arithmetic whose exact
 result always fits its type cannot wrap, so that code need not say what happens then.
@@ -13,16 +13,16 @@ from openinfer.loops.scalar import Binary, Cast, Const, Load, Round, Scalar, Sca
 
 Interval: TypeAlias = tuple[int, int]
 _MOST_DEPTH = 24
-"""Expressions that are deeper inside are taken to be anything that their type holds."""
+"""Expressions nested more deeply get the full range of their type."""
 
 
 def of_type(dtype: DType) -> Interval:
-    """All that an integer type holds; truth values are 0 and 1."""
+    """The range of an integer type; truth values are 0 and 1."""
     return int(dtype.minimum), int(dtype.maximum)
 
 
 def interval(value: Scalar, known: Mapping[str, Interval], depth: int = _MOST_DEPTH) -> Interval:
-    """What an integer can be, given what variables are.
+    """The interval of an integer expression, given those of its variables.
 
     >>> i = ScalarVar("i")
     >>> interval(i * 8 + 7, {"i": (0, 3)}), interval(i - 1, {})[0] == -(2**63)
@@ -81,7 +81,7 @@ def _product(one: Interval, other: Interval) -> Interval:
 
 
 def _quotient(one: Interval, other: Interval) -> Interval | None:
-    """A quotient that rounds towards zero, by what is positive."""
+    """The interval of a truncated quotient; the divisor is positive."""
     if other[0] < 1:
         return None
     ends = [abs(left) // right * (-1 if left < 0 else 1) for left in one for right in other]
@@ -89,7 +89,7 @@ def _quotient(one: Interval, other: Interval) -> Interval | None:
 
 
 def _remainder(one: Interval, other: Interval) -> Interval | None:
-    """What is left by a positive divisor, with the sign of what is divided."""
+    """The interval of a remainder by a positive divisor; it has the sign of the dividend."""
     if other[0] < 1:
         return None
     most = other[1] - 1

@@ -61,14 +61,14 @@ class RunningProduct:
         self._type = F64 if self._is_float else dtype
         self._dtype = dtype
         self._total = builder.local(1, self._type)
-        # What says whether a factor was infinite or NaN: 0 times it is no number.
+        # NaN once a factor was infinite or NaN: 0 times it is NaN.
         self._odd = builder.local(0, F64) if self._is_float else None
 
     def begin(self, step: Scalar) -> None:
         """Before the factor of a step: nothing is to be done."""
 
     def take(self, value: Scalar) -> None:
-        """One factor more."""
+        """Multiply by a factor."""
         factor = self._builder.let(cast(value, self._type))
         self._builder.assign(self._total, self._total * factor)
         if self._odd is not None:

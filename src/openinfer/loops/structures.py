@@ -13,9 +13,9 @@ from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.loops.scalar import Buffer, Load, Scalar, ScalarVar
 
 ACCUMULATOR = "acc"
-"""The name of the variable that an epilogue calls the sum."""
+"""The name of the accumulator in an epilogue."""
 RANKED, ORIGIN = "ranked", "origin"
-"""The names that the results of an order have for the key of a rank, and for where it stood."""
+"""The names that the results of an order have for the key of a rank, and for its original position."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Element:
-    """What is read of a buffer that must be reached by an index map; ``value`` is made of it, where it is not it."""
+    """An element that is read by an index map; ``value`` is an expression over it, or None for the element itself."""
 
     buffer: Buffer
     index: tuple[Scalar, ...]

@@ -21,7 +21,7 @@ from openinfer.loops.ir import (
 
 
 def offset(buffer: Buffer, index: tuple[Scalar, ...]) -> Scalar:
-    """The position of an element, counted in elements: what code computes of an index, and no more than that."""
+    """The linear position of an element: what code computes of an index, and no more than that."""
     total: Scalar = Const(0, INDEX)
     for one, step in zip(index, buffer.steps, strict=True):
         total = total + one * Const(step, INDEX)

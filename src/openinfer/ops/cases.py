@@ -1,6 +1,6 @@
 """Test inputs that the records' generators are made of: random values, extremes, broadcasting and empty shapes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -96,16 +96,6 @@ def binary(*params: Mapping[str, Any], low: float = -4, high: float = 4) -> Case
                 yield case(dtype, random(rng, dtype, one, low, high), random(rng, dtype, other, low, high), **given)
             yield case(dtype, anything(rng, dtype, (64,)), anything(rng, dtype, (64,)), **given)
             yield case(dtype, *grid(dtype, 2), **given)
-
-    return cases
-
-
-def shaped(shapes: Sequence[Shape], *params: Mapping[str, Any], low: float = -4, high: float = 4) -> Cases:
-    """Cases of an op whose operands have exactly these shapes, for each set of parameters."""
-
-    def cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
-        for given in params or ({},):
-            yield case(dtype, *(random(rng, dtype, shape, low, high) for shape in shapes), **given)
 
     return cases
 

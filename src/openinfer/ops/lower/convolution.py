@@ -62,14 +62,14 @@ def _window(call: Call, spatial: Shape) -> _Window:
 
 
 def _channel(group: Sequence[ScalarVar], inner: ScalarVar, size: int) -> Scalar:
-    """A channel by its group, if there are groups, and its place in the group."""
+    """A channel as its group, if there are groups, and its index in the group."""
     return group[0] * index(size) + inner if group else inner
 
 
 def convolution(
     call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]
 ) -> None:
-    """Free indices are the sample, the group and the feature in it, and the place; or the channels last."""
+    """Free indices are the sample, the group, the feature in it, and the position; or the channels last."""
     _lowered(call, builder, inputs, outputs[0], transposed=False)
 
 

@@ -1,4 +1,4 @@
-"""Elements read and written at computed places. Every index is checked before anything happens at its place."""
+"""Gathers and scatters. Every index is bounds-checked before it is used."""
 
 from collections.abc import Callable
 
@@ -14,20 +14,20 @@ REASON = "an index is out of range"
 
 
 def _counted(ids: KernelInput, where: Coordinates, extent: int) -> Scalar:
-    """An index that is in range, counted from the front."""
+    """A valid index, counted from the front."""
     given = cast(ids[where], INDEX)
     return given if ids.dtype.kind == "uint" else select(given < 0, given + index(extent), given)
 
 
 def _check(builder: Builder, ids: KernelInput, where: Coordinates, extent: int) -> None:
-    """Fail where an index is out of range."""
-    if is_zero(extent):  # Said as comparisons it is one that compilers warn about.
+    """A bounds check: fail if an index is outside of the extent."""
+    if is_zero(extent):  # Compilers warn about comparisons that are always true.
         builder.fail(Const(1, BOOL), REASON)
         return
-    # As wide as they are given: a position that is narrower would lose what is too large.
+    # In the full width: a narrower position would truncate an index that is too large.
     given = builder.let(cast(ids[where], I64))
     beyond = given >= cast(index(extent), I64)
-    if ids.dtype is U64:  # What does not fit a position has become negative.
+    if ids.dtype is U64:  # An index above the largest i64 has become negative.
         beyond = (given < 0) | beyond
     elif ids.dtype.kind == "int":
         beyond = (given < cast(index(-extent), I64)) | beyond
@@ -143,7 +143,7 @@ class _Scattering:
         _copied(builder, lambda where: x[where], self._target)
 
     def update(self, place: Coordinates, value: Scalar) -> None:
-        """One update, at a place in range."""
+        """Apply one update, at valid coordinates."""
         where = tuple(self._builder.let(index(at)) for at in place)
         self._builder.store(self._target, where, _combined(self._reduce, load(self._target, *where), value))
 
@@ -182,7 +182,7 @@ def _scatter_nd(
         for part, extent in enumerate(x.shape[:depth]):
             _check(builder, ids, (*where, part), extent)
         if any(is_zero(extent) for extent in x.shape):
-            return  # The indices are wrong or not, but there is nothing at their places.
+            return  # The indices are checked, but there is no element to update.
         vector = [builder.let(_counted(ids, (*where, part), extent)) for part, extent in enumerate(x.shape[:depth])]
         with builder.loops(x.shape[depth:]) as inside:
             result.update((*vector, *inside), updates[(*where, *inside)])

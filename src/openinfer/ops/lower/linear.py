@@ -54,7 +54,7 @@ def contract(
     epilogue: Callable[[Scalar], Scalar],
     valid: Scalar | None = None,
 ) -> None:
-    """``out = epilogue(sum of the products of two factors)``, each at its place."""
+    """``out = epilogue(sum of the products of two factors)``, each at its coordinates."""
     dtype = sum_dtype(call)
     add_products(builder, over, out, factors, epilogue(ScalarVar(ACCUMULATOR, dtype)), valid)
 

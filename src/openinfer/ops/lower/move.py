@@ -1,4 +1,4 @@
-"""Moves of elements into another shape or order: for each element of the result, the place it comes from."""
+"""Moves of elements into another shape or order: for each element of the result, where it comes from."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from openinfer.ops.record import Call
 from openinfer.ops.shapes import axes_of, axis_of
 
 SourceCoordinates: TypeAlias = Callable[[Call, KernelInput, tuple[ScalarVar, ...]], Coordinates]
-"""The place in the operand that an element of the result comes from."""
+"""The coordinates in the operand that an element of the result comes from."""
 
 
 def is_zero(extent: int) -> bool:
@@ -33,7 +33,7 @@ def fill_from(builder: Builder, out: Buffer, element: Callable[[tuple[ScalarVar,
 
 
 def moving(*names: str) -> Callable[[SourceCoordinates], SourceCoordinates]:
-    """Make a map of places the lowering of ops with one operand."""
+    """Make a map of coordinates the lowering of ops with one operand."""
 
     def register(source: SourceCoordinates) -> SourceCoordinates:
         def lowering(
@@ -70,7 +70,7 @@ def _groups(shape: Sequence[int], source: Sequence[int]) -> list[tuple[slice, sl
 
 
 def reshaped(where: Sequence[Position], shape: Sequence[int], source: Sequence[int]) -> Coordinates:
-    """The place in an array of another shape that has the same number in row-major order."""
+    """The coordinates in an array of another shape with the same row-major index."""
     long = [axis for axis, extent in enumerate(shape) if not is_one(extent)]
     here, extents = [where[axis] for axis in long], [shape[axis] for axis in long]
     others = [extent for extent in source if not is_one(extent)]

@@ -19,7 +19,7 @@ from openinfer.ops.shapes import axis_of
 
 
 def _shifted(where: Sequence[Position], axis: int, distance: int) -> Coordinates:
-    """A place so far along an axis."""
+    """Coordinates moved by a distance along an axis."""
     return (*where[:axis], index(where[axis]) + index(distance), *where[axis + 1 :])
 
 
@@ -28,7 +28,7 @@ def _shifted(where: Sequence[Position], axis: int, distance: int) -> Coordinates
 
 @lowers("concat")
 def _concat(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
-    """One operand after the other: copies without a question for each element where it comes from."""
+    """One operand after the other: copies without a test of each element's origin."""
     (out,) = outputs
     axis = axis_of(call.params["axis"], len(out.shape))
     start = 0

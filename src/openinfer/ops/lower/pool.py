@@ -60,7 +60,7 @@ def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[ScalarVar]) -
 
 
 def _least(operand: KernelInput) -> float:
-    """What the maximum of nothing is."""
+    """The maximum of no elements."""
     return float("-inf") if operand.dtype.kind == "float" else int(operand.dtype.minimum)
 
 
@@ -71,7 +71,7 @@ def _places(axes: Sequence[_Axis], starts: Sequence[Scalar], offsets: Sequence[S
 
 
 def _fewest(one: int, other: int) -> Position:
-    """The lesser of two extents, if it is one."""
+    """The smaller of two extents, but not below 0."""
     if is_symbolic(one) or is_symbolic(other):
         return pair("max", pair("min", index(one), index(other)), 0)
     return max(min(one, other), 0)

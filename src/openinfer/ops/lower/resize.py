@@ -1,4 +1,4 @@
-"""Resizing: where each result lies among the input's elements, and what its neighbours count."""
+"""Resizing: where each result lies among the input's elements, and the weights of its neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rotary embeddings. Angles are pairs of f64 whose sum counts: large positions lose nothing of their turn."""
+"""Rotary embeddings. An angle is the unevaluated sum of two f64, so that large positions keep their precision."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ _SMALL = 2.0**-20
 """Up to here the second part of an angle is taken for its own sine: the bound leaves open more than that loses."""
 
 
-# --- turning pairs ----------------------------------------------------------------------------------------------------
+# --- rotating pairs ---------------------------------------------------------------------------------------------------
 
 
 def _rotated(

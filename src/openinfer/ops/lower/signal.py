@@ -210,7 +210,7 @@ class Fourier:
         return self._builder.let(one[0] - other[0]), self._builder.let(one[1] - other[1])
 
     def _quarter(self, one: Complex) -> Complex:
-        """Turned by a quarter of the circle."""
+        """Rotated by a quarter of the circle."""
         return (one[1], -one[0]) if self._direction == FORWARD else (-one[1], one[0])
 
     def _short(self, points: Sequence[Complex]) -> list[Complex]:
