@@ -67,7 +67,7 @@ def validation_problems(error: ValidationError, document: Any, name: str, code: 
 
 
 def _keys(location: Sequence[int | str], document: Any) -> list[str]:
-    """The keys of a location, without what validators call their alternatives, which is no part of the document."""
+    """The keys of a location, without the names of union alternatives, which are not part of the document."""
     found, value = [], document
     for key in location:
         try:

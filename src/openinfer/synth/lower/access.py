@@ -131,7 +131,7 @@ class Accesses:
         return self._part_shape(access, variable, self._emission.shapes.of(variable), node, kept)
 
     def _symbolic(self, name: str) -> int | None:
-        """What a name in an index is worth, as far as that is known: dynamic sizes are symbols."""
+        """The value of a name in an index, as far as that is known: dynamic sizes are symbols."""
         shapes, place = self._emission.shapes, self._emission.place
         is_size = name in shapes.sizes and name not in self._bound.vars and not place.is_index(name)
         return shapes.size(name) if is_size else place.static(name)

@@ -1,4 +1,4 @@
-"""Where in a graph its lowering is: the node, the loops around it, and what names are worth there."""
+"""The point in a graph that is being lowered: the node, the loops around it, and the values of names there."""
 
 from itertools import product
 from math import prod
@@ -12,12 +12,12 @@ _MOST_TURNS = 4096
 
 
 class LoweringPlace:
-    """The place of the node that is being lowered."""
+    """The position of the node that is being lowered."""
 
     def __init__(self, bound: BoundGraph) -> None:
         self._bound = bound
         self.node = -1
-        """The node; -1 stands for what no node is about."""
+        """The node; -1 stands for no node."""
         self.loops: Around = ()
         """The loops around it, outermost first."""
 
@@ -26,7 +26,7 @@ class LoweringPlace:
         return any(loop.index == name for loop in self.loops)
 
     def static(self, name: str) -> int | None:
-        """What a name in an index is worth, where that is known before anything runs."""
+        """The value of a name in an index, where that is known before anything runs."""
         if self.is_index(name):
             return None  # the index hides a size or constant of its name
         if name in self._bound.vars:

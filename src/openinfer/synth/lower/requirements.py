@@ -146,7 +146,7 @@ class Refusals:
 
 
 def likely(bounds: Mapping[str, int]) -> list[dict[str, int]]:
-    """Sizes at which rules are likely to change their minds."""
+    """Sizes at which rules are likely to change their answers."""
     each = [
         sorted({min(one, most) for one in (0, 1, 2, 3, 4, 7, most // 2, most - 1, most)} - {-1})
         for most in bounds.values()

@@ -191,7 +191,7 @@ def _components(requests: Sequence[Request], alignment: int) -> list[Component]:
 
 
 def _sections(requests: Sequence[Request]) -> tuple[list[list[int]], dict[int, set[int]]]:
-    """The sets of requests alive at once that are in no larger neighbouring one, and who meets whom."""
+    """The maximal sets of requests alive at once, and which requests are alive together."""
     starts: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     neighbours: dict[int, set[int]] = {}

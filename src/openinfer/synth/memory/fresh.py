@@ -8,7 +8,7 @@ from openinfer.synth.program.ir import Storage, Value
 
 
 class FreshValues:
-    """What lies in memory where a block has got to: a value that is written takes the place of those it overlaps."""
+    """What memory holds at a point of a block: a value that is written replaces those it overlaps."""
 
     def __init__(self, plan: MemoryPlan, values: Iterable[Value] = ()) -> None:
         self._plan = plan
@@ -16,7 +16,7 @@ class FreshValues:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._in_arena: list[Value] = []
-        """Values with bytes in the arena, by their places: no two of them overlap."""
+        """Values with bytes in the arena, by their offsets: no two of them overlap."""
         self._elsewhere: dict[Value, set[Value]] = {}
         """The others, by what stands for their memory."""
         self.write(values)

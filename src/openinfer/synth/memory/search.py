@@ -114,7 +114,7 @@ def search(component: Component, best: tuple[int, ...], least: int, unit: int, b
 
 
 def _under(component: Component, capacity: int, budget: Budget) -> Answer:
-    """Offsets under a capacity: the core of the matter stacked, the others around it."""
+    """Offsets under a capacity: the critical requests stacked exactly, the others fitted around them."""
     fixed: dict[int, int] = {}
     while True:
         offsets, above = _least_above(component, capacity, fixed, budget.greedy)

@@ -42,7 +42,7 @@ class SearchBudget:
 
 @dataclass(frozen=True)
 class Component:
-    """Requests by numbers of their own: sizes, who is alive together with whom, and the largest sets alive at once."""
+    """Requests by numbers of their own: sizes, which of them are alive together, and the largest sets alive at once."""
 
     requests: tuple[int, ...]
     """The number of each outside."""
@@ -195,7 +195,7 @@ class _Tree:
         return not lows or max(min(lows), offset) + self._rest[section] <= self._capacity
 
     def _take_back(self) -> None:
-        """Undo the last placement."""
+        """Revert the last placement."""
         one, lifted = self._placed.pop()
         for other, before in lifted:
             self._low[other] = before

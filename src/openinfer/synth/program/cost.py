@@ -42,7 +42,7 @@ class Cost:
 
     ``operations`` counts arithmetic, comparisons and functions on values (``exp`` is one, ``fma`` is two), not the
     arithmetic of positions. ``read`` and ``written`` count every element once, however often it is used: a kernel
-    cannot move less. A loop whose number of rounds only the data knows counts as one round.
+    cannot move less. A loop whose trip count depends on the data counts as one iteration.
     """
 
     operations: int

@@ -73,7 +73,7 @@ class Failures:
         self._numbers: dict[Failure, int] = {}
 
     def number(self, node: int, what: Mistake) -> int:
-        """The number of a mistake at a node; -1 stands for what no node is about."""
+        """The number of a mistake at a node; -1 stands for no node."""
         return self._numbers.setdefault(Failure(node, what), len(self._numbers))
 
     def __iter__(self) -> Iterator[Failure]:

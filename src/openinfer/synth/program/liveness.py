@@ -138,7 +138,7 @@ class Liveness:
             touched = self._touched(name, self.program.blocks[name], homes)
             if self._left < 0:
                 return False
-            # What is no home belongs to one block, or is an input, which is always there.
+            # A value that is not a home belongs to one block, or is an input, which always exists.
             homes[name] = [value for value in touched if value.is_home]
             for value, found in touched.items():
                 self.touches.setdefault(value, {})[name] = tuple(found)
@@ -278,7 +278,7 @@ class _Follower:
 
     def _inner(self, touch: Touch, *, alive: bool) -> None:
         if isinstance(touch.step, LoopStep):
-            # Once around more: what the first iteration needs is alive at the end of the others.
+            # The back edge: what the first iteration needs is alive at the end of the others.
             is_needed = alive or self._needs_inside(touch.inner)
             self._body(touch.inner, *self._positions.body(touch.step), alive=is_needed)
             return

@@ -1,6 +1,6 @@
 """Tensors of the model whose elements are stored in another order: a permutation, with zeros where it is padded.
 
-Nothing here knows why a target wants an order; it only says which element lies where.
+Nothing here knows why a target wants an order; it only maps elements to positions.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from openinfer.dtypes import Array
 
 Strides = tuple[tuple[int, int], ...]
-"""The extents of indices and how far apart neighbours along each lie in the tensor; the last index runs fastest."""
+"""The extents and strides of indices in the tensor; the last index runs fastest."""
 
 
 @dataclass(frozen=True)

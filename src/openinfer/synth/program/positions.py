@@ -69,7 +69,7 @@ class Positions:
         return self._tree.between(begin, end)
 
     def _number(self, program: Program) -> None:
-        """Steps in the order of a walk backwards. A stack of our own: blocks may be called deeper than Python likes."""
+        """Steps in the order of a backward walk, with an explicit stack: calls may nest deeper than Python's limit."""
         # What is to be done: a step to number, a step or block that ends, or a block to enter from a call.
         todo: list[tuple[str, Step | None, str]] = [("enter", None, "entry")]
         order: list[str] = []
@@ -129,7 +129,7 @@ def _union(*sets: Stretches) -> Stretches:
 
 
 class _Tree:
-    """Unions of neighbouring sets, two and two: those between any two places are made of few of them."""
+    """A segment tree of unions: the union of any range of sets is made of a few of them."""
 
     def __init__(self, leaves: list[Stretches]) -> None:
         self._levels = [leaves]

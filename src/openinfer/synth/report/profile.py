@@ -1,6 +1,6 @@
 """``Profile``: how long steps and their kernels took, and how far that is from what the machine can do.
 
-Arithmetic on times and costs alone; who measures them is of no interest here.
+Arithmetic on times and costs alone; measuring them happens elsewhere.
 """
 
 from collections.abc import Iterable, Sequence

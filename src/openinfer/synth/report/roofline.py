@@ -12,7 +12,7 @@ Bound = Literal["compute", "memory"]
 class Roofline:
     """What a machine does in a second at best: operations on f32, and bytes that it reads.
 
-    ``nbytes`` are read again and again, so that they come from wherever so many bytes fit: a cache, or memory.
+    ``nbytes`` are read repeatedly, so that they come from the nearest memory that holds them: a cache, or main memory.
 
     >>> slow = Roofline(operations=1e9, bandwidth=1e9, threads=1, nbytes=4096)
     >>> slow.seconds(Cost(2_000_000, 500_000, 500_000)), slow.bound(Cost(2_000_000, 500_000, 500_000))

@@ -1,4 +1,4 @@
-"""Compiling generated code on this machine, and loading it: into the cache, or for once where there is no cache."""
+"""Compiling generated code on this machine, and loading it: into the cache, or into a temporary folder without one."""
 
 import ctypes
 import hashlib
@@ -70,7 +70,7 @@ def _version(compiler: str) -> str:
 
 @cache
 def _loaded_copy(library: Path, _record: bytes) -> ctypes.CDLL:
-    """A library that stays what it is whatever becomes of its file: code that is loaded is read when it is needed."""
+    """A library that does not depend on its file any more: loaded code is paged in when it is needed."""
     copy = library.with_name(f"{uuid4().hex}.so")
     try:
         try:

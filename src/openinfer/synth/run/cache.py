@@ -171,7 +171,7 @@ def _locked(folder: Path) -> int:
             if not os.fstat(descriptor).st_mode & _WRITABLE_BY_OTHERS:
                 return descriptor
             _remove(folder)
-        os.close(descriptor)  # somebody has removed it while we waited
+        os.close(descriptor)  # another process has removed it while we waited
     message = "its entry is removed again and again"
     raise OSError(0, message)
 

@@ -53,17 +53,17 @@ class Instance:
         return getattr(self._library, f"{self._name}_{name}")
 
     def tell(self, name: str, *args: Any) -> None:
-        """Call a function that gives nothing back."""
+        """Call a function that returns nothing."""
         function = self.function(name)
         function.restype = None
         function(ctypes.byref(self.context), *args)
 
     def call(self, name: str, *args: Any) -> None:
-        """Call a function that gives a status; one that says that something is wrong becomes an exception."""
+        """Call a function that returns a status; an error status becomes an exception."""
         self.require(int(self.function(name)(ctypes.byref(self.context), *args)))
 
     def require(self, status: int) -> None:
-        """Raise what a status says is wrong."""
+        """Raise the error of a status."""
         if not status:
             return
         name, text = list(STATUS)[status], self.function("last_error")(ctypes.byref(self.context)).decode()

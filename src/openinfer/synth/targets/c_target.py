@@ -87,7 +87,7 @@ class _Processor:
 
 
 def _tuned(program: Program, wanted: Passes, workshop: Workshop) -> Tuned:
-    """What is known about the tiles of a program, when all has been measured that should be."""
+    """What is known about the tiles of a program, after measuring those that should be measured."""
     if wanted.tune is None:
         return shipped() if wanted.tuned is None else wanted.tuned
     return wanted.tune.run(program, wanted.tuned or Tuned(), workshop)

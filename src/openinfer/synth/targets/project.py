@@ -100,7 +100,7 @@ class EmittedProject(Protocol):
         """The SHA-256 of the model's file."""
 
     def code(self) -> dict[str, str]:
-        """The sources that a compiler needs, without the weights and without saying whose they are."""
+        """The sources that a compiler needs, without the weights and without the names of graph and model."""
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
         """All files but the plan, by their paths; golden values make a self-test."""

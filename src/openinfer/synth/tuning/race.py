@@ -1,7 +1,7 @@
 """Kernels that do the same in different ways, in one program, timed against each other.
 
 The program is made of calls alone: all calls of one contender, then those of the next. So each runs as often as the
-others, at the same time of day, and finds its weights as cold as they are in the program that it is chosen for.
+others, interleaved with them, and finds its weights as cold as they are in the program that it is chosen for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

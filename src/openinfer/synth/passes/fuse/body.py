@@ -138,7 +138,7 @@ class Body:
     def _makers(self, value: Value) -> Sequence[int]:
         return () if value.is_home else self._definitions.get(value, ())
 
-    # --- what stands between two places -----------------------------------------------------------------------------
+    # --- what stands between two steps ------------------------------------------------------------------------------
 
     def passed_refusal(self, nodes: Sequence[int], first: int, last: int) -> Refusal | None:
         """Why nodes may not be computed only at the last position, because of nodes they would be moved past."""

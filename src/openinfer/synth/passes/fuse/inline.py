@@ -39,5 +39,5 @@ def inline(pair: Pair) -> Kernel | Refusal:
         places = dict(zip(form.indices, one.index, strict=True))
         return changed(element, lambda part: places.get(part) if isinstance(part, ScalarVar) else None)
 
-    # An element that does not depend on where it is read leaves names for places behind.
+    # An element that does not depend on where it is read leaves unused names of positions.
     return replace(consumer, name=pair.name, body=without_unused(changed_statements(consumer.body, change)))

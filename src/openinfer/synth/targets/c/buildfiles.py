@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from openinfer.synth.targets.project import ProjectOptions
 
 NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
-"""What results depend on: no contraction behind our back, and no calls that only exist to set errno."""
+"""What results depend on: no implicit contraction, and no calls that only set errno."""
 
 
 _PACKAGES = {
@@ -29,14 +29,14 @@ def _sources(name: str, weights: str) -> list[str]:
 
 
 def _identifying(name: str) -> list[str]:
-    """Files that are others in any other project: they name the model and the graph, and have all the code."""
+    """Files that differ between any two projects: they name the model and the graph, and have all the code."""
     return [f"include/{name}.h", f"src/{name}.c", "src/kernels.c"]
 
 
 def makefile(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
     """Targets: the library (default), ``example``, ``selftest``, ``clean``.
 
-    Objects of other files are made again, also those that a compiler was still at when the files were replaced.
+    Objects of changed files are rebuilt, also those whose compilation was running when the files were replaced.
     """
     objects = " ".join(
         f"build/{source.split('/')[1].rsplit('.', 1)[0]}.o" for source in _sources(name, options.weights)
@@ -134,14 +134,14 @@ def _required_emulator(isa: str) -> str:
 def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
     """The same for CMake; the library is a target that other projects can link.
 
-    The definition of ``NAME_FILES`` has CMake compile everything again when the files are others.
+    The definition of ``NAME_FILES`` makes CMake recompile everything when the files change.
     """
     language = "C ASM" if options.weights == "incbin" else "C"
     sources = " ".join(_sources(name, options.weights))
     flags = _flags(options)
     include = ""
     if options.weights == "incbin":
-        # Not through -Wa, which takes commas in a path apart.
+        # Not through -Wa, which splits a path at its commas.
         folder = '"${CMAKE_CURRENT_SOURCE_DIR}"'
         include = f"set_source_files_properties(src/weights.S PROPERTIES INCLUDE_DIRECTORIES {folder})\n"
     return f"""# Made by OpenInfer.
@@ -183,7 +183,7 @@ target_link_libraries({name}_example {name})
 
 
 def weights_array(name: str, blob: bytes, alignment: int) -> str:
-    """The weights as an array that lies where other constants lie."""
+    """The weights as a constant array."""
     data = blob or b"\0"
     lines = [",".join(map(str, data[start : start + 24])) for start in range(0, len(data), 24)]
     body = ",\n".join(lines)

@@ -24,7 +24,7 @@ from openinfer.synth.targets.cstyle.names import comment
 
 
 class CCalls:
-    """``Calls`` of the C target."""
+    """The ``HostCalls`` of the C target."""
 
     def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, isa: str) -> None:
         self.kernels = KernelLibrary(file.name, partial(printed, isa=isa))
@@ -105,7 +105,7 @@ class CCalls:
             self._entries.entry(step, depth)
 
     def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
-        """What is nothing unless the code is compiled for traces: a line for a node, or for several without values."""
+        """Lines that are empty unless compiled for traces: one for a node, or for several without values."""
         lines = []
         for _, group in groupby(enumerate(rows, first), lambda one: -1 if one[1].value is None else one[1].node):
             numbered = list(group)

@@ -67,7 +67,7 @@ class Operands:
         return index
 
     def require(self, weight: Weight, node: int, depth: int) -> Mapping[Expr, Integer]:
-        """Indices choose none outside a family; those that had to be looked at, since they could."""
+        """The bounds check of the indices of a family; the indices that needed one."""
         axes = zip(weight.index, weight.firsts, weight.extents, strict=True)
         spans = [(expr, first, first + extent - 1) for expr, first, extent in axes]
         spans = [one for one in spans if not self._is_inside(*one)]
@@ -90,7 +90,7 @@ class Operands:
         return not found.mistakes and first <= found.least and found.most <= last
 
     def _computed(self, expr: Expr, depth: int) -> Integer:
-        """An index; one that can go wrong is computed before anything is asked of it or of those behind it."""
+        """An index; one whose computation can fail is computed before it and those after it are checked."""
         found = self._indices.integer(expr, depth)
         if not found.mistakes:
             return found
@@ -100,7 +100,7 @@ class Operands:
 
 
 def _declared(weight: Weight, name: str, where: str) -> Declaration:
-    """A pointer to a weight that lies so far behind the first one."""
+    """A pointer to a weight at an offset from the first one."""
     kind, shape = stored_type(weight.dtype), ", ".join(map(repr, weight.shape))
     named = weight.names[0] if len(weight.names) == 1 else f"{weight.names[0]} and {len(weight.names) - 1} more"
     part = "" if weight.part == "data" else f"{weight.part} of "

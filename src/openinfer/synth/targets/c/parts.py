@@ -131,7 +131,7 @@ class Parts:
             self._file.line(depth, f"if (bad) {self._file.fail_bad(node)}")
 
     def _outside(self, found: Picks, bounds: str, keys: int, node: int) -> str:
-        """What is wrong where indices are outside: the first of them that is may be negative."""
+        """The failure of an index that is out of bounds: the first such index may be negative."""
         if not found.can_be_negative:
             return self._file.fail(node, OUTSIDE)
         self._file.needs.add("oi_is_negative")

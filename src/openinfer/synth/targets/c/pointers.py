@@ -16,11 +16,11 @@ class Pointers:
         self._plan = file.placed.memory
 
     def is_constant(self, value: Value) -> bool:
-        """Whether nothing writes where a value lies: the caller's input, or a table's own memory."""
+        """Whether the memory of a value is read-only: the caller's input, or a table's own memory."""
         return self._plan.classes.root(value).storage is Storage.INPUT or value in self._plan.views
 
     def location(self, value: Value) -> str:
-        """A pointer to a value's first element, without regard to any function."""
+        """A pointer to a value's first element, valid in any function."""
         root = self._plan.classes.root(value)
         kind = stored_type(value.dtype)
         match root.storage:

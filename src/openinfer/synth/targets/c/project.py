@@ -117,7 +117,7 @@ class Project:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def code(self) -> dict[str, str]:
-        """The sources that a compiler needs, without the weights and without saying whose they are."""
+        """The sources that a compiler needs, without the weights and without the names of graph and model."""
         return self._code("/* Made by OpenInfer. */\n", 0)
 
     def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -26,7 +26,7 @@ class PublicFunction:
     """Those behind the context."""
 
     def text(self, *, is_alone: bool) -> str:
-        """The function; if another call can come meanwhile, behind one that refuses that."""
+        """The function; where calls can be concurrent, behind one that refuses a second call."""
         parameters = (Parameter(f"{self.project}_context *", "c"), *self.parameters)
         declared = ", ".join(map(str, parameters))
         head = f"int {self.project}_{self.name}({declared})"

@@ -92,5 +92,5 @@ def _listed(project: "Project", values: Mapping[str, Value], fields: Mapping[str
 
 
 def _plain(text: str) -> str:
-    """Text of others in Markdown: ASCII letters, digits and a few marks; the rest is left out."""
+    """Untrusted text in Markdown: ASCII letters, digits and a few marks; the rest is left out."""
     return "".join(one for one in text if (one.isascii() and one.isalnum()) or one in "_.- ")[:100]

@@ -1,6 +1,6 @@
 """A program that runs steps with known inputs and compares what comes out with known outputs.
 
-The values are somebody else's, usually the simulator's: synthesis itself knows nothing of simulation.
+The caller provides the values, usually the simulator's: synthesis itself knows nothing of simulation.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 @dataclass(frozen=True)
 class SourcePrinters:
-    """Those who print into one file."""
+    """The printers that write into one file."""
 
     file: HostFile
     sizes: SizePrinter

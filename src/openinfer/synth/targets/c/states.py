@@ -1,7 +1,7 @@
 """Saved states in C: persistent variables as bytes, and back.
 
-A saved state may have been changed by anybody, and a checksum is no seal: whoever changes it can compute another. So
-everything that is trusted later is checked before anything is replaced: extents, room, codes of elements.
+A saved state is untrusted input, and its checksum is not a signature: whoever changes the one can compute the other. So
+everything that is relied on later is checked before anything is replaced: extents, room, codes of elements.
 """
 
 from dataclasses import dataclass

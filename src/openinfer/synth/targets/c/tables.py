@@ -59,7 +59,7 @@ class Picks:
     kept: tuple[int, ...]
     can_fail: bool
     can_be_negative: bool
-    """Whether an index that is no slice may be below zero."""
+    """Whether a single index may be negative."""
 
     axes: int
 

@@ -62,7 +62,7 @@ def _totals(loop: For) -> list[ScalarVar]:
 
 
 def _added(update: SetLocal) -> Scalar | None:
-    """What an assignment adds to its variable; terms times 0 only look for what is no number."""
+    """What an assignment adds to its variable; terms times 0 only detect infinities and NaN."""
     match update.value:
         case Binary(op="add", left=left, right=right) if update.var in (left, right):
             term = right if left == update.var else left
@@ -153,7 +153,7 @@ def _in_blocks(loop: For, totals: list[ScalarVar]) -> For:
 
 
 def _by_level(loop: For, totals: list[ScalarVar]) -> For:
-    """A loop over loops: what these add up goes into accumulators of each round."""
+    """A loop over loops: their sums go into accumulators of each iteration."""
     deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in walk(loop.body))]
     if not deep or loop.bind is Bind.LANES:
         return loop

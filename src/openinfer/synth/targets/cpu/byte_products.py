@@ -1,7 +1,7 @@
 """Contractions of bytes: products of i8 and u8 that are added up in i32.
 
-A sum in i32 wraps, so that it is the same in any order, and the same whatever is added to a factor and taken away from
-the result again.
+A sum in i32 wraps, so that it is the same in any order, and an offset that is added to a factor can be subtracted from
+the result exactly.
 """
 
 from openinfer.dtypes import DTYPES, DType
@@ -10,7 +10,7 @@ from openinfer.loops.ir import Contraction
 GROUP = 4
 """How many neighbours along a sum are contiguous: four bytes take as much as their sum."""
 FLIP = 128
-"""The bit that makes an i8 a u8 and a u8 an i8, so much larger or smaller than the number was."""
+"""The sign bit: flipping it makes an i8 a u8 that is 128 larger, and a u8 an i8 that is 128 smaller."""
 
 
 def are_bytes(one: Contraction) -> bool:

@@ -150,7 +150,7 @@ def _with_copied_rows(found: Grouped, product: Product, target: CpuMachine, take
 
 
 def _stride(inner: FusedAxis) -> int:
-    """The bytes of a row: whole groups; a little more where rows would drive each other out of the first cache."""
+    """The bytes of a row: whole groups; padded where rows would evict each other from the L1 cache."""
     length = groups(inner.extent) * GROUP
     return length + _LINE if length % _PAGE == 0 else length
 

@@ -24,7 +24,7 @@ class Facts(BaseModel):
 class ProductShape(Facts):
     """What decides which tile is best for a product: its extents, its dtypes, and how its factors come.
 
-    What is done with a sum afterwards is the same for every tile, and no part of it.
+    The epilogue is the same for every tile, so it is no part of the key.
     """
 
     accumulator: _Name
@@ -35,7 +35,7 @@ class ProductShape(Facts):
     columns: _Extent
     inner: _Extent
     left: Literal["lies", "copied", "windows"]
-    """``windows``: rows are places of a convolution whose columns are channels."""
+    """``windows``: rows are positions of a convolution whose columns are channels."""
     right: Way
 
 

@@ -1,8 +1,8 @@
 """Which kernels run in several parts at the same time, and what each part has a share of.
 
 The shares are decided here, once: a step computes the same bits on however many threads it runs. A kernel is divided
-if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking somebody for it. One
-that does several such things after each other becomes several kernels.
+if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking a thread. A kernel
+of several such statements in a row becomes several kernels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,8 +54,8 @@ class Divide:
     threads: int | None = None
     """None: as many as the device has cores."""
     worth: float = 15_000.0
-    """A kernel that takes fewer nanoseconds is left in one piece: on a machine that has other things to do as well, a
-    thread would be waited for longer than that."""
+    """A kernel that takes fewer nanoseconds is not divided: on a machine with other work to do,
+    waiting for a thread takes longer than that."""
 
     def run(self, program: Program) -> Program:
         """The program with divided kernels."""
@@ -100,7 +100,7 @@ def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
 
 
 def _is_dividable(kernel: Kernel) -> bool:
-    """Whether parts would not get in each other's way: elements have bytes of their own, and nothing fails."""
+    """Whether parts are independent: elements have bytes of their own, and nothing fails."""
     if any(buffer.dtype.is_packed for buffer in (*kernel.outputs, *kernel.scratch)):
         return False
     if not kernel.body or kernel.can_fail:

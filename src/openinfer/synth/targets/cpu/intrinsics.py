@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """What compilers make one instruction, or a few, of: the condition under which they can, and the expressions.
+    """One instruction, or a few: the condition under which a compiler has it, and the expressions that it is made from.
 
     ``forms`` is one expression; for elements that share a byte, one for each of them. In it, ``{vector}`` is the type
     of the result.
@@ -29,7 +29,7 @@ class VectorSet:
     fma: Mapping[str, Intrinsic] = field(default_factory=dict)
     """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
     loads: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """Integers at ``p`` as floats. Those of 4 bits come as 2^23 and so much: see ``IntegerLoad``."""
+    """Integers at ``p`` as floats. Those of 4 bits are added to 2^23: see ``IntegerLoad``."""
     dots: Mapping[tuple[str, str], tuple[Intrinsic, ...]] = field(default_factory=dict)
     """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
 

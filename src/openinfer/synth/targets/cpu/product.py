@@ -1,7 +1,7 @@
 """Contractions as products of matrices: which indices are rows, which columns, and which run outside.
 
-Columns are contiguous in the result: they are what vectors hold. Several indices run as one where that is the
-same place in every buffer that is read or written in place.
+Columns are contiguous in the result: they are what vectors hold. Several indices run as one where they do so in
+every buffer that is read or written in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,25 +36,25 @@ class FusedAxis:
         return self.vars[-1] if self.vars else None
 
     def used_by(self, place: Affine) -> "FusedAxis":
-        """The indices that a place depends on."""
+        """The indices that a position depends on."""
         pairs = [(var, extent) for var, extent in zip(self.vars, self.extents, strict=True) if place.step(var)]
         return FusedAxis(tuple(var for var, _ in pairs), tuple(extent for _, extent in pairs))
 
     def steps(self, place: Affine) -> tuple[tuple[int, int], ...]:
-        """The extent of each index, and how far apart neighbours along it are at a place."""
+        """The extent of each index, and its stride in a position."""
         return tuple((extent, place.step(var)) for var, extent in zip(self.vars, self.extents, strict=True))
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One side of the product: its value as the sum takes it, and its place where it can be read as it lies."""
+    """One side of the product: its value as the sum takes it, and its position where it can be read in place."""
 
     buffer: Buffer
     value: Scalar
     place: Affine | None
 
     def step(self, axis: FusedAxis) -> int:
-        """How far apart neighbours along an axis are."""
+        """The stride along an axis."""
         assert self.place is not None
         return self.place.step(axis.last) if axis.last is not None else 0
 
@@ -241,7 +241,7 @@ class _Finder:
 
 
 def _is_one(place: Affine, vars_: Sequence[ScalarVar], extents: Sequence[int]) -> bool:
-    """Whether indices run as one at a place."""
+    """Whether indices run as one in a position."""
     return all(
         is_same(place.step(outer), place.step(inner) * extent)
         for outer, inner, extent in zip(vars_, vars_[1:], extents[1:], strict=False)

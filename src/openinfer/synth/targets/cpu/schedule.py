@@ -258,7 +258,7 @@ class _Planner:
         return tile
 
     def _rows_collide(self, one: Contraction, product: Product, tile: CpuTile) -> bool:
-        """Whether rows lie so that they drive each other out of the first cache, and are read often enough to mind."""
+        """Whether rows evict each other from the L1 cache, and are read often enough for that to matter."""
         panels = product.columns.extent // tile.columns
         return (
             product.rows.extent >= _PACKED_FROM
@@ -317,7 +317,7 @@ def _has_lanes(loop: For) -> bool:
 
 
 def _collides(step: int, one: Contraction) -> bool:
-    """Whether neighbours so far apart fall into the same set of a cache."""
+    """Whether elements at a stride fall into the same set of a cache."""
     return step > 0 and step * one.accumulator.bits // 8 % _PAGE == 0
 
 
@@ -344,7 +344,7 @@ class _Packable:
 
 
 def _uses(body: Sequence[Statement]) -> Iterator[str]:
-    """The names of the buffers that are read, once for each place that reads them."""
+    """The names of the buffers that are read, once for each load."""
     for statement in walk(tuple(body)):
         for value in scalars(statement):
             yield from (one.buffer.name for one in visit(value) if isinstance(one, Load))

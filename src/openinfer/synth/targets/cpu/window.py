@@ -42,7 +42,7 @@ def conditions(condition: Scalar) -> list[Scalar]:
 
 
 def is_window(one: Contraction) -> bool:
-    """Whether terms count exactly where they lie on the first factor, whose places are sums of indices."""
+    """Whether terms count exactly where they lie on the first factor, whose positions are sums of indices."""
     places = [affine(part) for part in one.a_index]
     edges = [affine(part - index(extent)) for part, extent in zip(one.a_index, one.a.shape, strict=True)]
     asked = [] if one.valid is None else conditions(one.valid)

@@ -1,6 +1,6 @@
 """Which convolutions have their channels as columns, and in which bands they are computed.
 
-Weights then are in panels, as those of other products, and what windows see is read where it lies. With places as
+Weights then are in panels, as those of other products, and what windows see is read in place. With positions as
 columns it is copied once for each position in the window, but the results of a tile need not be transposed.
 """
 
@@ -22,13 +22,13 @@ from openinfer.synth.targets.cpu.window import BAND, AxisSpan, band, copied, is_
 _COPY = 0.4
 """What copying an element costs, in cycles."""
 _RUN = 10.0
-"""What each run of places that lie together costs besides, where places are columns."""
+"""What each contiguous run of positions costs besides, where positions are columns."""
 _COPIED_FROM = 32
 """From this many rows on, columns that are positions are copied whether or not they must be."""
 _TURN = 0.6
-"""What turning an element of the result costs."""
+"""What transposing an element of the result costs."""
 _LEAST_GAIN = 0.98
-"""The most time compared with that of places as columns: both are estimates."""
+"""The most time compared with that of positions as columns: both are estimates."""
 _LONG = 512
 """Bits of vectors of which processors multiply one at a time."""
 _TWO_AT_ONCE = 8
@@ -147,7 +147,7 @@ class _Clock:
         return each * product.inner.extent * product.outside.extent
 
     def usual_time(self, product: Product) -> float:
-        """The time with places as columns, which are copied for each position in the window."""
+        """The time with positions as columns, which are copied for each position in the window."""
         rows, columns = product.rows.extent, product.columns.extent
         is_copied = product.right.place is None or rows >= _COPIED_FROM
         runs = columns // product.columns.extents[-1]
@@ -159,7 +159,7 @@ class _Clock:
 
 
 def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMachine) -> Windows | None:
-    """A loop for each index of the places that no tile has, the last of them in bands."""
+    """A loop for each index of the positions that no tile has, the last of them in bands."""
     extents = dict(zip(one.free, one.extents, strict=True))
     channels = variables(one.factors[1])
     places = [var for var in product.outside.vars if var.name not in channels]

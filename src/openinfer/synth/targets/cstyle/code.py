@@ -17,7 +17,7 @@ class Rank(IntEnum):
     AND = 2
     BITS = 3
     COMPARISON = 4
-    """Also that of a logical not: compilers take one within a comparison for a mistake."""
+    """Also that of a logical not, which compilers warn about inside of a comparison."""
     SUM = 5
     PRODUCT = 6
     UNARY = 7
@@ -68,7 +68,7 @@ def joined(left: ExprText, sign: str, right: ExprText) -> ExprText:
     """
     rank = _RANKS[sign]
     least = _LEAST.get(rank, rank)
-    # Of a chain of the same logical operator nobody asks for parentheses.
+    # A chain of the same logical operator needs no parentheses.
     is_chain = sign in ("&&", "||")
     one = left.text if is_chain and left.rank is rank else left.inside(least)
     other = right.text if is_chain and right.rank is rank else right.inside(Rank(least + (least is rank)))

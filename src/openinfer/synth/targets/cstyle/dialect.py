@@ -55,7 +55,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The words of one language. Templates have their places by name, as in ``str.format``."""
+    """The words of one language. Templates have named fields, as in ``str.format``."""
 
     types: Mapping[str, str]
     """Compute dtypes by name, to the type of a value; ``index``, to that of a position."""
@@ -68,7 +68,7 @@ class Dialect:
     support: Support
     """The functions that the language lacks."""
     functions: Mapping[tuple[str, str], Own] = field(default_factory=dict)
-    """What the language has itself, by op and dtype. All else that is no operator is a support function."""
+    """Builtins of the language, by op and dtype. Everything else that is not an operator is a support function."""
     cast: str = "({type}){value}"
     constant: str = "const {type} {name}"
     variable: str = "{type} {name}"

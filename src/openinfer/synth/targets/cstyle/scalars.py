@@ -131,7 +131,7 @@ class ScalarPrinter:
         return self.position(offset(buffer, index)).text
 
     def position(self, value: Scalar) -> ExprText:
-        """An expression that is a place in memory: arithmetic in it cannot overflow."""
+        """A position in memory: its arithmetic cannot overflow."""
         outside, self._in_offset = self._in_offset, True
         found = self.code(value)
         self._in_offset = outside
@@ -230,7 +230,7 @@ class ScalarPrinter:
         return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
 
     def is_position(self, value: Scalar) -> bool:
-        """Whether an integer is a place in memory, and not one of the values there, which wrap."""
+        """Whether an integer is a position in memory, and not one of the values there, which wrap."""
         if self._in_offset or isinstance(value, Const):
             return True
         if isinstance(value, ScalarVar):

@@ -88,7 +88,7 @@ def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
 
 
 class KernelPrinter:
-    """Prints the statements of one kernel; it is the ``Writer`` of the templates."""
+    """Prints the statements of one kernel; it is the ``KernelWriter`` of the templates."""
 
     def __init__(self, kernel: Kernel, dialect: Dialect, templates: Templates) -> None:
         self._kernel = kernel

@@ -60,7 +60,7 @@ class Templates:
     """How a target prints what its schedule has decided."""
 
     body: Callable[[Kernel], tuple[Statement, ...]] = without_trivial_loops
-    """What is printed of a kernel."""
+    """The part of a kernel that is printed."""
     contraction: PrintContraction = plain
     loops: Mapping[Bind, PrintLoop] = field(default_factory=dict)
     """Loops by what their iterations are bound to; all others are plain ones."""

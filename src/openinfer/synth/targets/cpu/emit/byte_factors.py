@@ -116,6 +116,6 @@ class ByteFactors:
         return f"{name}({self._groups}, {self._left()}, {right}, tile, {step})"
 
     def total(self, place: str) -> str:
-        """The sum at a place of the tile, less what flipped rows add."""
+        """The sum at a position of the tile, less what flipped rows add."""
         total = f"tile[{place}]"
         return f"(int32_t)((uint32_t){total} - (uint32_t)flips[column])" if self._tiling.tile.is_flipped else total

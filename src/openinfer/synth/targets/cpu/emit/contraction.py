@@ -50,7 +50,7 @@ class Factors(Protocol):
         """The call for a tile of one size."""
 
     def total(self, place: str) -> str:
-        """The sum at a place of the tile."""
+        """The sum at a position of the tile."""
 
 
 def tiled(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
@@ -139,7 +139,7 @@ class _TileLoops:
 
     @property
     def _is_row(self) -> bool:
-        """Whether there is a single row: then nothing is said about rows."""
+        """Whether there is a single row, which needs no loop."""
         return not self._tiling.product.rows.vars and self._tiling.tile.left is None
 
     def _open_tiles(self, sizes: Sequence[int], first: str, count: str) -> None:
@@ -204,7 +204,7 @@ class _TileLoops:
         return -(-tile.rows // tile.lanes) * tile.lanes if is_worth else 0
 
     def _transposed_tile(self, high: int) -> None:
-        """The tile with its columns as rows, so that what lies together in the result does so here."""
+        """The transposed tile, so that what is contiguous in the result is contiguous here."""
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Transpose(self._tiling.one.accumulator.name, tile.lanes))
         self._tiling.say(f"{self._tiling.kind} turned[{high * tile.columns}];")

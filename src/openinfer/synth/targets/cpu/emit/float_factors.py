@@ -59,7 +59,7 @@ class FloatFactors:
         return "panel", "step"
 
     def _taps(self) -> list[int]:
-        """The places of all inner indices but the first, of rows that are windows; nothing where they run as one."""
+        """The offsets of all inner indices but the first, for rows that are windows; none where they run as one."""
         inner, place = self._tiling.product.inner, self._tiling.product.left.place
         if not self._tiling.tile.is_transposed or len(inner.vars) == 1:
             return []
@@ -105,5 +105,5 @@ class FloatFactors:
         return f"{left}, {number(product.left.step(product.inner))}"
 
     def total(self, place: str) -> str:
-        """The sum at a place of the tile."""
+        """The sum at a position of the tile."""
         return f"tile[{place}]"

@@ -30,7 +30,7 @@ def are_halves(tiling: Tiling) -> bool:
 
 
 def stored_panel(tiling: Tiling, place: ExprText) -> tuple[str, str]:
-    """A panel that is stored as such, at a place; one of integers may be made floats for all rows, or as it is used."""
+    """A stored panel, at a position; one of integers is converted to floats for all rows at once, or as it is used."""
     tile, buffer, found, is_half = tiling.tile, tiling.product.right.buffer, integers(tiling), are_halves(tiling)
     if found is None:
         return offset_from(buffer.name, place), str(tile.columns)

@@ -53,7 +53,7 @@ def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: KernelW
 
 
 def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]:
-    """The lanes by halves, since a sum of one after the other would wait for each; then what was there before."""
+    """Combines the lanes by halves, since a serial sum would wait for each; then the initial value."""
     for one in found:
         half = LANES // 2
         while half:

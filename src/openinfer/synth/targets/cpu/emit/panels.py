@@ -17,7 +17,7 @@ from openinfer.synth.targets.cstyle.code import ExprText, chosen
 
 
 def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, width: int) -> None:
-    """The columns of a panel next to each other, one row for each inner index; missing columns are 0."""
+    """The columns of a panel, contiguous, one row for each inner index; missing columns are 0."""
     product, axis = tiling.product, tiling.product.columns
     along = _place_along(tiling)
     if along is not None:

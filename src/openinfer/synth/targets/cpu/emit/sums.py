@@ -18,7 +18,7 @@ _MOST_TERMS = 4 * TERMS
 
 
 def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
-    """A contraction as sums next to each other, which a compiler can make vectors of; None where they would not lie so.
+    """A contraction as contiguous sums, which compilers vectorize; None where they would not be contiguous.
 
     The index that runs fastest in the result is the innermost loop: no sum changes its order.
     """

@@ -5,7 +5,7 @@ be added without rounding in between (FMA): the order and the roundings of sums 
 else in generated code is contracted, so this is asked for by name and not by an option.
 
 Columns may be stored as integers: they are made floats as they are loaded, less a zero point for each column. Rows may
-be windows: then there is a list of the places that a window sees, which is gone through in each of the steps.
+be windows: then each step runs over a list of the offsets that a window sees.
 """
 
 from collections.abc import Iterator, Sequence

@@ -116,18 +116,18 @@ def number(value: int) -> str:
 
 
 def offset_from(pointer: str, place: ExprText) -> str:
-    """A pointer to a place: one sum, since a pointer must not leave its memory on the way."""
+    """A pointer to a position: one sum, since a pointer must not leave its memory on the way."""
     return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
 
 def moved(place: Affine, axis: FusedAxis, first: ScalarVar, inner: FusedAxis) -> Affine:
-    """The place of the first element of a tile: an axis stands at a position, inner indices at 0."""
+    """The position of the first element of a tile: an axis stands at a position, inner indices at 0."""
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}
     return Affine(place.first, steps if axis.last is None else {**steps, first.name: place.step(axis.last)})
 
 
 def least(end: str, first: str, most: int) -> str:
-    """How far it is from one position to another, but so much at most."""
+    """The distance from one position to another, limited to a maximum."""
     left = f"{end} - {first}"
     return f"{left} < {most} ? {left} : {most}"

@@ -171,7 +171,7 @@ class BlockPrinter:
         lines += self._marked(marked, depth)
 
     def _heads(self, step: Step) -> tuple[int, ...]:
-        """The nodes that a step stands under; what a loop carries from turn to turn needs no heading."""
+        """The nodes that a step stands under; what a loop carries between iterations needs no heading."""
         if isinstance(step, KernelStep) and step.nodes:
             return tuple(sorted({*step.nodes}))
         return () if isinstance(step, Move) and isinstance(self._kind(step.node), Loop) else (step.node,)
@@ -297,7 +297,7 @@ class BlockPrinter:
         self._file.line(depth, f"if ({self.name(block)}(c)) return 1;")
 
     def _consumer(self, step: CallStep, depth: int) -> None:
-        """A consumer runs, and what it binds is put aside: no schedule decides what entry knows."""
+        """A consumer runs, and what it binds is set aside: what entry knows does not depend on the schedule."""
         file, now = self._file, self._file.now
         number = now.fresh("")
         fields = [file.placed.names.sizes[size] for size in step.sizes if size not in now.known]
@@ -317,7 +317,7 @@ class BlockPrinter:
 
 
 def _executed(nodes: Sequence[Node]) -> int:
-    """How many nodes are executed when these are, not counting the turns of loops among them."""
+    """How many nodes are executed when these are, not counting the iterations of loops among them."""
     todo, count = list(nodes), 0
     while todo:
         node = todo.pop()

@@ -35,7 +35,7 @@ class Function:
     known: set[str] = field(default_factory=set)
     """Sizes that have values."""
     checked: set[Hashable] = field(default_factory=set)
-    """What has been checked: extents in range, divisions that leave nothing over, conditions."""
+    """What has been checked: bounds of extents, divisions without remainder, conditions."""
     lines: list[str] = field(default_factory=list)
     memory: dict[Hashable, Declaration] = field(default_factory=dict)
     """The memory it works on, by what that is."""

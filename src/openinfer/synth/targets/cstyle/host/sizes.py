@@ -26,7 +26,7 @@ class _InRange:
 
 @dataclass(frozen=True)
 class _Even:
-    """A division leaves nothing over."""
+    """A division has no remainder."""
 
     quotient: BinaryExpr
 
@@ -230,7 +230,7 @@ class SizePrinter:
         self._file.line(depth, f"if ({check}) {self._file.fail(node, NO_SHAPE)}")
 
     def _rest(self, quotient: BinaryExpr) -> Integer:
-        """What a division leaves over."""
+        """The remainder of a division."""
         found = IntegerPrinter(self.any_size, self._file.needs).integer(BinaryExpr("%", quotient.left, quotient.right))
         self._file.now.computes(found)
         return found
