@@ -1,5 +1,6 @@
 """Embeddings are those of PyTorch in the simulator and in C, with 32, 8 and 4 bits; search finds by meaning."""
 
+from collections import Counter
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ def test_tokens_are_those_of_the_reference() -> None:
     assert [encode(sentence).ids for sentence in golden_sentences()] == ROWS
 
 
+def _weights_by_bits(model: ModelLoader, precision: Precision) -> Counter[int]:
+    """How many weights of the layers are stored in so many bits."""
+    counts: Counter[int] = Counter()
+    for name, info in model.tensors.items():
+        if name.startswith("encoder") and info.quant:
+            assert info.dtype.bits == bits_of(name, precision)
+            counts[info.dtype.bits] += prod(info.shape)
+    return counts
+
+
 @pytest.mark.parametrize("precision", LEAST_COSINE)
 def test_embeddings_agree_with_the_original(
     precision: Precision, folder: Path, module: CompiledModule, monkeypatch: pytest.MonkeyPatch
@@ -80,10 +91,13 @@ def test_embeddings_agree_with_the_original(
         compiled = Synthesizer().synthesize(model, embedder(precision)).build()
         found = embeddings(simulator, ROWS), embeddings(compiled, ROWS)
         shorts = embeddings(compiled, short)
+        counts = _weights_by_bits(model, precision)
     assert np.abs(found[0] - found[1]).max() < 1e-5
     for vectors in found:
         assert cosines(vectors, WANTED).min() >= LEAST_COSINE[precision]
     assert cosines(shorts, embeddings(module, short)).min() >= LEAST_COSINE[precision]
+    assert sorted(counts) == {"f32": [], "u8": [8], "u4": [4, 8]}[precision]
+    assert len(set(counts.values())) <= 1, "half of the weights have four bits"
 
 
 def test_padding_in_a_batch_changes_nothing(model: ModelLoader) -> None:
@@ -110,15 +124,6 @@ def test_search_finds_by_meaning(question: str, answer: str, module: CompiledMod
 
 def test_there_are_200_sentences_none_of_them_twice() -> None:
     assert len(set(sentences())) == 200
-
-
-def test_half_of_the_weights_in_the_layers_have_four_bits(folder: Path) -> None:
-    with model_of(folder, "u4") as model:
-        matrices = {name: info for name, info in model.tensors.items() if name.startswith("encoder") and info.quant}
-        for name, info in matrices.items():
-            assert info.dtype.bits == bits_of(name, "u4")
-        counts = {bits: sum(prod(one.shape) for one in matrices.values() if one.dtype.bits == bits) for bits in (4, 8)}
-    assert counts[4] == counts[8]
 
 
 @pytest.mark.parametrize("bits", [4, 8])
