@@ -713,6 +713,14 @@ SYNTHESIZER_BUGS = (
         "judged_together",
     ),
     Bug(
+        "slices that are written alike have one length",
+        "synth/lower/slice_lengths.py",
+        "        if not stretched:\n",
+        "        if found:\n",
+        "tests/synth/test_slices_written_alike.py",
+        "different_lengths",
+    ),
+    Bug(
         "an index that changes chooses another tensor",
         "synth/lower/variables.py",
         "        if not scalars:\n            if weight.can_miss",

@@ -1,6 +1,7 @@
 """What nodes access: variables, tensors of the model, parts of tables and of plain tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from openinfer.check.access import access_type
 from openinfer.check.bound import BoundGraph, BoundVar, FromInit, FromModel, FromPattern
@@ -8,10 +9,22 @@ from openinfer.check.literals import literal_value
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir import Access, Index, Literal, ModelRef, Node, Operand, Single, Slice
 from openinfer.ir.expr import Expr, Ref
+from openinfer.loops.dim import form
 from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import Action, IntegerStep, Move, PartStep, StepOperand, Table, TableStep, Value, Weight
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A slice along an axis."""
+
+    index: Index
+    most: int | None
+    """The most that its length can be."""
+    of: Hashable
+    """What its extent is known by: axes of which this is equal are as long."""
 
 
 class Accesses:
@@ -123,8 +136,10 @@ class Accesses:
         cells = [chosen[name] for name in variable.decl.auto_dim]
         is_grown = all(isinstance(one, Single) for one in cells)
         ordered = [*keys, *cells]
+        # Matrices of a table grow one by one; all other slices along one of its indices have the same extent.
+        of = access if variable.decl.auto_dim else access.base
         kept = [
-            (index, bound)
+            _Kept(index, bound, (of, axis))
             for axis, (index, bound) in enumerate(zip(ordered, table.bounds, strict=True))
             if isinstance(index, Slice) or (is_grown and axis >= len(keys))
         ]
@@ -142,19 +157,21 @@ class Accesses:
         variable: BoundVar,
         whole: tuple[int, ...],
         node: Node,
-        kept: Sequence[tuple[Index, int | None]],
+        kept: Sequence[_Kept],
     ) -> tuple[int, ...]:
-        """The shape of a part of a tensor or entry; ``kept`` are its slices, and the most these can be."""
+        """The shape of a part of a tensor or entry with these slices."""
         found = access_type(access, variable, whole, self._symbolic)
         extents: list[int] = []
         for axis, extent in enumerate(found.shape):
             if extent is not None:
                 extents.append(extent)
                 continue
-            index, bound = kept[axis]
-            if bound is None:
+            own = kept[axis]
+            if own.most is None:
                 raise refused(node, f"the length of {access} has no bound", "bound the table with @fixed")
-            extents.append(self._emission.shapes.unnamed(node, index, bound))
+            # Axes that are compared by where they stand from the end have lengths of their own: d[0..n, 0..n].
+            of = (own.of, len(found.shape) - axis)
+            extents.append(self._emission.shapes.unnamed(node, own.index, of, own.most))
         return tuple(extents)
 
     # --- parts of plain tensors -----------------------------------------------------------------------------------
@@ -170,7 +187,7 @@ class Accesses:
         whole = self._variables.read(access.base, node.index)
         if shape is None:
             pairs = zip(access.indices, whole.shape, strict=True)
-            kept = [(index, extent) for index, extent in pairs if isinstance(index, Slice)]
+            kept = [_Kept(index, extent, form(extent)) for index, extent in pairs if isinstance(index, Slice)]
             shape = self._part_shape(access, self._bound.vars[access.base], whole.shape, node, kept)
         scalars = self._variables.index_scalars(access.indices)
         value = self._emission.value(access.base, whole.dtype, shape)

@@ -1,6 +1,6 @@
 """The steps of a program in the making, the values they are about, and which dynamic sizes are known behind them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -70,6 +70,22 @@ class Emission:
         """Take all steps so far."""
         steps, self._steps = self._steps, []
         return tuple(steps)
+
+    @property
+    def count(self) -> int:
+        """How many steps there are so far."""
+        return len(self._steps)
+
+    def rename_sizes(self, names: Mapping[str, str], first: int) -> Mapping[Value, Value]:
+        """The slices that steps from the first on read have other sizes for lengths; the new values for the old."""
+        found: dict[Value, Value] = {}
+        for place in range(first, len(self._steps)):
+            step = self._steps[place]
+            if isinstance(step, TableStep | PartStep) and isinstance(step.value, Value):
+                value = replace(step.value, shape=self.shapes.renamed(step.value.shape, names))
+                self._steps[place], found[step.value] = replace(step, value=value), value
+        self._known.sizes |= set(names.values())
+        return found
 
     @contextmanager
     def body(self) -> Iterator[list[Step]]:

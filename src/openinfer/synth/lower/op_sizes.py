@@ -1,6 +1,6 @@
 """What dynamic sizes must be for an op to have the result that its kernel computes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -68,7 +68,7 @@ class OpSizes:
     def refusal(self, sizes: Mapping[str, int]) -> Code | None:
         """The code with which the op refuses sizes; None if it has the results that are expected."""
         try:
-            other = infer(self.record, _at_sizes(self.call, sizes))
+            other = infer(self.record, at_sizes(self.call, sizes))
             wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in self.found.outputs]
         except OpError as error:
             return error.code
@@ -78,6 +78,24 @@ class OpSizes:
             if kind.shape != shape:
                 return self._disagreement(place, kind.shape, shape)
         return None
+
+    def fits_whatever_lengths_are(self, bounds: Mapping[str, int], lengths: Collection[str]) -> bool:
+        """Whether lengths that only a run knows are compared with nothing, and no size of 1 is stretched to them."""
+        used = {name: bounds[name] for name in self.used}
+        if not used.keys() & lengths:
+            return True
+        for name in used.keys() & lengths:
+            if self.refusal({**used, name: max(1, used[name] - 1)}) is not None:
+                return False
+        return not any(self._is_another_shape({**used, name: min(1, most)}) for name, most in used.items())
+
+    def _is_another_shape(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the op has a result at these sizes, but not the one that the kernel computes."""
+        try:
+            infer(self.record, at_sizes(self.call, sizes))
+        except (OpError, ZeroDivisionError):
+            return False
+        return self.refusal(sizes) is not None
 
     def _disagreement(self, place: int, given: Sequence[int], wanted: Sequence[int]) -> Code:
         """What is wrong where a result is not what a variable declares: a dynamic size, or the shape."""
@@ -145,7 +163,7 @@ def extents_in(value: Any) -> Iterator[int]:
         yield value
 
 
-def _at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
+def at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
     """A call with numbers in the place of dynamic sizes."""
 
     def settled(value: Any) -> Any:

@@ -20,6 +20,7 @@ from openinfer.synth.lower.access import Accesses
 from openinfer.synth.lower.emission import Emission, fill_step, refused
 from openinfer.synth.lower.families import Families
 from openinfer.synth.lower.op_sizes import ManyValuesError, OpSizes, extents_in
+from openinfer.synth.lower.slice_lengths import ADVICE, MUST_FIT, Read, SliceLengths
 from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import BindSize, KernelStep, StepOperand, Value, Weight
 
@@ -48,7 +49,8 @@ class Ops:
     def op(self, node: Node, kind: Op) -> tuple[Value, ...]:
         """An op as a kernel; the values it gives."""
         own = self._bound.ops[node.index]
-        operands = [
+        first_step = self._emission.count
+        operands: Sequence[StepOperand | None] = [
             None if operand is None else self._shaped(operand, node, dtype)
             for operand, dtype in zip(own.operands, own.stored, strict=True)
         ]
@@ -59,7 +61,10 @@ class Ops:
             for operand, value in zip(own.operands, operands, strict=True)
         )
         wanted = tuple(self._wanted(output) for output in kind.outputs)
-        call = self._inferred(node, own.record, Call(types, self._params(own.record, kind), wanted))
+        given = Call(types, self._params(own.record, kind), wanted)
+        read = Read(own.record, given, operands, self._shapes.lengths(node))
+        read = SliceLengths(self._emission, node, read, first_step).settled()
+        call, operands = self._inferred(node, own.record, read.call), read.operands
         lowered = lowered_call(own.record, call, own.stored)
         kernel = plain(lowered.kernel, self._kept)
         inputs: list[StepOperand] = [value for value in operands if value is not None]
@@ -99,19 +104,19 @@ class Ops:
 
     def _inferred(self, node: Node, record: OpRecord, call: Call) -> Call:
         """The call with its results. Lengths that only a run knows must fit whatever they are, not by accident."""
+        lengths = self._shapes.lengths(node)
+        message = MUST_FIT.format(node_head(node))
         try:
             found = infer(record, call)
         except OpError as error:
+            if lengths:
+                raise refused(node, message, ADVICE) from error
             raise refused(node, error.message, error.advice) from error
         sizes = OpSizes(record, call, found, self._declared(node))
         self._emission.require_known(extents_in(call.params))
         self._require_sizes(node, sizes)
-        if all(name in self._bound.bounds for name in sizes.used):
-            return found
-        sample = {name: max(1, self._shapes.sizes[name] - 1 - place) for place, name in enumerate(sizes.used)}
-        if sizes.refusal(sample) is not None:
-            message = f"a length in {node_head(node)} is known only while running, and must fit others"
-            raise refused(node, message, "read the part into a variable first, whose dimensions are sizes")
+        if not sizes.fits_whatever_lengths_are(self._shapes.sizes, lengths):
+            raise refused(node, message, ADVICE)
         return found
 
     def _declared(self, node: Node) -> list[tuple[int, ...] | None]:

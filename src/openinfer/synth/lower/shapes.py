@@ -1,12 +1,14 @@
 """Dynamic sizes while a graph is lowered, and shapes over them."""
 
+from collections.abc import Hashable, Mapping, Sequence
+
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.sizes import evaluate_evenly
 from openinfer.check.typing import TOO_DEEP_ADVICE
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.ir import Index, Node
 from openinfer.ir.expr import MAX_DEPTH, Ref, TooDeepError
-from openinfer.loops.dim import Dim, expr_of
+from openinfer.loops.dim import Dim, expr_of, sizes_in
 
 _DEEPEST = MAX_DEPTH - 20
 """How deep the expression of an extent may be."""
@@ -19,7 +21,9 @@ class Shapes:
         self._bound = bound
         self.sizes: dict[str, int] = dict(bound.bounds)
         """Dynamic sizes, with their bounds."""
-        self._lengths: dict[tuple[int, Index], str] = {}
+        self._lengths: dict[int, dict[tuple[Index, Hashable], str]] = {}
+        """The lengths of the slices that each node reads, by how these are written and what they are of."""
+        self._count = 0
 
     def size(self, name: str) -> int:
         """A size: a number, or a symbol that is known when the code runs."""
@@ -38,14 +42,45 @@ class Shapes:
             message = f"a dimension of {variable.name!r}: {error}"
             raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, place, TOO_DEEP_ADVICE)) from error
 
-    def unnamed(self, node: Node, index: Index, bound: int) -> int:
-        """The length of a slice as a size without a name; slices of one node that are written alike are as long."""
-        key = (node.index, index)
-        if key not in self._lengths:
-            # No size of a graph begins with a digit.
-            self._lengths[key] = f"{len(self._lengths)}_{node.index}"
-            self.sizes[self._lengths[key]] = int(bound)
-        return self.size(self._lengths[key])
+    def unnamed(self, node: Node, index: Index, of: Hashable, bound: int) -> int:
+        """The length of a slice as a size without a name.
+
+        Slices of one node that are written alike share it if they are ``of`` the same: axes that are as long.
+        """
+        own = self._lengths.setdefault(node.index, {})
+        if (index, of) not in own:
+            own[index, of] = self._new(node.index, bound)
+        return self.size(own[index, of])
+
+    def joined_length(self, node: Node, bound: int) -> int:
+        """A size without a name that several lengths are stretched to."""
+        return self.size(self._new(node.index, bound))
+
+    def lengths(self, node: Node) -> Mapping[str, Index]:
+        """The sizes that are lengths of slices which a node reads, and how the slices are written."""
+        return {name: index for (index, _), name in self._lengths.get(node.index, {}).items()}
+
+    def merge(self, node: Node, groups: Sequence[Sequence[str]]) -> Mapping[str, str]:
+        """Make one size of the lengths in each group; the sizes that lengths of the node have had, and have now."""
+        own = self._lengths[node.index]
+        first = {name: name for name in own.values()} | {name: group[0] for group in groups for name in group}
+        bounds = {name: self.sizes.pop(name) for name in first}
+        self._count -= len(first)
+        kept = {name: self._new(node.index, bounds[name]) for name in first if first[name] == name}
+        found = {name: kept[first[name]] for name in first}
+        self._lengths[node.index] = {key: found[name] for key, name in own.items()}
+        return found
+
+    def renamed(self, shape: tuple[int, ...], names: Mapping[str, str]) -> tuple[int, ...]:
+        """A shape with other sizes in the place of lengths; a length is an extent of its own."""
+        owns = [(one, min(sizes_in(one), default="")) for one in shape]
+        return tuple(self.size(names[own]) if own in names else one for one, own in owns)
+
+    def _new(self, node: int, bound: int) -> str:
+        name = f"{self._count}_{node}"  # no size of a graph begins with a digit
+        self._count += 1
+        self.sizes[name] = int(bound)
+        return name
 
 
 def with_room(shape: tuple[int, ...]) -> tuple[int, ...]:
