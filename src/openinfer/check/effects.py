@@ -8,16 +8,10 @@ from openinfer.check.bound import BoundGraph
 from openinfer.check.reach import Effects, NameBits, Reach, Reached
 from openinfer.ir import (
     Access,
-    Assign,
     Await,
     Barrier,
     Block,
     Branch,
-    CacheDecrement,
-    CacheIncrement,
-    CacheRead,
-    CacheReset,
-    CacheWrite,
     Dep,
     Graph,
     Loop,
@@ -27,12 +21,12 @@ from openinfer.ir import (
     Return,
     Scope,
     Single,
-    Transfer,
     Yield,
     walk,
 )
 from openinfer.ir.expr import Expr, names
 from openinfer.ir.rules import branch_targets, node_name
+from openinfer.ir.uses import node_uses
 from openinfer.ir.values import VarValue
 
 NameSet = frozenset[str]
@@ -65,30 +59,22 @@ class EffectsOf:
 
     def _node(self, node: Node, indices: NameSet) -> Effects:
         kind = node.kind
+        found = node_uses(kind)
+        reads = (self._read(given.operand, indices) for given in found.reads)
+        writes = (self._write(access, indices) for access in found.writes)
+        own = _joined(*reads, *writes, self._names(found.exprs, indices))
         match kind:
-            case Assign(name):
-                return Effects(writes=frozenset((name,)))
             case Op():
-                reads = [self._read(given.operand, indices) for given in kind.inputs]
-                writes = [self._write(output, indices) for output in kind.outputs]
-                return _joined(*reads, self._parameters(kind), *writes)
-            case Transfer(source, dst) | CacheWrite(source, dst) | CacheRead(source, dst):
-                return self._read(source, indices) | self._write(dst, indices)
-            case CacheReset(target):
-                return self._write(target, indices)
-            case CacheIncrement(name, amount) | CacheDecrement(name, amount):
-                return Effects(frozenset((name,)), frozenset((name,))) | self._names((amount,), indices)
-            case Return(variables) | Yield(variables) | Await(variables):
-                return Effects(reads=frozenset(variables))
+                return own | self._parameters(kind)
             case Scope(_, body):
                 return self._body(body, indices)
-            case Loop(_, index, start, end, body):
-                return self._body(body, indices | {index}) | self._names((start, end), indices)
-            case Branch(cond):
+            case Loop(_, index, _, _, body):
+                return own | self._body(body, indices | {index})
+            case Branch():
                 # What indices read inside a block is that block's own affair.
-                return Effects(frozenset(() if cond is None else (cond,)), calls=frozenset(branch_targets(node)))
+                return own | Effects(calls=frozenset(branch_targets(node)))
             case _:
-                return _NONE
+                return own
 
     def _parameters(self, kind: Op) -> Effects:
         found = {value.name for _, value in kind.attrs if isinstance(value, VarValue)}

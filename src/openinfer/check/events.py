@@ -12,23 +12,14 @@ from openinfer.check.bound import BoundOp
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import (
     Access,
-    Assign,
-    Await,
-    Branch,
-    CacheDecrement,
-    CacheIncrement,
-    CacheRead,
     CacheReset,
-    CacheWrite,
     Graph,
     Loop,
     Node,
     Op,
-    Return,
     Scope,
-    Transfer,
-    Yield,
 )
+from openinfer.ir.uses import node_uses
 from openinfer.ops import Array, Call
 from openinfer.ops.arguments import value_text
 
@@ -142,40 +133,21 @@ def node_kind(node: Node) -> str:
 
 def node_params(node: Node) -> list[str]:
     """The operands of a node, as the source writes them."""
+    found = node_uses(node.kind)
+    read = [str(given.operand) for given in found.reads]
+    evaluated = [str(expr) for expr in found.exprs]
     match node.kind:
-        case Op(_, inputs):
-            return [str(given.operand) for given in inputs]
-        case Transfer(source, _) | CacheRead(source, _) | CacheWrite(source, _):
-            return [str(source)]
-        case CacheIncrement(target, amount) | CacheDecrement(target, amount):
-            return [target, str(amount)]
         case CacheReset(access):
             return [str(access)]
-        case Loop(_, index, start, end):
-            return [index, str(start), str(end)]
-        case Branch(cond):
-            return [] if cond is None else [cond]
-        case Yield(variables) | Await(variables) | Return(variables):
-            return list(variables)
+        case Loop(_, index):
+            return [index, *evaluated]
         case _:
-            return []
+            return [*read, *evaluated]
 
 
 def node_writes(node: Node) -> tuple[Access, ...]:
     """What a node writes."""
-    match node.kind:
-        case Op():
-            return node.kind.outputs
-        case Assign(name):
-            return (Access(name),)
-        case Transfer(_, dst) | CacheRead(_, dst) | CacheWrite(_, dst):
-            return (dst,)
-        case CacheIncrement(target) | CacheDecrement(target):
-            return (Access(target),)
-        case CacheReset(access):
-            return (access,)
-        case _:
-            return ()
+    return node_uses(node.kind).writes
 
 
 # --- details ----------------------------------------------------------------------------------------------------------

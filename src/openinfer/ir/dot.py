@@ -39,30 +39,25 @@ from openinfer.ir.graph import (
     Await,
     Block,
     Branch,
-    CacheDecrement,
-    CacheIncrement,
-    CacheRead,
-    CacheReset,
-    CacheWrite,
     Dep,
     Graph,
     Loop,
     Node,
     Op,
-    Return,
     Scope,
-    Transfer,
     Yield,
     walk,
 )
 from openinfer.ir.operand import Access, Operand, Single
 from openinfer.ir.rules import awaited, is_consumer, node_name
+from openinfer.ir.uses import node_uses
 from openinfer.ir.values import VarValue, quote
 
 
 def graph_dot(graph: Graph) -> str:
     """The graph as DOT text, in ASCII; the same graph gives the same text.
 
+    >>> from openinfer.ir.graph import Return
     >>> block = Block("entry", (Node(Return()),))
     >>> "block entry" in graph_dot(Graph.of((), (), (block,)))
     True
@@ -87,31 +82,15 @@ def _use(operand: Operand, name: str | None = None) -> _Use:
 
 
 def _reads(node: Node) -> Iterator[_Use]:
-    """What a node reads, without the names in indices."""
-    match node.kind:
-        case Op(_, inputs):
-            yield from (_use(given.operand, given.name) for given in inputs)
-        case Transfer(src) | CacheRead(src) | CacheWrite(src):
-            yield _use(src)
-        case CacheIncrement(target) | CacheDecrement(target):
-            yield _use(Access(target))
-        case Branch(cond) if cond is not None:
-            yield _use(Access(cond))
-        case Return(variables) | Yield(variables):
-            yield from (_use(Access(name)) for name in variables)
+    """What a node reads, without the names in indices; what is awaited comes with the edges of a hand-over."""
+    if not isinstance(node.kind, Await):
+        yield from (_use(given.operand, given.name) for given in node_uses(node.kind).reads)
 
 
 def _writes(node: Node) -> Iterator[_Use]:
-    """What a node writes."""
-    match node.kind:
-        case Op(outputs=outputs):
-            yield from map(_use, outputs)
-        case Transfer(_, dst) | CacheRead(_, dst) | CacheWrite(_, dst):
-            yield _use(dst)
-        case CacheIncrement(target) | CacheDecrement(target):
-            yield _use(Access(target))
-        case CacheReset(access):
-            yield _use(access)
+    """What a node writes; a temporary is drawn where it gets a value."""
+    if not isinstance(node.kind, Assign):
+        yield from map(_use, node_uses(node.kind).writes)
 
 
 def _parameters(node: Node) -> list[str]:
@@ -121,9 +100,8 @@ def _parameters(node: Node) -> list[str]:
 
 
 def _index_exprs(node: Node) -> Iterator[Expr]:
-    """The expressions in a node's brackets, and those that counters move by."""
-    if isinstance(node.kind, CacheIncrement | CacheDecrement):
-        yield node.kind.amount
+    """The expressions in a node's brackets, the bounds of loops, and what counters move by."""
+    yield from node_uses(node.kind).exprs
     for use in (*_reads(node), *_writes(node)):
         for index in use.operand.indices if isinstance(use.operand, Access) else ():
             parts = (index.value,) if isinstance(index, Single) else (index.start, index.end)
@@ -460,7 +438,7 @@ def _written_first(block: Block) -> set[str]:
     """The temporaries whose zeros are never read: they are drawn where they are first written, not where declared."""
     by_writing: dict[str, bool] = {}
     for node in walk(block.nodes):
-        exprs = (node.kind.start, node.kind.end) if isinstance(node.kind, Loop) else _index_exprs(node)
+        exprs = _index_exprs(node)
         read = [use.operand.base for use in _reads(node) if isinstance(use.operand, Access)]
         for name in (*read, *(name for expr in exprs for name in names(expr))):
             by_writing.setdefault(name, False)

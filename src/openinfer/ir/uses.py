@@ -1,0 +1,63 @@
+"""What each kind of node reads, writes and evaluates: analyses, traces and pictures ask here, and list no kinds."""
+
+from dataclasses import dataclass
+
+from openinfer.ir.expr import Expr
+from openinfer.ir.graph import (
+    Assign,
+    Await,
+    Barrier,
+    Branch,
+    CacheDecrement,
+    CacheIncrement,
+    CacheRead,
+    CacheReset,
+    CacheWrite,
+    Dep,
+    Input,
+    Loop,
+    NodeKind,
+    Op,
+    Return,
+    Scope,
+    Transfer,
+    Yield,
+)
+from openinfer.ir.operand import Access
+
+
+@dataclass(frozen=True)
+class NodeUses:
+    """What a node uses itself; the nodes of a body and the blocks that it runs have uses of their own."""
+
+    reads: tuple[Input, ...] = ()
+    writes: tuple[Access, ...] = ()
+    exprs: tuple[Expr, ...] = ()
+    """The integers it evaluates, apart from those in brackets: the bounds of a loop, the amount of a counter."""
+
+
+def node_uses(kind: NodeKind) -> NodeUses:
+    """The uses of a kind of node. A type checker finds a kind that is missing here.
+
+    >>> node_uses(CacheReset(Access("K")))
+    NodeUses(reads=(), writes=(Access(base='K', indices=(), bracketed=False),), exprs=())
+    """
+    match kind:
+        case Op():
+            return NodeUses(kind.inputs, kind.outputs)
+        case Transfer(src, dst) | CacheRead(src, dst) | CacheWrite(src, dst):
+            return NodeUses((Input(src),), (dst,))
+        case CacheReset(target):
+            return NodeUses(writes=(target,))
+        case CacheIncrement(name, amount) | CacheDecrement(name, amount):
+            return NodeUses((Input(Access(name)),), (Access(name),), (amount,))
+        case Assign(name):
+            return NodeUses(writes=(Access(name),))
+        case Loop(_, _, start, end):
+            return NodeUses(exprs=(start, end))
+        case Branch(cond):
+            return NodeUses(() if cond is None else (Input(Access(cond)),))
+        case Return(names) | Yield(names) | Await(names):
+            return NodeUses(tuple(Input(Access(name)) for name in names))
+        case Scope() | Barrier() | Dep():
+            return NodeUses()
