@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -386,3 +387,20 @@ def check_case(record: OpRecord, case: Case, order: Any) -> None:
             for value, kind in zip(wanted, one.call.outputs, strict=True)
         )
         compare(question, results, wide)
+
+
+ROW_AXES = {"sort": 1, "topk": 1, "sample": 0, "fft": 2, "ifft": 2, "rfft": 2, "irfft": 1, "stft": 2, "gather": 0}
+"""The axes of a result of one row."""
+
+
+@pytest.mark.parametrize("name", ROW_AXES)
+def test_rows_are_known_to_be_independent(name: str) -> None:
+    """Each row has memory of its own, so that a schedule may have several of them computed at once."""
+    record = OPS[name]
+    every = record.cases(np.random.default_rng(4), record.dtypes[0])
+    cases = [prepared(record, case, 0) for case in islice(every, 12)]
+    kernels = [kernel_of(record, one.call, one.case.dtypes) for one in cases]
+    several = [one for one in kernels if len(one.outputs[0].shape) > ROW_AXES[name]]
+    assert several
+    for kernel in several:
+        assert {one.kind for one in kernel.body if isinstance(one, For)} <= {LoopKind.PARALLEL}

@@ -150,6 +150,33 @@ def test_a_kernel_of_several_products_becomes_several_kernels(tmp_path: Path) ->
     assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
 
 
+ROWS = """
+dynamic { x: f32[7, 33]; wave: f32[9, 24]; }
+volatile { s: f32[7, 33]; i: i64[7, 33]; t: f32[7, 5]; j: i64[7, 5]; f: f32[9, 13, 2]; }
+block entry {
+    op sort(x, descending=true) >> s, i;
+    op topk(x, k=5) >> t, j;
+    op rfft(wave) >> f;
+    return s, i, t, j, f;
+}
+"""
+
+
+def test_rows_that_are_sorted_or_transformed_are_divided_each_part_with_its_own_memory() -> None:
+    rng = np.random.default_rng(8)
+    inputs = {"x": rng.integers(0, 9, (7, 33)).astype(np.float32), "wave": rng.normal(size=(9, 24)).astype(np.float32)}
+    found = []
+    for threads in (1, 3):
+        own = Synthesizer(passes=Passes(divide=Divide(threads, 0.0))).synthesize(None, graph(ROWS))
+        parts = {one.kernel.name: one.kernel.parts for one in own.project.kernels.used.values()}
+        assert parts == {"sort": threads, "topk": threads, "rfft": threads}
+        module = own.build()
+        module.insert(inputs)
+        module.run_step()
+        found.append([module.fetch(name) for name in ("s", "i", "t", "j", "f")])
+    assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def test_parts_that_write_the_same_memory_stay_together() -> None:
     """A padded copy: the first loop fills all of the result, the second writes over some of it."""
     out, given = Buffer("out", F32, (8,)), Buffer("given", F32, (4,))

@@ -18,12 +18,12 @@ def before(is_ahead: Scalar, first: Scalar, second: Scalar) -> Scalar:
     return is_ahead | (unary("isnan", first) & ~unary("isnan", second))
 
 
-def ascending(one: Scalar, other: Scalar) -> Scalar:
+def _ascending(one: Scalar, other: Scalar) -> Scalar:
     """The smaller first, NaN behind all."""
     return before(one < other, other, one)
 
 
-def descending(one: Scalar, other: Scalar) -> Scalar:
+def _descending(one: Scalar, other: Scalar) -> Scalar:
     """The larger first, NaN before all."""
     return before(one > other, one, other)
 
@@ -36,7 +36,7 @@ def ordered(one: Order, builder: Builder) -> None:
     with builder.loop(count) as i:
         builder.store(keys, (0, i), replaced(one.key, {one.axis.index: i}))
         builder.store(order, (0, i), cast(i, one.origin.dtype))
-    side = merge_sort(builder, keys, order, descending if one.is_descending else ascending)
+    side = _merge_sort(builder, keys, order, _descending if one.is_descending else _ascending)
     with builder.loop(one.rank.extent) as i:
         parts: dict[Scalar, Scalar] = {one.rank.index: i}
         parts |= {one.ranked: load(keys, side, i), one.origin: load(order, side, i)}
@@ -45,7 +45,7 @@ def ordered(one: Order, builder: Builder) -> None:
             builder.store(result.buffer, place, replaced(result.value, parts))
 
 
-def merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Before) -> ScalarVar:
+def _merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Before) -> ScalarVar:
     """Sort ``keys[0]`` and, with them, ``order[0]``; both are ``[2, n]``. The side on which the result is.
 
     Runs that are in order are merged, two by two, from one side of the buffers to the other.

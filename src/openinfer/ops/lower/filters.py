@@ -79,7 +79,7 @@ class _Mel:
     def _compute_edges(self) -> None:
         """The same when the number of bins is known only when the code runs."""
         first, last = mel_ends(self._call)
-        with self._builder.loop(self._bins + 2) as at:
+        with self._builder.loop(self._bins + 2, LoopKind.PARALLEL) as at:
             share = cast(at, F64) / cast(index(self._bins + 1), F64)
             mel = const(float(first), F64) + share * float(last - first)
             edge = (math("pow", const(10, F64), mel / 2595) - 1) * 700
@@ -92,7 +92,7 @@ class _Mel:
         builder = self._builder
         half = const(float(self._call.params["rate"]) / 2, F64)
         intervals = cast(pair("max", index(self._frequencies - 1), index(1)), F64)
-        with builder.loop(self._frequencies) as f:
+        with builder.loop(self._frequencies, LoopKind.PARALLEL) as f:
             number = builder.let(cast(f, F64))
             product = builder.let(number * half)
             place = builder.let(product / intervals)
@@ -111,7 +111,7 @@ class _Mel:
     def _compute_starts(self) -> None:
         """The first frequency that is not below each edge: how many are."""
         builder = self._builder
-        with builder.loop(self._bins + 2) as edge:
+        with builder.loop(self._bins + 2, LoopKind.PARALLEL) as edge:
             below = builder.local(0, INDEX)
             with builder.loop(self._frequencies) as f:
                 builder.assign(below, below + select(self._distance(f, edge) < 0, index(1), index(0)))
@@ -124,7 +124,7 @@ class _Mel:
 
     def _compute_slopes(self) -> None:
         builder = self._builder
-        with builder.loop(self._bins + 1) as edge:
+        with builder.loop(self._bins + 1, LoopKind.PARALLEL) as edge:
             width, *rest = (load(part, edge + 1) - load(part, edge) for part in self._edges)
             width = builder.let(width + rest[0] if rest else width)
             start, count = self._between(edge)

@@ -1,6 +1,7 @@
 """Gathers and scatters. Every index is bounds-checked before it is used."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from openinfer.loops.build import Builder, Coordinates, broadcast_index, cast, index, load, pair, select
 from openinfer.loops.ir import BOOL, INDEX, Buffer, Const, LoopKind, Scalar
@@ -36,7 +37,7 @@ def _check(builder: Builder, ids: KernelInput, where: Coordinates, extent: int) 
 
 def _check_all(builder: Builder, ids: KernelInput, extent: int) -> None:
     """All indices, before they are used: elements that are read later need no check of their own."""
-    with builder.loops(ids.shape) as where:
+    with builder.loops(ids.shape, LoopKind.PARALLEL) as where:
         _check(builder, ids, where, extent)
 
 
@@ -98,7 +99,7 @@ def _gather_nd(
     assert ids is not None
     batch, behind, depth = call.params["batch_dims"], len(ids.shape) - 1, ids.shape[-1]
     extents = x.shape[batch : batch + depth]
-    with builder.loops(ids.shape[:-1]) as where:
+    with builder.loops(ids.shape[:-1], LoopKind.PARALLEL) as where:
         for part, extent in enumerate(extents):
             _check(builder, ids, (*where, part), extent)
 
@@ -161,7 +162,10 @@ def _scatter(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
     assert updates is not None
     axis = axis_of(call.params["axis"], len(x.shape))
     result = _Scattering(call, builder, x, out)
-    with builder.loops(ids.shape) as where:
+    with ExitStack() as nest:
+        # Updates that differ elsewhere than along the axis are of different elements.
+        kinds = [LoopKind.SERIAL if one == axis else LoopKind.PARALLEL for one in range(len(ids.shape))]
+        where = tuple(nest.enter_context(builder.loop(*one)) for one in zip(ids.shape, kinds, strict=True))
         _check(builder, ids, where, x.shape[axis])
         place = _counted(ids, where, x.shape[axis])
         result.update((*where[:axis], place, *where[axis + 1 :]), updates[where])
@@ -184,6 +188,6 @@ def _scatter_nd(
         if any(is_zero(extent) for extent in x.shape):
             return  # The indices are checked, but there is no element to update.
         vector = [builder.let(_counted(ids, (*where, part), extent)) for part, extent in enumerate(x.shape[:depth])]
-        with builder.loops(x.shape[depth:]) as inside:
+        with builder.loops(x.shape[depth:], LoopKind.PARALLEL) as inside:
             result.update((*vector, *inside), updates[(*where, *inside)])
     result.finish()

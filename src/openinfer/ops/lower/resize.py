@@ -112,7 +112,7 @@ def _tables(call: Call, builder: Builder, axis: _Axis, dtype: DType) -> tuple[Bu
     places = builder.buffer(I64, (axis.new, taps), "places")
     weights = builder.buffer(dtype, (axis.new, taps), "weights")
     first = 0 if taps == 2 else -1
-    with builder.loop(axis.new) as result:
+    with builder.loop(axis.new, LoopKind.PARALLEL) as result:
         at = builder.let(axis.source(result), "at")
         below = builder.let(unary("floor", at), "below")
         for tap in range(taps):

@@ -142,7 +142,7 @@ def rope(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], o
             circle = _circle(builder, position, (load(rates, one), load(rests, one)))
             for table, value in zip(tables, circle, strict=True):
                 builder.store(table, (one,), cast(value, table.dtype))
-        inner = nest.enter_context(builder.loops([x.shape[axis] for axis in shared]))
+        inner = nest.enter_context(builder.loops([x.shape[axis] for axis in shared], LoopKind.PARALLEL))
         at |= dict(zip(shared, inner, strict=True))
         row = tuple(at[axis] for axis in range(len(x.shape) - 1))
         _rotated(call, builder, x, out, row, count // 2, lambda one: (load(tables[0], one), load(tables[1], one)))

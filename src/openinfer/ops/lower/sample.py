@@ -5,8 +5,7 @@ from math import factorial, inf
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, Position, bits, cast, const, flat, index, load, pair, select, unary
-from openinfer.loops.expand_order import descending, merge_sort
-from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar
+from openinfer.loops.ir import INDEX, ORIGIN, Axis, Buffer, LoopKind, Order, Result, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.types import F64
@@ -29,7 +28,7 @@ def _sample(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...]
         with builder.loops(out.shape, LoopKind.PARALLEL) as where:
             builder.store(out, where, cast(_first_largest(builder, logits, where), I64))
         return
-    with builder.loops(out.shape) as where:
+    with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         sampler = _Sampler(call, builder, logits)
         sampler.weigh(where)
         sampler.keep(where)
@@ -96,13 +95,6 @@ class _Sampler:
         self._top_p: float = call.params["top_p"]
         self._count = logits.shape[-1]
         self._weights = builder.buffer(F64, (self._count,), "weights")
-        if self._has_order:
-            self._keys = builder.buffer(F64, (2, self._count), "keys")
-            self._order = builder.buffer(I64, (2, self._count), "order")
-
-    @property
-    def _has_order(self) -> bool:
-        return self._top_k > 0 or self._top_p < 1
 
     def weigh(self, where: Sequence[Position]) -> None:
         """The weight of every logit of a row."""
@@ -114,26 +106,33 @@ class _Sampler:
 
     def keep(self, where: Sequence[Position]) -> None:
         """Set the weights of all but the candidates to 0."""
-        if not self._has_order:
+        if self._top_k <= 0 and self._top_p >= 1:
             return
         builder = self._builder
-        with builder.loop(self._count) as i:
-            builder.store(self._keys, (0, i), cast(self._logits[(*where, i)], F64))
-            builder.store(self._order, (0, i), cast(i, I64))
-        side = merge_sort(builder, self._keys, self._order, descending)
+        places = self._ordered(where)
         if self._top_k > 0:
             with builder.loop(self._count) as i, builder.when(i >= self._top_k):
-                builder.store(self._weights, (cast(load(self._order, side, i), INDEX),), const(0, F64))
+                builder.store(self._weights, (cast(load(places, i), INDEX),), const(0, F64))
         if self._top_p < 1:
-            self._keep_share(side)
+            self._keep_share(places)
 
-    def _keep_share(self, side: Scalar) -> None:
+    def _ordered(self, where: Sequence[Position]) -> Buffer:
+        """The indices of the logits of a row, the largest first; of equal ones the first comes first."""
+        builder = self._builder
+        places = builder.buffer(I64, (self._count,), "places")
+        along, rank = (Axis(builder.fresh("i"), self._count) for _ in range(2))
+        key = cast(self._logits[(*where, along.index)], F64)
+        out = Result(places, (rank.index,), ScalarVar(ORIGIN, I64))
+        builder.add(Order(along, rank, key, (out,), is_descending=True))
+        return places
+
+    def _keep_share(self, places: Buffer) -> None:
         """The first ones in order, until the share of the probability is reached."""
         builder = self._builder
         share = builder.let(const(self._top_p, F64) * self._total())
         before = builder.local(0, F64)
         with builder.loop(self._count) as i:
-            place = builder.let(cast(load(self._order, side, i), INDEX))
+            place = builder.let(cast(load(places, i), INDEX))
             weight = builder.let(load(self._weights, place))
             with builder.when((i > 0) & (before >= share)):
                 builder.store(self._weights, (place,), const(0, F64))

@@ -1,4 +1,4 @@
-"""Fourier transforms: one row after the other, in f64, from one side of a scratch buffer to the other.
+"""Fourier transforms: row by row, in f64, from one side of scratch memory of the row to the other.
 
 A transform of ``n = r * m`` points is ``r`` transforms of ``m`` points each, put together; stages go on like that for
 every prime factor. Powers of two take steps of four.
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, cast, const, index, load, math, pair, select, unary
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import INDEX, Buffer, Scalar, ScalarVar
+from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import extents_of, placed
 from openinfer.ops.record import Call
@@ -55,7 +55,6 @@ class Fourier:
         self._dtype = dtype
         self._count = count
         self._direction = direction
-        self._work = builder.buffer(F64, (2, count, 2), "work")
         self.roots = builder.buffer(F64, (count, 2), "roots")
         """``exp(direction * 2i * pi * j / count)`` for every ``j``."""
         self._fill_roots()
@@ -63,7 +62,7 @@ class Fourier:
     def _fill_roots(self) -> None:
         """Sines and cosines of angles up to an eighth of the circle; the others are mirrored ones."""
         builder, count = self._builder, index(self._count)
-        with builder.loop(count) as j:
+        with builder.loop(count, LoopKind.PARALLEL) as j:
             quadrant = builder.let(j * 4 // count)
             rest = builder.let(j * 4 - quadrant * count)
             beyond = builder.let(rest * 2 > count)
@@ -81,7 +80,8 @@ class Fourier:
     # --- a row ----------------------------------------------------------------------------------------------------
 
     def start(self, *, clear: bool) -> None:
-        """Begin a row; all its points are zero where asked for."""
+        """Begin a row, in memory of its own; all its points are zero where asked for."""
+        self._work = self._builder.buffer(F64, (2, self._count, 2), "work")
         self._largest = self._builder.local(0, F64, "largest")
         if clear:
             with self._builder.loop(self._count) as j:
@@ -270,8 +270,7 @@ def _complex(call: Call, builder: Builder, x: KernelInput, out: Buffer, directio
     count = out.shape[axis]
     _, kept = extents_of(out.shape[:-1], (axis,))
     transform = Fourier(builder, x.dtype, count, direction)
-    # One row after the other: they share the scratch memory.
-    with builder.loops(kept) as where:
+    with builder.loops(kept, LoopKind.PARALLEL) as where:
         transform.start(clear=not _is_enough(x.shape[axis], count))
         with builder.loop(_least(x.shape[axis], count)) as j:
             place = placed((axis,), (j,), where)
@@ -320,7 +319,7 @@ def _rfft(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...],
     assert x is not None
     count = x.shape[-1]
     transform = Fourier(builder, x.dtype, count, FORWARD)
-    with builder.loops(x.shape[:-1]) as where:
+    with builder.loops(x.shape[:-1], LoopKind.PARALLEL) as where:
         _half(builder, transform, out, where, count, lambda j: x[(*where, j)])
 
 
@@ -332,7 +331,7 @@ def _irfft(_call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...]
     count, extent = out.shape[-1], x.shape[-2]
     half = count // 2 + 1
     transform = Fourier(builder, x.dtype, count, INVERSE)
-    with builder.loops(out.shape[:-1]) as where:
+    with builder.loops(out.shape[:-1], LoopKind.PARALLEL) as where:
         transform.start(clear=not _is_enough(extent, half))
         with builder.loop(_least(extent, half)) as k:
             has_mirror = builder.let((k > 0) & (k * 2 < index(count)))
@@ -366,7 +365,7 @@ def _stft(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], 
     frame, hop = call.params["frame"], call.params["hop"]
     last = index(x.shape[-1] - 1)
     transform = Fourier(builder, x.dtype, frame, FORWARD)
-    with builder.loops(out.shape[:-2]) as where:
+    with builder.loops(out.shape[:-2], LoopKind.PARALLEL) as where:
         start = builder.let(where[-1] * index(hop))
 
         def point(j: ScalarVar) -> Scalar:

@@ -65,7 +65,7 @@ def _ordering(is_descending: Callable[[Call], bool]) -> Lowering:
         (count,), kept = extents_of(x.shape, (axis,))
         if is_symbolic(count):
             builder.fail(index(count) < index(values.shape[axis]), "there are fewer elements than asked for")
-        with builder.loops(kept) as where:
+        with builder.loops(kept, LoopKind.PARALLEL) as where:
             along, rank = Axis(builder.fresh("i"), count), Axis(builder.fresh("i"), values.shape[axis])
             place = tuple(map(index, placed((axis,), (rank.index,), where)))
             key = x[placed((axis,), (along.index,), where)]
