@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.synth.both_ways import planned
 
+from openinfer.synth.memory.checks.records import KernelChecks
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import KernelStep, Value
 from openinfer.synth.targets.c.source import source_printers
@@ -37,7 +38,7 @@ class Launches:
     def pointer(self, value: Value) -> str:
         return f"host({value.name})"
 
-    def kernel(self, step: KernelStep, depth: int) -> None:
+    def kernel(self, step: KernelStep, _checks: KernelChecks, depth: int) -> None:
         self.file.line(depth, f"LAUNCH({step.kernel.name});")
 
     def _nothing(self, *_: Any, **__: Any) -> None:

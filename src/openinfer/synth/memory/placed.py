@@ -6,11 +6,15 @@
 from dataclasses import dataclass
 
 from openinfer.synth.memory.alignment import aligned
+from openinfer.synth.memory.checks.plan import plan_checks
+from openinfer.synth.memory.checks.records import Checks
+from openinfer.synth.memory.checks.steps import Layouts
 from openinfer.synth.memory.place import MemoryPlan, plan_memory
 from openinfer.synth.memory.rollback import Rollback, rollback_of
 from openinfer.synth.memory.state import StateLayout, state_layout
 from openinfer.synth.memory.weights import WeightLayout, weight_layout
-from openinfer.synth.program.ir import KernelStep, LoopStep, Program
+from openinfer.synth.program.failures import Failures
+from openinfer.synth.program.ir import LoopStep, Program
 from openinfer.synth.program.names import InterfaceNames, names_of
 
 
@@ -46,12 +50,13 @@ class Placed:
     """Whether a step that fails can leave persistent memory changed."""
     is_interruptible: bool
     """Whether a step checks for an interruption at the start of blocks and loop iterations."""
+    threads: int
+    """The most threads that share a kernel."""
     names: InterfaceNames
-
-    @property
-    def threads(self) -> int:
-        """The most threads that share a kernel."""
-        return max([1, *(step.kernel.parts for step in self.program.steps() if isinstance(step, KernelStep))])
+    checks: Checks
+    """What is checked in each step of the program before memory is touched."""
+    failures: Failures
+    """All that can go wrong, by the numbers that checks and code have for it."""
 
     @property
     def rollback_bytes(self) -> int:
@@ -81,14 +86,21 @@ def place(program: Program, rules: MemoryRules) -> Placed:
     is_interruptible = rules.is_hosted and has_loops
     needed = rollback_of(program, memory, is_interruptible=is_interruptible)
     rollback = needed if rules.rolls_back else None
+    state = state_layout(program, rules.alignment, heap=rules.has_heap)
+    weights = weight_layout(program, rules.alignment, rules.max_buffer_bytes)
+    names, layouts = names_of(program), Layouts(program, memory, state, weights, is_interruptible)
+    checks, failures = plan_checks(layouts, names.input_sizes, rules.alignment)
     return Placed(
         program=program,
         rules=rules,
         memory=memory,
-        state=state_layout(program, rules.alignment, heap=rules.has_heap),
-        weights=weight_layout(program, rules.alignment, rules.max_buffer_bytes),
+        state=state,
+        weights=weights,
         rollback=rollback,
         can_tear=needed is not None and (rollback is None or not needed.is_complete),
         is_interruptible=is_interruptible,
-        names=names_of(program),
+        threads=layouts.threads,
+        names=names,
+        checks=checks,
+        failures=failures,
     )

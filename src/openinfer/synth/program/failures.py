@@ -3,8 +3,8 @@
 Statuses are few; codes say the same about a mistake whoever runs the graph, the simulator included.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from openinfer.errors import Code
 
@@ -61,23 +61,41 @@ class Failure:
         return self.mistake.reason
 
 
+@dataclass(frozen=True)
 class Failures:
-    """The failures of a project: each has a number, in the order in which code first needs it.
+    """The failures of a program, in the order of their numbers.
 
-    >>> failures = Failures()
-    >>> failures.number(3, OUTSIDE), failures.number(3, NEGATIVE), failures.number(3, OUTSIDE)
+    >>> numbers = FailureNumbers()
+    >>> numbers.number(3, OUTSIDE), numbers.number(3, NEGATIVE), numbers.number(3, OUTSIDE)
     (0, 1, 0)
+    >>> numbers.failures().number(3, NEGATIVE)
+    1
     """
+
+    rows: tuple[Failure, ...]
+
+    @cached_property
+    def _numbers(self) -> dict[Failure, int]:
+        return {row: number for number, row in enumerate(self.rows)}
+
+    def number(self, node: int, what: Mistake) -> int:
+        """The number of a mistake at a node; -1 stands for what no node is about."""
+        return self._numbers[Failure(node, what)]
+
+
+class FailureNumbers:
+    """Gives failures their numbers, in the order in which they are asked for."""
 
     def __init__(self) -> None:
         self._numbers: dict[Failure, int] = {}
 
     def number(self, node: int, what: Mistake) -> int:
-        """The number of a mistake at a node; -1 stands for no node."""
+        """The number of a mistake at a node, which may have one already."""
         return self._numbers.setdefault(Failure(node, what), len(self._numbers))
 
-    def __iter__(self) -> Iterator[Failure]:
-        return iter(self._numbers)
+    def failures(self) -> Failures:
+        """All that have numbers."""
+        return Failures(tuple(self._numbers))
 
 
 def mistake(status: str, reason: str) -> Mistake:
@@ -94,9 +112,45 @@ BAD_SIZE = mistake("ERROR_SIZE", "a dynamic size has no value, one out of range,
 BAD_LENGTH = Mistake("ERROR_SIZE", Code.SHAPE_MISMATCH, "a value does not have the extents of what it becomes")
 NO_SHAPE = Mistake("ERROR_SIZE", Code.BAD_SHAPE, "a dimension is negative, too large, or does not divide evenly")
 NO_MEMORY = mistake("ERROR_MEMORY", "there is no memory for a table to grow")
+INTERRUPTED = mistake("ERROR_INTERRUPTED", "the step was interrupted")
+OVER_BUDGET = mistake("ERROR_BUDGET", "the step has run its budget of nodes")
 
 
 def no_result(code: Code, *, is_small: bool) -> Mistake:
     """An op that refuses a dynamic size."""
     size = "a dynamic size that is so small" if is_small else "this value of a dynamic size"
     return Mistake("ERROR_SIZE", code, f"an operation has no result for {size}")
+
+
+# --- what callers can do wrong ----------------------------------------------------------------------------------------
+
+SMALL_MEMORY = mistake("ERROR_MEMORY", "the arena or the state is too small")
+OTHER_WEIGHTS = mistake("ERROR_WEIGHTS", "the weights have another size")
+NO_POINTER = mistake("ERROR_INPUT", "there are no inputs or outputs: a pointer is NULL")
+BROKEN_STEP = mistake("ERROR_STATE", "the last step failed: reset or load the state first")
+SMALL_SAVED = mistake("ERROR_MEMORY", "the saved state does not fit the memory given for it")
+BROKEN_STATE = mistake("ERROR_STATE", "the last step failed: there is no state to save")
+FOREIGN_STATE = mistake("ERROR_STATE", "saved state is corrupt or from another program")
+NO_STATE_MEMORY = mistake("ERROR_MEMORY", "there is no memory for the tables of the state")
+UNKNOWN_NAME = mistake("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
+NO_THREADS = mistake("ERROR_THREADS", "threads cannot be started, or have been already")
+
+
+def unaligned(alignment: int) -> Mistake:
+    """Memory that begins elsewhere than at a multiple of the alignment."""
+    return mistake("ERROR_MEMORY", f"memory does not begin at a multiple of {alignment}")
+
+
+def bad_input_size(size: str, most: int) -> Mistake:
+    """A dynamic size that the caller gives."""
+    return mistake("ERROR_SIZE", f"the size {size} is not between 0 and {most}")
+
+
+def missing_input(key: str) -> Mistake:
+    """An input that is not there."""
+    return mistake("ERROR_INPUT", f"the input {key} is missing")
+
+
+def shared_input(key: str) -> Mistake:
+    """An input in memory that the step overwrites."""
+    return mistake("ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")

@@ -43,7 +43,7 @@ class Instance:
     def __init__(self, project: RunnableProject, library: ctypes.CDLL) -> None:
         self._library = library
         self._name = project.name
-        self._failures = project.failures
+        self._failures = project.placed.failures.rows
         self._spans = {node.index: node.span for node in project.program.bound.graph.walk()}
         self.context: Any = structure("Context", project.traced_context)()
         self.function("last_error").restype = ctypes.c_char_p

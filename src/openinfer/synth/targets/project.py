@@ -7,7 +7,6 @@ from typing import Literal, Protocol
 from openinfer.ops import Array
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
-from openinfer.synth.program.failures import Failure
 from openinfer.synth.program.ir import Program
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
@@ -132,10 +131,6 @@ class RunnableProject(EmittedProject, Protocol):
     @property
     def traced_context(self) -> list[Field]:
         """The fields of the context, those included that are there for traces alone."""
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """What can go wrong, by the numbers that the code has for it."""
 
     @property
     def reported(self) -> tuple[Reported, ...]:

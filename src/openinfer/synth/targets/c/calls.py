@@ -5,11 +5,11 @@ from functools import partial
 from itertools import groupby
 
 from openinfer.loops.dim import most_elements
-from openinfer.loops.ir import Buffer, Fail, Kernel, walk
+from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.rewrite import with_buffers
+from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
 from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.trace_points import Reported
-from openinfer.synth.program.failures import mistake
 from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
 from openinfer.synth.targets.c.entries import Entries
 from openinfer.synth.targets.c.kernels import printed
@@ -39,35 +39,36 @@ class CCalls:
         """How the function names the memory of a value."""
         return self._pointers.pointer(value)
 
-    def kernel(self, step: KernelStep, depth: int) -> None:
+    def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
         """Calls the function of a kernel, which can fail; one in parts is run by all threads."""
-        kernel, inputs = self._unaliased(step)
-        arguments = [self._operands.operand(one, step.node, depth) for one in inputs]
+        kernel, inputs = self._unaliased(step, checks)
+        arguments = [self._operands.operand(one, chosen, depth) for one, chosen in inputs]
         arguments += [self.pointer(one) for one in (*step.outputs, *step.scratch)]
         used = self.kernels.function(kernel, step)
         arguments += [self._sizes.place(size) for size in used.code.sizes]
+        assert used.code.can_fail is (checks.failure is not None), "what is printed fails as it was planned"
         given = ", ".join(arguments)
         if kernel.parts > 1:
             self._file.needs.add("oi_team")
             call = f"&(const {used.name}_call){{ {given} }}"
             self._file.line(depth, f"oi_run(c->team, {kernel.parts}, {used.name}_part, {call});")
-        elif not used.code.can_fail:
+        elif checks.failure is None:
             self._file.line(depth, f"{used.name}({given});")
         else:
-            reasons = dict.fromkeys(one.reason for one in walk(kernel.body) if isinstance(one, Fail))
-            fail = self._file.fail(step.node, mistake("ERROR_VALUE", "; or ".join(reasons)))
-            self._file.line(depth, f"if ({used.name}({given})) {fail}")
+            self._file.line(depth, f"if ({used.name}({given})) {self._file.fail(checks.failure)}")
 
-    def _unaliased(self, step: KernelStep) -> tuple[Kernel, list[StepOperand]]:
+    def _unaliased(
+        self, step: KernelStep, checks: KernelChecks
+    ) -> tuple[Kernel, list[tuple[StepOperand, ChosenTensor | None]]]:
         """The kernel with every memory as one parameter: an input that is also written is the output itself."""
         root = self._file.placed.memory.classes.root
         written = {root(value): buffer for value, buffer in zip(step.outputs, step.kernel.outputs, strict=True)}
         merged: dict[str, Buffer] = {}
-        inputs: list[StepOperand] = []
-        for operand, buffer in zip(step.inputs, step.kernel.inputs, strict=True):
+        inputs: list[tuple[StepOperand, ChosenTensor | None]] = []
+        for operand, chosen, buffer in zip(step.inputs, checks.inputs, step.kernel.inputs, strict=True):
             out = written.get(root(operand)) if isinstance(operand, Value) else None
             if out is None:
-                inputs.append(operand)
+                inputs.append((operand, chosen))
                 continue
             assert out.dtype is buffer.dtype, "two types in one memory"
             merged[buffer.name] = out
@@ -80,29 +81,29 @@ class CCalls:
         memory, count = f"(unsigned char *){self.pointer(value)}", most_elements(value.shape)
         self._file.line(depth, f"oi_fill({memory}, {value.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));")
 
-    def move(self, step: Move, depth: int, *, is_whole: bool) -> None:
+    def move(self, step: Move, checks: MoveChecks, depth: int, *, is_whole: bool) -> None:
         """Copies a value; a whole one with all the memory that it can need."""
-        source, target = self._operands.operand(step.src, step.node, depth), self.pointer(step.dst)
+        source, target = self._operands.operand(step.src, checks.source, depth), self.pointer(step.dst)
         if is_whole:
             self._file.line(depth, f"memcpy({target}, {source}, {step.dst.nbytes});")
             return
         about = "" if step.dst.variable is None else f" /* {comment(str(step.dst.variable))} */"
         self._file.line(depth, f"memcpy({target}, {source}, {self._sizes.nbytes(step.dst)});{about}")
 
-    def table(self, step: TableStep, depth: int) -> None:
+    def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
         """Works on a slice of a table."""
-        self._parts.table(step, depth)
+        self._parts.table(step, checks, depth)
 
-    def part(self, step: PartStep, depth: int) -> None:
+    def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
         """Works on a slice of a tensor."""
-        self._parts.part(step, depth)
+        self._parts.part(step, checks, depth)
 
-    def entry(self, step: EntryStep | WeightCheck, depth: int) -> None:
+    def entry(self, step: EntryStep | WeightCheck, checks: EntryChecks, depth: int) -> None:
         """Works on an entry of a prefix table, or checks that there is one."""
         if isinstance(step, WeightCheck):
-            self._entries.check(step, depth)
+            self._entries.check(step, checks.chosen, depth)
         else:
-            self._entries.entry(step, depth)
+            self._entries.entry(step, checks.chosen, depth)
 
     def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
         """Lines that are empty unless compiled for traces: one for a node, or for several without values."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import prod
 
-from openinfer.synth.program.failures import NO_TENSOR
+from openinfer.synth.memory.checks.records import ChosenTensor
 from openinfer.synth.program.ir import Action, EntryStep, Family, WeightCheck
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
@@ -18,26 +18,24 @@ class Entries:
         self._pointers = pointers
         self._operands = operands
 
-    def check(self, step: WeightCheck, depth: int) -> None:
+    def check(self, step: WeightCheck, checks: ChosenTensor, depth: int) -> None:
         """Indices name a tensor."""
-        names = step.weight.names
-        if "" not in names:
-            self._operands.require(step.weight, step.node, depth)
+        if checks.gap is None:
+            self._operands.require(checks, depth)
             return
-        index, there = self._operands.chosen(step.weight, step.node, depth), tuple(int(bool(name)) for name in names)
+        index = self._operands.chosen(step.weight, checks, depth)
+        there = tuple(int(bool(name)) for name in step.weight.names)
         listed = self._file.lists.name("there", there, there)
-        self._file.line(depth, f"if (!{listed}[{index}]) {self._file.fail(step.node, NO_TENSOR)}")
+        self._file.line(depth, f"if (!{listed}[{index}]) {self._file.fail(checks.gap)}")
 
-    def entry(self, step: EntryStep, depth: int) -> None:
+    def entry(self, step: EntryStep, checks: ChosenTensor, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
-        family, is_write = step.family, step.action is Action.WRITE
-        places = self._file.placed.weights.places(family.entries)
-        weight = replace(family.entries, index=step.index)
+        weight = replace(step.family.entries, index=step.index)
         self._file.line(depth, "{")
-        self._file.line(depth + 1, f"const int64_t at = {self._operands.chosen(weight, step.node, depth + 1)};")
-        checked = self._slot(family) if is_write else self._offset(family)
-        if (family.has_gaps if is_write else places.has_gaps) or step.action is Action.CHECK:
-            self._file.line(depth + 1, f"if ({checked} < 0) {self._file.fail(step.node, NO_TENSOR)}")
+        self._file.line(depth + 1, f"const int64_t at = {self._operands.chosen(weight, checks, depth + 1)};")
+        checked = self._slot(step.family) if step.action is Action.WRITE else self._offset(step.family)
+        if checks.gap is not None:
+            self._file.line(depth + 1, f"if ({checked} < 0) {self._file.fail(checks.gap)}")
         if step.action is not Action.CHECK:
             self._access(step, weight.dtype.nbytes(prod(weight.shape)), depth + 1)
         self._file.line(depth, "}")

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from openinfer.check.bound import FromInit, FromModel
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import element_bits
-from openinfer.synth.program.failures import mistake
+from openinfer.synth.program.failures import (
+    BROKEN_STEP,
+    NO_POINTER,
+    NO_THREADS,
+    OTHER_WEIGHTS,
+    SMALL_MEMORY,
+    Mistake,
+    unaligned,
+)
 from openinfer.synth.program.ir import Program, Value, Weight
 from openinfer.synth.targets.c.fetch import fetch_function
 from openinfer.synth.targets.c.public import Parameter, PublicFunction
@@ -39,11 +47,11 @@ class EntryPrinter:
         """What is printed."""
         return self.placed.program
 
-    def _fail(self, status: str, reason: str) -> str:
-        return self.printers.file.fail(-1, mistake(status, reason))
+    def _fail(self, what: Mistake) -> str:
+        return self.printers.file.fail(self.printers.file.of_caller(what))
 
-    def _failed(self, status: str, reason: str) -> str:
-        return self.printers.file.failed(-1, mistake(status, reason))
+    def _failed(self, what: Mistake) -> str:
+        return self.printers.file.failed(self.printers.file.of_caller(what))
 
     def functions(self) -> str:
         """All functions, behind the blocks."""
@@ -131,10 +139,10 @@ static int is_over({name}_context *c, int64_t nodes, int32_t failure)
 """
 
     def errors(self) -> str:
-        """``failed_node`` and ``last_error`` with all messages; printed last, when all of them are known."""
+        """``failed_node`` and ``last_error`` with all messages."""
         lines = []
-        nodes = ", ".join(str(failure.node) for failure in self.printers.file.failures)
-        for failure in self.printers.file.failures:
+        nodes = ", ".join(str(failure.node) for failure in self.placed.failures.rows)
+        for failure in self.placed.failures.rows:
             where = self.printers.file.where(failure.node)
             text = f"{where}: {failure.reason}" if where else failure.reason
             lines.append(f"        {string(text[:_LONGEST])},")
@@ -163,10 +171,9 @@ const char *{self.name}_last_error(const {self.name}_context *c)
 
     def _init(self) -> str:
         name, upper = self.name, self.upper
-        small = self._failed("ERROR_MEMORY", "the arena or the state is too small")
-        begin = f"memory does not begin at a multiple of {self.placed.rules.alignment}"
-        crooked = self._failed("ERROR_MEMORY", begin)
-        wrong = self._failed("ERROR_WEIGHTS", "the weights have another size")
+        small = self._failed(SMALL_MEMORY)
+        crooked = self._failed(unaligned(self.placed.rules.alignment))
+        wrong = self._failed(OTHER_WEIGHTS)
         budget = "    c->budget = -1;\n" if self.placed.is_interruptible else ""
         weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong}; return {upper}_ERROR_WEIGHTS; }}"
         return f"""int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
@@ -199,7 +206,7 @@ int {name}_check_weights(const void *weights, size_t weight_bytes)
 
     def _threads(self) -> str:
         name, upper = self.name, self.upper
-        fail = self._failed("ERROR_THREADS", "threads cannot be started, or have been already")
+        fail = self._failed(NO_THREADS)
         start = f"""    oi_team *const team = c->team == NULL ? oi_team_start({upper}_THREADS) : NULL;
     if (team == NULL) {{
         {fail};
@@ -308,7 +315,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         results += [f"out->{field} = c->{fields[size]};" for size, field in names.output_sizes.items()]
         unused = "" if results else "    (void)out;\n"
         unread = "" if self.program.inputs or names.input_sizes else "    (void)in;\n"
-        missing = self._fail("ERROR_INPUT", "there are no inputs or outputs: a pointer is NULL")
+        missing = self._fail(NO_POINTER)
         pointers = [f"{one} == NULL" for one, has in (("in", self.program.inputs), ("out", results)) if has]
         checks = [f"    if ({' || '.join(pointers)}) {missing}"] * bool(pointers) + [
             *(f"    {line}" for line in sizes),
@@ -317,7 +324,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         ready = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
 static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_outputs *out)
 {{
-{unread}{unused}    if (c->is_broken) {self._fail("ERROR_STATE", "the last step failed: reset or load the state first")}
+{unread}{unused}    if (c->is_broken) {self._fail(BROKEN_STEP)}
 {chr(10).join(checks)}
     return 0;
 }}

@@ -2,20 +2,19 @@
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
-from openinfer.synth.program.failures import mistake
+from openinfer.synth.program.failures import UNKNOWN_NAME
 from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.cstyle.host.integers import can_fail
 from openinfer.synth.targets.cstyle.names import string
-
-UNKNOWN = mistake("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
 
 
 def fetch_function(name: str, placed: Placed, printers: SourcePrinters) -> tuple[list[str], str]:
     """The functions that ``NAME_fetch`` needs, and its body. A persistent output has its own value before any step."""
     program, tables = placed.program, placed.state.tables
     lines: list[str] = []
-    unknown = printers.file.fail(-1, UNKNOWN)
+    failure = printers.file.of_caller(UNKNOWN_NAME)
+    unknown = printers.file.fail(failure)
     for key, value in program.outputs.items():
         lines += _tensor(name, key, value, printers, unknown, "c->has_outputs && ")
     homes = {key: home for key, home in program.homes.items() if home.storage is Storage.STATE}
@@ -28,7 +27,7 @@ def fetch_function(name: str, placed: Placed, printers: SourcePrinters) -> tuple
         head = f"int bad = 0; /* the extents of a variable cannot be computed */\n    {head}"
     body = "".join(f"    {line}\n" for line in lines)
     text = f"""    {head}
-{body}    {printers.file.failed(-1, UNKNOWN)};
+{body}    {printers.file.failed(failure)};
     return {name.upper()}_ERROR_NAME;
 """
     parts = [_dense(name)] * bool(program.outputs or homes) + [_shown_table(name)] * bool(tables)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from openinfer.ir.expr import Expr
-from openinfer.synth.program.failures import NO_TENSOR
+from openinfer.synth.memory.checks.records import ChosenTensor, IndexFailure
 from openinfer.synth.program.ir import StepOperand, Value, Weight
 from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.pointers import Pointers
@@ -23,11 +23,11 @@ class Operands:
         self._pointers = pointers
         self._indices = indices
 
-    def operand(self, operand: StepOperand, node: int, depth: int) -> str:
+    def operand(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
         """The name of an operand's memory; a weight that indices choose is found where the next line stands."""
         if isinstance(operand, Value):
             return self._pointers.pointer(operand)
-        where = self._offset(operand, node, depth)
+        where = self._offset(operand, checks, depth)
         if operand.index:
             declared = _declared(operand, self._file.now.fresh("wi"), where)
             self._file.line(depth, declared.text(0))
@@ -37,28 +37,28 @@ class Operands:
             memory[key] = _declared(operand, self._file.now.fresh("w"), where)
         return memory[key].name
 
-    def _offset(self, weight: Weight, node: int, depth: int) -> str:
+    def _offset(self, weight: Weight, checks: ChosenTensor | None, depth: int) -> str:
         """The offset of a weight; of one that indices choose, the expression of it."""
         places = self._file.placed.weights.places(weight)
-        if not weight.index:
+        if checks is None:
             return str(places.offsets[0])
         if places.line is not None and not places.line[1]:
-            self.require(weight, node, depth)
+            self.require(checks, depth)
             return str(places.line[0])
-        index = self.chosen(weight, node, depth)
+        index = self.chosen(weight, checks, depth)
         if places.line is not None:
             first, step = places.line
             return f"{f'{first} + ' if first else ''}{index} * {step}"
         offsets = self._file.lists.name("offsets", places, places.offsets)
         place = self._file.now.fresh("at")
         self._file.line(depth, f"const int64_t {place} = {offsets}[{index}];")
-        if places.has_gaps:
-            self._file.line(depth, f"if ({place} < 0) {self._file.fail(node, NO_TENSOR)}")
+        if checks.gap is not None:
+            self._file.line(depth, f"if ({place} < 0) {self._file.fail(checks.gap)}")
         return place
 
-    def chosen(self, weight: Weight, node: int, depth: int) -> str:
+    def chosen(self, weight: Weight, checks: ChosenTensor, depth: int) -> str:
         """Which of a family's tensors its indices choose; those outside are an error."""
-        looked_at = self.require(weight, node, depth)
+        looked_at = self.require(checks, depth)
         index = ""
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
             found = looked_at[expr] if expr in looked_at else self._indices.integer(expr, depth)
@@ -66,33 +66,24 @@ class Operands:
             index = f"({index} * {extent} + {part})" if index else part
         return index
 
-    def require(self, weight: Weight, node: int, depth: int) -> Mapping[Expr, Integer]:
+    def require(self, checks: ChosenTensor, depth: int) -> Mapping[Expr, Integer]:
         """The bounds check of the indices of a family; the indices that needed one."""
-        axes = zip(weight.index, weight.firsts, weight.extents, strict=True)
-        spans = [(expr, first, first + extent - 1) for expr, first, extent in axes]
-        spans = [one for one in spans if not self._is_inside(*one)]
-        found = {expr: self._computed(expr, depth) for expr in dict.fromkeys(expr for expr, _, _ in spans)}
-        checks: list[str] = []
-        for expr, first, last in spans:
-            one = found[expr]
+        found = {expr: self._computed(expr, depth) for expr in dict.fromkeys(one.expr for one in checks.spans)}
+        tests: list[str] = []
+        for one in checks.spans:
             # Compilers object to asking whether an unsigned number is negative.
-            checks += [f"{one.text} < {first}"] * (one.least < first or bool(one.mistakes))
-            checks += [f"{one.text} > {last}"] * (one.most > last)
-        if any(one.mistakes for one in found.values()):
-            fail = self._file.fail_bad(node, NO_TENSOR)
-            self._file.line(depth, f"if ({' || '.join([*checks, 'bad'])}) {fail}")
-        elif checks:
-            self._file.line(depth, f"if ({' || '.join(checks)}) {self._file.fail(node, NO_TENSOR)}")
+            tests += [f"{found[one.expr].text} < {one.first}"] * one.can_be_below
+            tests += [f"{found[one.expr].text} > {one.last}"] * one.can_be_above
+        if isinstance(checks.failure, IndexFailure):
+            self._file.line(depth, f"if ({' || '.join([*tests, 'bad'])}) {self._file.fail_bad(checks.failure)}")
+        elif checks.failure is not None:
+            self._file.line(depth, f"if ({' || '.join(tests)}) {self._file.fail(checks.failure)}")
         return found
-
-    def _is_inside(self, expr: Expr, first: int, last: int) -> bool:
-        found = self._indices.bounds(expr)
-        return not found.mistakes and first <= found.least and found.most <= last
 
     def _computed(self, expr: Expr, depth: int) -> Integer:
         """An index; one whose computation can fail is computed before it and those after it are checked."""
         found = self._indices.integer(expr, depth)
-        if not found.mistakes:
+        if not found.range.faults:
             return found
         name = self._file.now.fresh("index")
         self._file.line(depth, f"const int64_t {name} = {found.text};")

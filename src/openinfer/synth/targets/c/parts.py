@@ -1,17 +1,18 @@
 """Steps on parts in C: slices of tables and of plain tensors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from openinfer.ir import Index, Single
 from openinfer.ir.expr import Expr
-from openinfer.loops.dim import sizes_in
+from openinfer.synth.memory.checks.records import LengthChecks, SliceChecks
 from openinfer.synth.memory.rollback import is_partly_written
 from openinfer.synth.memory.state import element_bits
-from openinfer.synth.program.failures import BAD_LENGTH, NEGATIVE, NO_MEMORY, OUTSIDE
+from openinfer.synth.memory.table_access import TableAccess
+from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import Action, PartStep, TableStep, Value, Weight
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
-from openinfer.synth.targets.c.tables import Picks, TableAccess, picks
+from openinfer.synth.targets.c.tables import picks
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
@@ -36,11 +37,11 @@ class Parts:
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
-    def table(self, step: TableStep, depth: int) -> None:
+    def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
         """Reads, writes, resets or checks a slice of a table."""
         file, layout = self._file, self._placed.state.tables[step.table.variable.name]
         grid = f"grid{layout.number}"
-        if step.action is Action.RESET and not step.indices:
+        if checks is None:
             file.needs.add("oi_table_clear")
             file.line(depth, f"{{ const oi_grid grid = {grid}(c); oi_table_clear(&grid); }}")
             return
@@ -48,15 +49,14 @@ class Parts:
         file.needs.add("oi_select")
         file.line(depth, "{")
         file.line(depth + 1, f"const oi_grid grid = {grid}(c);")
-        found = picks(access.ordered, access.grown, self._computed(step.indices, depth + 1))
-        self._picked(found, step.node, depth + 1)
+        self._picked(picks(access.ordered, access.grown, self._computed(step.indices, depth + 1)), checks, depth + 1)
         is_write = "true" if step.action is Action.WRITE else "false"
-        fail = self._outside(found, "grid.table->bound", layout.table.keys, step.node)
+        fail = self._outside(checks, len(access.ordered), "grid.table->bound", layout.table.keys)
         file.line(depth + 1, f"if (!oi_select(&grid, pick, {is_write}, &part)) {fail}")
-        self._table_access(step, access, found, depth + 1)
+        self._table_access(step, access, checks, depth + 1)
         file.line(depth, "}")
 
-    def _table_access(self, step: TableStep, access: TableAccess, found: Picks, depth: int) -> None:
+    def _table_access(self, step: TableStep, access: TableAccess, checks: SliceChecks, depth: int) -> None:
         """What is done to the cells that were picked."""
         file = self._file
         is_view = step.action is Action.READ and step.value in self._placed.memory.views
@@ -67,10 +67,11 @@ class Parts:
             file.line(depth, f"{called}(&grid, &part, {whole});")
             return
         assert step.value is not None
-        self._lengths(step, step.value, found.kept, depth)
-        if step.action is Action.WRITE and access.layout.heap is not None:
+        self._lengths(checks.lengths, depth)
+        self._sizes.check(checks.extents, depth)
+        if checks.memory is not None:
             file.needs.add("oi_table_grow")
-            file.line(depth, f"if (!oi_table_grow(&grid, &part)) {file.fail(step.node, NO_MEMORY)}")
+            file.line(depth, f"if (!oi_table_grow(&grid, &part)) {file.fail(checks.memory)}")
         if is_view:
             file.line(depth, f"{self._pointers.pointer(step.value)} = {called}(&grid, &part);")
         elif called is not None:
@@ -78,36 +79,34 @@ class Parts:
 
     # --- tensors --------------------------------------------------------------------------------------------------
 
-    def part(self, step: PartStep, depth: int) -> None:
+    def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
         """Reads, writes, resets or checks a slice of a tensor."""
         file, whole = self._file, step.whole
         file.needs |= {"oi_inside"} if step.action is Action.CHECK else {"oi_inside", "oi_tensor_part"}
         axes = len(whole.shape)
-        if isinstance(whole, Value):
-            self._sizes.guard([whole], step.node, depth)
+        self._sizes.check(checks.whole, depth)
         file.line(depth, "{")
         shape = ", ".join(self._sizes.extent(one).text for one in whole.shape)
         file.line(depth + 1, f"const int64_t shape[] = {{ {shape} }};")
-        found = picks(step.indices, [False] * axes, self._computed(step.indices, depth + 1))
-        self._picked(found, step.node, depth + 1)
-        fail = self._outside(found, "shape", axes, step.node)
+        self._picked(picks(step.indices, [False] * axes, self._computed(step.indices, depth + 1)), checks, depth + 1)
+        fail = self._outside(checks, axes, "shape", axes)
         file.line(depth + 1, f"if (!oi_inside(pick, shape, {axes}, &part)) {fail}")
-        if isinstance(step.value, Value) and step.action is not Action.RESET:
-            self._lengths(step, step.value, found.kept, depth + 1)
+        self._lengths(checks.lengths, depth + 1)
+        self._sizes.check(checks.extents, depth + 1)
         if step.action is not Action.CHECK:
-            self._part_access(step, axes, depth + 1)
+            self._part_access(step, checks, axes, depth + 1)
         file.line(depth, "}")
 
-    def _part_access(self, step: PartStep, axes: int, depth: int) -> None:
+    def _part_access(self, step: PartStep, checks: SliceChecks, axes: int, depth: int) -> None:
         whole = step.whole
         action, value, element = _PART_ACTIONS[step.action], "NULL", 0
         if step.value is not None:
-            value = self._operands.operand(step.value, step.node, depth)
+            value = self._operands.operand(step.value, checks.value, depth)
         else:
             assert isinstance(whole, Value), "weights are not reset"
             action = "OI_FILL"
             element = element_bits(whole.dtype, self._file.program.bound.vars[str(whole.variable)].origin)
-        own = self._operands.operand(whole, step.node, depth)
+        own = self._operands.operand(whole, checks.source, depth)
         is_constant = isinstance(whole, Weight) or self._pointers.is_constant(whole)
         own = f"(void *)(uintptr_t){own}" if is_constant else own
         facts = f"{own}, shape, {axes}, {whole.dtype.bits}, &part"
@@ -123,33 +122,23 @@ class Parts:
         exprs = dict.fromkeys(end for both in ends for end in both if end is not None)
         return dict(zip(exprs, self._indices.integers(exprs, depth), strict=True))
 
-    def _picked(self, found: Picks, node: int, depth: int) -> None:
+    def _picked(self, lines: Sequence[str], checks: SliceChecks, depth: int) -> None:
         """The indices of an access, which must have values."""
-        for line in found.lines:
+        for line in lines:
             self._file.line(depth, line)
-        if found.can_fail:
-            self._file.line(depth, f"if (bad) {self._file.fail_bad(node)}")
+        if checks.indices is not None:
+            self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.indices)}")
 
-    def _outside(self, found: Picks, bounds: str, keys: int, node: int) -> str:
+    def _outside(self, checks: SliceChecks, axes: int, bounds: str, keys: int) -> str:
         """The failure of an index that is out of bounds: the first such index may be negative."""
-        if not found.can_be_negative:
-            return self._file.fail(node, OUTSIDE)
+        if checks.negative is None:
+            return self._file.fail(checks.outside)
         self._file.needs.add("oi_is_negative")
-        condition = f"oi_is_negative(pick, {found.axes}, {bounds}, {keys})"
-        return self._file.fail_either(node, condition, NEGATIVE, OUTSIDE)
+        condition = f"oi_is_negative(pick, {axes}, {bounds}, {keys})"
+        return self._file.fail_either(condition, checks.negative, checks.outside)
 
-    def _lengths(self, step: TableStep | PartStep, value: Value, kept: Iterable[int], depth: int) -> None:
-        """The lengths of a part are those of a tensor; one that is read can be the first to have a dynamic size."""
-        node, binds = step.node, step.action is not Action.WRITE
-        for axis, extent in sorted(zip(kept, value.shape, strict=False), key=lambda pair: len(sizes_in(pair[1])) > 1):
-            actual = Integer(f"part.count[{axis}]", 0, (1 << 63) - 1)
-            if binds:
-                if isinstance(step, TableStep):
-                    self._sizes.require_room(extent, actual, step.table.bounds[axis], node, depth)
-                self._sizes.agree(extent, actual, node, depth, is_exact=step.is_exact)
-            else:
-                self._sizes.require_known(sizes_in(extent), node, depth)
-                fail = self._file.fail(node, BAD_LENGTH)
-                self._file.line(depth, f"if ({actual.text} != {self._sizes.extent(extent).text}) {fail}")
-        if binds:
-            self._sizes.guard([value], node, depth)
+    def _lengths(self, lengths: Sequence[LengthChecks], depth: int) -> None:
+        """The lengths of a slice are those of a tensor."""
+        for one in lengths:
+            found = Integer(f"part.count[{one.axis}]", Computed(0, (1 << 63) - 1))
+            self._sizes.check(one.checks, depth, found)

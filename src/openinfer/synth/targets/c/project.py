@@ -10,7 +10,6 @@ from openinfer._version import VERSION
 from openinfer.check.saved_state import signature
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
-from openinfer.synth.program.failures import Failure
 from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.targets.c.code_files import CodeFiles
@@ -50,8 +49,6 @@ class Project:
         """The functions of kernels, and their calls in the order of the source."""
         self.reported: tuple[Reported, ...] = tuple(self._printers.blocks.reported)
         """What the lines that trace say, in the order of the source."""
-        self.failures: tuple[Failure, ...] = tuple(self._printers.file.failures)
-        """What can go wrong, by the numbers that the code has for it."""
 
     # --- facts ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import numpy as np
 from openinfer.dtypes import DType, pack
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
-from openinfer.synth.program.failures import mistake
+from openinfer.synth.program.failures import BROKEN_STATE, FOREIGN_STATE, NO_STATE_MEMORY, SMALL_SAVED, Mistake
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import PAD
@@ -48,8 +48,8 @@ class StatePrinter:
         """The prefix of macros."""
         return self.name.upper()
 
-    def _fail(self, status: str, reason: str) -> str:
-        return self.file.fail(-1, mistake(status, reason))
+    def _fail(self, what: Mistake) -> str:
+        return self.file.fail(self.file.of_caller(what))
 
     def functions(self) -> str:
         """The functions behind ``NAME_save_state`` and ``NAME_load_state``, which return whether they failed."""
@@ -74,8 +74,8 @@ class StatePrinter:
             ]
         own = ["size_t own = 0;"] * bool(self.placed.state.growing)
         unused = [] if self.placed.state.growing else ["(void)c;"]
-        small = self._fail("ERROR_MEMORY", "the saved state does not fit the memory given for it")
-        broken = self._fail("ERROR_STATE", "the last step failed: there is no state to save")
+        small = self._fail(SMALL_SAVED)
+        broken = self._fail(BROKEN_STATE)
         return f"""/* A saved state begins with what it is, how long it is, and the CRC-32 of the rest. */
 static const unsigned char saved_head[24] = {{
     {magic},
@@ -106,7 +106,7 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
 
     def _load(self) -> str:
         name, upper = self.name, self.upper
-        foreign = self._fail("ERROR_STATE", "saved state is corrupt or from another program")
+        foreign = self._fail(FOREIGN_STATE)
         checks = [line for home in self.placed.state.homes for line in self._checked_variable(home, foreign)]
         for layout in self.placed.state.tables.values():
             if layout.heap is None:
@@ -158,7 +158,7 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
     def _loaded_tables(self, foreign: str) -> list[str]:
         """Checks the tables that own memory, makes new memory for all of them, and only then gives back the old."""
         heaps, upper = len(self.placed.state.growing), self.upper
-        memory = self._fail("ERROR_MEMORY", "there is no memory for the tables of the state")
+        memory = self._fail(NO_STATE_MEMORY)
         lines = [
             f"unsigned char *made[{heaps}] = {{ 0 }};",
             f"size_t own[{heaps}] = {{ 0 }}, rest = bytes - {SAVED_HEAD} - {upper}_STATE_BYTES;",

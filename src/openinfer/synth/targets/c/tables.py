@@ -6,15 +6,13 @@ printed here says which table, which cells, and which tensor.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
-from openinfer.ir import Index, Single, Slice
+from openinfer.ir import Index, Single
 from openinfer.ir.expr import Expr
 from openinfer.ir.text import var_text
 from openinfer.synth.memory.state import TableLayout, element_bits
-from openinfer.synth.program.ir import TableStep
-from openinfer.synth.targets.cstyle.host.integers import Integer, can_fail
+from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.names import comment
 
 
@@ -51,33 +49,14 @@ def table_function(layout: TableLayout, name: str, undo: str) -> str:
 # --- accesses ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Picks:
-    """The indices of an access as an array in C, and which axes of it have a length."""
-
-    lines: tuple[str, ...]
-    kept: tuple[int, ...]
-    can_fail: bool
-    can_be_negative: bool
-    """Whether a single index may be negative."""
-
-    axes: int
-
-
-def picks(indices: Sequence[Index], grown: Sequence[bool], computed: Mapping[Expr, Integer]) -> Picks:
+def picks(indices: Sequence[Index], grown: Sequence[bool], computed: Mapping[Expr, Integer]) -> tuple[str, ...]:
     """Indices in C, of expressions that are computed as given; those marked as grown say how far a matrix has grown."""
     parts: list[str] = []
-    used: list[Integer] = []
-    is_negative = False
     for index, is_grown in zip(indices, grown, strict=True):
         ends = (index.value,) if isinstance(index, Single) else (index.start, index.end)
-        own = [computed[end] for end in ends if end is not None]
-        used += own
-        is_negative = is_negative or (isinstance(index, Single) and not is_grown and own[0].least < 0)
-        parts.append(f"{_pick(index, is_grown=is_grown)}({', '.join(one.text for one in own)})")
-    kept = [axis for axis, index in enumerate(indices) if isinstance(index, Slice) or grown[axis]]
-    line = f"const oi_pick pick[] = {{ {', '.join(parts)} }};"
-    return Picks((line, "oi_part part = { { 0 }, { 0 } };"), tuple(kept), can_fail(used), is_negative, len(parts))
+        own = [computed[end].text for end in ends if end is not None]
+        parts.append(f"{_pick(index, is_grown=is_grown)}({', '.join(own)})")
+    return f"const oi_pick pick[] = {{ {', '.join(parts)} }};", "oi_part part = { { 0 }, { 0 } };"
 
 
 def _pick(index: Index, *, is_grown: bool) -> str:
@@ -85,39 +64,3 @@ def _pick(index: Index, *, is_grown: bool) -> str:
         return "oi_grown" if is_grown else "oi_one"
     names = {(True, True): "oi_slice", (True, False): "oi_from", (False, True): "oi_upto", (False, False): "oi_all"}
     return names[index.start is not None, index.end is not None]
-
-
-@dataclass(frozen=True)
-class TableAccess:
-    """What one access of a table names: indices in the order of the table's axes."""
-
-    layout: TableLayout
-    step: TableStep
-
-    @property
-    def _order(self) -> list[int]:
-        decl = self.layout.table.variable.decl
-        assert decl is not None
-        keys = [index for index in decl.table_indices if index not in decl.auto_dim]
-        return [decl.table_indices.index(name) for name in (*keys, *decl.auto_dim)]
-
-    @property
-    def ordered(self) -> list[Index]:
-        """The indices; those that are not written choose everything."""
-        given = self.step.indices
-        complete = (*given, *(Slice(),) * (self.layout.axes - len(given)))
-        return [complete[axis] for axis in self._order]
-
-    @property
-    def grown(self) -> list[bool]:
-        """Which indices say how far a matrix has grown: those of a matrix, if all of them are single ones."""
-        keys, ordered = self.layout.table.keys, self.ordered
-        matrix = ordered[keys:]
-        is_grown = bool(matrix) and all(isinstance(one, Single) for one in matrix)
-        return [is_grown and axis >= keys for axis in range(len(ordered))]
-
-    @property
-    def is_whole_matrix(self) -> bool:
-        """Whether no index of the matrix itself is given."""
-        keys, given = self.layout.table.keys, len(self.step.indices)
-        return self.layout.axes > keys and not any(place < given for place in self._order[keys:])

@@ -8,12 +8,25 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from openinfer.ir import Loop, Node
-from openinfer.ir.expr import names
+from openinfer.ir import Loop
 from openinfer.ir.text import node_head
-from openinfer.loops.dim import sizes_in
+from openinfer.synth.memory.checks.records import (
+    AsideSizes,
+    EntryChecks,
+    ExtentChecks,
+    IndexFailure,
+    IntegerChecks,
+    JoinedSizes,
+    KernelChecks,
+    LoopChecks,
+    MoveChecks,
+    NoChecks,
+    SliceChecks,
+    StepChecks,
+    WatchPoint,
+)
 from openinfer.synth.memory.trace_points import Reported, TracePoints
-from openinfer.synth.program.failures import BAD_SIZE, mistake
+from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import (
     BindSize,
     BranchStep,
@@ -51,29 +64,29 @@ _ON_CONTEXT = (BindSize, BranchStep, CallStep, TableStep)
 class HostCalls(Protocol):
     """What is done where a program works on memory: C calls functions, other targets launch kernels.
 
-    Each method prints into the function of the ``HostFile``. The extents of what is written have been checked, but for
-    parts, which come with lengths of their own.
+    Each method prints into the function of the ``HostFile``, with the checks that were planned for the step. Those of
+    the extents of what is written have been printed, but for parts, which come with lengths of their own.
     """
 
     def pointer(self, value: Value) -> str:
         """How the function names the memory of a scalar."""
 
-    def kernel(self, step: KernelStep, depth: int) -> None:
+    def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
         """Runs a kernel."""
 
     def fill(self, value: Value, depth: int) -> None:
         """All the memory that a variable can need gets its initial value."""
 
-    def move(self, step: Move, depth: int, *, is_whole: bool) -> None:
+    def move(self, step: Move, checks: MoveChecks, depth: int, *, is_whole: bool) -> None:
         """Copies a value; a whole one with all the memory that it can need."""
 
-    def table(self, step: TableStep, depth: int) -> None:
+    def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
         """Works on a slice of a table."""
 
-    def part(self, step: PartStep, depth: int) -> None:
+    def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
         """Works on a slice of a tensor."""
 
-    def entry(self, step: EntryStep | WeightCheck, depth: int) -> None:
+    def entry(self, step: EntryStep | WeightCheck, checks: EntryChecks, depth: int) -> None:
         """Works on an entry of a prefix table, or checks that there is one."""
 
     def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
@@ -108,9 +121,9 @@ class BlockPrinter:
         """A block as a function."""
         now = self._begin()
         self._points.begin(name)
-        nodes = self._program.bound.graph.blocks[name].nodes
-        self._watch(_executed(nodes), nodes[0].index if nodes else -1, 1)
-        self._body(self._program.blocks[name], 1)
+        checks = self._file.placed.checks.blocks[name]
+        self._watch(checks.watch, 1)
+        self._body(self._program.blocks[name], checks.steps, 1)
         tops = now.declarations()
         steps = steps_in(self._program.blocks[name])
         is_watched = self._file.placed.is_interruptible
@@ -123,43 +136,39 @@ class BlockPrinter:
     def input_checks(self) -> list[str]:
         """What must be true of the inputs before anything runs."""
         file, names, now = self._file, self._file.placed.names, self._begin()
-        for size in names.input_sizes:
+        checks = file.placed.checks.inputs
+        for size, failure in checks.sizes.items():
             most, own = self._program.sizes[size], self._sizes.place(size)
-            fail = file.fail(-1, mistake("ERROR_SIZE", f"the size {size} is not between 0 and {most}"))
-            now.line(1, f"if ({own} < 0 || {own} > {most}) {fail}")
-        for key, value in self._program.inputs.items():
+            now.line(1, f"if ({own} < 0 || {own} > {most}) {file.fail(failure)}")
+        for key, failures in checks.inputs.items():
             own = f"in->{names.inputs[key]}"
-            now.line(1, f"if ({own} == NULL) {file.fail(-1, mistake('ERROR_INPUT', f'the input {key} is missing'))}")
-            ours = mistake("ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")
-            now.line(1, f"if (is_ours(c, {own})) {file.fail(-1, ours)}")
-            self._sizes.guard([value], -1, 1)
+            now.line(1, f"if ({own} == NULL) {file.fail(failures.missing)}")
+            now.line(1, f"if (is_ours(c, {own})) {file.fail(failures.shared)}")
+            self._sizes.check(failures.extents, 1)
         return [f"{PAD}int bad = 0;"] * now.has_bad + now.lines
 
     def _begin(self) -> Function:
-        self._file.now = Function(known=set(self._file.placed.names.input_sizes))
+        self._file.now = Function()
         return self._file.now
 
-    def _watch(self, nodes: int, node: int, depth: int) -> None:
+    def _watch(self, watch: WatchPoint | None, depth: int) -> None:
         """A number of nodes are about to be executed, if the step goes on."""
-        if not self._file.placed.is_interruptible:
-            return
-        place = self._file.failure(node, mistake("ERROR_INTERRUPTED", "the step was interrupted"))
-        self._file.failure(node, mistake("ERROR_BUDGET", "the step has run its budget of nodes"))
-        self._file.line(depth, f"if (is_over(c, {nodes}, {place})) return 1;")
+        if watch is not None:
+            self._file.line(depth, f"if (is_over(c, {watch.nodes}, {watch.failure})) return 1;")
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def _body(self, steps: Steps, depth: int) -> None:
+    def _body(self, steps: Steps, checks: tuple[StepChecks, ...], depth: int) -> None:
         headed: tuple[int, ...] = ()
         marked: list[Reported] = []
         lines = self._file.now.lines
-        for step in steps:
+        for step, checked in zip(steps, checks, strict=True):
             if isinstance(step, Mark):
                 marked += self._points.shown(step, tuple(name for name, _ in self._file.now.loops))
                 continue
             before = self._marked(marked, depth)
             start = len(lines)
-            self._step(step, depth)
+            self._step(step, checked, depth)
             self._points.follow(step)
             if len(lines) == start:
                 continue
@@ -190,93 +199,84 @@ class BlockPrinter:
         """What traces are told of the last rows."""
         return [PAD * depth + line for line in self._calls.marked(rows, len(self.reported) - len(rows))]
 
-    def _step(self, step: Step, depth: int) -> None:
-        match step:
-            case KernelStep():
-                self._kernel(step, depth)
-            case Move(src=src, dst=dst):
-                if not (isinstance(src, Value) and self._file.placed.memory.is_same(src, dst)):
-                    whole = partial(self._calls.move, step, is_whole=True)
-                    self._sizes.if_known([dst], depth, partial(self._move, step), whole)
-            case LoopStep():
-                self._loop(step, depth)
-            case BranchStep():
-                self._branch(step, depth)
-            case Fence():
+    def _step(self, step: Step, checks: StepChecks, depth: int) -> None:
+        match step, checks:
+            case KernelStep() as kernel, KernelChecks() as own:
+                self._kernel(kernel, own, depth)
+            case Move() as move, MoveChecks() as own:
+                whole = partial(self._calls.move, move, own, is_whole=True)
+                self._sizes.if_known(own.when, depth, partial(self._move, move, own), whole)
+            case LoopStep() as loop, LoopChecks() as own:
+                self._loop(loop, own, depth)
+            case BranchStep() as branch, _:
+                self._branch(branch, depth)
+            case BindSize(found=found), ExtentChecks(own):
+                self._sizes.check(own, depth, self._sizes.extent(found))
+            case ((RequireSize() | RefuseSizes()), ExtentChecks(own)):
+                self._sizes.check(own, depth)
+            case CallStep() as call, AsideSizes(sizes):
+                self._consumer(call, sizes, depth)
+            case JoinSizes(block=block), JoinedSizes(failure):
+                self._join_sizes(block, failure, depth)
+            case TableStep() as table, SliceChecks() as own:
+                self._calls.table(table, own, depth)
+            case TableStep() as table, NoChecks():
+                self._calls.table(table, None, depth)
+            case PartStep() as part, SliceChecks() as own:
+                self._calls.part(part, own, depth)
+            case (EntryStep() | WeightCheck()) as entry, EntryChecks() as own:
+                self._calls.entry(entry, own, depth)
+            case IntegerStep() as integer, IntegerChecks() as own:
+                self._integer(integer, own, depth)
+            case ((Fence() | Move()), NoChecks()):
                 pass
-            case BindSize(declared, found):
-                self._sizes.require_known(sizes_in(found), step.node, depth)
-                self._sizes.agree(declared, self._sizes.extent(found), step.node, depth, is_exact=step.is_exact)
-            case RequireSize():
-                self._sizes.require(step, depth)
-            case RefuseSizes():
-                self._sizes.refuse(step, depth)
-            case CallStep():
-                self._consumer(step, depth)
-            case JoinSizes():
-                self._join_sizes(step, depth)
-            case TableStep():
-                self._calls.table(step, depth)
-            case PartStep():
-                self._calls.part(step, depth)
-            case EntryStep() | WeightCheck():
-                self._calls.entry(step, depth)
-            case IntegerStep():
-                self._integer(step, depth)
             case _:
-                raise TypeError(step)
+                raise TypeError(step, checks)
 
-    def _kernel(self, step: KernelStep, depth: int) -> None:
-        if step.is_initial:
-            (value,) = step.outputs
-            fill = partial(self._calls.fill, value)
-            self._sizes.if_known(step.outputs, depth, partial(self._guarded_kernel, step), fill)
-        else:
-            self._guarded_kernel(step, depth)
+    def _kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
+        fill = partial(self._calls.fill, step.outputs[0])
+        self._sizes.if_known(checks.when, depth, partial(self._guarded_kernel, step, checks), fill)
 
-    def _guarded_kernel(self, step: KernelStep, depth: int) -> None:
-        self._sizes.guard([*step.outputs, *step.scratch], step.node, depth)
-        self._calls.kernel(step, depth)
+    def _guarded_kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
+        self._sizes.check(checks.extents, depth)
+        self._calls.kernel(step, checks, depth)
 
-    def _move(self, step: Move, depth: int) -> None:
-        self._sizes.guard([step.dst], step.node, depth)
-        self._calls.move(step, depth, is_whole=False)
+    def _move(self, step: Move, checks: MoveChecks, depth: int) -> None:
+        self._sizes.check(checks.extents, depth)
+        self._calls.move(step, checks, depth, is_whole=False)
 
-    def _integer(self, step: IntegerStep, depth: int) -> None:
-        now = self._file.now
-        hidden = {*self._program.bound.vars, *(index for index, _ in now.loops)}
-        needed = (set(names(step.expr)) & self._program.sizes.keys()) - hidden
-        self._sizes.require_known(needed, step.node, depth)
+    def _integer(self, step: IntegerStep, checks: IntegerChecks, depth: int) -> None:
+        self._sizes.check(checks.sizes, depth)
         found = self._indices.integer(step.expr, depth)
-        now.line(depth, f"*{self._calls.pointer(step.value)} = {found.text};")
-        if found.can_fail:
-            now.line(depth, f"if (bad) {self._file.fail_bad(step.node)}")
+        self._file.line(depth, f"*{self._calls.pointer(step.value)} = {found.text};")
+        if checks.failure is not None:
+            self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.failure)}")
 
     # --- control flow ---------------------------------------------------------------------------------------------
 
-    def _loop(self, step: LoopStep, depth: int) -> None:
+    def _loop(self, step: LoopStep, checks: LoopChecks, depth: int) -> None:
         now = self._file.now
         start, end = self._indices.integers([step.start, step.end], depth)
         own = field_name("", step.index, len(now.loops))
         if any(found.text == f"i_{own}" for _, found in now.loops):
             own = str(len(now.loops))
-        self._loop_head(step, own, start, end, depth)
-        now.loops.append((step.index, Integer(f"i_{own}", start.least, max(end.most - 1, start.least))))
-        self._watch(max(_executed(self._file.nodes[step.node].body), 1), step.node, depth + 1)
-        with now.maybe():
-            self._points.follow(step)
-            self._body(step.body, depth + 1)
+        self._loop_head(checks.bounds, own, start, end, depth)
+        least = start.range.least
+        now.loops.append((step.index, Integer(f"i_{own}", Computed(least, max(end.range.most - 1, least)))))
+        self._watch(checks.watch, depth + 1)
+        self._points.follow(step)
+        self._body(step.body, checks.body, depth + 1)
         now.loops.pop()
         now.line(depth, "}")
 
-    def _loop_head(self, step: LoopStep, own: str, start: Integer, end: Integer, depth: int) -> None:
+    def _loop_head(self, failure: IndexFailure | None, own: str, start: Integer, end: Integer, depth: int) -> None:
         """A loop begins whose index is called ``i_`` and its own name; bounds that can fail are computed before it."""
         index, first, last = f"i_{own}", start.text, end.text
         more = ""
-        if start.can_fail or end.can_fail:
+        if failure is not None:
             first, last = f"first_{own}", f"end_{own}"
             self._file.line(depth, f"const int64_t {first} = {start.text}, {last} = {end.text};")
-            self._file.line(depth, f"if (bad) {self._file.fail_bad(step.node)}")
+            self._file.line(depth, f"if (bad) {self._file.fail_bad(failure)}")
         elif not end.is_literal:
             last = f"end_{own}"
             more = f", {last} = {end.text}"
@@ -296,11 +296,11 @@ class BlockPrinter:
     def _run(self, block: str, depth: int) -> None:
         self._file.line(depth, f"if ({self.name(block)}(c)) return 1;")
 
-    def _consumer(self, step: CallStep, depth: int) -> None:
+    def _consumer(self, step: CallStep, sizes: Sequence[str], depth: int) -> None:
         """A consumer runs, and what it binds is set aside: what entry knows does not depend on the schedule."""
         file, now = self._file, self._file.now
         number = now.fresh("")
-        fields = [file.placed.names.sizes[size] for size in step.sizes if size not in now.known]
+        fields = [file.placed.names.sizes[size] for size in sizes]
         now.aside[step.block] = [(f"c->{one}", f"{one}_{number}") for one in fields]
         for place, own in now.aside[step.block]:
             file.line(depth, f"const int64_t before_{own} = {place};")
@@ -309,19 +309,9 @@ class BlockPrinter:
             file.line(depth, f"const int64_t {own} = {place};")
             file.line(depth, f"{place} = before_{own};")
 
-    def _join_sizes(self, step: JoinSizes, depth: int) -> None:
-        for place, own in self._file.now.aside[step.block]:
+    def _join_sizes(self, block: str, failure: int | None, depth: int) -> None:
+        if failure is None:
+            return
+        for place, own in self._file.now.aside[block]:
             self._file.line(depth, f"if ({place} < 0) {place} = {own};")
-            fail = self._file.fail(step.node, BAD_SIZE)
-            self._file.line(depth, f"if ({own} >= 0 && {own} != {place}) {fail}")
-
-
-def _executed(nodes: Sequence[Node]) -> int:
-    """How many nodes are executed when these are, not counting the iterations of loops among them."""
-    todo, count = list(nodes), 0
-    while todo:
-        node = todo.pop()
-        count += 1
-        if not isinstance(node.kind, Loop):
-            todo += node.body
-    return count
+            self._file.line(depth, f"if ({own} >= 0 && {own} != {place}) {self._file.fail(failure)}")

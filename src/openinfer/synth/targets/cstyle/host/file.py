@@ -3,8 +3,9 @@
 from openinfer.errors import Span
 from openinfer.ir import Node
 from openinfer.ir.text import node_head
+from openinfer.synth.memory.checks.records import IndexFailure
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.program.failures import BY_ZERO, TOO_LONG, Failures, Mistake
+from openinfer.synth.program.failures import Mistake
 from openinfer.synth.program.ir import Program
 from openinfer.synth.targets.cstyle.host.function import Function
 from openinfer.synth.targets.cstyle.host.lists import NumberLists
@@ -22,7 +23,6 @@ class HostFile:
         self.needs: set[str] = set()
         """The runtime's functions that are called."""
         self.lists = NumberLists()
-        self.failures = Failures()
         self.nodes: dict[int, Node] = {node.index: node for node in placed.program.bound.graph.walk()}
 
     @property
@@ -51,30 +51,29 @@ class HostFile:
 
     # --- failures -------------------------------------------------------------------------------------------------
 
-    def failure(self, node: int, what: Mistake) -> int:
-        """The number of a mistake at a node; -1 stands for what no node is about."""
-        return self.failures.number(node, what)
+    def failed(self, number: int) -> str:
+        """The call that records a failure."""
+        return self._failed(number, str(number))
 
-    def failed(self, node: int, what: Mistake) -> str:
-        """The call that records a mistake."""
-        return self._failed(what, str(self.failure(node, what)))
+    def fail(self, number: int) -> str:
+        """The statement that ends a function with a failure."""
+        return f"return {self.failed(number)};"
 
-    def fail(self, node: int, what: Mistake) -> str:
-        """The statement that ends a function with a mistake."""
-        return f"return {self.failed(node, what)};"
+    def fail_either(self, condition: str, number: int, other: int) -> str:
+        """The same for that of two failures which a condition says."""
+        return f"return {self._failed(number, f'{condition} ? {number} : {other}')};"
 
-    def fail_either(self, node: int, condition: str, what: Mistake, other: Mistake) -> str:
-        """The same for that of two mistakes which a condition says."""
-        chosen = f"{condition} ? {self.failure(node, what)} : {self.failure(node, other)}"
-        return f"return {self._failed(what, chosen)};"
-
-    def fail_bad(self, node: int, otherwise: Mistake = TOO_LONG) -> str:
+    def fail_bad(self, failure: IndexFailure) -> str:
         """The same where an index expression could not be computed, or, if it could, with what else is wrong."""
-        if otherwise is TOO_LONG:
-            return self.fail_either(node, "bad == 2", BY_ZERO, TOO_LONG)
-        zero, long = (self.failure(node, what) for what in (BY_ZERO, TOO_LONG))
-        chosen = f"bad == 2 ? {zero} : bad ? {long} : {self.failure(node, otherwise)}"
-        return f"return {self._failed(otherwise, chosen)};"
+        if failure.otherwise is None:
+            return self.fail_either("bad == 2", failure.by_zero, failure.too_long)
+        chosen = f"bad == 2 ? {failure.by_zero} : bad ? {failure.too_long} : {failure.otherwise}"
+        return f"return {self._failed(failure.otherwise, chosen)};"
 
-    def _failed(self, what: Mistake, number: str) -> str:
-        return f"fail(c, {self.name.upper()}_{what.status}, {number})"
+    def of_caller(self, what: Mistake) -> int:
+        """The number of a mistake that no node is about."""
+        return self.placed.failures.number(-1, what)
+
+    def _failed(self, number: int, text: str) -> str:
+        status = self.placed.failures.rows[number].mistake.status
+        return f"fail(c, {self.name.upper()}_{status}, {text})"

@@ -1,8 +1,7 @@
-"""Functions in the making: their lines, the memory they name, what is certain in them."""
+"""Functions in the making: their lines, and the memory they name."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from openinfer.synth.targets.cstyle.host.integers import Integer
@@ -30,12 +29,8 @@ _BAD = Declaration("bad", "int bad = 0;", "how an index expression has gone wron
 
 @dataclass
 class Function:
-    """A function in the making: what it names, its lines, and what is certain where the next line stands."""
+    """A function in the making: what it names, and its lines."""
 
-    known: set[str] = field(default_factory=set)
-    """Sizes that have values."""
-    checked: set[Hashable] = field(default_factory=set)
-    """What has been checked: bounds of extents, divisions without remainder, conditions."""
     lines: list[str] = field(default_factory=list)
     memory: dict[Hashable, Declaration] = field(default_factory=dict)
     """The memory it works on, by what that is."""
@@ -59,13 +54,6 @@ class Function:
     def computes(self, *integers: Integer) -> None:
         """Integers that are computed in it; they may set ``bad``, which it then declares."""
         self.has_bad = self.has_bad or any(one.can_fail for one in integers)
-
-    @contextmanager
-    def maybe(self) -> Iterator[None]:
-        """Lines that may not run: what is certain in them is not so afterwards."""
-        known, checked = set(self.known), set(self.checked)
-        yield
-        self.known, self.checked = known, checked
 
     def declarations(self) -> list[str]:
         """The lines it begins with; comments stand under each other, where these are not too far to the right."""

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from openinfer.ir.expr import Expr
+from openinfer.synth.program.integers import scalar
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.integers import TOO_LONG, Integer, IntegerPrinter, number
+from openinfer.synth.targets.cstyle.host.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 
@@ -15,8 +16,8 @@ class IndexPrinter:
     def __init__(self, file: HostFile, sizes: SizePrinter, pointer: Callable[[Value], str]) -> None:
         self._file = file
         self._sizes = sizes
-        self._integers = IntegerPrinter(lambda name: self._named(name, pointer), file.needs, self._temporary)
-        self._unprinted = IntegerPrinter(lambda name: self._named(name, lambda _value: ""), set())
+        self._pointer = pointer
+        self._integers = IntegerPrinter(self._named, file.needs, self._temporary)
 
     def integers(self, exprs: Iterable[Expr], depth: int) -> list[Integer]:
         """Expressions that the next lines compute, in this order; the function names all memory that they read."""
@@ -31,14 +32,10 @@ class IndexPrinter:
         (found,) = self.integers([expr], depth)
         return found
 
-    def bounds(self, expr: Expr) -> Integer:
-        """What an expression can be, and what can go wrong in it; nothing computes it."""
-        return self._unprinted.integer(expr)
-
     def _temporary(self) -> str:
         return self._file.now.fresh("left")
 
-    def _named(self, name: str, pointer: Callable[[Value], str]) -> Integer:
+    def _named(self, name: str) -> Integer:
         """A name in an index expression: a loop index, then a scalar variable, then a size."""
         for index, found in reversed(self._file.now.loops):
             if index == name:
@@ -46,17 +43,14 @@ class IndexPrinter:
         program = self._file.program
         if name in program.bound.vars:
             constant = program.bound.constants.get(name)
-            return _scalar(program.homes[name], pointer) if constant is None else number(int(constant))
+            return self._scalar(program.homes[name]) if constant is None else number(int(constant))
         return self._sizes.any_size(name)
 
-
-def _scalar(home: Value, pointer: Callable[[Value], str]) -> Integer:
-    dtype, name = home.dtype, pointer(home)
-    if dtype.name == "u64":
-        call, function = f"oi_index_u64(*{name}, &bad)", "oi_index_u64"
-        return Integer(call, 0, (1 << 63) - 1, can_fail=True, function=function, mistakes=TOO_LONG)
-    least, most = int(dtype.minimum), int(dtype.maximum)
-    if dtype.is_packed:
-        load = f"oi_load_{dtype.name}"
-        return Integer(f"(int64_t){load}({name}, 0)", least, most, function=load)
-    return Integer(f"(int64_t)*{name}", least, most)
+    def _scalar(self, home: Value) -> Integer:
+        dtype, name, found = home.dtype, self._pointer(home), scalar(home.dtype)
+        if found.can_fail:
+            return Integer(f"oi_index_u64(*{name}, &bad)", found, function="oi_index_u64")
+        if dtype.is_packed:
+            load = f"oi_load_{dtype.name}"
+            return Integer(f"(int64_t){load}({name}, 0)", found, function=load)
+        return Integer(f"(int64_t)*{name}", found)

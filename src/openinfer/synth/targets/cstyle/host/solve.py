@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref, names
+from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
 from openinfer.loops.dim import at, expr_of, sizes_in
 
 
@@ -50,20 +50,6 @@ def replaced(expr: Expr, size: str, value: Expr) -> Expr:
             return BinaryExpr(op, replaced(left, size, value), replaced(right, size, value))
         case _:
             return expr
-
-
-def is_line(expr: Expr, size: str) -> bool:
-    """Whether an expression is a line over a size, whatever the other sizes are."""
-    if size not in names(expr):
-        return True
-    match expr:
-        case Neg(operand):
-            return is_line(operand, size)
-        case BinaryExpr(op, left, right):
-            is_once = op in "+-" or (op == "*" and not (size in names(left) and size in names(right)))
-            return is_once and is_line(left, size) and is_line(right, size)
-        case _:
-            return True
 
 
 def _linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:

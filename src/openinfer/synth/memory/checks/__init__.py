@@ -1,0 +1,1 @@
+"""What is checked while a step runs, before memory is touched: decided here for every step, and printed elsewhere."""

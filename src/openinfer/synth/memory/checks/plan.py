@@ -1,0 +1,54 @@
+"""The checks of a whole program, and the numbers of all failures."""
+
+from collections.abc import Iterable
+
+from openinfer.synth.memory.checks.records import Checks, InputChecks, InputFailures
+from openinfer.synth.memory.checks.steps import Layouts, StepPlanner
+from openinfer.synth.program.failures import (
+    BROKEN_STATE,
+    BROKEN_STEP,
+    FOREIGN_STATE,
+    NO_POINTER,
+    NO_STATE_MEMORY,
+    NO_THREADS,
+    OTHER_WEIGHTS,
+    SMALL_MEMORY,
+    SMALL_SAVED,
+    UNKNOWN_NAME,
+    FailureNumbers,
+    Failures,
+    Mistake,
+    bad_input_size,
+    missing_input,
+    shared_input,
+    unaligned,
+)
+from openinfer.synth.program.ir import Program
+
+
+def plan_checks(layouts: Layouts, input_sizes: Iterable[str], alignment: int) -> tuple[Checks, Failures]:
+    """The checks of a program. Blocks come first, those of the interface behind them."""
+    numbers, known = FailureNumbers(), tuple(input_sizes)
+    others = [block for block in layouts.program.blocks if block != "entry"]
+    blocks = {name: StepPlanner(layouts, numbers, known).block(name) for name in (*others, "entry")}
+    _give(numbers, SMALL_MEMORY, unaligned(alignment), OTHER_WEIGHTS)
+    inputs = _inputs(layouts.program, StepPlanner(layouts, numbers, known), numbers, known)
+    _give(numbers, NO_POINTER, BROKEN_STEP, SMALL_SAVED, BROKEN_STATE, FOREIGN_STATE)
+    _give(numbers, *[NO_STATE_MEMORY] * bool(layouts.state.growing), UNKNOWN_NAME)
+    _give(numbers, *[NO_THREADS] * (layouts.threads > 1))
+    return Checks(blocks, inputs), numbers.failures()
+
+
+def _give(numbers: FailureNumbers, *mistakes: Mistake) -> None:
+    for one in mistakes:
+        numbers.number(-1, one)
+
+
+def _inputs(program: Program, planner: StepPlanner, numbers: FailureNumbers, sizes: Iterable[str]) -> InputChecks:
+    """What must be true of the inputs before anything runs."""
+    found = {size: numbers.number(-1, bad_input_size(size, program.sizes[size])) for size in sizes}
+    inputs = {}
+    for key, value in program.inputs.items():
+        missing, shared = numbers.number(-1, missing_input(key)), numbers.number(-1, shared_input(key))
+        inputs[key] = InputFailures(missing, shared, planner.guard(value))
+    return InputChecks(found, inputs)
