@@ -153,7 +153,7 @@ EXPRESSIONS: list[tuple[Scalar, str]] = [
     (Unary("not", ONE), "'not' of f32: not(1.0:f32)"),
     (Unary("popcount", ONE), "'popcount' of f32: popcount(1.0:f32)"),
     (Unary("neg", TRUE), "'neg' of bool: neg(True:bool)"),
-    (Unary("twist", ONE), "'twist' is no operation: twist(1.0:f32)"),  # type: ignore[arg-type]
+    (Unary("twist", ONE), "'twist' is not an operation: twist(1.0:f32)"),  # type: ignore[arg-type]
     (Compare("lt", ONE, ZERO), "operands are f32 and index: (1.0:f32 < 0)"),
     (Select(ZERO, ONE, TWO), "a selection by a index, not a bool: (0 ? 1.0:f32 : 2.0:f32)"),
     (Select(TRUE, ONE, ZERO), "operands are f32 and index: (True:bool ? 1.0:f32 : 0)"),
@@ -164,7 +164,7 @@ EXPRESSIONS: list[tuple[Scalar, str]] = [
     (Bits(ONE, U8, F16), "codes of f16 are not between f32 and u8: bits.f16.u8(1.0:f32)"),
     (Bits(ONE, U32, F32), "codes of f32 are not between f32 and u32: bits.f32.u32(1.0:f32)"),
     (Round(ONE, I4), "a f32 cannot be stored as i4: round.i4(1.0:f32)"),
-    (Math("twist", (ONE,)), "'twist' is no function: twist(1.0:f32)"),
+    (Math("twist", (ONE,)), "'twist' is not a function: twist(1.0:f32)"),
     (Math("exp", (ONE, ONE)), "'exp' takes 1 arguments, not 2: exp(1.0:f32, 1.0:f32)"),
     (Math("exp", (ZERO,)), "'exp' of index: exp(0)"),
     (Math("pow", (ONE, Const(1.0, F64))), "'pow' of f32 and f64: pow(1.0:f32, 1.0:f64)"),
@@ -175,7 +175,7 @@ EXPRESSIONS: list[tuple[Scalar, str]] = [
     (Const(1.0, F16), "a constant of f16, in which nothing is computed: 1.0:f16"),
     (Const(Dim(8, Ref("T")), I32), "a dynamic size as i32, not index: T:i32"),
     (ScalarVar("missing", F32), "'missing' is used where it is not defined: missing"),
-    (Load(Buffer("z", F32, (1,)), (ZERO,)), "'z' is no buffer of the kernel"),
+    (Load(Buffer("z", F32, (1,)), (ZERO,)), "'z' is not a buffer of the kernel"),
     (Load(Buffer("x", F32, (9, 3)), (ZERO, ZERO)), "'x' is not the buffer that the kernel declares"),
     (Load(Buffer("x", F32, (Dim(2, Ref("T")), 3)), (ZERO, ZERO)), "'x' is not the buffer that the kernel declares"),
     (Load(X, (ZERO,)), "'x' has 2 axes and 1 indices"),
@@ -207,7 +207,7 @@ STATEMENTS: list[tuple[tuple[Statement, ...], str]] = [
     ((Let(I, ZERO), Let(I, ZERO)), "'i' is defined where another 'i' is visible"),
     ((Let(I, ZERO), For(J, ZERO, (Local(I, ZERO),))), "'i' is defined where another 'i' is visible"),
     ((Let(ScalarVar("x"), ZERO),), "'x' is a variable and a buffer"),
-    ((Let(ScalarVar("a b"), ZERO),), "a variable is called 'a b', which is no name"),
+    ((Let(ScalarVar("a b"), ZERO),), "a variable is called 'a b', which is not an identifier"),
     ((Let(ScalarVar("v", F16), ONE),), "'v' is f16, in which nothing is computed"),
     ((Let(I, ONE),), "the value of 'i' is f32, not index: 1.0:f32"),
     ((Local(I, ONE),), "the value of 'i' is f32, not index: 1.0:f32"),
@@ -235,7 +235,7 @@ STATEMENTS: list[tuple[tuple[Statement, ...], str]] = [
     ((Store(Y, (ZERO, ONE), ONE),), "an index of 'y' is f32, not index: 1.0:f32"),
     ((Store(Y, (ZERO, Const(3, INDEX)), ONE),), "index 3 of 'y' is outside of [2, 3]"),
     ((Store(Y, (ZERO, ZERO), ZERO),), "what is stored to 'y' is index, not f32: 0"),
-    ((Store(Buffer("z", F32, ()), (), ONE),), "'z' is no buffer of the kernel"),
+    ((Store(Buffer("z", F32, ()), (), ONE),), "'z' is not a buffer of the kernel"),
     ((Fail(""),), "the reason of a failure is '', which cannot be shown"),
     ((Fail("ends a comment */"),), "the reason of a failure is 'ends a comment */', which cannot be shown"),
     ((Fail("two\nlines"),), "the reason of a failure is 'two\\nlines', which cannot be shown"),
@@ -290,7 +290,7 @@ def test_the_sum_of_a_contraction_has_its_name_for_itself() -> None:
 
 def test_buffers_are_declared_well() -> None:
     assert problems(inputs=(X, X)) == ["2 buffers are called 'x'"]
-    assert problems(inputs=(Buffer("1x", F32, ()),)) == ["a buffer is called '1x', which is no name"]
+    assert problems(inputs=(Buffer("1x", F32, ()),)) == ["a buffer is called '1x', which is not an identifier"]
     assert problems(inputs=(Buffer("z", F32, (-1,)),)) == ["buffer 'z' has a negative extent in [-1]"]
     strided = Buffer("z", F32, (2, 3), strides=(1,))
     assert problems(inputs=(strided,)) == ["buffer 'z' has 2 extents and 1 strides"]

@@ -292,7 +292,7 @@ Q = (2, 4, 3, 8)
             "attn",
             ((3, 8), (2, 3), (2, 3), (8, 8)),
             3,
-            "the 8 columns of f32[8, 8] are no heads of the 3 elements of f32[2, 3]",
+            "the 8 columns of f32[8, 8] do not divide into heads of 3 elements, as f32[2, 3] has",
         ),
         ("attn", ((3, 8), (3, 4), (3, 4), (8, 8)), 1, "2 query heads of f32[3, 8] do not share 3 heads of f32[3, 4]"),
         ("rope", ((), ("i64", ())), 0, "'rope' turns the last axis, and f32 has none"),

@@ -264,7 +264,7 @@ SHAPE, PARAMETER = Code.SHAPE_MISMATCH, Code.BAD_PARAMETER
             PARAMETER,
             "at most half the rate, 40, not 41",
         ),
-        ("mel_filterbank", ((9,),), {"bins": 9, "rate": 1e-6}, PARAMETER, "is too narrow for so many bins"),
+        ("mel_filterbank", ((9,),), {"bins": 9, "rate": 1e-6}, PARAMETER, "is too narrow for this many bins"),
     ],
 )
 def test_refuses(name: str, shapes: Any, params: dict[str, Any], code: Code, message: str) -> None:

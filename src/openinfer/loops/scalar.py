@@ -51,7 +51,7 @@ class Scalar:
     @property
     def dtype(self) -> DType:
         """The type of the value."""
-        message = f"{type(self).__name__} is no expression"
+        message = f"{type(self).__name__} is not an expression"
         raise TypeError(message)
 
     def __add__(self, other: "Scalar | float") -> "Scalar":

@@ -101,7 +101,7 @@ class _Verifier:
 
     def _declared(self, buffer: Buffer) -> Iterator[str]:
         if not _NAME.fullmatch(buffer.name):
-            yield f"a buffer is called {buffer.name!r}, which is no name"
+            yield f"a buffer is called {buffer.name!r}, which is not an identifier"
         if buffer.dtype is INDEX:
             yield f"buffer '{buffer.name}' holds positions, which have no width in memory: cast them"
         if any(extent < 0 for extent in buffer.shape):
@@ -155,7 +155,7 @@ class _Verifier:
 
     def _bind(self, var: ScalarVar, scope: "_Scope", *, is_local: bool) -> Iterator[str]:
         if not _NAME.fullmatch(var.name):
-            yield f"a variable is called {var.name!r}, which is no name"
+            yield f"a variable is called {var.name!r}, which is not an identifier"
         if var.name in scope.variables:
             yield f"'{var.name}' is defined where another '{var.name}' is visible"
         if var.name in self._buffers:
@@ -276,7 +276,7 @@ class _Verifier:
     def _place(self, buffer: Buffer, index: tuple[Scalar, ...], scope: "_Scope") -> Iterator[str]:
         known = self._buffers.get(buffer.name)
         if known is None:
-            yield f"'{buffer.name}' is no buffer of the kernel"
+            yield f"'{buffer.name}' is not a buffer of the kernel"
         elif known is not buffer and not _is_same_memory(known, buffer):
             yield f"'{buffer.name}' is not the buffer that the kernel declares"
         elif buffer.name not in scope.memory:
@@ -394,7 +394,7 @@ def _same(left: Scalar, right: Scalar) -> Iterator[str]:
 
 def _accepts(op: str, operand: Scalar) -> Iterator[str]:
     if op not in _KINDS:
-        yield f"'{op}' is no operation"
+        yield f"'{op}' is not an operation"
     elif operand.dtype.kind not in _KINDS[op]:
         yield f"'{op}' of {operand.dtype}"
 
@@ -415,7 +415,7 @@ def _bits(value: Bits) -> Iterator[str]:
 
 def _named(function: str, args: tuple[Scalar, ...]) -> Iterator[str]:
     if function not in MATH:
-        yield f"'{function}' is no function"
+        yield f"'{function}' is not a function"
     elif len(args) != MATH[function]:
         yield f"'{function}' takes {MATH[function]} arguments, not {len(args)}"
     for one in args:

@@ -305,9 +305,8 @@ def _arranged(call: Call) -> tuple[Shape, Shape, Shape]:
         keys = (1, count)
     heads = width // depth if depth else keys[-2]
     if heads * depth != width:
-        raise shape_error(
-            f"the {counted(width, 'column')} of {w} are no heads of the {counted(depth, 'element')} of {k}", 3
-        )
+        whole = f"the {counted(width, 'column')} of {w}"
+        raise shape_error(f"{whole} do not divide into heads of {counted(depth, 'element')}, as {k} has", 3)
     rows = x.shape[:-1] or (1,)
     return (*rows[:-1], heads, rows[-1], depth), (*keys, depth), (*keys, v.shape[-1])
 

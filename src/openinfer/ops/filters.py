@@ -93,7 +93,7 @@ def _mel_range(call: Call) -> tuple[float, float]:
     if not top <= rate / 2:
         raise parameter_error("high", f"the highest frequency is at most half the rate, {rate / 2:g}, not {top:g}")
     if _mel(top) - _mel(low) < NARROWEST * (call.params["bins"] + 1):
-        raise parameter_error("bins", f"the range from {low:g} to {top:g} Hz is too narrow for so many bins")
+        raise parameter_error("bins", f"the range from {low:g} to {top:g} Hz is too narrow for this many bins")
     return low, top
 
 

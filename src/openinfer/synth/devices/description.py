@@ -274,7 +274,7 @@ def _require_writable(value: Any, name: str) -> None:
     except UnicodeEncodeError as error:
         raise DeviceError(_problem("half of a surrogate pair is not text", name)) from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise DeviceError(_problem(f"this is no JSON document: {error}", name)) from error
+        raise DeviceError(_problem(f"this is not a JSON document: {error}", name)) from error
 
 
 def _problem(message: str, name: str) -> Diagnostic:

@@ -74,11 +74,13 @@ class Verifier:
             case BranchStep():
                 targets = [one for one in (step.then_block, step.else_block) if one is not None]
                 yield from (
-                    f"a branch to {one!r}, which is no block, {where}" for one in targets if one not in program.blocks
+                    f"a branch to {one!r}, which is not a block, {where}"
+                    for one in targets
+                    if one not in program.blocks
                 )
             case CallStep(block=block):
                 if block not in program.blocks:
-                    yield f"a call of {block!r}, which is no block, {where}"
+                    yield f"a call of {block!r}, which is not a block, {where}"
             case TableStep(table=table):
                 if program.tables.get(table.variable.name) is not table:
                     yield f"an unknown table {table.variable.name!r} {where}"
