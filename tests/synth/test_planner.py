@@ -20,7 +20,7 @@ from openinfer.synth.memory.arena import (
 )
 from openinfer.synth.memory.arena import placed as placed_at
 from openinfer.synth.memory.search import best_gap, first_gap
-from openinfer.synth.program.stretches import Stretches
+from openinfer.synth.program.interval_set import IntervalSet
 
 Size = Callable[[random.Random], int]
 ALIGNMENT = 64
@@ -28,8 +28,8 @@ placed = partial(placed_at, alignment=ALIGNMENT)
 
 
 def bits(mask: int) -> tuple[tuple[int, int], ...]:
-    """The ones in a number as stretches."""
-    return tuple(Stretches((place, place) for place in range(mask.bit_length()) if mask >> place & 1))
+    """The ones in a number as intervals."""
+    return tuple(IntervalSet((place, place) for place in range(mask.bit_length()) if mask >> place & 1))
 
 
 SIZES: dict[str, Size] = {
@@ -53,7 +53,7 @@ def straight_line(rng: random.Random, count: int, size: Size, kept: float) -> li
 
 
 def overlap(one: Request, other: Request) -> bool:
-    return Stretches(one.lifetime).overlaps(Stretches(other.lifetime))
+    return IntervalSet(one.lifetime).overlaps(IntervalSet(other.lifetime))
 
 
 def require_valid(requests: list[Request], placement: Placement) -> None:

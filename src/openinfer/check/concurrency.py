@@ -56,7 +56,7 @@ def _clashes(one: Reach, other: Reach) -> int:
 
 
 class _Running:
-    """Stretches of positions, each with what is touched meanwhile: in a tree, so that none is looked at alone."""
+    """Intervals of positions, each with what is touched meanwhile, in a segment tree."""
 
     def __init__(self, positions: int) -> None:
         self._size = max(positions, 1)

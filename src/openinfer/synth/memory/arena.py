@@ -28,7 +28,7 @@ class Request:
 
     nbytes: int
     lifetime: tuple[tuple[int, int], ...]
-    """The first and the last position of each stretch; these are in order, and do not touch each other."""
+    """The first and the last position of each interval; these are in order, and do not touch each other."""
     label: str = ""
 
     def is_alive(self, position: int) -> bool:

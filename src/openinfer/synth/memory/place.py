@@ -6,9 +6,9 @@ from openinfer.loops.dim import is_same, is_same_shape
 from openinfer.loops.ir import Buffer, For, Kernel, Load, ScalarVar, Statement, Store, scalars, visit, walk
 from openinfer.synth.memory.arena import Request, placed
 from openinfer.synth.memory.views import views_of
+from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import KernelStep, Move, Program, Storage, Value
 from openinfer.synth.program.liveness import Lives, lives_of
-from openinfer.synth.program.stretches import Stretches
 
 # --- values that can be the same memory -------------------------------------------------------------------------------
 
@@ -29,9 +29,9 @@ class Classes:
             self._parent[value], value = found, self._parent[value]
         return found
 
-    def occupied(self, value: Value) -> Stretches:
+    def occupied(self, value: Value) -> IntervalSet:
         """The positions of a class."""
-        return self._occupied.setdefault(self.root(value), Stretches())
+        return self._occupied.setdefault(self.root(value), IntervalSet())
 
     def join(self, one: Value, other: Value, forgiven: int | None) -> bool:
         """Let two values share memory, unless both are alive at some position that is not forgiven."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from openinfer.synth.memory.skyline import Answer, Component, SearchBudget, stacked
 
 Gap = Callable[[int, list[tuple[int, int]]], int]
-"""An offset for a number of bytes among the stretches that are taken, which are sorted."""
+"""An offset for a number of bytes among the intervals that are taken, which are sorted."""
 
 
 @dataclass(frozen=True)

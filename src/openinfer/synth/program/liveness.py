@@ -9,6 +9,7 @@ Values are followed one by one, from the steps that touch them: between these, a
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import (
     Action,
     BranchStep,
@@ -28,7 +29,6 @@ from openinfer.synth.program.ir import (
     WeightCheck,
 )
 from openinfer.synth.program.positions import Positions, called_by
-from openinfer.synth.program.stretches import Stretches
 
 _MOST_CALLED, _ALWAYS_CALLED = 16, 20_000
 """How many homes, for each step of a program or in all, are followed through calls of blocks one by one."""
@@ -82,7 +82,7 @@ def definitions(step: Step) -> Sequence[Value]:
 class Lives:
     """For every value the positions it occupies; the steps by position; which of the values they touch live on."""
 
-    occupied: dict[Value, Stretches] = field(default_factory=dict)
+    occupied: dict[Value, IntervalSet] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     alive_after: dict[int, set[Value]] = field(default_factory=dict)
     """For each position, those of the values its step reads or writes that are needed behind it."""
@@ -107,7 +107,7 @@ Touches = dict[Value, list[Touch]]
 class Life:
     """Where a value is alive."""
 
-    occupied: Stretches = field(default_factory=Stretches)
+    occupied: IntervalSet = field(default_factory=IntervalSet)
     needed_behind: list[Step] = field(default_factory=list)
     """The steps and marks that touch it, behind which it is still needed."""
 
@@ -183,7 +183,7 @@ class Liveness:
         if self.is_exact or not value.is_home:
             return _Follower(self, value).life()
         steps = [touch.step for found in self.touches.get(value, {}).values() for touch in _all(found)]
-        return Life(Stretches([(0, len(self.positions.steps) - 1)]), steps)
+        return Life(IntervalSet([(0, len(self.positions.steps) - 1)]), steps)
 
 
 def _all(touches: Iterable[Touch]) -> Iterator[Touch]:
@@ -289,7 +289,7 @@ class _Follower:
                 self._life.occupied.update(self._positions.reach(name))
 
     def _occupy(self, first: int, last: int) -> None:
-        """A stretch of steps that do not touch the value, and what these run elsewhere."""
+        """A range of steps that do not touch the value, and what these run elsewhere."""
         if first > last:
             return
         self._life.occupied.add(first, last)

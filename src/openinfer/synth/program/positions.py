@@ -7,10 +7,10 @@ is called again has its positions elsewhere: what is alive at such a call is ali
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Program, Step
-from openinfer.synth.program.stretches import Stretches
 
-_MOST_STRETCHES = 32
+_MOST_INTERVALS = 32
 """What is alive at many calls of scattered blocks counts as alive between the nearest of them as well."""
 
 
@@ -59,11 +59,11 @@ class Positions:
         """The first and the last position of a block; the last is less if it has no steps."""
         return self._regions[block]
 
-    def reach(self, block: str) -> Stretches:
+    def reach(self, block: str) -> IntervalSet:
         """All positions at which something is alive that is alive while a block runs."""
         return self._reach[block]
 
-    def elsewhere(self, first: int, last: int) -> Iterator[Stretches]:
+    def elsewhere(self, first: int, last: int) -> Iterator[IntervalSet]:
         """The positions of blocks that are called between two positions and have their own elsewhere."""
         begin, end = bisect_left(self._places, first), bisect_right(self._places, last)
         return self._tree.between(begin, end)
@@ -103,41 +103,41 @@ class Positions:
         self.blocks = order[::-1]
         self.order = {name: place for place, name in enumerate(self.blocks)}
 
-    def _reaches(self) -> dict[str, Stretches]:
-        known: dict[str, Stretches] = {}
+    def _reaches(self) -> dict[str, IntervalSet]:
+        known: dict[str, IntervalSet] = {}
         for name in reversed(self.blocks):
             first, last = self._regions[name]
-            own = Stretches([(first, last)] if first <= last else [])
+            own = IntervalSet([(first, last)] if first <= last else [])
             known[name] = _union(own, *(known[one] for one in self._called[name]))
         return known
 
 
-def _union(*sets: Stretches) -> Stretches:
-    """All positions of some sets, and those between the nearest stretches if these would be too many."""
+def _union(*sets: IntervalSet) -> IntervalSet:
+    """All positions of some sets, and those between the nearest intervals if these would be too many."""
     if len(sets) == 1:
         return sets[0]
-    found = Stretches()
+    found = IntervalSet()
     for one in sets:
         found.update(one)
-    stretches = list(found)
-    if len(stretches) <= _MOST_STRETCHES:
+    intervals = list(found)
+    if len(intervals) <= _MOST_INTERVALS:
         return found
-    gaps = sorted(range(1, len(stretches)), key=lambda place: stretches[place][0] - stretches[place - 1][1])
-    for place in gaps[: len(stretches) - _MOST_STRETCHES]:
-        found.add(stretches[place - 1][1], stretches[place][0])
+    gaps = sorted(range(1, len(intervals)), key=lambda place: intervals[place][0] - intervals[place - 1][1])
+    for place in gaps[: len(intervals) - _MOST_INTERVALS]:
+        found.add(intervals[place - 1][1], intervals[place][0])
     return found
 
 
 class _Tree:
     """A segment tree of unions: the union of any range of sets is made of a few of them."""
 
-    def __init__(self, leaves: list[Stretches]) -> None:
+    def __init__(self, leaves: list[IntervalSet]) -> None:
         self._levels = [leaves]
         while len(self._levels[-1]) > 1:
             below = self._levels[-1]
             self._levels.append([_union(*below[place : place + 2]) for place in range(0, len(below), 2)])
 
-    def between(self, begin: int, end: int) -> Iterator[Stretches]:
+    def between(self, begin: int, end: int) -> Iterator[IntervalSet]:
         for level in self._levels:
             if begin >= end:
                 return

@@ -35,7 +35,7 @@ def describe(requests: Sequence[Request], placement: Placement) -> dict[str, Any
                 "label": request.label,
                 "offset": offset,
                 "nbytes": request.nbytes,
-                "lifetime": [list(stretch) for stretch in request.lifetime],
+                "lifetime": [list(interval) for interval in request.lifetime],
             }
             for request, offset in zip(requests, placement.offsets, strict=True)
         ],
@@ -105,7 +105,7 @@ def arena_svg(
     width: int = 1000,
     height: int = 560,
 ) -> str:
-    """The arena as a picture: time to the right, address upwards, a rectangle for each stretch of a lifetime.
+    """The arena as a picture: time to the right, address upwards, a rectangle for each interval of a lifetime.
 
     ``positions`` are names of the positions, for the axis. The fullest position is shaded and its owners are outlined;
     the line over everything is what is alive. A request's name, place and size appear when it is pointed at.
@@ -131,7 +131,7 @@ def arena_svg(
 
 @dataclass(frozen=True)
 class _Piece:
-    """One stretch of a request's lifetime, in the coordinates of the picture."""
+    """One interval of a request's lifetime, in the coordinates of the picture."""
 
     number: int
     request: Request
@@ -203,7 +203,7 @@ class _Picture:
         return [f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._column:.1f}" height="{height:.1f}" fill="#fbe3e4"/>']
 
     def _pieces(self) -> Iterator[_Piece]:
-        """One rectangle for each stretch of a lifetime; the owners of the peak last, as their outline stands out."""
+        """One rectangle for each interval of a lifetime; the owners of the peak last, as their outline stands out."""
         pairs = [(number, request) for number, request in enumerate(self._requests) if request.nbytes]
         for number, request in sorted(pairs, key=lambda pair: self._owns(pair[1])):
             offset = self._placement.offsets[number]

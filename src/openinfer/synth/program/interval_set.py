@@ -1,28 +1,28 @@
-"""Sets of positions as stretches, from the first to the last of each: what is alive for long takes no more room."""
+"""Sets of positions as intervals, from the first to the last of each: a long lifetime takes no more room."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 
-class Stretches:
-    """Positions as disjoint stretches in ascending order; those that touch are one.
+class IntervalSet:
+    """Positions as disjoint intervals in ascending order; those that touch are one.
 
-    >>> Stretches([(5, 6), (0, 0), (1, 2)])
-    Stretches([(0, 2), (5, 6)])
+    >>> IntervalSet([(5, 6), (0, 0), (1, 2)])
+    IntervalSet([(0, 2), (5, 6)])
     """
 
     __slots__ = ("_firsts", "_lasts")
 
-    def __init__(self, stretches: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
         self._firsts: list[int] = []
         self._lasts: list[int] = []
-        for first, last in stretches:
+        for first, last in intervals:
             self.add(first, last)
 
     def add(self, first: int, last: int) -> None:
         """Positions from the first to the last belong to it, too."""
         firsts, lasts = self._firsts, self._lasts
-        # The stretches that this one touches: not ended before it begins, not begun after it ends.
+        # The intervals that this one touches: not ended before it begins, not begun after it ends.
         begin = bisect_left(lasts, first - 1)
         end = bisect_right(firsts, last + 1)
         if begin < end:
@@ -30,21 +30,22 @@ class Stretches:
         firsts[begin:end] = [first]
         lasts[begin:end] = [last]
 
-    def update(self, other: "Stretches") -> None:
+    def update(self, other: "IntervalSet") -> None:
         """All positions of another set belong to it, too."""
         for first, last in other:
             self.add(first, last)
 
-    def copy(self) -> "Stretches":
+    def copy(self) -> "IntervalSet":
         """A copy."""
-        made = Stretches()
+        made = IntervalSet()
         made._firsts, made._lasts = self._firsts[:], self._lasts[:]
         return made
 
-    def overlaps(self, other: "Stretches", forgiven: int | None = None) -> bool:
+    def overlaps(self, other: "IntervalSet", forgiven: int | None = None) -> bool:
         """Whether some position, other than a forgiven one, is in both sets.
 
-        >>> Stretches([(0, 4)]).overlaps(Stretches([(4, 9)])), Stretches([(0, 4)]).overlaps(Stretches([(4, 9)]), 4)
+        >>> one, other = IntervalSet([(0, 4)]), IntervalSet([(4, 9)])
+        >>> one.overlaps(other), one.overlaps(other, 4)
         (True, False)
         """
         few, many = (self, other) if len(self) <= len(other) else (other, self)
@@ -65,13 +66,13 @@ class Stretches:
                 return True
         return False
 
-    def reversed(self, last: int) -> "Stretches":
+    def reversed(self, last: int) -> "IntervalSet":
         """The positions counted from the other end.
 
-        >>> Stretches([(0, 1), (4, 4)]).reversed(5)
-        Stretches([(1, 1), (4, 5)])
+        >>> IntervalSet([(0, 1), (4, 4)]).reversed(5)
+        IntervalSet([(1, 1), (4, 5)])
         """
-        made = Stretches()
+        made = IntervalSet()
         made._firsts = [last - one for one in reversed(self._lasts)]
         made._lasts = [last - one for one in reversed(self._firsts)]
         return made
@@ -97,9 +98,9 @@ class Stretches:
         return len(self._firsts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stretches) and self._firsts == other._firsts and self._lasts == other._lasts
+        return isinstance(other, IntervalSet) and self._firsts == other._firsts and self._lasts == other._lasts
 
     __hash__ = None  # type: ignore[assignment]  # It can be changed.
 
     def __repr__(self) -> str:
-        return f"Stretches({list(self)})"
+        return f"IntervalSet({list(self)})"
