@@ -116,7 +116,7 @@ def test_constants_are_equal_only_if_they_are_so_at_every_size() -> None:
 def test_common_parts_of_an_expression_do_not_mix_up_extents_and_numbers() -> None:
     place = ScalarVar("i", INDEX)
     value = binary("max", binary("add", place, Const(T - 12, INDEX)), binary("min", place, Const(0, INDEX)))
-    assert named(value, "v") == ((), value)
+    assert named(value) == ((), value)
 
 
 def test_extents_are_integers_everywhere_else() -> None:

@@ -1,58 +1,157 @@
-"""Common subexpression elimination: names for the parts of an expression that occur more than once."""
+"""Common subexpression elimination: names for what a statement would compute, and spell, more than once.
+
+Only what is worth a name gets one: a function, or several operations. Names stand directly before their statement, in
+its scope. What is computed under a condition only, in a branch of a choice or behind ``and`` and ``or``, stays there if
+it could go wrong elsewhere: a load, a division of integers, a float that becomes an integer.
+"""
 
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
-from openinfer.dtypes import DTYPES
-from openinfer.loops.ir import INDEX, Binary, Const, Let, Load, Scalar, ScalarVar, Select, children, rebuilt
+from openinfer.loops.dim import Dim
+from openinfer.loops.ir import (
+    INDEX,
+    Binary,
+    Buffer,
+    Cast,
+    Const,
+    If,
+    Let,
+    Load,
+    Local,
+    Math,
+    Round,
+    Scalar,
+    ScalarVar,
+    Select,
+    SetLocal,
+    Statement,
+    Store,
+    Unary,
+    children,
+    rebuilt,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import binders, replaced, with_bodies, with_scalars
 
-_UNNAMED = (INDEX, DTYPES["i64"])
-"""Arithmetic that compilers fold by themselves."""
+_LEAST = 2
+"""How many operations a name must save, unless they are functions."""
+_LONG = ("sqrt", "floor", "ceil", "rint", "trunc", "nextafter")
 
 
-def named(value: Scalar, prefix: str) -> tuple[tuple[Let, ...], Scalar]:
-    """The values to name first, in order, and the expression over these names.
+def named(value: Scalar, *others: Scalar) -> tuple[tuple[Let, ...], Scalar]:
+    """The values to name first, in order, and the expression over these names, which ``others`` do not use.
 
     >>> from openinfer.dtypes import dtype_of
-    >>> x = ScalarVar("x", dtype_of("f32")) * 2.0
-    >>> lets, rest = named(x + x, "v")
+    >>> x = Math("exp", (ScalarVar("x", dtype_of("f32")),))
+    >>> lets, rest = named(x + x)
     >>> [let.var.name for let in lets], rest == lets[0].var + lets[0].var
-    (['v0'], True)
+    (['exp_0'], True)
     """
-    return _Namer(prefix).run(value)
+    lets, (made,) = _Namer(_names_in(value, *others)).run([value])
+    return lets, made
+
+
+def with_names(statements: tuple[Statement, ...], taken: Collection[str] = ()) -> tuple[Statement, ...]:
+    """Statements in which every value that occurs more than once in a statement has a name, none of those ``taken``."""
+    names = {var.name for one in walk(statements) for var in binders(one)}
+    for one in walk(statements):
+        names |= _names_in(*scalars(one))
+    names |= set(taken)
+    assigned = {one.var for one in walk(statements) if isinstance(one, SetLocal)}
+    return _Scope(names, assigned, {}).run(statements)
+
+
+def _names_in(*values: Scalar) -> set[str]:
+    """The names of the variables and buffers in expressions."""
+    found = set()
+    for part in (part for value in values for part in visit(value)):
+        match part:
+            case ScalarVar(name=name) | Load(buffer=Buffer(name=name)):
+                found.add(name)
+    return found
+
+
+class _Scope:
+    """Statements one after the other, and those inside them, with what has a name by then and stays the same."""
+
+    def __init__(self, taken: set[str], assigned: Collection[Scalar], known: Mapping[Scalar, Scalar]) -> None:
+        self._taken = taken
+        self._assigned = assigned
+        self._known = dict(known)
+
+    def run(self, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple(made for statement in statements for made in self._named(statement))
+
+    def _named(self, statement: Statement) -> Iterator[Statement]:
+        """A statement after the names of its values; conditions of loops are computed anew each time, and stay."""
+        one = with_scalars(statement, partial(replaced, parts=self._known)) if self._known else statement
+        if isinstance(one, Let | Local | SetLocal | Store | If):
+            lets, one = _with_lets(one, self._taken)
+            for let in lets:
+                self._keep(let)
+                yield let
+        yield with_bodies(one, _Scope(self._taken, self._assigned, self._known).run)
+
+    def _keep(self, let: Let) -> None:
+        """A name stands for its value from here on, if that can be no other later."""
+        if not any(isinstance(part, Load) or part in self._assigned for part in visit(let.value)):
+            self._known[let.value] = let.var
+
+
+def _with_lets(statement: Statement, taken: set[str]) -> tuple[tuple[Let, ...], Statement]:
+    """A statement over names, and these."""
+    values: list[Scalar] = []
+
+    def seen(value: Scalar) -> Scalar:
+        values.append(value)
+        return value
+
+    with_scalars(statement, seen)
+    lets, made = _Namer(taken).run(values)
+    rest = iter(made)
+    return lets, with_scalars(statement, lambda _: next(rest)) if lets else statement
 
 
 class _Namer:
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    """The values of a statement as a graph: equal parts are one node, numbered before what they are part of."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
         self._numbers: dict[int, int] = {}
         self._keys: dict[object, int] = {}
         self._nodes: list[Scalar] = []
         self._parts: list[tuple[int, ...]] = []
         self._kept: list[Scalar] = []
 
-    def run(self, value: Scalar) -> tuple[tuple[Let, ...], Scalar]:
-        root = self._number(value)
-        counts = Counter(part for parts in self._parts for part in parts)
-        always = self._always(root)
+    def run(self, values: Sequence[Scalar]) -> tuple[tuple[Let, ...], list[Scalar]]:
+        """The names, and the values over them."""
+        roots = [self._number(value) for value in values]
+        if len(self._nodes) == sum(map(len, self._parts)) + len(roots):
+            return (), [*values]  # Every node has one use.
+        often, always = self._often(roots), self._always(roots)
         lets: list[Let] = []
         made: list[Scalar] = []
-        careful: list[bool] = []
+        sizes: list[int] = []
+        harmless: list[bool] = []
         for number, (node, parts) in enumerate(zip(self._nodes, self._parts, strict=True)):
             own = rebuilt(node, tuple(made[part] for part in parts)) if parts else node
-            is_division = isinstance(node, Binary) and node.op in ("div", "rem") and node.dtype.kind != "float"
-            careful.append(isinstance(node, Load) or is_division or any(careful[part] for part in parts))
-            is_safe = number in always or not careful[number]
-            is_plain = isinstance(node, ScalarVar | Const) or node.dtype in _UNNAMED
-            if counts[number] > 1 and not is_plain and is_safe:
-                let = Let(ScalarVar(f"{self._prefix}{len(lets)}", node.dtype), own)
+            size = _size(node) + sum(sizes[part] for part in parts)
+            harmless.append(_is_harmless(node) and all(harmless[part] for part in parts))
+            is_safe = harmless[number] or bool(always >> number & 1)
+            if size * (often[number] - 1) >= _LEAST and is_safe and self._is_readable(number):
+                let = Let(ScalarVar(self._name(node), node.dtype), own)
                 lets.append(let)
-                own = let.var
-                careful[number] = False
+                own, size, harmless[number] = let.var, 0, True
             made.append(own)
-        return tuple(lets), made[root]
+            sizes.append(size)
+        return tuple(lets), [made[root] for root in roots]
 
     def _number(self, value: Scalar) -> int:
-        """Value numbering: equal subexpressions share a number, and operands are numbered before their users."""
+        """One number for all parts that are equal."""
         found = self._numbers.get(id(value))
         if found is not None:
             return found
@@ -68,14 +167,87 @@ class _Namer:
         self._kept.append(value)
         return self._keys[key]
 
-    def _always(self, root: int) -> set[int]:
-        """The subexpressions that are evaluated unconditionally."""
-        found: set[int] = set()
-        stack = [root]
-        while stack:
-            number = stack.pop()
-            if number not in found:
-                found.add(number)
-                parts = self._parts[number]
-                stack.extend(parts[:1] if isinstance(self._nodes[number], Select) else parts)
-        return found
+    def _often(self, roots: Sequence[int]) -> list[int]:
+        """How often each node would be spelled if all that is spelled more often, and larger, had a name."""
+        sizes: list[int] = []
+        for node, parts in zip(self._nodes, self._parts, strict=True):
+            sizes.append(min(_size(node) + sum(sizes[part] for part in parts), _LEAST))
+        counts = Counter(roots)
+        for number in range(len(self._nodes) - 1, -1, -1):
+            is_named = sizes[number] * (counts[number] - 1) >= _LEAST
+            for part in self._parts[number]:
+                counts[part] += 1 if is_named else counts[number]
+        return [counts[number] for number in range(len(self._nodes))]
+
+    def _is_readable(self, number: int) -> bool:
+        """Whether a name helps: not for a position that is computed from data, whose arithmetic can wrap elsewhere."""
+        if self._nodes[number].dtype is not INDEX:
+            return True
+        return not isinstance(self._nodes[number], Load | Cast) and all(map(self._is_readable, self._parts[number]))
+
+    def _always(self, roots: Sequence[int]) -> int:
+        """The nodes, as bits, that are computed whatever a choice says."""
+        found: list[int] = []
+        for number, (node, parts) in enumerate(zip(self._nodes, self._parts, strict=True)):
+            own = 1 << number
+            inside = [found[part] for part in parts]
+            match node:
+                case Select():
+                    own |= inside[0] | (inside[1] & inside[2])
+                case Binary("and" | "or") if node.dtype.kind == "bool":
+                    own |= inside[0]
+                case _:
+                    for one in inside:
+                        own |= one
+            found.append(own)
+        every = 0
+        for root in roots:
+            every |= found[root]
+        return every
+
+    def _name(self, node: Scalar) -> str:
+        hint = _hint(node)
+        number = 0
+        while f"{hint}{number}" in self._taken:
+            number += 1
+        self._taken.add(f"{hint}{number}")
+        return f"{hint}{number}"
+
+
+def _hint(node: Scalar) -> str:
+    """What a value is called, before its number: as the function it is of, or the memory it is from."""
+    match node:
+        case Math(function=name) | Unary("sqrt" as name) | Load(buffer=Buffer(name=name)):
+            return f"{name}_"
+        case _:
+            return "t"
+
+
+def _size(node: Scalar) -> int:
+    """How many operations a node adds to what is spelled; a function counts as many."""
+    match node:
+        case ScalarVar() | Const():
+            return 0
+        case Math():
+            return _LEAST
+        case Unary(op) if op in _LONG:
+            return _LEAST
+        case Load(index=index):
+            return max(len(index), 1)
+        case Round():
+            return _LEAST
+        case _:
+            return 1
+
+
+def _is_harmless(node: Scalar) -> bool:
+    """Whether a node itself can be computed in vain, with operands for which it would not be: nothing goes wrong."""
+    match node:
+        case Load():
+            return False
+        case Cast(operand, dtype):
+            return operand.dtype.kind != "float" or dtype.kind == "float"
+        case Binary("div" | "rem", _, right) if node.dtype.kind != "float":
+            return isinstance(right, Const) and not isinstance(right.value, Dim) and right.value > 0
+        case _:
+            return True

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import (
+    ACCUMULATOR,
     INDEX,
     Alloc,
     Buffer,
@@ -15,6 +16,7 @@ from openinfer.loops.ir import (
     Let,
     Load,
     Local,
+    LoopKind,
     Scalar,
     ScalarVar,
     SetLocal,
@@ -28,6 +30,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
+from openinfer.loops.simplify import simplified, truth
 
 Statements = tuple[Statement, ...]
 Change = Callable[[Scalar], Scalar | None]
@@ -76,10 +79,10 @@ def map_statements(statements: Statements, change: Callable[[Statement], Iterabl
 
 def changed_statements(statements: Statements, change: Change) -> Statements:
     """Statements with all their expressions changed."""
-    return map_statements(statements, lambda one: (_with_scalars(one, lambda value: changed(value, change)),))
+    return map_statements(statements, lambda one: (with_scalars(one, lambda value: changed(value, change)),))
 
 
-def _with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Statement:
+def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Statement:
     """A statement with the expressions directly in it changed."""
     match statement:
         case For():
@@ -181,17 +184,24 @@ def binders(statement: Statement) -> tuple[ScalarVar, ...]:
 def straightened(statements: Statements) -> Statements:
     """Statements without zero-trip and single-iteration loops; of the latter, the body stays.
 
+    Expressions are simpler too, and conditions whose outcome is known are gone.
     All memory stays allocated: what a kernel is given to work with does not depend on whether loops run.
     """
-    made = without_unused(_straightened(statements))
+    made = without_unused(_straightened(_without_aliases(_straightened(statements))))
     inside = {inner for one in made for inner in walk((one,)) if isinstance(inner, Alloc) and inner is not one}
     memory = (one for one in walk(statements) if isinstance(one, Alloc) and one not in inside)
     return (*memory, *(one for one in made if not isinstance(one, Alloc)))
 
 
 def _straightened(statements: Statements) -> Statements:
-    def own(one: Statement) -> Statements:
+    def own(statement: Statement) -> Statements:
+        one = statement if isinstance(statement, Structure) else with_scalars(statement, simplified)
         match one:
+            case If(cond=cond, then=then, otherwise=otherwise) if truth(cond) is not None:
+                return then if truth(cond) else otherwise
+            case Contraction():
+                assert isinstance(statement, Contraction)
+                return _simpler(one if _has_factors(one) else statement)
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
                 # With a number for the index, loops inside may turn out to have no iterations, or a single one.
                 return _straightened(_at_first(body, index)) if rounds else ()
@@ -199,6 +209,41 @@ def _straightened(statements: Statements) -> Statements:
                 return (one,)
 
     return map_statements(statements, own)
+
+
+def _simpler(one: Contraction) -> Statements:
+    """A contraction without a condition that always holds; one whose sums nothing uses is loops that store."""
+    if one.template is not None or any(part == ScalarVar(ACCUMULATOR, one.accumulator) for part in visit(one.epilogue)):
+        return (replace(one, valid=None) if one.valid is not None and truth(one.valid) else one,)
+    body: Statements = (Store(one.out, one.out_index, one.epilogue),)
+    for variable, extent in zip(reversed(one.free), reversed(one.extents), strict=True):
+        body = (For(variable, Const(extent, INDEX), body, LoopKind.PARALLEL),)
+    return body
+
+
+def _has_factors(one: Contraction) -> bool:
+    """Whether the factors still are of the elements that they were of, which makes them factors."""
+    return all(
+        any(isinstance(part, Load) and part.buffer == buffer for part in visit(factor))
+        for buffer, factor in zip((one.a, one.b), one.factors, strict=True)
+    )
+
+
+def _without_aliases(statements: Statements) -> Statements:
+    """Statements without names for what is as short: a constant, or a variable that keeps its value."""
+    assigned = {one.var for one in walk(statements) if isinstance(one, SetLocal)}
+
+    def inside(body: Statements, known: Mapping[Scalar, Scalar]) -> Statements:
+        found, made = dict(known), []
+        for statement in body:
+            one = with_scalars(statement, lambda value: replaced(value, found)) if found else statement
+            if isinstance(one, Let) and isinstance(one.value, ScalarVar | Const) and one.value not in assigned:
+                found[one.var] = one.value
+            else:
+                made.append(with_bodies(one, lambda part: inside(part, found)))
+        return tuple(made)
+
+    return inside(statements, {})
 
 
 def _at_first(body: Statements, index: ScalarVar) -> Statements:
@@ -220,7 +265,7 @@ def _without_unread(statements: Statements, read: Collection[Scalar]) -> Stateme
         match one:
             case Let() | Local() | SetLocal() if one.var not in read:
                 return ()
-            case For(body=()):
+            case For(body=()) | If(then=(), otherwise=()):
                 return ()
             case _:
                 return (one,)

@@ -80,9 +80,7 @@ def without_single(one: Contraction) -> Contraction:
     }
     if not gone:
         return one
-    (found,) = changed_statements(
-        (one,), lambda value: Const(0, INDEX) if isinstance(value, ScalarVar) and value in gone else None
-    )
+    (found,) = changed_statements((one,), lambda value: Const(0, INDEX) if value in gone else None)
     assert isinstance(found, Contraction)
     free = [(var, extent) for var, extent in zip(one.free, one.extents, strict=True) if var not in gone]
     bound = [(var, extent) for var, extent in zip(one.bound, one.reduced, strict=True) if var not in gone]

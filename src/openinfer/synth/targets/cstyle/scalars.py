@@ -111,6 +111,8 @@ class ScalarPrinter:
     def constant(self, let: Let) -> str:
         """The declaration of a value with a name."""
         text = self._declared(self.dialect.constant, let)
+        if let.var.dtype is INDEX and self.is_position(let.value):
+            self.positions.add(let.var.name)
         if let.var.dtype.kind in ("int", "uint"):
             self.ranges[let.var.name] = interval(let.value, self.ranges)
         return text

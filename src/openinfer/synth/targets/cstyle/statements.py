@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.intervals import interval
 from openinfer.loops.ir import (
-    INDEX,
     Alloc,
     Const,
     Contraction,
@@ -166,9 +165,7 @@ class KernelPrinter:
                     self.line(depth, "} else {")
                     self.body(otherwise, depth + 1)
                 self.line(depth, "}")
-            case Let(variable, value):
-                if variable.dtype is INDEX and self.scalars.is_position(value):
-                    self.scalars.positions.add(variable.name)
+            case Let():
                 self.line(depth, self.scalars.constant(statement))
             case Local():
                 self.line(depth, self.scalars.variable(statement))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, For, Kernel, Statement
 from openinfer.loops.rewrite import straightened
@@ -51,8 +52,9 @@ def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: Kernel
 
 
 def without_trivial_loops(kernel: Kernel) -> tuple[Statement, ...]:
-    """The body of a kernel, less its loops of zero or one iteration."""
-    return straightened(kernel.body)
+    """The body of a kernel, less its loops of zero or one iteration, and with names for what it repeats."""
+    buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+    return with_names(straightened(kernel.body), {one.name for one in buffers})
 
 
 @dataclass(frozen=True)

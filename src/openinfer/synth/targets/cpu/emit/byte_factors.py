@@ -12,7 +12,7 @@ from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, grou
 from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips, Grouping
 from openinfer.synth.targets.cpu.emit.panels import copied_panel
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PANEL, TILE_ROW, Tiling, loop, moved, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, loop, moved, offset_from
 
 
 class ByteFactors:
@@ -52,10 +52,11 @@ class ByteFactors:
         """Where the rows of a tile start, and how far apart they are."""
         tile, buffer = self._tiling.tile, self._tiling.product.left.buffer
         if tile.left is not None:
-            return f"{tile.left.name} + m0 * {tile.left.shape[-1]}, {tile.left.shape[-1]}"
+            return f"{self._tiling.row_of(tile.left)}, {tile.left.shape[-1]}"
         place = position(buffer, self._tiling.one.index_of(buffer))
         assert place is not None
-        start = self._tiling.place(moved(place, self._tiling.product.rows, TILE_ROW, self._tiling.product.inner))
+        product = self._tiling.product
+        start = self._tiling.place(moved(place, product.rows, self._tiling.tile_row, product.inner))
         pointer = f"(const {ELEMENTS[self._dtypes[0]]} *){buffer.name}" if tile.is_flipped else buffer.name
         return f"{offset_from(pointer, start)}, {buffer.shape[-1]}"
 
@@ -77,7 +78,7 @@ class ByteFactors:
     def _grouped_lines(self, right: Buffer, lines: Buffer) -> str:
         """A panel of contiguous columns, copied and then put into groups."""
         width, depth = self._tiling.tile.columns, self._tiling.product.inner.extent
-        copied_panel(self._tiling, lines, PANEL, "columns", width)
+        copied_panel(self._tiling, lines)
         if depth % GROUP:
             last = f"{self._groups * GROUP * width}"
             self._tiling.say(f"for ({self._tiling.index} k = {depth * width}; k < {last}; ++k) {lines.name}[k] = 0;")
@@ -93,8 +94,8 @@ class ByteFactors:
             self._tiling.say(
                 f"for ({self._tiling.index} k = 0; k < {self._groups * GROUP * width}; ++k) {right.name}[k] = 0;"
             )
-        self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
-        self._tiling.unflatten(columns, PANEL + COLUMN, used_variables(product.right.value))
+        self._tiling.open(f"for ({self._tiling.index} column = 0; column < {self._tiling.width}; ++column)")
+        self._tiling.unflatten(columns, self._tiling.panel + COLUMN, used_variables(product.right.value))
         for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
             self._tiling.open(loop(self._tiling.index, var.name, extent))
         place = self._tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))

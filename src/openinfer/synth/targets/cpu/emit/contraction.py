@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from openinfer.loops.affine import variables
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Scalar, ScalarVar
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Load, Scalar, ScalarVar, Select, visit
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.emit.byte_factors import ByteFactors
@@ -20,12 +20,8 @@ from openinfer.synth.targets.cpu.emit.integer_panels import are_halves
 from openinfer.synth.targets.cpu.emit.parts import share
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import (
-    BLOCK,
     COLUMN,
-    PAD,
-    PANEL,
     ROW,
-    TILE_ROW,
     Tiling,
     least,
     loop,
@@ -79,7 +75,7 @@ class _TileLoops:
         if self._tiling.tile.left is not None:
             self._blocks(self._tiling.tile.left)
         else:
-            self._panels(product.rows.extent)
+            self._panels(*self._range("rows"))
         self._tiling.close(self._tiling.depth)
         return self._tiling.lines
 
@@ -101,41 +97,50 @@ class _TileLoops:
 
     def _blocks(self, left: Buffer) -> None:
         """Blocks of rows, copied so that each row lies in one piece."""
-        block = self._tiling.tile.block
+        block, is_one = self._tiling.tile.block, self._tiling.is_one_block
         first, last = self._range("rows")
-        self._tiling.open(f"for ({self._tiling.index} m1 = {first}; m1 < {last}; m1 += {block})")
-        self._tiling.say(f"const {self._tiling.index} height = {least(last, 'm1', block)};")
-        self._tiling.open(f"for ({self._tiling.index} row = 0; row < height; ++row)")
-        self._tiling.unflatten(self._tiling.product.rows, BLOCK + ROW, used_variables(self._tiling.product.left.value))
+        if not is_one:
+            self._tiling.open(f"for ({self._tiling.index} m1 = {first}; m1 < {last}; m1 += {block})")
+            self._tiling.say(f"const {self._tiling.index} height = {least(last, 'm1', block)};")
+        self._tiling.open(f"for ({self._tiling.index} row = 0; row < {last if is_one else 'height'}; ++row)")
+        place, used = self._tiling.block_row + ROW, used_variables(self._tiling.product.left.value)
+        self._tiling.unflatten(self._tiling.product.rows, place, used)
         self._tiling.say(f"{self._tiling.type_of(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
         self._factors.copied_row(left)
         self._tiling.close()
-        self._panels(None)
-        self._tiling.close()
+        self._panels("0", last if is_one else "height")
+        self._tiling.close(0 if is_one else 1)
 
-    def _panels(self, rows: int | None) -> None:
-        """Panels of columns, and in each the tiles of all rows, or of the block."""
-        tile, columns = self._tiling.tile, self._tiling.product.columns.extent
-        start, end = self._range("columns")
-        self._tiling.open(f"for ({self._tiling.index} n0 = {start}; n0 < {end}; n0 += {tile.columns})")
-        if is_symbolic(columns) or columns % tile.columns:
-            self._tiling.say(f"const {self._tiling.index} columns = {least(number(columns), 'n0', tile.columns)};")
-        else:
-            self._tiling.say(f"enum {{ columns = {tile.columns} }};")
+    def _panels(self, first: str, last: str) -> None:
+        """Panels of columns, and in each the tiles of all rows, or of those of a block."""
+        tiling, before = self._tiling, self._tiling.depth
+        self._open_panel()
         right, step = self._factors.right()
-        inside = self._open_loops(inside=True)
-        sizes = self._heights()
+        self._open_loops(inside=True)
+        sizes = row_sizes(tiling.product.rows.extent, tiling.tile.rows)
         if not self._is_row:
-            self._open_tiles(sizes, *(("0", "height") if rows is None else self._range("rows")))
-        if self._squares_high:
-            self._tiling.say(f"{self._tiling.kind} tile[{self._squares_high * tile.columns}] = {{0}};")
-        else:
-            self._tiling.say(f"{self._tiling.kind} tile[{tile.rows * tile.columns}];")
+            self._open_tiles(sizes, first, last)
+        high = self._squares_high
+        size = f"{high * tiling.tile.columns}] = {{0}}" if high else f"{tiling.tile.rows * tiling.tile.columns}]"
+        tiling.say(f"{tiling.kind} tile[{size};")
         self._calls(sizes, right, step)
-        if self._squares_high:
-            self._transposed_tile(self._squares_high)
-        self._results(TILE_ROW + ROW if rows is not None else BLOCK + TILE_ROW + ROW)
-        self._tiling.close(inside + (1 if self._is_row else 2))
+        if high:
+            self._transposed_tile(high)
+        self._results(last if tiling.is_one_tile else str(sizes[0]) if len(sizes) == 1 else "rows")
+        tiling.close(tiling.depth - before)
+
+    def _open_panel(self) -> None:
+        """The loop over panels, if there are several; their names must not meet those of another contraction."""
+        tiling, width = self._tiling, self._tiling.tile.columns
+        if tiling.is_one_panel:
+            if tiling.depth == 0:
+                tiling.scope()
+            return
+        start, end = self._range("columns")
+        tiling.open(f"for ({tiling.index} n0 = {start}; n0 < {end}; n0 += {width})")
+        if tiling.width == "columns":
+            columns = least(number(tiling.product.columns.extent), "n0", width)
+            tiling.say(f"const {tiling.index} columns = {columns};")
 
     @property
     def _is_row(self) -> bool:
@@ -143,12 +148,15 @@ class _TileLoops:
         return not self._tiling.product.rows.vars and self._tiling.tile.left is None
 
     def _open_tiles(self, sizes: Sequence[int], first: str, count: str) -> None:
-        if len(sizes) == 1:
-            self._tiling.open(f"for ({self._tiling.index} m0 = {first}; m0 < {count}; m0 += {sizes[0]})")
-            self._tiling.say(f"enum {{ rows = {sizes[0]} }};")
+        """The loop over tiles, if there are several."""
+        tiling = self._tiling
+        if tiling.is_one_tile:
             return
-        self._tiling.open(f"for ({self._tiling.index} m0 = {first}, rows; m0 < {count}; m0 += rows)")
-        self._tiling.say(f"rows = {_chosen(sizes, count)};")
+        if len(sizes) == 1:
+            tiling.open(f"for ({tiling.index} m0 = {first}; m0 < {count}; m0 += {sizes[0]})")
+            return
+        tiling.open(f"for ({tiling.index} m0 = {first}, rows; m0 < {count}; m0 += rows)")
+        tiling.say(f"rows = {_chosen(sizes, count)};")
 
     def _range(self, what: Literal["rows", "columns"]) -> tuple[str, str]:
         """Where a part's rows or columns begin and end: it has a share of the tiles."""
@@ -159,20 +167,13 @@ class _TileLoops:
         )
         if self._tiling.tile.divided != what:
             return "0", number(axis.extent)
+        tiles = str(-(-axis.extent // each))
         if is_symbolic(axis.extent):
-            first, last = share(f"(({number(axis.extent)} + {each - 1}) / {each})", self._tiling.parts)
-        else:
-            first, last = share(str(-(-axis.extent // each)), self._tiling.parts)
-        end = f"{last} * {each}"
+            tiles = f"(({number(axis.extent)} + {each - 1}) / {each})"
+        first, last = (one.text for one in share(tiles, self._tiling.parts, each))
         # The last tile of all may have fewer rows; columns are counted where a panel begins.
         is_whole = what == "columns" or (not is_symbolic(axis.extent) and axis.extent % each == 0)
-        return (
-            f"{first} * {each}",
-            end if is_whole else f"(part == {self._tiling.parts - 1} ? {number(axis.extent)} : {end})",
-        )
-
-    def _heights(self) -> tuple[int, ...]:
-        return row_sizes(self._tiling.product.rows.extent, self._tiling.tile.rows)
+        return first, last if is_whole else f"(part == {self._tiling.parts - 1} ? {number(axis.extent)} : {last})"
 
     def _calls(self, sizes: Sequence[int], right: str, step: str) -> None:
         """The call that computes the sums of a tile: one for each size that occurs."""
@@ -208,39 +209,53 @@ class _TileLoops:
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Transpose(self._tiling.one.accumulator.name, tile.lanes))
         self._tiling.say(f"{self._tiling.kind} turned[{high * tile.columns}];")
-        self._tiling.open(f"for ({self._tiling.index} column = 0; column < {tile.columns}; column += {tile.lanes})")
-        self._tiling.say(f"for ({self._tiling.index} row = 0; row < {high}; row += {tile.lanes})")
-        place, to = f"tile + row * {tile.columns} + column", f"turned + column * {high} + row"
-        self._tiling.say(f"{PAD}{name}({place}, {tile.columns}, {to}, {high});")
-        self._tiling.close()
+        place, to, before = "tile", "turned", self._tiling.depth
+        if high > tile.lanes:
+            self._tiling.open(f"for ({self._tiling.index} row = 0; row < {high}; row += {tile.lanes})")
+            place, to = f"{place} + row * {tile.columns}", f"{to} + row"
+        if tile.columns > tile.lanes:
+            self._tiling.open(f"for ({self._tiling.index} column = 0; column < {tile.columns}; column += {tile.lanes})")
+            place, to = f"{place} + column", f"{to} + column * {high}"
+        self._tiling.say(f"{name}({place}, {tile.columns}, {to}, {high});")
+        self._tiling.close(self._tiling.depth - before)
 
-    def _results(self, row: Scalar) -> None:
-        """The epilogue for every element of a tile."""
-        one, product = self._tiling.one, self._tiling.product
+    def _results(self, rows: str) -> None:
+        """The epilogue for every element of a tile, of this height."""
+        one, product, before = self._tiling.one, self._tiling.product, self._tiling.depth
+        row = self._tiling.tile_row + ROW
+        if self._tiling.tile.left is not None:
+            row = self._tiling.block_row + row
 
         def at_place(value: Scalar) -> Scalar:
-            return as_one(as_one(value, product.rows, row_var), product.columns, PANEL + COLUMN)
+            return as_one(as_one(value, product.rows, row_var), product.columns, self._tiling.panel + COLUMN)
 
         row_var = product.rows.last or ScalarVar("row")
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
         if self._tiling.tile.is_transposed:
-            self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
+            self._open_columns(epilogue)
         if not self._is_row:
-            self._tiling.open(f"for ({self._tiling.index} row = 0; row < rows; ++row)")
+            self._tiling.open(f"for ({self._tiling.index} row = 0; row < {rows}; ++row)")
         if product.rows.last is not None:
             self._tiling.say(f"const {self._tiling.index} {row_var.name} = {self._tiling.scalars.text(row)};")
         if not self._tiling.tile.is_transposed:
-            self._tiling.open(f"for ({self._tiling.index} column = 0; column < columns; ++column)")
+            self._open_columns(epilogue)
         place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
         if self._squares_high:
             place = f"turned[column * {self._squares_high} + row]"
         self._tiling.say(f"const {self._tiling.kind} {ACCUMULATOR} = {place};")
-        lets, value = named(epilogue, "v")
+        lets, value = named(epilogue, *index, Load(one.out, ()))
         for let in lets:
             self._tiling.say(self._tiling.scalars.constant(let))
         self._tiling.say(self._tiling.scalars.store(one.out, self._tiling.scalars.offset(one.out, index), value))
-        self._tiling.close(1 if self._is_row else 2)
+        self._tiling.close(self._tiling.depth - before)
+
+    def _open_columns(self, epilogue: Scalar) -> None:
+        """The loop over the columns of a tile."""
+        rolled = self._tiling.scalars.dialect.rolled
+        if rolled and self._tiling.is_one_panel and any(isinstance(part, Select) for part in visit(epilogue)):
+            self._tiling.say(rolled)
+        self._tiling.open(f"for ({self._tiling.index} column = 0; column < {self._tiling.width}; ++column)")
 
 
 def _chosen(sizes: Sequence[int], count: str) -> str:

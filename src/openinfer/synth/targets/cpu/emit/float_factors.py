@@ -9,7 +9,7 @@ from openinfer.synth.targets.cpu.emit.integer_panels import has_zero, integers, 
 from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.panels import copied_panel
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
-from openinfer.synth.targets.cpu.emit.tiling import PANEL, TILE_ROW, Tiling, moved, number, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import Tiling, moved, number, offset_from
 from openinfer.synth.targets.cstyle.code import ExprText
 
 _MOST_PRODUCTS = 8192
@@ -42,9 +42,10 @@ class FloatFactors:
         factor = product.right
         if tile.has_panels:
             return stored_panel(self._tiling, self._tiling.stored_place(product.inner.extent))
-        if not tile.is_direct:
+        is_copied = self._tiling.is_one_panel and tile.right is not None and product.columns.extent < tile.columns
+        if not tile.is_direct or is_copied:
             assert tile.right is not None
-            copied_panel(self._tiling, tile.right, PANEL, "columns", tile.columns)
+            copied_panel(self._tiling, tile.right)
             return tile.right.name, str(tile.columns)
         panel, apart = offset_from(factor.buffer.name, self._panel_place()), number(factor.step(product.inner))
         if tile.right is None:
@@ -52,7 +53,7 @@ class FloatFactors:
         self._tiling.say(f"const {self._tiling.kind} *panel = {panel};")
         self._tiling.say(f"{self._tiling.index} step = {apart};")
         self._tiling.open(f"if (columns < {tile.columns})")
-        copied_panel(self._tiling, tile.right, PANEL, "columns", tile.columns)
+        copied_panel(self._tiling, tile.right)
         self._tiling.say(f"panel = {tile.right.name};")
         self._tiling.say(f"step = {tile.columns};")
         self._tiling.close()
@@ -70,9 +71,9 @@ class FloatFactors:
         return found
 
     def _panel_place(self) -> ExprText:
-        place = self._tiling.product.right.place
-        assert place is not None
-        return self._tiling.place(moved(place, self._tiling.product.columns, PANEL, self._tiling.product.inner))
+        product = self._tiling.product
+        assert product.right.place is not None
+        return self._tiling.place(moved(product.right.place, product.columns, self._tiling.panel, product.inner))
 
     def call(self, rows: int, vectors: int, right: str, step: str) -> str:
         """The call for a tile of one size."""
@@ -95,9 +96,9 @@ class FloatFactors:
         tile, product = self._tiling.tile, self._tiling.product
         if tile.left is not None:
             stride = number(tile.left.shape[-1])
-            return f"{tile.left.name} + m0 * {stride}, {stride}, 1"
+            return f"{self._tiling.row_of(tile.left)}, {stride}, 1"
         assert product.left.place is not None
-        place = self._tiling.place(moved(product.left.place, product.rows, TILE_ROW, product.inner))
+        place = self._tiling.place(moved(product.left.place, product.rows, self._tiling.tile_row, product.inner))
         left = f"{offset_from(product.left.buffer.name, place)}, {number(product.left.step(product.rows))}"
         taps = self._taps()
         if taps:

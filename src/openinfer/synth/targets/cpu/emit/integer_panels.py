@@ -2,7 +2,7 @@
 
 from openinfer.loops.ir import Buffer, Const
 from openinfer.synth.targets.cpu.emit.tiles import SHIFT
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PANEL, Tiling, number, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, number, offset_from
 from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.quantized import Integers, integers_of
 from openinfer.synth.targets.cstyle.code import ExprText, joined
@@ -50,18 +50,18 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
     """What is subtracted from the integers of each column."""
     tile = tiling.tile
     zero = Const(0, tiling.one.accumulator) if found.zero is None else found.zero
-    value = as_one(zero, tiling.product.columns, PANEL + COLUMN)
+    value = as_one(zero, tiling.product.columns, tiling.panel + COLUMN)
     shift = (8 if is_shifted(tiling) else 0) + (SHIFT if are_halves(tiling) and tile.right is None else 0)
     text = f"{tiling.scalars.operand(value)} + {float(shift)}f" if shift else tiling.scalars.text(value)
     if shift >= SHIFT:
         tiling.say("/* Integers of 4 bits are loaded as 2^23 and so much: see oi_load. */")
     tiling.say(f"{tiling.kind} zero[{tile.columns}] = {{0}};")
-    tiling.say(f"for ({tiling.index} column = 0; column < columns; ++column) zero[column] = {text};")
+    tiling.say(f"for ({tiling.index} column = 0; column < {tiling.width}; ++column) zero[column] = {text};")
 
 
 def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
     """All integers of a panel as floats, in separate memory, with the size of a row in bytes."""
-    tile = tiling.tile
+    tile, before = tiling.tile, tiling.depth
     tiling.open(f"for ({tiling.index} k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
     tiling.say(f"{tiling.kind} *to = {right.name} + k * {tile.columns};")
     less = [f" - zero[{at}]" if has_zero(tiling) else "" for at in ("column", "column + half")]
@@ -70,11 +70,14 @@ def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
         tiling.say(f"to[column] = ({tiling.kind})panel[column]{less[0]};")
     else:
         flip = " ^ 8" * is_shifted(tiling)
-        tiling.open(f"for ({tiling.index} first = 0; first < {tile.columns}; first += {2 * tile.lanes})")
-        tiling.open(f"for ({tiling.index} column = first; column < first + {tile.lanes}; ++column)")
+        is_one = tile.columns == 2 * tile.lanes
+        if is_one:
+            tiling.open(f"for ({tiling.index} column = 0; column < {tile.lanes}; ++column)")
+        else:
+            tiling.open(f"for ({tiling.index} first = 0; first < {tile.columns}; first += {2 * tile.lanes})")
+            tiling.open(f"for ({tiling.index} column = first; column < first + {tile.lanes}; ++column)")
         tiling.say(f"enum {{ half = {tile.lanes} }};")
-        tiling.say("const uint8_t byte = panel[column - first / 2];")
+        tiling.say(f"const uint8_t byte = panel[column{'' if is_one else ' - first / 2'}];")
         tiling.say(f"to[column] = ({tiling.kind})((byte & 15){flip}){less[0]};")
         tiling.say(f"to[column + half] = ({tiling.kind})((byte >> 4){flip}){less[1]};")
-        tiling.close()
-    tiling.close(2)
+    tiling.close(tiling.depth - before)

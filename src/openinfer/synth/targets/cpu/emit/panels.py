@@ -16,12 +16,12 @@ from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.code import ExprText, chosen
 
 
-def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, width: int) -> None:
+def copied_panel(tiling: Tiling, right: Buffer) -> None:
     """The columns of a panel, contiguous, one row for each inner index; missing columns are 0."""
-    product, axis = tiling.product, tiling.product.columns
-    along = _place_along(tiling)
+    product, axis, along = tiling.product, tiling.product.columns, _place_along(tiling)
+    first, columns, width = tiling.panel, tiling.width, tiling.tile.columns
     if along is not None:
-        _transposed_panel(tiling, right, first, columns, along)
+        _transposed_panel(tiling, right, along)
         return
     target, last = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents)), axis.vars[-1]
     value: Scalar = product.right.value
@@ -40,9 +40,9 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
         tiling.scalars.counts(ScalarVar("from"), ScalarVar("start"))
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
-        tiling.say(f"const {tiling.index} start = ({tiling.scalars.operand(first)} + from) % {extent};")
+        tiling.say(f"const {tiling.index} start = {tiling.scalars.operand(first + ScalarVar('from'))} % {extent};")
         outer_axis = FusedAxis(axis.vars[:-1], axis.extents[:-1])
-        tiling.unflatten(outer_axis, ScalarVar("from") + first, used_variables(value, *valid), f" / {extent}")
+        tiling.unflatten(outer_axis, first + ScalarVar("from"), used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
     # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
     used = variables(*valid)
@@ -71,7 +71,7 @@ def copied_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, wid
         tiling.say(f"for ({tiling.index} column = {rest}; column < {until}; ++column) to[column] = 0;")
     tiling.close(len(pairs) + (len(axis.vars) > 1))
     if len(axis.vars) > 1:
-        _zero_rest(tiling, right, columns, width)
+        _zero_rest(tiling, right)
 
 
 def _place_along(tiling: Tiling) -> Affine | None:
@@ -85,40 +85,51 @@ def _place_along(tiling: Tiling) -> Affine | None:
     return place if is_along else None
 
 
-def _transposed_panel(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: Affine) -> None:
+def _transposed_panel(tiling: Tiling, right: Buffer, along: Affine) -> None:
     """A panel copied column by column, so that it is read in order; in squares, where elements are as they lie."""
-    product, width = tiling.product, tiling.tile.columns
-    depth, squares = product.inner.extent, 0
+    product, columns, lanes = tiling.product, tiling.width, tiling.tile.lanes
+    depth, squares, whole = product.inner.extent, 0, "0"
     is_plain = isinstance(product.right.value, Load) and product.right.buffer.dtype is tiling.one.accumulator
     if is_plain and len(product.inner.vars) == 1 and not is_symbolic(depth):
-        squares = depth // tiling.tile.lanes * tiling.tile.lanes
-    if squares:
-        _squares(tiling, right, first, columns, along, squares)
-    _transposed(tiling, right, first, ("whole" if squares else "0", columns), 0)
+        squares = depth // lanes * lanes
+        whole = str(int(columns) // lanes * lanes) if columns.isdecimal() else "whole"
+    if squares and whole == "whole":
+        tiling.say(f"const {tiling.index} whole = {columns} / {lanes} * {lanes};")
+    if squares and whole != "0":
+        _squares(tiling, right, whole, along, squares)
+    _transposed(tiling, right, (whole if squares else "0", columns), 0)
     if squares and squares < depth:
-        _transposed(tiling, right, first, ("0", "whole"), squares)
-    _zero_rest(tiling, right, columns, width)
+        _transposed(tiling, right, ("0", whole), squares)
+    _zero_rest(tiling, right)
 
 
-def _squares(tiling: Tiling, right: Buffer, first: Scalar, columns: str, along: Affine, depth: int) -> None:
+def _squares(tiling: Tiling, right: Buffer, whole: str, along: Affine, depth: int) -> None:
     """The blocks of a number of inner indices, and of the columns that are ``whole``."""
     product, last, lanes, width = tiling.product, tiling.product.columns.vars[0], tiling.tile.lanes, tiling.tile.columns
     name = tiling.scalars.need(Transpose(tiling.one.accumulator.name, lanes))
     begin = tiling.place(moved(along, product.columns, last, product.inner))
-    tiling.say(f"const {tiling.index} whole = {columns} / {lanes} * {lanes};")
-    tiling.open(f"for ({tiling.index} column = 0; column < whole; column += {lanes})")
-    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(first + COLUMN)};")
-    tiling.open(f"for ({tiling.index} k = 0; k < {depth}; k += {lanes})")
-    source = f"{offset_from(product.right.buffer.name, begin)} + k, {number(along.step(last))}"
-    tiling.say(f"{name}({source}, {right.name} + k * {width} + column, {width});")
-    tiling.close(2)
+    source, target, before = offset_from(product.right.buffer.name, begin), right.name, tiling.depth
+    if whole == str(lanes):
+        tiling.scope()
+        tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel)};")
+    else:
+        tiling.open(f"for ({tiling.index} column = 0; column < {whole}; column += {lanes})")
+        tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel + COLUMN)};")
+        target = f"{target} + column"
+    if depth > lanes:
+        tiling.open(f"for ({tiling.index} k = 0; k < {depth}; k += {lanes})")
+        source, target = f"{source} + k", f"{target} + k * {width}"
+    tiling.say(f"{name}({source}, {number(along.step(last))}, {target}, {width});")
+    tiling.close(tiling.depth - before)
 
 
-def _transposed(tiling: Tiling, right: Buffer, first: Scalar, columns: tuple[str, str], inside: int) -> None:
+def _transposed(tiling: Tiling, right: Buffer, columns: tuple[str, str], inside: int) -> None:
     """Columns one by one, from an inner index on."""
+    if columns[0] == columns[1]:
+        return
     product, last = tiling.product, tiling.product.columns.vars[0]
     tiling.open(f"for ({tiling.index} column = {columns[0]}; column < {columns[1]}; ++column)")
-    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(first + COLUMN)};")
+    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel + COLUMN)};")
     for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
         tiling.open(f"for ({tiling.index} {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
     target = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
@@ -153,14 +164,16 @@ def _bounds(
     return ("begin", "end"), reduce(and_, asked) if asked else None
 
 
-def _zero_rest(tiling: Tiling, right: Buffer, columns: str, width: int) -> None:
+def _zero_rest(tiling: Tiling, right: Buffer) -> None:
     """Zeros in the columns that the last panel lacks."""
-    extent = tiling.product.columns.extent
-    if is_symbolic(extent) or extent % width:
-        tiling.open(f"for ({tiling.index} k = 0; columns < {width} && k < {number(tiling.product.inner.extent)}; ++k)")
-        tiling.say(f"for ({tiling.index} column = {columns}; column < {width}; ++column)")
-        tiling.say(f"{PAD}{right.name}[k * {width} + column] = 0;")
-        tiling.close()
+    width = tiling.tile.columns
+    if tiling.width == str(width):
+        return
+    is_last = "" if tiling.is_one_panel else f"columns < {width} && "
+    tiling.open(f"for ({tiling.index} k = 0; {is_last}k < {number(tiling.product.inner.extent)}; ++k)")
+    tiling.say(f"for ({tiling.index} column = {tiling.width}; column < {width}; ++column)")
+    tiling.say(f"{PAD}{right.name}[k * {width} + column] = 0;")
+    tiling.close()
 
 
 def _edge(condition: Scalar, last: ScalarVar, start: Scalar) -> tuple[Scalar, int] | None:

@@ -1,22 +1,38 @@
 """Loops of which every part of a kernel runs a share."""
 
-from openinfer.loops.ir import For
+from openinfer.loops.ir import For, Let, ScalarVar
+from openinfer.synth.targets.cstyle.code import ExprText, joined
 from openinfer.synth.targets.cstyle.templates import KernelWriter
+
+_PART = ScalarVar("part")
 
 
 def print_share(loop: For, writer: KernelWriter, depth: int) -> None:
     """The iterations of a divided loop that are the part's own."""
-    first, last = share(writer.scalars.operand(loop.extent), writer.parts)
-    writer.loop(loop, first, last, depth)
+    count = writer.scalars.operand(loop.extent)
+    if count == str(writer.parts):
+        writer.scalars.counts(loop.index, _PART)
+        writer.scalars.ranges[_PART.name] = (0, writer.parts - 1)
+        writer.body((Let(loop.index, _PART), *loop.body), depth)
+        return
+    first, last = share(count, writer.parts)
+    writer.loop(loop, first.text, last.text, depth)
 
 
-def share(count: str, parts: int) -> tuple[str, str]:
-    """Where the share of a part begins and ends, out of a count.
+def share(count: str, parts: int, unit: int = 1) -> tuple[ExprText, ExprText]:
+    """Where the share of a part begins and ends, out of a count of units.
 
-    >>> share("12", 2), share("7", 2)
-    (('part * 6', '(part + 1) * 6'), ('part * 7 / 2', '(part + 1) * 7 / 2'))
+    >>> [one.text for one in (*share("12", 2), *share("2", 2), *share("7", 2))]
+    ['part * 6', '(part + 1) * 6', 'part', 'part + 1', 'part * 7 / 2', '(part + 1) * 7 / 2']
     """
+    part = ExprText("part")
+    ends = part, joined(part, "+", ExprText("1"))
     if count.isdecimal() and int(count) % parts == 0:
-        each = str(int(count) // parts)
-        return f"part * {each}", f"(part + 1) * {each}"
-    return f"part * {count} / {parts}", f"(part + 1) * {count} / {parts}"
+        first, last = (_times(end, int(count) // parts * unit) for end in ends)
+        return first, last
+    first, last = (_times(joined(joined(end, "*", ExprText(count)), "/", ExprText(str(parts))), unit) for end in ends)
+    return first, last
+
+
+def _times(code: ExprText, count: int) -> ExprText:
+    return code if count == 1 else joined(code, "*", ExprText(str(count)))

@@ -6,7 +6,7 @@ from openinfer.loops.affine import position, variables
 from openinfer.loops.build import cast
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_same, is_symbolic, most_elements, span
-from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, ScalarVar
+from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Load, ScalarVar
 from openinfer.synth.targets.cpu.blocked import BLOCK as TERMS
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, least, loop, number
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -114,7 +114,7 @@ class _SideBySide:
     def _results(self) -> list[str]:
         """What the sums become, where it is stored."""
         one, scalars = self._one, self._scalars
-        lets, value = named(one.epilogue, "v")
+        lets, value = named(one.epilogue, *one.out_index, Load(one.out, ()))
         return self._columns(
             f"const {self._kind} {ACCUMULATOR} = sums[{self._place}];",
             *map(scalars.constant, lets),

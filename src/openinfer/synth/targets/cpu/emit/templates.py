@@ -1,8 +1,11 @@
 """What CPU schedules add to the printer of kernels: tiles, lanes, shares of parts, long sums in blocks."""
 
+from typing import TypeGuard
+
+from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, Kernel, Statement
-from openinfer.loops.rewrite import straightened
+from openinfer.loops.rewrite import map_statements, straightened
 from openinfer.synth.targets.cpu.blocked import blocked
 from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
@@ -18,15 +21,20 @@ _NAMES |= {"panel", "k0", "step", "acc", "part", "lane", "k", "sums", "flips"}
 
 
 def _body(kernel: Kernel) -> tuple[Statement, ...]:
-    return blocked(straightened(kernel.body))
+    buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+    body = map_statements(kernel.body, lambda one: (without_single(one) if _is_untiled(one) else one,))
+    return with_names(blocked(straightened(body)), {one.name for one in buffers} | _NAMES)
+
+
+def _is_untiled(statement: Statement) -> TypeGuard[Contraction]:
+    return isinstance(statement, Contraction) and not isinstance(statement.template, CpuTile)
 
 
 def _contraction(one: Contraction, writer: KernelWriter, depth: int) -> None:
     """A contraction in tiles, if it has one; else as sums side by side where that can be, or one after the other."""
     lines = _lines(one, writer)
     if lines is None:
-        plain = without_single(one)
-        as_loops(blocked(expanded(plain)), plain, writer, depth)
+        as_loops(with_names(blocked(expanded(one)), {one.out.name}), one, writer, depth)
         return
     for line in lines:
         writer.line(depth, line)
@@ -37,7 +45,7 @@ def _lines(one: Contraction, writer: KernelWriter) -> list[str] | None:
         case Contraction(template=CpuTile() as tile):
             return tiled(one, tile, writer.scalars, writer.parts)
         case _:
-            return side_by_side(without_single(one), writer.scalars)
+            return side_by_side(one, writer.scalars)
 
 
 CPU = Templates(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
-from openinfer.loops.dim import Dim
-from openinfer.loops.ir import INDEX, Const, Contraction, Scalar, ScalarVar
+from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.code import ExprText, Rank
@@ -15,6 +15,7 @@ from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
 PAD = "    "
 PANEL, TILE_ROW, BLOCK = ScalarVar("n0"), ScalarVar("m0"), ScalarVar("m1")
 ROW, COLUMN = ScalarVar("row"), ScalarVar("column")
+_ZERO = Const(0, INDEX)
 
 
 @dataclass
@@ -36,6 +37,51 @@ class Tiling:
         names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
         scalars.counts(*names, PANEL, TILE_ROW, BLOCK, ROW, COLUMN)
         return cls(one, tile, product, scalars, parts)
+
+    @property
+    def panel(self) -> Scalar:
+        """The first column of a panel."""
+        return _ZERO if self.is_one_panel else PANEL
+
+    @property
+    def tile_row(self) -> Scalar:
+        """The first row of a tile, counted in its block where there are blocks."""
+        return _ZERO if self.is_one_tile else TILE_ROW
+
+    @property
+    def block_row(self) -> Scalar:
+        """The first row of a block."""
+        return _ZERO if self.is_one_block else BLOCK
+
+    @property
+    def is_one_panel(self) -> bool:
+        """Whether a single panel has all columns."""
+        return self.tile.divided != "columns" and self._is_within(self.product.columns.extent, self.tile.columns)
+
+    @property
+    def is_one_block(self) -> bool:
+        """Whether a single block has all rows, or there are no blocks."""
+        if self.tile.left is None:
+            return True
+        return self.tile.divided != "rows" and self._is_within(self.product.rows.extent, self.tile.block)
+
+    @property
+    def is_one_tile(self) -> bool:
+        """Whether a single tile has all rows."""
+        is_divided = self.tile.divided == "rows" or not self.is_one_block
+        return not is_divided and self._is_within(self.product.rows.extent, self.tile.rows)
+
+    @staticmethod
+    def _is_within(extent: int, most: int) -> bool:
+        return not is_symbolic(extent) and extent <= most
+
+    @property
+    def width(self) -> str:
+        """How many columns a panel has: a number if all have as many, else what code computes first."""
+        columns, width = self.product.columns.extent, self.tile.columns
+        if self.is_one_panel:
+            return str(columns)
+        return "columns" if is_symbolic(columns) or columns % width else str(width)
 
     @property
     def kind(self) -> str:
@@ -60,6 +106,11 @@ class Tiling:
         self.say(f"{text} {{")
         self.depth += 1
 
+    def scope(self) -> None:
+        """Begins a block of its own."""
+        self.say("{")
+        self.depth += 1
+
     def close(self, count: int = 1) -> None:
         """The end of ``count`` blocks."""
         for _ in range(count):
@@ -69,6 +120,10 @@ class Tiling:
     def place(self, place: Affine | Scalar) -> ExprText:
         """A position."""
         return self.scalars.position(place.scalar() if isinstance(place, Affine) else place)
+
+    def row_of(self, block: Buffer) -> str:
+        """Where the first row of a tile is in a block of copied rows."""
+        return offset_from(block.name, self.place(self.tile_row * Const(block.shape[-1], INDEX)))
 
     def inner_loops(self) -> None:
         """Begins the loops over all inner indices."""
@@ -96,7 +151,7 @@ class Tiling:
         """The start of a stored panel; each has a number of elements of every column."""
         buffer = self.product.right.buffer
         index = self.one.index_of(buffer)
-        place: Scalar = PANEL * Const(depth, INDEX)
+        place = self.panel * Const(depth, INDEX)
         for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
             place = place + one * Const(step, INDEX)
         return self.place(place)
@@ -120,11 +175,13 @@ def offset_from(pointer: str, place: ExprText) -> str:
     return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
 
-def moved(place: Affine, axis: FusedAxis, first: ScalarVar, inner: FusedAxis) -> Affine:
-    """The position of the first element of a tile: an axis stands at a position, inner indices at 0."""
+def moved(place: Affine, axis: FusedAxis, first: Scalar, inner: FusedAxis) -> Affine:
+    """The position of the first element of a tile: an axis stands at a variable, or at 0; inner indices at 0."""
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}
-    return Affine(place.first, steps if axis.last is None else {**steps, first.name: place.step(axis.last)})
+    if axis.last is None or not isinstance(first, ScalarVar):
+        return Affine(place.first, steps)
+    return Affine(place.first, {**steps, first.name: place.step(axis.last)})
 
 
 def least(end: str, first: str, most: int) -> str:

@@ -1,0 +1,201 @@
+"""Simpler expressions and statements that mean the same, bit for bit: what lowerings and fusion leave of constants.
+
+Only what is exact is done: a number is converted where the other type has it too, and of the arithmetic of floats only
+``x * 1``, ``x / 1`` and ``x - 0`` go, whose result is ``x`` whatever it is. Expressions over dynamic sizes stay.
+"""
+
+from collections.abc import Callable
+from math import isfinite
+from operator import eq, ge, gt, le, lt, ne
+
+import numpy as np
+
+from openinfer.dtypes import INDEX, DType
+from openinfer.loops.dim import Dim
+from openinfer.loops.scalar import (
+    BOOL,
+    Binary,
+    BinaryOp,
+    Cast,
+    Compare,
+    Const,
+    Scalar,
+    Select,
+    Unary,
+    binary,
+    children,
+    rebuilt,
+)
+
+_COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": lambda left, right: left + right,
+    "sub": lambda left, right: left - right,
+    "mul": lambda left, right: left * right,
+    "min": min,
+    "max": max,
+}
+_OF_ONE = ("mul", "div")
+_MOST = 2.0**127
+"""Numbers from here on are not looked at: they may not fit the smaller floats."""
+
+
+def simplified(value: Scalar) -> Scalar:
+    """An expression with the same value in every case, and less to compute.
+
+    >>> from openinfer.dtypes import DTYPES
+    >>> from openinfer.loops.scalar import ScalarVar
+    >>> i = ScalarVar("i")
+    >>> simplified(Binary("add", Binary("add", i, Const(2, INDEX)), Const(-2, INDEX))) == i
+    True
+    >>> simplified(Cast(Const(32, INDEX), DTYPES["f64"])) == Const(32.0, DTYPES["f64"])
+    True
+    """
+    return _Simplifier().run(value)
+
+
+def once(value: Scalar) -> Scalar:
+    """The same for an expression whose parts are simple already."""
+    match value:
+        case Binary():
+            return _binary(value)
+        case Compare():
+            return _compare(value)
+        case Select(cond, then, otherwise):
+            chosen = truth(cond)
+            return otherwise if chosen is False else then if chosen or then == otherwise else value
+        case Cast(operand=Const(value=number, type=source), type=target) if not isinstance(number, Dim):
+            return _converted(number, source, target) or value
+        case Unary("not", operand) if truth(operand) is not None:
+            return Const(not truth(operand), BOOL)
+        case Unary("neg", Const(number, dtype)) if not isinstance(number, Dim) and _holds(dtype, -number):
+            return Const(-number, dtype)
+        case _:
+            return value
+
+
+def truth(value: Scalar) -> bool | None:
+    """What a condition always says; None where that is not known."""
+    return bool(value.value) if isinstance(value, Const) and value.type is BOOL else None
+
+
+class _Simplifier:
+    """Expressions share parts: each is looked at once."""
+
+    def __init__(self) -> None:
+        self._done: dict[int, tuple[Scalar, Scalar]] = {}
+
+    def run(self, value: Scalar) -> Scalar:
+        if id(value) not in self._done:
+            parts = children(value)
+            inner = tuple(map(self.run, parts))
+            own = value if all(one is other for one, other in zip(parts, inner, strict=True)) else rebuilt(value, inner)
+            self._done[id(value)] = value, once(own)
+        return self._done[id(value)][1]
+
+
+def _integer(value: Scalar) -> int | None:
+    """The number that an integer always is."""
+    match value:
+        case Const(number, dtype) if dtype.kind in ("int", "uint") and not isinstance(number, Dim):
+            return int(number)
+        case _:
+            return None
+
+
+def _holds(dtype: DType, number: float) -> bool:
+    """Whether a type has a number exactly; NaN is left alone."""
+    if dtype.kind == "float":
+        return isfinite(number)
+    return dtype.kind in ("int", "uint") and dtype.minimum <= number <= dtype.maximum
+
+
+def _binary(value: Binary) -> Scalar:
+    op, left, right, dtype = value.op, value.left, value.right, value.dtype
+    if dtype.kind == "bool":
+        return _logical(value)
+    if dtype.kind == "float":
+        return _of_floats(value)
+    one, other = _integer(left), _integer(right)
+    if one is not None and other is not None:
+        return _folded(op, one, other, dtype) or value
+    if one is not None and op in ("add", "mul"):
+        return _binary_with(op, right, one, dtype) or value
+    if other is not None:
+        return _binary_with(op, left, other, dtype) or value
+    if op == "sub" and left == right:
+        return Const(0, dtype)
+    return binary(op, left, right)
+
+
+def _folded(op: BinaryOp, left: int, right: int, dtype: DType) -> Scalar | None:
+    """Two numbers as one; a quotient rounds towards zero."""
+    if op in ("div", "rem") and right != 0:
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        found = quotient if op == "div" else left - quotient * right
+    elif op in _FOLDED:
+        found = _FOLDED[op](left, right)
+    else:
+        return None
+    return Const(found, dtype) if _holds(dtype, found) else None
+
+
+def _binary_with(op: BinaryOp, value: Scalar, number: int, dtype: DType) -> Scalar | None:
+    """An operation on an integer and a number; ``op`` is commutative where the number stood on the left."""
+    if (number == 0 and op in ("add", "sub")) or (number == 1 and op in _OF_ONE):
+        return value
+    if (number == 0 and op == "mul") or (number == 1 and op == "rem"):
+        return Const(0, dtype)
+    if op not in ("add", "sub") or dtype.kind != "int":
+        return None
+    total = number if op == "add" else -number
+    if dtype is INDEX and isinstance(value, Binary) and value.op in ("add", "sub"):
+        inside = _integer(value.right)
+        if inside is not None:
+            return once(Binary("add", value.left, Const(total + (inside if value.op == "add" else -inside), dtype)))
+    if not (_holds(dtype, total) and _holds(dtype, -total)):
+        return None
+    return Binary("add", value, Const(total, dtype)) if total > 0 else Binary("sub", value, Const(-total, dtype))
+
+
+def _of_floats(value: Binary) -> Scalar:
+    """What changes no float at all: minus zero, times one, by one."""
+    match value:
+        case Binary("mul", Const(1, _), other) | Binary("mul" | "div", other, Const(1, _)):
+            return other
+        case Binary("sub", other, Const(0, _) as zero) if zero == Const(0.0, zero.type):
+            return other
+        case _:
+            return value
+
+
+def _logical(value: Binary) -> Scalar:
+    """And, or: with what is always true, or never."""
+    for one, other in ((value.left, value.right), (value.right, value.left)):
+        known = truth(one)
+        if known is not None and value.op in ("and", "or"):
+            return other if known == (value.op == "and") else one
+    return value
+
+
+def _compare(value: Compare) -> Scalar:
+    """A comparison of integers whose outcome is known."""
+    one, other = _integer(value.left), _integer(value.right)
+    if one is not None and other is not None:
+        return Const(_COMPARED[value.op](one, other), BOOL)
+    if value.left == value.right and value.left.dtype.kind in ("int", "uint"):
+        return Const(value.op in ("eq", "le", "ge"), BOOL)
+    return value
+
+
+def _converted(number: float, source: DType, target: DType) -> Const | None:
+    """A number in another type; None where that has it not, or only after many more digits."""
+    if target.kind == "bool":
+        return Const(number != 0, target)
+    if not abs(number) < _MOST:
+        return None
+    if target.kind == "float":
+        is_single = target.bits == 32 or (source.kind == "float" and source.bits == 32)
+        own = float(np.float32(number)) if is_single else float(number)
+        return Const(own, target) if own == number else None
+    return Const(int(number), target) if number == int(number) and _holds(target, number) else None
