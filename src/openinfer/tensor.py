@@ -268,8 +268,10 @@ def storage_bytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
     >>> storage_bytes(dtype_of("i4"), (3, 5))
     8
     """
-    count = prod(shape)
-    if (count or prod(extent or 1 for extent in shape)) * dtype.bits > 8 * MAX_BYTES:
+    count, most = prod(shape), 8 * MAX_BYTES
+    # Small shapes are recognized first: for symbolic extents, whether one of them is zero is a question of its own.
+    is_large = prod(extent + 1 for extent in shape) * dtype.bits > most
+    if is_large and (count or prod(extent or 1 for extent in shape)) * dtype.bits > most:
         return None
     return count * dtype.bits + 7 >> 3
 

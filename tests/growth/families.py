@@ -319,6 +319,13 @@ def sum_of_sizes(n: int) -> str:
     return f"sizes {{ {sizes} }} {inputs} volatile {{ y: f32[{extent}]; }} block entry {{ op relu(a) >> y; return y; }}"
 
 
+def joined_sizes(n: int) -> str:
+    """A chain of ops, each of which has one dynamic size more than the one before."""
+    declared = f"{_section('sizes', 'S# <= 16; ', n + 1)} {_section('dynamic', 'a#: f32[S#]; ', n + 1)}"
+    ops = "".join(f"h{at + 1} = op concat(h{at}, a{at + 1}, axis=0); " for at in range(n))
+    return f"{declared} block entry {{ h0 = op relu(a0); {ops} return h{n}; }}"
+
+
 def _sizes_of_sizes(n: int) -> str:
     sizes = f"sizes {{ S0 := 1; {many('S$ := S# + 1; ', n)} }}"
     return f"{sizes} {graph_of('op relu(x) >> y;', shape=f'S{n}')}"

@@ -9,13 +9,15 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.growth.families import FAMILIES, WRONG, graph_of, many, sum_of_sizes
+from tests.growth.families import FAMILIES, WRONG, graph_of, joined_sizes, many, sum_of_sizes
 from tests.growth.work import everything, refusal
 
 from openinfer.check import bind, check
 from openinfer.errors import Code, GraphError
 from openinfer.lang import graph
 from openinfer.loops.dim import at
+from openinfer.ops import Call, OpRecord, infer
+from openinfer.synth.lower import op_sizes
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.memory import arena as planner
 from openinfer.synth.pipeline import Synthesizer
@@ -98,6 +100,25 @@ def test_no_more_than_a_hundred_races_are_reported() -> None:
     )
     found = check(graph(text)).problems
     assert [problem.code for problem in found] == [Code.RACE] * 100
+
+
+def test_the_shape_rule_of_an_op_is_asked_as_often_whatever_its_sizes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extents over many sizes are long, so that the work of one answer grows; the number of answers must not."""
+    answers = 0
+
+    def counted(record: OpRecord, call: Call) -> Call:
+        nonlocal answers
+        answers += 1
+        return infer(record, call)
+
+    monkeypatch.setattr(op_sizes, "infer", counted)
+    found = []
+    for size in SIZES:
+        lowered(bind(graph(joined_sizes(size))))
+        found.append(answers)
+        answers = 0
+    assert found[2] - found[1] < MOST * (found[1] - found[0])
+    assert found[0] > SIZES[0]
 
 
 SLICES = "sizes { T <= 64; } dynamic { x: f32[T]; } block entry { h0 = op relu(x); # return h; }"

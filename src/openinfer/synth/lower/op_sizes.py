@@ -52,13 +52,14 @@ class OpSizes:
         if not used:
             return
         together = Refusals(self.refusal, used)
+        judged = together.deciding if together.is_exact else used
         try:
-            alone = self._one_by_one(used)
+            alone = self._one_by_one(used, judged)
         except ManyValuesError:
             if not together.is_exact:
                 raise
             alone = None
-        if alone is not None and _say_the_same(alone, together, used):
+        if alone is not None and _say_the_same(alone, together, judged):
             for name, bad in alone.items():
                 yield from _requirements(Dim(used[name], Ref(name)), bad, node)
             return
@@ -107,10 +108,10 @@ class OpSizes:
         wrong = [sizes_in(own) for one, other, own in zip(given, wanted, declared, strict=True) if one != other]
         return Code.SIZE_CONFLICT if min(wrong, key=lambda sizes: len(sizes) > 1) else Code.SHAPE_MISMATCH
 
-    def _one_by_one(self, used: Mapping[str, int]) -> _Bad:
+    def _one_by_one(self, used: Mapping[str, int], judged: Mapping[str, int]) -> _Bad:
         """The values of each size that are refused while the others are at their bounds."""
         found: dict[str, dict[int, Code]] = {}
-        for name, most in used.items():
+        for name, most in judged.items():
 
             def refused_in(values: range, name: str = name) -> dict[int, Code]:
                 every = ((value, self.refusal({**used, name: value})) for value in values)
@@ -125,11 +126,11 @@ class OpSizes:
         return found
 
 
-def _say_the_same(alone: _Bad, together: Refusals, used: Mapping[str, int]) -> bool:
+def _say_the_same(alone: _Bad, together: Refusals, judged: Mapping[str, int]) -> bool:
     """Whether the sizes can be judged one by one, in their order."""
     if not together.is_exact:
         return True  # nothing better is known
-    for sizes in likely(used):
+    for sizes in likely(judged):
         codes = (alone[name].get(value) for name, value in sizes.items())
         if together.code(sizes) is not next((code for code in codes if code is not None), None):
             return False

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.errors import Code
-from openinfer.ir.expr import evaluate
+from openinfer.ir.expr import evaluate, names
 from openinfer.synth.lower.traced import Path
 from openinfer.synth.program.ir import Comparison
 
@@ -53,8 +53,9 @@ class Refusals:
     def __init__(self, rule: SizeRule, bounds: Mapping[str, int]) -> None:
         self._rule = rule
         self._bounds = bounds
-        self._is_everything = prod(bound + 1 for bound in bounds.values()) <= _MOST_POINTS
-        self._points = _points(bounds, is_everything=self._is_everything)
+        self._asked: dict[str, None] = {}
+        """The sizes that the rule has asked about; whatever the others are, it says the same."""
+        self._points: _Points | None = None
         self._runs: list[_Run] = []
         self._never: set[tuple[bool, ...]] = set()
         """Answers that no sizes give, as far as they were tried."""
@@ -70,13 +71,19 @@ class Refusals:
             tree = tree.yes if _holds(tree.asked, sizes) else tree.no
         return tree
 
+    @property
+    def deciding(self) -> Mapping[str, int]:
+        """The sizes that decide, with their bounds."""
+        found = set(_names(self._tree))
+        return {name: most for name, most in self._bounds.items() if name in found}
+
     def conditions(self) -> list[Condition]:
         """When sizes are refused, and with which code."""
         return list(_refused(self._tree, ()))
 
     def _explore(self) -> bool:
         """Run the rule until every answer that some sizes give has been followed."""
-        self._run({name: int(values[-1]) for name, values in self._points.items()})
+        self._run(self._bounds)
         while len(self._runs) < _MOST_RUNS:
             found = next(self._open_ends(), None)
             if found is None:
@@ -96,6 +103,8 @@ class Refusals:
         path = Path()
         code = self._rule({name: path.size(name, value, self._bounds[name]) for name, value in sizes.items()})
         self._runs.append(_Run(tuple(asked for asked, _ in path.taken), tuple(one for _, one in path.taken), code))
+        for asked, _ in path.taken:
+            self._asked |= dict.fromkeys((*names(asked.left), *names(asked.right)))
 
     def _open_ends(self) -> Iterator[tuple[_Run, int]]:
         """Runs and places in them where the other answer has not been followed."""
@@ -117,12 +126,22 @@ class Refusals:
 
     def _sizes_with(self, asked: Sequence[Comparison], answers: Sequence[bool]) -> dict[str, int] | None:
         """Sizes that give these answers."""
-        found: Any = np.ones(len(next(iter(self._points.values()))), bool)
+        points = self._choice.values
+        found: Any = np.ones(len(next(iter(points.values()))), bool)
         with np.errstate(all="ignore"):
             for one, answer in zip(asked, answers, strict=True):
-                found &= _holds(one, self._points) == answer
+                found &= _holds(one, points) == answer
         places = np.flatnonzero(found)
-        return {name: int(values[places[-1]]) for name, values in self._points.items()} if places.size else None
+        if not places.size:
+            return None
+        return {**self._bounds, **{name: int(values[places[-1]]) for name, values in points.items()}}
+
+    @property
+    def _choice(self) -> "_Points":
+        """Values to choose from for the sizes that matter."""
+        if self._points is None or len(self._points.values) < len(self._asked):
+            self._points = _Points.of({name: most for name, most in self._bounds.items() if name in self._asked})
+        return self._points
 
     def _grown(self, answers: tuple[bool, ...]) -> _Tree:
         run = next((one for one in self._runs if one.answers[: len(answers)] == answers), None)
@@ -131,7 +150,7 @@ class Refusals:
         if len(run.answers) == len(answers):
             return run.code
         ends = [(*answers, answer) for answer in (True, False)]
-        possible = [end for end in ends if end not in self._never or not self._is_everything]
+        possible = [end for end in ends if end not in self._never or not self._choice.is_everything]
         yes, no = self._grown(possible[0]), self._grown(possible[-1])
         return yes if yes == no else _Fork(run.asked[len(answers)], yes, no)
 
@@ -154,24 +173,39 @@ def likely(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     return [dict(zip(bounds, point, strict=True)) for point in islice(product(*each), _MOST_LIKELY)]
 
 
-def _points(bounds: Mapping[str, int], *, is_everything: bool) -> dict[str, Any]:
-    """Sizes to choose from, the bounds last: all there are, or likely ones, and lines through the space of them."""
-    if is_everything:
-        found = list(product(*(range(bound + 1) for bound in bounds.values())))
-    else:
-        found = [tuple(point.values()) for point in likely(bounds)]
-        most = tuple(bounds.values())
-        for axis, bound in enumerate(most):
-            for values in range(min(bound, _MOST_POINTS >> 4) + 1):
-                found += [(*base[:axis], values, *base[axis + 1 :]) for base in (most, tuple(one // 2 for one in most))]
-        found.append(most)
-    columns = np.array(found, np.int64).T
-    return dict(zip(bounds, columns, strict=True))
+@dataclass(frozen=True)
+class _Points:
+    """Sizes to choose from, the bounds last."""
+
+    values: Mapping[str, Any]
+    is_everything: bool
+
+    @staticmethod
+    def of(bounds: Mapping[str, int]) -> "_Points":
+        """All there are, or likely ones, and lines through the space of them."""
+        is_everything = prod(bound + 1 for bound in bounds.values()) <= _MOST_POINTS
+        if is_everything:
+            found = list(product(*(range(bound + 1) for bound in bounds.values())))
+        else:
+            found = [tuple(point.values()) for point in likely(bounds)]
+            most = tuple(bounds.values())
+            bases = (most, tuple(one // 2 for one in most))
+            for axis, bound in enumerate(most):
+                for value in range(min(bound, _MOST_POINTS >> 4) + 1):
+                    found += [(*base[:axis], value, *base[axis + 1 :]) for base in bases]
+            found.append(most)
+        columns = np.array(found, np.int64).T
+        return _Points(dict(zip(bounds, columns, strict=True)), is_everything)
 
 
 def _holds(asked: Comparison, sizes: Mapping[str, Any]) -> Any:
     left, right = (evaluate(side, sizes.__getitem__) for side in (asked.left, asked.right))
     return left == right if asked.op == "==" else left < right
+
+
+def _names(tree: _Tree) -> Iterator[str]:
+    if isinstance(tree, _Fork):
+        yield from (*names(tree.asked.left), *names(tree.asked.right), *_names(tree.yes), *_names(tree.no))
 
 
 def _refused(tree: _Tree, taken: tuple[Comparison, ...]) -> Iterator[Condition]:
