@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from openinfer.dtypes import Array, from_numpy_dtype
 from openinfer.errors import Code, Diagnostic, FileSpan, OinfError, counted, nearest
 from openinfer.oinf.atomic import atomic_file, require_replaceable, write_failed
-from openinfer.oinf.quantize import Read
+from openinfer.oinf.quantize import ReadElements
 from openinfer.oinf.sources.npz import npy_header, open_npz
 from openinfer.oinf.sources.tensor import SourceTensor, bad_weights, open_weights, read_elements, read_whole
 
@@ -86,7 +86,7 @@ def _open_npy(path: str, resources: ExitStack) -> SourceTensor:
     return SourceTensor(path, dtype.name, dtype, shape, read)
 
 
-def _row_major(read: Read, shape: tuple[int, ...]) -> Read:
+def _row_major(read: ReadElements, shape: tuple[int, ...]) -> ReadElements:
     return read_whole(lambda: read(0, prod(shape)).reshape(shape[::-1]).T)
 
 

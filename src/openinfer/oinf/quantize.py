@@ -15,7 +15,7 @@ from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.channels import ChannelBlock, blocks
 from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, Scheme, quant_nbytes
 
-Read = Callable[[int, int], Array]
+ReadElements = Callable[[int, int], Array]
 """Elements ``start`` to ``start + count`` of a source tensor, flat, in row-major order."""
 
 CHUNK = 1 << 20
@@ -118,7 +118,7 @@ class Loss:
 class QuantizedData:
     """The stored integers of a tensor being quantized, produced a chunk at a time in two passes over the source."""
 
-    def __init__(self, name: str, shape: tuple[int, ...], read: Read, spec: QuantSpec, loss: Loss) -> None:
+    def __init__(self, name: str, shape: tuple[int, ...], read: ReadElements, spec: QuantSpec, loss: Loss) -> None:
         if spec.axis is not None and spec.axis >= len(shape):
             message = (
                 f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no axis {spec.axis} to quantize along"

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
-from openinfer.oinf.quantize import Read
+from openinfer.oinf.quantize import ReadElements
 from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, open_weights, read_elements
 from openinfer.oinf.writer import FileSlice
 
@@ -33,7 +33,7 @@ def _tensor(path: str, model: ModelLoader, descriptor: int, info: TensorInfo) ->
     return SourceTensor(info.name, info.dtype.name, info.dtype, info.shape, read, stored, info.quant)
 
 
-def _checked_reader(model: ModelLoader, name: str) -> Read:
+def _checked_reader(model: ModelLoader, name: str) -> ReadElements:
     """Reads through the model, which checks the values of packed and bool tensors."""
 
     def read(start: int, count: int) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from openinfer.dtypes import from_numpy_dtype
 from openinfer.errors import counted
-from openinfer.oinf.quantize import Read
+from openinfer.oinf.quantize import ReadElements
 from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, bad_weights, open_weights, read_whole
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
@@ -77,7 +77,7 @@ def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]
 
 def _stream_reader(
     path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, start: int, dtype: "np.dtype[Any]"
-) -> Read:
+) -> ReadElements:
     """Reads forward through the member; going back (for a second pass) opens it again."""
     stream: IO[bytes] | None = None
 

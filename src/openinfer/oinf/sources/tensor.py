@@ -16,7 +16,7 @@ from openinfer.oinf.file import open_regular
 from openinfer.oinf.metadata import MetadataValue
 from openinfer.oinf.package import Blob
 from openinfer.oinf.quant import QuantParams
-from openinfer.oinf.quantize import Read
+from openinfer.oinf.quantize import ReadElements
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SourceTensor:
     type_name: str
     dtype: DType | None
     shape: tuple[int, ...]
-    read: Read | None
+    read: ReadElements | None
     stored: Blob | None = None
     quant: QuantParams | None = None
 
@@ -68,7 +68,7 @@ class TensorSource:
     """Things in the file that are not tensors."""
 
 
-def read_elements(descriptor: int, path: str, offset: int, dtype: "np.dtype[Any]") -> Read:
+def read_elements(descriptor: int, path: str, offset: int, dtype: "np.dtype[Any]") -> ReadElements:
     """A reader of elements that lie in an open file from ``offset`` on."""
 
     def read(start: int, count: int) -> npt.NDArray[Any]:
@@ -85,7 +85,7 @@ def read_elements(descriptor: int, path: str, offset: int, dtype: "np.dtype[Any]
     return read
 
 
-def read_whole(load: Callable[[], npt.NDArray[Any]]) -> Read:
+def read_whole(load: Callable[[], npt.NDArray[Any]]) -> ReadElements:
     """A reader of a tensor that can only be loaded as a whole; it is let go after its last element."""
     held: npt.NDArray[Any] | None = None
 

@@ -16,7 +16,7 @@ _COMPUTES = Refusal("the reader does more than move elements")
 _BREAKS_ROWS = Refusal("rows of the producer's result are not rows of the reader's")
 _NOT_ONLY_STORED = Refusal("the producer reads its own result, or stores it in a while loop or a structure")
 
-Pieces = Sequence[tuple[int, int]]
+AxisPieces = Sequence[tuple[int, int]]
 """The axes that an index is cut into, and what one more along each counts."""
 
 
@@ -38,16 +38,16 @@ def store_elsewhere(pair: Pair) -> Kernel | Refusal:
     return _stored_through(pair.producer, result, pieces)
 
 
-def _row_pieces(form: Pointwise, source: Load, result: Buffer) -> list[Pieces] | None:
+def _row_pieces(form: Pointwise, source: Load, result: Buffer) -> list[AxisPieces] | None:
     """The pieces of each index of the result, if all elements are moved and neighbours stay neighbours."""
     pieces = [_pieces(var, source, extent) for var, extent in zip(form.indices, result.shape, strict=True)]
-    found: list[Pieces] = [one for one in pieces if one is not None]
+    found: list[AxisPieces] = [one for one in pieces if one is not None]
     last = len(source.buffer.shape) - 1
     is_whole = bool(found) and len(found) == len(pieces) and _covers(found, source.buffer)
     return found if is_whole and (last, 1) in found[-1] else None
 
 
-def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[Pieces]) -> Kernel:
+def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[AxisPieces]) -> Kernel:
     def placed(where: Sequence[Scalar]) -> ScalarCoordinates:
         return tuple(_put_together(one, where) for one in pieces)
 
@@ -60,7 +60,7 @@ def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[Pieces]) 
     return replace(producer, outputs=(result,), body=body)
 
 
-def _covers(pieces: Sequence[Pieces], buffer: Buffer) -> bool:
+def _covers(pieces: Sequence[AxisPieces], buffer: Buffer) -> bool:
     """Whether every axis is a piece of one index: then all elements are moved, each to a distinct position."""
     axes = [axis for one in pieces for axis, _ in one]
     long = {axis for axis, extent in enumerate(buffer.shape) if not is_same(extent, 1)}
@@ -107,7 +107,7 @@ def _quotient_step(value: Scalar, var: ScalarVar) -> int | None:
             return 1 if value == var else None
 
 
-def _put_together(pieces: Pieces, where: Sequence[Scalar]) -> Scalar:
+def _put_together(pieces: AxisPieces, where: Sequence[Scalar]) -> Scalar:
     """The index that has these pieces."""
     total: Scalar = index(0)
     for axis, step in reversed(pieces):
