@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Diagnostic,
         ExecutionError,
         GraphError,
+        ImportingError,
         MissingExtraError,
         OinfError,
         OpenInferError,
@@ -64,6 +65,7 @@ _HOMES = {
     "Graph": "ir",
     "GraphBuilder": "ir.builder",
     "GraphError": "errors",
+    "ImportingError": "errors",
     "MissingExtraError": "errors",
     "ModelLoader": "oinf",
     "OinfError": "errors",
@@ -88,7 +90,10 @@ _HOMES = {
     "graph": "lang",
     "load_graph": "lang",
 }
-_PACKAGES = ("check", "device", "dtypes", "errors", "ir", "lang", "loops", "oinf", "ops", "sim", "synth", "tensor")
+_PACKAGES = (
+    *("check", "device", "dtypes", "errors", "importing", "ir", "lang", "loops", "oinf", "ops", "sim", "synth"),
+    "tensor",
+)
 """Packages that are loaded on first use: ``import openinfer; openinfer.oinf.save_file(...)``."""
 
 __all__ = [
@@ -110,6 +115,7 @@ __all__ = [
     "Graph",
     "GraphBuilder",
     "GraphError",
+    "ImportingError",
     "MissingExtraError",
     "ModelLoader",
     "OinfError",

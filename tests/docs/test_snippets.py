@@ -16,6 +16,7 @@ PAGES = [
     "docs/tour.md",
     "docs/faq.md",
     "docs/models.md",
+    "docs/importing.md",
     "docs/simulation.md",
     "docs/synthesis.md",
     "docs/implementation.md",

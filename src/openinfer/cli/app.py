@@ -18,6 +18,7 @@ from openinfer.cli.devices import devices
 from openinfer.cli.draw import draw
 from openinfer.cli.explain import explain
 from openinfer.cli.graph import check, convert, fmt
+from openinfer.cli.importing import import_model
 from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
@@ -46,6 +47,7 @@ for command in (
     *(inspect, verify, pack, ops, devices, explain, demo),
 ):
     app.command(help=_unwrapped(command))(command)
+app.command("import", help=_unwrapped(import_model))(import_model)
 app.add_typer(convert)
 
 

@@ -132,6 +132,12 @@ class Code(StrEnum):
     MISSING_EXTRA = "E751"
     MISSING_TOOL = "E752"
 
+    # E76x: importing models
+    BAD_IMPORT_FILE = "E760"
+    UNSUPPORTED_NODE = "E761"
+    OPEN_SIZE = "E762"
+    BAD_IMPORT_OPTION = "E763"
+
     # E8xx: synthesis
     NOT_SYNTHESIZED = "E801"
     BAD_DEVICE = "E802"

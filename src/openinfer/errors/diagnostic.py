@@ -109,6 +109,10 @@ class ExecutionError(OpenInferError):
     """A step, or a call around one, that could not be carried out. It left everything as it was before."""
 
 
+class ImportingError(OpenInferError):
+    """A model of another format that cannot be imported, or not as asked."""
+
+
 class MissingExtraError(OpenInferError):
     """An optional dependency is needed and not installed."""
 

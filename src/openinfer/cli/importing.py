@@ -1,0 +1,38 @@
+"""``openinfer import``: models of other formats as graphs and model files."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from openinfer.importing.onnx import Imported, run_import
+from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices
+
+Rules = list[str] | None
+
+
+def import_model(
+    model: Annotated[str, typer.Argument(metavar="MODEL.onnx", help="An ONNX model.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into.")],
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="What the files are called.")] = None,
+    size: Annotated[
+        Rules, typer.Option(metavar="N=VALUE|N<=BOUND", help="Fix a symbolic dimension, or keep it dynamic.")
+    ] = None,
+    fix: Annotated[Rules, typer.Option(metavar="INPUT=VALUE", help="Make an input a constant.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print facts for a program.")] = False,
+) -> None:
+    """Import a model: DIR/NAME.oig is its graph, DIR/NAME.oinf has its weights.
+
+    Every symbolic dimension needs a --size. A dimension without a name is called by its input: --size 'input[0]=1'.
+    """
+    options = ImportOptions(name, size_choices(size or ()), (), fixed_inputs(fix or ()))
+    report = run_import(model, output, options)
+    typer.echo(json.dumps(report.facts(), indent=2) if as_json else "\n".join(_lines(report)))
+
+
+def _lines(report: Imported) -> list[str]:
+    lines = [f"graph: {report.graph}", f"model: {report.model}"]
+    for title, names in (("inputs", report.inputs), ("outputs", report.outputs), ("states", report.states)):
+        lines += [f"{title}:"] if names else []
+        lines += [f"  {one}" if one == other else f"  {one} is {other}" for one, other in names.items()]
+    return lines

@@ -1,0 +1,5 @@
+"""Importers: models of other formats as graphs that people can read, with their weights as model files."""
+
+from openinfer.importing.onnx import Imported, import_onnx
+
+__all__ = ["Imported", "import_onnx"]

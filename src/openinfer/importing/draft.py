@@ -1,0 +1,236 @@
+"""A graph on its way from another format to text: ops of the language on values that have types but no names yet.
+
+Values are compared by identity. Extents are integers, or ``Dim`` over dynamic sizes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.importing.onnx_model import Array
+from openinfer.ir.operand import Index
+from openinfer.loops.dim import Dim
+from openinfer.ops.types import Shape, TensorType
+
+I64 = DTYPES["i64"]
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor that exists when the graph runs; ``hint`` is what the file calls it."""
+
+    dtype: DType
+    shape: Shape
+    hint: str = ""
+
+    @property
+    def type(self) -> TensorType:
+        """Its type as ops take it."""
+        return TensorType(self.dtype, self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A tensor that is known while importing: a weight, or what was computed from weights and sizes.
+
+    An array of objects holds integers that depend on dynamic sizes, as ``int`` and ``Dim``.
+    """
+
+    dtype: DType
+    array: Array
+    hint: str = ""
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        return self.array.shape
+
+    @property
+    def type(self) -> TensorType:
+        """Its type as ops take it."""
+        return TensorType(self.dtype, self.shape)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether elements depend on dynamic sizes."""
+        return self.array.dtype == object
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What brackets choose from a value."""
+
+    base: Value
+    indices: tuple[Index, ...]
+    shape: Shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the whole."""
+        return self.base.dtype
+
+    @property
+    def type(self) -> TensorType:
+        """Its type as ops take it."""
+        return TensorType(self.dtype, self.shape)
+
+
+@dataclass(frozen=True)
+class IndexOperand:
+    """The index of a loop around, an i64 scalar."""
+
+    name: str
+    dtype: DType = I64
+    shape: Shape = ()
+
+    @property
+    def type(self) -> TensorType:
+        """Its type as ops take it."""
+        return TensorType(self.dtype, self.shape)
+
+
+Operand = Value | Known | Part | IndexOperand
+ParamValue = Any
+"""What an op takes as a parameter: numbers, strings, dtypes, tuples; integers may be ``Dim``."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a step came from: the node's name, what it computes and its type."""
+
+    node: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class OpStep:
+    """A computation. ``declares`` says whether the outputs are new, or variables that exist already."""
+
+    op: str
+    inputs: tuple[Operand | None, ...]
+    params: tuple[tuple[str, ParamValue], ...]
+    outputs: tuple["Value | Part", ...]
+    origin: Origin = field(default_factory=Origin, compare=False)
+    declares: bool = True
+
+
+@dataclass(frozen=True)
+class DeclareStep:
+    """A variable that is written later, zero until then."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """A value copied into a variable, or into a part of one."""
+
+    src: Operand
+    dst: Value | Part
+    origin: Origin = field(default_factory=Origin, compare=False)
+
+
+@dataclass(frozen=True)
+class LoopStep:
+    """A body that runs for each index from 0 up to ``count``."""
+
+    name: str
+    index: str
+    count: int
+    body: tuple["Step", ...]
+    origin: Origin = field(default_factory=Origin, compare=False)
+
+
+@dataclass(frozen=True)
+class BranchStep:
+    """One of two bodies, by a scalar bool. Neither declares anything."""
+
+    cond: Value
+    then_body: tuple["Step", ...]
+    else_body: tuple["Step", ...]
+    origin: Origin = field(default_factory=Origin, compare=False)
+
+
+Step = OpStep | DeclareStep | CopyStep | LoopStep | BranchStep
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the model: its name in the file, and what stands for it."""
+
+    name: str
+    operand: Operand
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A whole graph: what comes in, what happens, what comes out."""
+
+    name: str
+    inputs: tuple[Port, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Port, ...]
+    sizes: tuple[tuple[str, int], ...]
+    """The dynamic sizes and their bounds."""
+
+
+def known(array: Any, dtype: DType | None = None, hint: str = "") -> Known:
+    """A known tensor; integers without a dtype are i64, and objects become plain integers where no size is left."""
+    if isinstance(array, Dim):
+        return extent(array)  # NumPy would see a plain integer
+    found = np.asarray(array)
+    if found.dtype == object:
+        if any(isinstance(one, Dim) for one in found.reshape(-1)):
+            return Known(dtype or I64, found, hint)
+        found = found.astype((dtype or I64).array)
+    if dtype is None:
+        from openinfer.dtypes import from_numpy_dtype
+
+        dtype = from_numpy_dtype(found.dtype)
+        assert dtype is not None, found.dtype
+    return Known(dtype, found if found.dtype == dtype.array else found.astype(dtype.array), hint)
+
+
+def extents(values: Any) -> Known:
+    """A one-dimensional i64 tensor of extents."""
+    found = np.empty(len(values), object)
+    found[:] = list(values)
+    return known(found, I64)
+
+
+def extent(value: int) -> Known:
+    """An i64 scalar that may depend on sizes."""
+    found = np.empty((), object)
+    found[()] = value
+    return known(found, I64)
+
+
+def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """All steps, heads before bodies."""
+    for step in steps:
+        yield step
+        if isinstance(step, LoopStep):
+            yield from walk(step.body)
+        elif isinstance(step, BranchStep):
+            yield from walk(step.then_body)
+            yield from walk(step.else_body)
+
+
+def operands(step: Step) -> tuple[Operand, ...]:
+    """What a step reads itself, without its body."""
+    match step:
+        case OpStep():
+            return tuple(one for one in step.inputs if one is not None)
+        case CopyStep():
+            return (step.src,)
+        case BranchStep():
+            return (step.cond,)
+    return ()
+
+
+def base_of(operand: Operand) -> Operand:
+    """The value that an operand is, or is a part of."""
+    return operand.base if isinstance(operand, Part) else operand

@@ -1,0 +1,31 @@
+"""Extents over dynamic sizes in their shortest form, so that what cancels out is gone."""
+
+from collections.abc import Mapping
+
+from openinfer.ir.expr import Expr, evaluate, parts_of
+from openinfer.ir.polynomial import expr_of as form_expr
+from openinfer.loops.dim import Dim, sizes_in
+
+Sizes = Mapping[str, int]
+"""The dynamic sizes by name."""
+
+
+def tidied(value: int, sizes: Sizes) -> int:
+    """An extent without the terms that cancel out; as it is where that is no shorter.
+
+    >>> from openinfer.ir.expr import Ref
+    >>> sizes = {name: Dim(8, Ref(name)) for name in "PT"}
+    >>> tidied(sizes["P"] + sizes["T"] - sizes["P"], sizes)
+    T
+    """
+    if not isinstance(value, Dim):
+        return value
+    names = sizes_in(value)
+    short = form_expr(value.form, names)
+    if short is None or not names <= sizes.keys() or _count(short) >= _count(value.expr):
+        return value
+    return evaluate(short, sizes.__getitem__)
+
+
+def _count(expr: Expr) -> int:
+    return sum(1 for _ in parts_of(expr))

@@ -1,0 +1,343 @@
+"""A draft as a graph of the language: names given, constants declared, parameters as values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from openinfer.dtypes import DType
+from openinfer.importing.draft import (
+    BranchStep,
+    CopyStep,
+    DeclareStep,
+    Draft,
+    IndexOperand,
+    Known,
+    LoopStep,
+    Operand,
+    OpStep,
+    Part,
+    Step,
+    Value,
+    walk,
+)
+from openinfer.importing.identifiers import Identifiers
+from openinfer.ir.expr import Expr, Num
+from openinfer.ir.graph import (
+    Assign,
+    Block,
+    Branch,
+    Graph,
+    Input,
+    Loop,
+    MemoryKind,
+    Node,
+    NodeKind,
+    Op,
+    Return,
+    SizeDecl,
+    Transfer,
+    VarDecl,
+)
+from openinfer.ir.operand import Access, Literal
+from openinfer.ir.operand import Operand as IrOperand
+from openinfer.ir.values import (
+    AttrValue,
+    BoolValue,
+    DTypeList,
+    DTypeValue,
+    ExprList,
+    ExprValue,
+    FloatList,
+    FloatValue,
+    InitValue,
+    IntValue,
+    StrValue,
+)
+from openinfer.loops.dim import Dim, expr_of
+from openinfer.ops import OPS, spec_of
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph, the tensors of its model, and what inputs and outputs are called."""
+
+    graph: Graph
+    tensors: Mapping[str, tuple[DType, Array]]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+def lowered(draft: Draft) -> Lowered:
+    """The graph of a draft."""
+    return _Lowering(draft).result()
+
+
+@dataclass
+class _Names:
+    """The identifiers of values, and the declarations behind them."""
+
+    identifiers: Identifiers
+    of: dict[int, str] = field(default_factory=dict)
+    kept: list[object] = field(default_factory=list)
+    """What ids belong to, so that none is used again."""
+
+    def name(self, item: object, text: str, fallback: str = "v") -> str:
+        """The name of an item, made when it is first asked for."""
+        found = self.of.get(id(item))
+        if found is None:
+            found = self.of[id(item)] = self.identifiers.unique(text, fallback)
+            self.kept.append(item)
+        return found
+
+
+class _Lowering:
+    """One draft being lowered."""
+
+    def __init__(self, draft: Draft) -> None:
+        indices = {step.index for step in walk(draft.steps) if isinstance(step, LoopStep)}
+        self._draft = draft
+        self._names = _Names(Identifiers((*indices, "entry")))
+        self._declared: dict[str, VarDecl] = {}
+        self._tensors: dict[str, tuple[DType, Array]] = {}
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._blocks: list[Block] = []
+        self._tensor_names = Identifiers()
+        self._outputs: dict[int, str] = {}
+
+    def result(self) -> Lowered:
+        draft = self._draft
+        inputs = {}
+        for port in draft.inputs:
+            assert isinstance(port.operand, Value)
+            name = self._names.name(port.operand, port.name, "x")
+            self._declare(name, MemoryKind.DYNAMIC, port.operand.dtype, port.operand.shape)
+            inputs[port.name] = name
+        outputs, copies = self._ports()
+        nodes = self._body(draft.steps)
+        nodes += [Node(Transfer(self._operand(src), Access(dst))) for src, dst in copies]
+        nodes.append(Node(Return(tuple(dict.fromkeys(outputs.values())))))
+        sizes = [SizeDecl(name, "<=", Num(bound)) for name, bound in draft.sizes]
+        blocks = [Block("entry", tuple(nodes)), *self._blocks]
+        return Lowered(Graph.of(sizes, self._declared.values(), blocks), self._tensors, inputs, outputs)
+
+    def _ports(self) -> tuple[dict[str, str], list[tuple[Operand, str]]]:
+        """The names of outputs. One that no step computes for itself is a copy."""
+        computed = {
+            id(one): one
+            for step in walk(self._draft.steps)
+            if isinstance(step, OpStep) and step.declares
+            for one in step.outputs
+        }
+        computed |= {id(step.value): step.value for step in self._draft.steps if isinstance(step, DeclareStep)}
+        outputs: dict[str, str] = {}
+        copies: list[tuple[Operand, str]] = []
+        for port in self._draft.outputs:
+            operand = port.operand
+            if id(operand) in computed and id(operand) not in self._outputs:
+                name = self._names.name(operand, port.name, "y")
+                self._outputs[id(operand)] = name
+            else:
+                name = self._names.identifiers.unique(port.name, "y")
+                copies.append((operand, name))
+            self._declare(name, MemoryKind.VOLATILE, operand.dtype, operand.shape)
+            outputs[port.name] = name
+        return outputs, copies
+
+    def _declare(self, name: str, kind: MemoryKind, dtype: DType, shape: Iterable[int]) -> None:
+        self._declared[name] = VarDecl(name, kind, dtype, tuple(map(expr_of, shape)))
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _body(self, steps: Iterable[Step]) -> list[Node]:
+        nodes: list[Node] = []
+        for step in steps:
+            nodes += [Node(kind) for kind in self._kinds(step)]
+        return nodes
+
+    def _kinds(self, step: Step) -> list[NodeKind]:
+        match step:
+            case OpStep():
+                return self._op(step)
+            case DeclareStep(value) if id(value) in self._outputs:
+                return []  # zero at the beginning of a step anyway
+            case DeclareStep(value):
+                return [Assign(self._value(value), value.dtype, tuple(map(expr_of, value.shape)))]
+            case CopyStep(src, dst):
+                return [Transfer(self._operand(src), self._target(dst))]
+            case LoopStep():
+                name = self._names.identifiers.unique(step.name)
+                return [Loop(name, step.index, Num(0), expr_of(step.count), tuple(self._body(step.body)))]
+            case BranchStep():
+                return self._branch(step)
+
+    def _branch(self, step: BranchStep) -> list[NodeKind]:
+        blocks = []
+        for word, body in (("then", step.then_body), ("otherwise", step.else_body)):
+            name = self._names.identifiers.unique(word)
+            blocks.append(name)
+            self._blocks.append(Block(name, (*self._body(body), Node(Return()))))
+        return [Branch(self._value(step.cond), blocks[0], blocks[1])]
+
+    def _op(self, step: OpStep) -> list[NodeKind]:
+        record = OPS[step.op]
+        inputs: list[Input] = []
+        literals = self._literals(step)
+        is_labelled = False
+        for slot, operand in enumerate(step.inputs):
+            if operand is None:
+                is_labelled = True
+                continue
+            found = literals[slot] if slot in literals else self._operand(operand)
+            inputs.append(Input(found, spec_of(record, slot).name if is_labelled else None))
+        attrs = tuple((name, _attribute(value)) for name, value in step.params)
+        outputs = [self._target(one) for one in step.outputs]
+        new = [
+            Assign(access.base, None, None)
+            for access, one in zip(outputs, step.outputs, strict=True)
+            if step.declares and id(one) not in self._outputs
+        ]
+        if new and len(new) < len(outputs):
+            # Either all results are inferred, or all have been declared.
+            new = [
+                Assign(access.base, one.dtype, tuple(map(expr_of, one.shape)))
+                for access, one in zip(outputs, step.outputs, strict=True)
+                if id(one) not in self._outputs
+            ]
+        return [*new, Op(step.op, tuple(inputs), attrs, tuple(outputs))]
+
+    def _literals(self, step: OpStep) -> dict[int, Literal]:
+        """The known scalars that can stand in the text: another operand says what dtype they have."""
+        record = OPS[step.op]
+        kinds = [None if one is None else spec_of(record, slot).type for slot, one in enumerate(step.inputs)]
+        found: dict[int, Literal] = {}
+        for slot, operand in enumerate(step.inputs):
+            if step.op not in _WITH_LITERALS or not isinstance(operand, Known) or operand.array.size != 1:
+                continue
+            others = [
+                other
+                for place, other in enumerate(step.inputs)
+                if place != slot and place not in found and kinds[place] == kinds[slot] and other is not None
+            ]
+            fits = [other for other in others if len(other.shape) >= len(operand.shape)]
+            if fits and kinds[slot] in record.signature.types:
+                found[slot] = Literal(_number(operand))
+        return found
+
+    # --- operands -------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Value) -> str:
+        return self._names.name(value, _shortened(value.hint), "t")
+
+    def _target(self, target: Value | Part) -> Access:
+        if isinstance(target, Part):
+            return Access(self._value(target.base), target.indices, bracketed=True)
+        return Access(self._value(target))
+
+    def _operand(self, operand: Operand) -> IrOperand:
+        match operand:
+            case Known():
+                return Access(self._constant(operand))
+            case IndexOperand():
+                return Access(operand.name)
+            case _:
+                return self._target(operand)
+
+    def _constant(self, constant: Known) -> str:
+        """The name of a constant; equal ones share it."""
+        array = np.ascontiguousarray(constant.array).reshape(constant.shape)
+        key = (constant.dtype.name, constant.shape, _digest(array))
+        name = self._shared.get(key)
+        if name is not None:
+            return name
+        name = self._shared[key] = self._names.identifiers.unique(_shortened(constant.hint), "c")
+        dims = tuple(Num(one) for one in constant.shape)
+        if array.size == 1 and not constant.shape:
+            self._declared[name] = VarDecl(name, MemoryKind.CONSTANT, constant.dtype, dims, _number(constant))
+            return name
+        stored = tensor_name(constant.hint or name, self._tensor_names)
+        self._tensors[stored] = (constant.dtype, array)
+        reference = None if stored == name else stored
+        self._declared[name] = VarDecl(name, MemoryKind.CONSTANT, constant.dtype, dims, None, reference)
+        return name
+
+
+_WITH_LITERALS = {
+    *("add", "sub", "mul", "div", "floor_div", "rem", "mod", "pow", "min", "max", "where", "fma", "atan2"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"),
+}
+"""Ops that read well with numbers in them, and whose result has the shape of the other operands."""
+
+
+def tensor_name(text: str, taken: Identifiers) -> str:
+    """A name that model files allow, as much like a text as can be, each only once."""
+    import re
+
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text)[-200:] or "tensor"
+    unique = taken.unique(cleaned.replace("__", "_"), "w")
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
+    return cleaned if unique == plain and len(plain) < 60 else unique
+
+
+def _digest(array: Array) -> bytes:
+    from hashlib import blake2b
+
+    return blake2b(array.reshape(-1).view(np.uint8).data if array.size else b"", digest_size=16).digest()
+
+
+def _shortened(hint: str) -> str:
+    """What the file calls a value, without what exporters add."""
+    return hint.removesuffix("_output_0").removesuffix(":0")
+
+
+def _number(constant: Known) -> InitValue:
+    found = constant.array.reshape(-1)[0]
+    if constant.dtype.kind == "bool":
+        return BoolValue(bool(found))
+    if constant.dtype.kind == "float":
+        return FloatValue(_shortest(found))
+    return IntValue(int(found))
+
+
+def _shortest(value: Any) -> float:
+    """The float with the shortest text that rounds back to a value of a smaller type."""
+    exact = float(value)
+    if value.dtype.itemsize > 4 or not np.isfinite(exact):
+        return exact
+    short = float(str(value))
+    return short if abs(short) <= abs(exact) or abs(exact) < 1e4 else exact  # the largest rounds up to what it has not
+
+
+def _attribute(value: Any) -> AttrValue:
+    match value:
+        case bool():
+            return BoolValue(value)
+        case Dim():
+            return ExprValue(value.expr)
+        case int():
+            return IntValue(value)
+        case float():
+            return FloatValue(_short_float(value))
+        case str():
+            return StrValue(value)
+        case DType():
+            return DTypeValue(value)
+    assert isinstance(value, tuple), value
+    if all(isinstance(one, DType) for one in value) and value:
+        return DTypeList(value)
+    if any(isinstance(one, float) for one in value):
+        return FloatList(tuple(FloatValue(float(one)) for one in value))
+    return ExprList(tuple(_expr(one) for one in value))
+
+
+def _expr(value: int) -> Expr:
+    return expr_of(value)
+
+
+def _short_float(value: float) -> float:
+    """An f32 of the file as people write it."""
+    single = np.float32(value)
+    return float(str(single)) if float(single) == value else value

@@ -1,0 +1,100 @@
+"""``import_onnx``: an ONNX file as a graph and a model file, stage by stage."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from openinfer.check import bind
+from openinfer.collection import collection_paused
+from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, ImportingError
+from openinfer.importing.identifiers import identifier
+from openinfer.importing.lowering import Lowered, lowered
+from openinfer.importing.onnx_read import read_onnx
+from openinfer.importing.options import ImportOptions, sizes_given
+from openinfer.importing.translation import translated
+from openinfer.ir.text import graph_text
+from openinfer.oinf.atomic import atomic_file, write_failed
+from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.writer import save_file
+from openinfer.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import wrote, and what the names of the file are called in the graph."""
+
+    graph: str
+    """The path of the graph."""
+    model: str
+    """The path of the model file."""
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    states: Mapping[str, str]
+
+    def facts(self) -> dict[str, Any]:
+        """The report as plain values, for ``--json``."""
+        return {
+            "graph": self.graph,
+            "model": self.model,
+            "inputs": dict(self.inputs),
+            "outputs": dict(self.outputs),
+            "states": dict(self.states),
+        }
+
+
+def import_onnx(
+    path: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    sizes: Mapping[str, int | str] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> Imported:
+    """Import an ONNX model: write ``NAME.oig`` and ``NAME.oinf`` into a folder and say what things are called.
+
+    ``sizes`` gives every symbolic dimension a number, or ``"<=64"`` to keep it dynamic up to a bound; a dimension
+    without a name is called ``input[0]``. ``fixed`` makes inputs constants.
+    """
+    options = ImportOptions(name, sizes_given(sizes or {}), (), dict(fixed or {}))
+    return run_import(os.fspath(path), os.fspath(folder), options)
+
+
+def run_import(path: str, folder: str, options: ImportOptions) -> Imported:
+    """Read, translate, lower, check and write; nothing is written unless all of it is right."""
+    with collection_paused():
+        found = lowered(translated(read_onnx(path), options))
+    stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
+    return _written(found, path, folder, stem)
+
+
+def _written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
+    graph_path, model_path = (os.path.join(folder, f"{stem}.{end}") for end in ("oig", "oinf"))
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise write_failed(folder, error) from error
+    temporary = os.path.join(folder, f".{stem}.{os.getpid()}.oinf")
+    try:
+        save_file(temporary, {name: Tensor.from_numpy(array, dtype) for name, (dtype, array) in found.tensors.items()})
+        _require_sound(found, temporary, path)
+        with atomic_file(graph_path) as sink:
+            sink.write(graph_text(found.graph).encode())
+        os.replace(temporary, model_path)
+    except OSError as error:
+        raise write_failed(model_path, error) from error
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+    return Imported(graph_path, model_path, found.inputs, found.outputs, {})
+
+
+def _require_sound(found: Lowered, model_path: str, path: str) -> None:
+    """Refuse a graph that does not fit its model: the importer's own mistake, found before anything is written."""
+    try:
+        with ModelLoader.open(model_path) as model:
+            bind(found.graph, model)
+    except GraphError as error:
+        notes = tuple(one.message for one in error.diagnostics[:5])
+        message = f"the graph made of {path!r} is not sound: {notes[0]}"
+        raise ImportingError(Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(path), notes=notes[1:])) from error

@@ -1,0 +1,111 @@
+"""What the caller says about a model: sizes, states, inputs that are constants; in Python or as texts."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from openinfer.importing.problems import bad_option
+
+MOST = 1 << 40
+
+
+@dataclass(frozen=True)
+class SizeChoice:
+    """A size that is fixed, or dynamic up to a bound."""
+
+    value: int
+    is_bound: bool = False
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How a model is imported."""
+
+    name: str | None = None
+    sizes: Mapping[str, SizeChoice] = field(default_factory=dict)
+    states: Sequence[tuple[str, str]] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    loops: bool = True
+    idioms: bool = True
+
+
+_SIZE = re.compile(r"(?s)(.+?)\s*(<=|=)\s*([0-9]{1,12})")
+
+
+def size_choices(texts: Sequence[str]) -> dict[str, SizeChoice]:
+    """Read ``NAME=VALUE`` and ``NAME<=BOUND``.
+
+    >>> size_choices(["batch=1", "T<=64"])
+    {'batch': SizeChoice(value=1, is_bound=False), 'T': SizeChoice(value=64, is_bound=True)}
+    """
+    found: dict[str, SizeChoice] = {}
+    for text in texts:
+        match = _SIZE.fullmatch(text.strip())
+        if match is None:
+            raise bad_option(f"cannot understand the size {text!r:.100}", "write NAME=VALUE or NAME<=BOUND")
+        name, relation, number = match.groups()
+        if name in found:
+            raise bad_option(f"the size {name!r:.100} is given twice")
+        found[name] = _choice(name, int(number), is_bound=relation == "<=")
+    return found
+
+
+def _choice(name: str, value: int, *, is_bound: bool) -> SizeChoice:
+    if not (1 if is_bound else 0) <= value <= MOST:
+        raise bad_option(f"the size {name!r:.100} cannot be {value}")
+    return SizeChoice(value, is_bound)
+
+
+def sizes_given(sizes: Mapping[str, int | str]) -> dict[str, SizeChoice]:
+    """Sizes as Python gives them: a number, or ``"<=64"``.
+
+    >>> sizes_given({"batch": 1, "T": "<=64"})
+    {'batch': SizeChoice(value=1, is_bound=False), 'T': SizeChoice(value=64, is_bound=True)}
+    """
+    found = {}
+    for name, value in sizes.items():
+        text = str(value).strip()
+        match = re.fullmatch(r"(<=)?\s*([0-9]{1,12})", text)
+        if match is None:
+            raise bad_option(f"the size {name!r:.100} is a number or '<=BOUND', not {value!r:.60}")
+        found[name] = _choice(name, int(match[2]), is_bound=match[1] is not None)
+    return found
+
+
+def state_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Read ``OUT=IN``.
+
+    >>> state_pairs(["present.*=past.*"])
+    [('present.*', 'past.*')]
+    """
+    found = []
+    for text in texts:
+        output, equals, given = text.partition("=")
+        if not equals or not output.strip() or not given.strip():
+            raise bad_option(f"cannot understand the state {text!r:.100}", "write OUTPUT=INPUT")
+        found.append((output.strip(), given.strip()))
+    return found
+
+
+def fixed_inputs(texts: Sequence[str]) -> dict[str, Any]:
+    """Read ``INPUT=VALUE``, where the value is a number, a boolean or a list of them, as in JSON.
+
+    >>> fixed_inputs(["sr=16000", "flag=true", "pads=[0, 1]"])
+    {'sr': 16000, 'flag': True, 'pads': [0, 1]}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            parsed = None
+        if not equals or not name or not isinstance(parsed, bool | int | float | list):
+            advice = "write INPUT=VALUE with a number, true, false or a list"
+            raise bad_option(f"cannot understand the value {text!r:.100}", advice)
+        if name in found:
+            raise bad_option(f"the input {name!r:.100} is fixed twice")
+        found[name] = parsed
+    return found

@@ -1,0 +1,22 @@
+"""What an importer cannot do: raised where it is found, reported for every node together."""
+
+from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError
+
+
+class Unsupported(Exception):  # noqa: N818  (a refusal, which the importer turns into a diagnostic)
+    """A node that cannot be imported: why, and what could be done."""
+
+    def __init__(self, reason: str, advice: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.advice = advice
+
+
+def bad_file(path: str, reason: str, advice: str | None = None) -> ImportingError:
+    """The error for a file that cannot be read as a model."""
+    return ImportingError(Diagnostic(Code.BAD_IMPORT_FILE, f"cannot import {path!r}: {reason}", FileSpan(path), advice))
+
+
+def bad_option(message: str, advice: str | None = None) -> ImportingError:
+    """The error for an option that has another form, or means nothing for this model."""
+    return ImportingError(Diagnostic(Code.BAD_IMPORT_OPTION, message, help=advice))

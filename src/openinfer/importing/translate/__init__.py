@@ -1,0 +1,34 @@
+"""Nodes of ONNX as ops of the language: a table of translators, one module for each family."""
+
+from openinfer.importing.translate import (
+    control,
+    elementwise,
+    generate,
+    linear,
+    move,
+    normalise,
+    pool,
+    quantized,
+    recurrent,
+    reduce,
+    signal,
+)
+from openinfer.importing.translate.view import TABLE, NodeView, Results, Translator
+
+__all__ = [
+    "TABLE",
+    "NodeView",
+    "Results",
+    "Translator",
+    "control",
+    "elementwise",
+    "generate",
+    "linear",
+    "move",
+    "normalise",
+    "pool",
+    "quantized",
+    "recurrent",
+    "reduce",
+    "signal",
+]

@@ -1,0 +1,85 @@
+"""Nodes that make tensors of nothing, or of a shape."""
+
+import numpy as np
+
+from openinfer.dtypes import DTYPES
+from openinfer.importing.draft import I64, Known, Operand, extent, known
+from openinfer.importing.emitter import integers
+from openinfer.importing.extents import tidied
+from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.loops.dim import is_same, is_symbolic, larger
+
+
+@onnx_op("Constant")
+def _constant(n: NodeView) -> Results:
+    tensor = n.tensor("value") or n.tensor("sparse_value")
+    if tensor is not None:
+        return Known(tensor.dtype, tensor.array, n.node.outputs[0])
+    for name, dtype in (("value_int", "i64"), ("value_ints", "i64"), ("value_float", "f32"), ("value_floats", "f32")):
+        if n.has(name):
+            return known(np.asarray(n.node.attributes[name], DTYPES[dtype].array), DTYPES[dtype])
+    raise Unsupported("its value is not a tensor of numbers")
+
+
+@onnx_op("ConstantOfShape")
+def _constant_of_shape(n: NodeView) -> Results:
+    tensor = n.tensor("value")
+    value = known(np.float32(0)) if tensor is None else Known(tensor.dtype, tensor.array.reshape(-1)[:1].reshape(()))
+    return n.emit.full(value, n.known_ints(0, "the shape"))
+
+
+@onnx_op("Range")
+def _range(n: NodeView) -> Results:
+    """Counted by an index, so that its length may depend on sizes."""
+    start, limit, delta = n.x, n.input(1), n.input(2)
+    if n.x.dtype.kind == "float":
+        if not all(isinstance(one, Known) for one in (start, limit, delta)):
+            raise Unsupported("its length depends on data", "fix what it depends on: --fix INPUT=VALUE")
+        numbers = [float(one.array.reshape(-1)[0]) for one in (start, limit, delta) if isinstance(one, Known)]
+        return known(np.arange(*numbers, dtype=n.x.dtype.array), n.x.dtype)
+    (first,), (last,), (step,) = (integers(one, "its length") for one in (start, limit, delta))
+    if is_same(step, 0):
+        raise Unsupported("its step is 0")
+    if is_symbolic(step) or (step < 0 and (is_symbolic(first) or is_symbolic(last))):
+        raise Unsupported("its step depends on a size, or it counts down from one")
+    between = tidied(last - first if step > 0 else first - last, n.emit.sizes)
+    count = larger((between + abs(step) - 1) // abs(step), 0)
+    if not is_symbolic(count):
+        offsets = known(np.arange(count, dtype=np.int64) * step)
+        return n.emit.cast(n.emit.op("add", offsets, extent(first)) if not is_same(first, 0) else offsets, n.x.dtype)
+    ramp = n.emit.ramp(count)
+    ramp = ramp if step == 1 else n.emit.op("mul", ramp, known(np.int64(step)))
+    ramp = ramp if is_same(first, 0) else n.emit.op("add", ramp, extent(first))
+    return n.emit.cast(ramp, n.x.dtype)
+
+
+@onnx_op("EyeLike")
+def _eye_like(n: NodeView) -> Results:
+    dtype = n.dtype("dtype") if n.has("dtype") else n.x.dtype
+    rows, columns = (n.emit.ramp(one) for one in n.x.shape)
+    shifted = n.emit.op("add", rows, known(np.int64(n.integer("k", 0))))
+    ones = n.emit.op("eq", n.emit.op("unsqueeze", shifted, axes=(1,)), n.emit.op("unsqueeze", columns, axes=(0,)))
+    return n.emit.cast(ones, dtype)
+
+
+@onnx_op("OneHot")
+def _one_hot(n: NodeView) -> Results:
+    """Negative indices count from the end, which ``one_hot`` does not know."""
+    depth, values = n.known_number(1, "the depth"), n.input(2)
+    ids = n.emit.cast(n.x, I64)
+    size = known(np.int64(int(depth)))
+    ids = n.emit.op("where", n.emit.op("lt", ids, known(np.int64(0))), n.emit.op("add", ids, size), ids)
+    axis = n.axis(n.integer("axis", -1), n.rank + 1)
+    hot = n.emit.op("one_hot", ids, depth=int(depth), axis=axis, to=DTYPES["f32"])
+    off, on = (_element(n, values, place) for place in (0, 1))
+    return n.emit.op("where", n.emit.op("ne", hot, known(np.float32(0))), on, off)
+
+
+def _element(n: NodeView, values: Operand, place: int) -> Operand:
+    return n.emit.op("gather", values, known(np.int64(place)))
+
+
+@onnx_op("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
+def _random(_node: NodeView) -> Results:
+    raise Unsupported("a graph gives the same result each time; it draws random numbers", "make it an input")

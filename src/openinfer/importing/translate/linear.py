@@ -1,0 +1,190 @@
+"""Products: matrices, convolutions, sums in Einstein's notation."""
+
+import numpy as np
+
+from openinfer.dtypes import DTYPES
+from openinfer.importing.draft import Known, Operand
+from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.importing.translate.windows import Window, shortened, window_of
+from openinfer.loops.dim import is_same, is_symbolic
+
+
+@onnx_op("MatMul")
+def _matmul(n: NodeView) -> Results:
+    return n.emit.op("matmul", n.x, n.input(1))
+
+
+@onnx_op("Gemm")
+def _gemm(n: NodeView) -> Results:
+    """``alpha * a * b + beta * c``; a product with stored weights is ``linear`` where it can be."""
+    a, b, c = n.x, n.input(1), n.optional(2)
+    alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
+    trans_a, trans_b = bool(n.integer("transA", 0)), bool(n.integer("transB", 0))
+    c = c if beta else None
+    fits = c is None or (len(c.shape) == 1 and is_same(c.shape[0], b.shape[0 if trans_b else 1]))
+    if alpha == beta == 1 and not trans_a and fits and (trans_b or isinstance(b, Known)):
+        weights = b if trans_b else n.emit.transpose(b, (1, 0))
+        return n.emit.op("linear", a, weights, c)
+    product = n.emit.op("matmul", a, b, transpose_a=trans_a or None, transpose_b=trans_b or None)
+    if alpha != 1:
+        product = n.emit.op("mul", product, n.emit.scalar(alpha, product.dtype))
+    if c is None:
+        return product
+    scaled = c if beta == 1 else n.emit.op("mul", c, n.emit.scalar(beta, c.dtype))
+    return n.emit.op("add", product, scaled)
+
+
+@onnx_op("Einsum")
+def _einsum(n: NodeView) -> Results:
+    equation = n.text("equation", "").replace(" ", "")
+    given = [one for one in n.operands if one is not None]
+    if "..." in equation:
+        equation = _without_dots(equation, [len(one.shape) for one in given])
+    return n.emit.op("einsum", *given, equation=equation)
+
+
+def _without_dots(equation: str, ranks: list[int]) -> str:
+    """Letters in place of ``...``, the last for the last axis."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    free = [one for one in "ZYXWVUTSRQPONMLKJIHGFEDCBA" if one not in equation]
+    counts = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=False) if "..." in term]
+    if len(terms) != len(ranks) or not counts or min(counts) < 0 or len(free) < max(counts):
+        raise Unsupported(f"its equation {equation!r:.60} does not fit its inputs")
+    if len(set(counts)) > 1:
+        raise Unsupported("the axes that ... stands for broadcast", "write the equation without ...")
+    letters = "".join(reversed(free[: counts[0]]))
+    if not arrow:
+        used = "".join(terms).replace(".", "")
+        right = "..." + "".join(sorted(one for one in set(used) if used.count(one) == 1))
+    return ",".join(term.replace("...", letters) for term in terms) + "->" + right.replace("...", letters)
+
+
+# --- convolutions -----------------------------------------------------------------------------------------------------
+
+
+@onnx_op("Conv")
+def _conv(n: NodeView) -> Results:
+    return convolved(n, n.x, n.input(1), n.optional(2))
+
+
+def convolved(n: NodeView, x: Operand, w: Operand, bias: Operand | None, **extra: object) -> Operand:
+    """A convolution over one to three spatial axes."""
+    spatial = x.shape[2:]
+    kernel = w.shape[2:]
+    _require_spatial(len(spatial), len(kernel))
+    window = window_of(n, tuple(kernel), tuple(spatial))
+    groups = n.integer("group", 1)
+    op = f"conv{len(spatial)}d"
+    return n.emit.op(op, x, w, bias, **window.params(), groups=None if groups == 1 else groups, **extra)
+
+
+def _require_spatial(count: int, kernel: int) -> None:
+    if count != kernel or not 1 <= count <= 3:
+        raise Unsupported(f"it has {count} spatial axes and a kernel of {kernel}; 1 to 3 are known")
+
+
+@onnx_op("ConvTranspose")
+def _conv_transpose(n: NodeView) -> Results:
+    x, w, bias = n.x, n.input(1), n.optional(2)
+    spatial, kernel = x.shape[2:], w.shape[2:]
+    _require_spatial(len(spatial), len(kernel))
+    window, extra = _transposed_window(n, tuple(kernel), tuple(spatial))
+    groups = n.integer("group", 1)
+    return n.emit.op(
+        f"conv_transpose{len(spatial)}d",
+        x,
+        w,
+        bias,
+        **window.params(),
+        groups=None if groups == 1 else groups,
+        output_padding=shortened(extra, 0),
+    )
+
+
+def _transposed_window(
+    n: NodeView, kernel: tuple[int, ...], spatial: tuple[int, ...]
+) -> tuple[Window, tuple[int, ...]]:
+    """The window, and what is added at the ends: where a shape is wanted, the padding follows from it."""
+    count = len(kernel)
+    strides, dilations = (n.ints(name) or (1,) * count for name in ("strides", "dilations"))
+    extra = n.ints("output_padding") or (0,) * count
+    auto = n.text("auto_pad", "NOTSET")
+    wanted = n.ints("output_shape")
+    if wanted is None and auto in ("NOTSET", "", "VALID"):
+        pads = (n.ints("pads") or (0,) * (2 * count)) if auto != "VALID" else (0,) * (2 * count)
+        return Window(kernel, strides, dilations, pads[:count], pads[count:]), extra
+    if any(map(is_symbolic, spatial)):
+        raise Unsupported("its padding depends on a size", "fix the size: --size NAME=VALUE")
+    shape = (
+        wanted[-count:] if wanted is not None else tuple(own * one for own, one in zip(spatial, strides, strict=True))
+    )
+    begins, ends, more = [], [], []
+    for own, size, stride, dilation, added, result in zip(
+        spatial, kernel, strides, dilations, extra, shape, strict=True
+    ):
+        total = stride * (own - 1) + added + (size - 1) * dilation + 1 - result
+        more.append(added + max(-total, 0))
+        total = max(total, 0)
+        half = total // 2
+        upper = auto == "SAME_UPPER"
+        begins.append(half if upper else total - half)
+        ends.append(total - half if upper else half)
+    return Window(kernel, strides, dilations, tuple(begins), tuple(ends)), tuple(more)
+
+
+# --- integers ---------------------------------------------------------------------------------------------------------
+
+I32 = DTYPES["i32"]
+
+
+@onnx_op("MatMulInteger")
+def _matmul_integer(n: NodeView) -> Results:
+    a = centred(n, n.x, n.optional(2), rows=True)
+    b = centred(n, n.input(1), n.optional(3), rows=False)
+    return integer_product(n, a, b)
+
+
+def integer_product(n: NodeView, a: Operand, b: Operand) -> Operand:
+    """An exact product of integers in i32; factors of one 8-bit dtype stay in it."""
+    if a.dtype is b.dtype and a.dtype.bits == 8:
+        return n.emit.op("matmul", a, b, acc=(I32,))
+    return n.emit.op("matmul", n.emit.cast(a, I32), n.emit.cast(b, I32))
+
+
+def centred(n: NodeView, x: Operand, point: Operand | None, *, rows: bool) -> Operand:
+    """Quantized values less their zero point, in i32; as they are where there is none.
+
+    A zero point of one dimension belongs to the rows of the first factor, or to the columns of the second.
+    """
+    if point is None or is_zero(point):
+        return x
+    offset = n.emit.cast(point, I32)
+    if len(offset.shape) == 1 and rows:
+        offset = n.emit.reshape(offset, (offset.shape[0], 1)) if not is_same(offset.shape[0], 1) else offset
+    return n.emit.op("sub", n.emit.cast(x, I32), offset)
+
+
+def is_zero(point: Operand) -> bool:
+    """Whether a zero point is known to be zero."""
+    return isinstance(point, Known) and not point.has_sizes and not np.any(point.array)
+
+
+@onnx_op("ConvInteger")
+def _conv_integer(n: NodeView) -> Results:
+    return integer_convolved(n, n.x, n.input(1), n.optional(2), n.optional(3), None)
+
+
+def integer_convolved(
+    n: NodeView, x: Operand, w: Operand, x_point: Operand | None, w_point: Operand | None, bias: Operand | None
+) -> Operand:
+    """A convolution of quantized values in i32; what lies outside counts as the zero point, which is 0 when centred."""
+    a = centred(n, x, x_point, rows=False)
+    if w_point is not None and len(w_point.shape) == 1 and not is_zero(w_point):
+        shape = (w_point.shape[0], *(1,) * (len(w.shape) - 1))
+        w_point = n.emit.reshape(w_point, shape if not is_same(w_point.shape[0], 1) else ())
+    b = centred(n, w, w_point, rows=False)
+    if a.dtype is b.dtype and a.dtype.bits == 8:
+        return convolved(n, a, b, bias, acc=(I32,))
+    return convolved(n, n.emit.cast(a, I32), n.emit.cast(b, I32), bias)

@@ -1,0 +1,304 @@
+"""Ops that move values: shapes, slices, gathers and scatters."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from openinfer.dtypes import DTYPES
+from openinfer.importing.draft import I64, Known, Operand, extent, extents, known
+from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.loops.dim import is_same, is_symbolic, larger, smaller, span
+
+
+@onnx_op("Shape")
+def _shape(n: NodeView) -> Results:
+    start, end = n.integer("start", 0), n.integer("end", n.rank)
+    return extents(n.x.shape[slice(start, end)])
+
+
+@onnx_op("Size")
+def _size(n: NodeView) -> Results:
+    count: int = 1
+    for one in n.x.shape:
+        count = one * count
+    return extent(count)
+
+
+@onnx_op("Reshape")
+def _reshape(n: NodeView) -> Results:
+    wanted = n.known_ints(1, "the shape")
+    return n.emit.reshape(n.x, resolved_shape(n.x.shape, wanted, copies_zero=not n.integer("allowzero", 0)))
+
+
+def resolved_shape(own: Sequence[int], wanted: Sequence[int], *, copies_zero: bool) -> tuple[int, ...]:
+    """A shape without 0 for a copied extent and without -1 for what is left."""
+    shape = [
+        own[place] if copies_zero and is_same(one, 0) and place < len(own) else one for place, one in enumerate(wanted)
+    ]
+    open_places = [place for place, one in enumerate(shape) if is_same(one, -1)]
+    if not open_places:
+        return tuple(shape)
+    if len(open_places) > 1:
+        raise Unsupported("its shape has -1 twice")
+    left = list(own)
+    divisor: int = 1
+    for place, one in enumerate(shape):
+        if place in open_places:
+            continue
+        match = next((other for other, extent_ in enumerate(left) if is_same(extent_, one)), None)
+        if match is None:
+            divisor = divisor * one
+        else:
+            left.pop(match)
+    rest: int = 1
+    for one in left:
+        rest = rest * one
+    if is_same(divisor, 0):
+        raise Unsupported("its shape has -1 beside 0")
+    shape[open_places[0]] = rest // divisor
+    return tuple(shape)
+
+
+@onnx_op("Flatten")
+def _flatten(n: NodeView) -> Results:
+    axis = n.integer("axis", 1)
+    return n.emit.op("flatten", n.x, axis=axis + n.rank if axis < 0 else axis)
+
+
+@onnx_op("Transpose")
+def _transpose(n: NodeView) -> Results:
+    return n.emit.transpose(n.x, n.ints("perm") or tuple(reversed(range(n.rank))))
+
+
+@onnx_op("Squeeze")
+def _squeeze(n: NodeView) -> Results:
+    axes = n.axes(1, 13)
+    if axes is None:
+        axes = tuple(place for place, one in enumerate(n.x.shape) if is_same(one, 1))
+    dropped = {n.axis(one) for one in axes}
+    if any(not is_same(n.x.shape[one], 1) for one in dropped):
+        raise Unsupported(f"it drops an axis that is not 1 of the shape {list(n.x.shape)}")
+    if not dropped:
+        return n.x
+    return n.emit.op("squeeze", n.x, axes=tuple(sorted(dropped)))
+
+
+@onnx_op("Unsqueeze")
+def _unsqueeze(n: NodeView) -> Results:
+    axes = n.axes(1, 13) or ()
+    rank = n.rank + len(axes)
+    return n.emit.op("unsqueeze", n.x, axes=tuple(sorted(n.axis(one, rank) for one in axes))) if axes else n.x
+
+
+@onnx_op("Concat")
+def _concat(n: NodeView) -> Results:
+    """Inputs without elements say nothing, as in the first step of a cache."""
+    given = [one for one in n.operands if one is not None]
+    axis = n.axis(n.integer("axis", 1 if n.opset < 4 else 0))
+    full = [one for one in given if not is_same(one.shape[axis] if len(one.shape) > axis else 1, 0)] or given[:1]
+    return full[0] if len(full) == 1 else n.emit.op("concat", *full, axis=axis)
+
+
+@onnx_op("Split")
+def _split(n: NodeView) -> Results:
+    axis = n.axis(n.integer("axis", 0))
+    count = len(n.node.outputs)
+    sizes = n.ints("split") if n.opset < 13 else None
+    if n.opset >= 13 and n.optional(1) is not None:
+        sizes = n.known_ints(1, "the list of lengths")
+    if sizes is None:
+        sizes = _even_parts(n, n.x.shape[axis], n.integer("num_outputs", count))
+    return n.emit.ops("split", n.x, axis=axis, sizes=tuple(sizes)) if len(sizes) > 1 else (n.x,)
+
+
+def _even_parts(n: NodeView, total: int, count: int) -> tuple[int, ...]:
+    """Equal lengths; the last may be shorter where the number does not divide."""
+    if is_symbolic(total):
+        if n.opset >= 18:
+            raise Unsupported("it splits a dynamic size evenly", "fix the size: --size NAME=VALUE")
+        return (total // count,) * count
+    length = -(-total // count)
+    return (*(length,) * (count - 1), total - length * (count - 1))
+
+
+@onnx_op("Slice")
+def _slice(n: NodeView) -> Results:
+    if n.opset < 10:
+        starts, ends = n.ints("starts") or (), n.ints("ends") or ()
+        axes, steps = n.ints("axes"), None
+    else:
+        starts, ends = n.known_ints(1, "the list of starts"), n.known_ints(2, "the list of ends")
+        axes = n.known_ints(3, "the list of axes") if n.optional(3) is not None else None
+        steps = n.known_ints(4, "the list of steps") if n.optional(4) is not None else None
+    places = tuple(n.axis(one) for one in (axes if axes is not None else range(len(starts))))
+    strides = steps if steps is not None else (1,) * len(starts)
+    rows = [
+        row
+        for row in zip(starts, ends, places, strides, strict=True)
+        if not _takes_all(n.x.shape[row[2]], row[0], row[1], row[3])
+    ]
+    if not rows:
+        return n.x
+    clipped = [(*_ends(n.x.shape[axis], start, end, step), axis, step) for start, end, axis, step in rows]
+    starts, ends, places, strides = (tuple(one) for one in zip(*clipped, strict=True))
+    plain = all(is_same(one, 1) for one in strides)
+    return n.emit.op("slice", n.x, starts=starts, ends=ends, axes=places, steps=None if plain else strides)
+
+
+_FAR = 1 << 31
+
+
+def _takes_all(own: int, start: int, end: int, step: int) -> bool:
+    if not (is_same(start, 0) and is_same(step, 1)):
+        return False
+    return is_same(end, own) or (not is_symbolic(end) and end >= min(span(own)[1], _FAR))
+
+
+def _ends(own: int, start: int, end: int, step: int) -> tuple[int, int]:
+    """Ends beyond every tensor become the edge, where that reads better and means the same."""
+    if not is_symbolic(step) and step > 0 and not is_symbolic(end) and end >= _FAR:
+        end = own
+    return start, end
+
+
+@onnx_op("Gather")
+def _gather(n: NodeView) -> Results:
+    return n.emit.op("gather", n.x, n.input(1), axis=n.axis(n.integer("axis", 0)) or None)
+
+
+@onnx_op("GatherElements")
+def _gather_elements(n: NodeView) -> Results:
+    return n.emit.op("take_along", n.x, n.input(1), axis=n.axis(n.integer("axis", 0)))
+
+
+@onnx_op("GatherND")
+def _gather_nd(n: NodeView) -> Results:
+    return n.emit.op("gather_nd", n.x, n.input(1), batch_dims=n.integer("batch_dims", 0) or None)
+
+
+@onnx_op("Scatter", "ScatterElements")
+def _scatter(n: NodeView) -> Results:
+    axis = n.axis(n.integer("axis", 0))
+    return n.emit.op("scatter", n.x, n.input(1), n.input(2), axis=axis, reduce=_reduction(n))
+
+
+@onnx_op("ScatterND")
+def _scatter_nd(n: NodeView) -> Results:
+    return n.emit.op("scatter_nd", n.x, n.input(1), n.input(2), reduce=_reduction(n))
+
+
+def _reduction(n: NodeView) -> str | None:
+    found = n.text("reduction", "none")
+    return None if found == "none" else found
+
+
+@onnx_op("Expand")
+def _expand(n: NodeView) -> Results:
+    """The shape broadcasts with the input's: a 1 in it keeps what is there."""
+    wanted = n.known_ints(1, "the shape")
+    rank = max(n.rank, len(wanted))
+    own = (1,) * (rank - n.rank) + tuple(n.x.shape)
+    other = (1,) * (rank - len(wanted)) + tuple(wanted)
+    shape = tuple(one if is_same(two, 1) else two for one, two in zip(own, other, strict=True))
+    if len(shape) == n.rank and all(map(is_same, shape, n.x.shape)):
+        return n.x
+    return n.emit.op("expand", n.x, shape=shape)
+
+
+@onnx_op("Tile")
+def _tile(n: NodeView) -> Results:
+    repeats = n.known_ints(1, "the list of repeats")
+    return n.x if all(is_same(one, 1) for one in repeats) else n.emit.op("tile", n.x, repeats=repeats)
+
+
+@onnx_op("Pad")
+def _pad(n: NodeView) -> Results:
+    if n.opset < 11:
+        pads, value = n.ints("pads") or (), n.real("value", 0.0)
+    else:
+        pads = n.known_ints(1, "the list of pads")
+        value = 0.0 if n.optional(2) is None else n.known_number(2, "the value")
+    if n.optional(3) is not None:
+        axes = [n.axis(one) for one in n.known_ints(3, "the list of axes")]
+        full = [0] * (2 * n.rank)
+        for place, axis in enumerate(axes):
+            full[axis], full[axis + n.rank] = pads[place], pads[place + len(axes)]
+        pads = tuple(full)
+    if all(is_same(one, 0) for one in pads):
+        return n.x
+    return padded(n, n.x, pads, n.text("mode", "constant"), value)
+
+
+def padded(n: NodeView, x: Operand, pads: Sequence[int], mode: str, value: float) -> Operand:
+    """A tensor padded; negative pads cut."""
+    rank = len(x.shape)
+    if any(span(one)[0] < 0 for one in pads):
+        starts = tuple(-smaller(one, 0) for one in pads[:rank])
+        ends = tuple(own + smaller(one, 0) for own, one in zip(x.shape, pads[rank:], strict=True))
+        x = n.emit.op("slice", x, starts=starts, ends=ends, axes=tuple(range(rank)))
+        pads = tuple(larger(one, 0) for one in pads)
+    if all(is_same(one, 0) for one in pads):
+        return x
+    number = value if mode == "constant" and value else None
+    if number is not None and x.dtype.kind in ("int", "uint"):
+        number = int(number)
+    return n.emit.op("pad", x, pads=tuple(pads), mode=None if mode == "constant" else mode, value=number)
+
+
+@onnx_op("DepthToSpace")
+def _depth_to_space(n: NodeView) -> Results:
+    order = n.text("mode", "DCR")
+    return n.emit.op("depth_to_space", n.x, block=n.integer("blocksize", 1), order=None if order == "DCR" else order)
+
+
+@onnx_op("SpaceToDepth")
+def _space_to_depth(n: NodeView) -> Results:
+    block = n.integer("blocksize", 1)
+    if n.text("mode", "DCR") != "CRD":
+        return n.emit.op("space_to_depth", n.x, block=block)
+    batch, channels, height, width = n.x.shape
+    tiles = n.emit.reshape(n.x, (batch, channels, height // block, block, width // block, block))
+    order = n.emit.transpose(tiles, (0, 1, 3, 5, 2, 4))
+    return n.emit.reshape(order, (batch, channels * block * block, height // block, width // block))
+
+
+@onnx_op("ReverseSequence")
+def _reverse_sequence(n: NodeView) -> Results:
+    """Position t of a sequence of length s is s - 1 - t before s, and stays behind it."""
+    batch, time = n.integer("batch_axis", 1), n.integer("time_axis", 0)
+    lengths = n.emit.cast(n.input(1), I64)
+    rows = tuple(n.x.shape[one] if one == batch else 1 for one in range(n.rank))
+    columns = tuple(n.x.shape[one] if one == time else 1 for one in range(n.rank))
+    length = n.emit.reshape(lengths, rows)
+    place = n.emit.reshape(n.emit.ramp(n.x.shape[time]), columns)
+    mirrored = n.emit.op("sub", n.emit.op("sub", length, known(np.int64(1))), place)
+    ids = n.emit.op("where", n.emit.op("lt", place, length), mirrored, place)
+    return n.emit.op("take_along", n.x, n.emit.op("expand", ids, shape=n.x.shape), axis=time)
+
+
+@onnx_op("Trilu")
+def _trilu(n: NodeView) -> Results:
+    diagonal = n.known_number(1, "the diagonal") if n.optional(1) is not None else 0
+    upper = bool(n.integer("upper", 1))
+    x = n.x if n.x.dtype.kind != "bool" else n.emit.cast(n.x, DTYPES["u8"])
+    found = n.emit.op("tri", x, diagonal=diagonal or None, upper=upper or None)
+    return n.emit.cast(found, n.x.dtype)
+
+
+@onnx_op("Compress", "NonZero", "Unique")
+def _data_dependent(n: NodeView) -> Results:
+    """Known results only: a shape that depends on data has no type here."""
+    if not all(one is None or (isinstance(one, Known) and not one.has_sizes) for one in n.operands):
+        raise Unsupported("the shape of its result depends on data", "fix what it depends on: --fix INPUT=VALUE")
+    arrays = [one.array for one in n.operands if isinstance(one, Known)]
+    if n.node.op == "NonZero":
+        return known(np.asarray(np.nonzero(np.atleast_1d(arrays[0]))).astype(np.int64))
+    if n.node.op == "Compress":
+        axis = n.axis(n.integer("axis", 0)) if n.has("axis") else None
+        return known(np.compress(arrays[1].reshape(-1), arrays[0], axis), n.x.dtype)
+    if n.node.attributes.get("sorted", 1) != 1:
+        raise Unsupported("it is not sorted")
+    axis = n.axis(n.integer("axis", 0)) if n.has("axis") else None
+    found = np.unique(arrays[0], return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    return tuple(known(np.asarray(one).reshape(-1) if place else one) for place, one in enumerate(found))

@@ -1,0 +1,273 @@
+"""Whole-sequence LSTM, GRU and RNN: a loop over time with a cell."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from openinfer.importing.draft import I64, IndexOperand, Known, Operand, Part, Value, known
+from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.ir.expr import Binary, Num, Ref
+from openinfer.ir.operand import Single, Slice
+from openinfer.loops.dim import expr_of, is_same
+
+_FUNCTIONS = {
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "relu": "relu",
+    "softplus": "softplus",
+    "softsign": "softsign",
+    "elu": "elu",
+    "hardsigmoid": "hard_sigmoid",
+    "leakyrelu": "relu",
+}
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """The weights of one direction; biases of inputs and of states."""
+
+    w: Operand
+    r: Operand
+    b_ih: Operand | None
+    b_hh: Operand | None
+    peephole: Operand | None
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _States:
+    """What is carried from step to step."""
+
+    h: Operand
+    c: Operand | None
+
+
+@onnx_op("LSTM", "GRU", "RNN")
+def _recurrent(n: NodeView) -> Results:
+    batch_first = bool(n.integer("layout", 0))
+    x = n.emit.transpose(n.x, (1, 0, 2)) if batch_first else n.x
+    hidden = n.integer("hidden_size", 0) or n.input(2).shape[-1]
+    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+    reversed_ = directions.get(n.text("direction", "forward"))
+    if reversed_ is None:
+        raise Unsupported(f"its direction {n.text('direction', '')!r:.40} is not known")
+    results = [_one_direction(n, x, place, hidden, is_reversed=one) for place, one in enumerate(reversed_)]
+    y = n.emit.op("concat", *(one[0] for one in results), axis=1) if len(results) > 1 else results[0][0]
+    finals = [
+        _stacked(n, [state for state in states if state is not None])
+        for states in zip(*(one[1:] for one in results), strict=True)
+    ]
+    if batch_first:
+        y = n.emit.transpose(y, (2, 0, 1, 3))
+        finals = [None if one is None else n.emit.transpose(one, (1, 0, 2)) for one in finals]
+    return (y, *finals)
+
+
+def _stacked(n: NodeView, states: list[Operand]) -> Operand | None:
+    return (
+        n.emit.op("stack", *states, axis=0)
+        if len(states) > 1
+        else (n.emit.op("unsqueeze", states[0], axes=(0,)) if states else None)
+    )
+
+
+def _one_direction(
+    n: NodeView, x: Operand, place: int, hidden: int, *, is_reversed: bool
+) -> tuple[Operand, Operand, Operand | None]:
+    """All outputs [T, 1, B, H] and the last states of one direction."""
+    weights = _weights(n, place, hidden)
+    length, batch = x.shape[0], x.shape[1]
+    states = [_initial(n, 5 + one, place, (batch, hidden)) for one in range(2 if n.node.op == "LSTM" else 1)]
+    lengths = _lengths(n, length)
+    if is_same(length, 1) and lengths is None:
+        now = _cell(
+            n, weights, n.emit.op("squeeze", x, axes=(0,)), _States(states[0], states[1] if len(states) > 1 else None)
+        )
+        return n.emit.op("unsqueeze", now.h, axes=(0, 1)), now.h, now.c
+    source = n.emit.value(x)
+    h = n.emit.variable(states[0], "h")
+    c = n.emit.variable(states[1], "c") if len(states) > 1 else None
+    y = n.emit.declare(x.dtype, (length, 1, batch, hidden), n.node.outputs[0] if n.node.outputs else "")
+    index = n.emit.open_loop("time")
+    at = _time(index, length, is_reversed=is_reversed)
+    row = Part(source, (at, Slice(), Slice()), tuple(source.shape[1:]))
+    if lengths is None and _is_native(n, weights):
+        _native(n, weights, row, h, c)
+    else:
+        now = _cell(n, weights, row, _States(h, c))
+        _store(n, now, h, c, lengths, at)
+    out: Operand = h if lengths is None else _masked(n, h, lengths, at)
+    n.emit.copy(out, Part(y, (at, Single(Num(0)), Slice(), Slice()), (batch, hidden)))
+    n.emit.close_loop("time", index, length)
+    return y, h, c
+
+
+def _time(index: IndexOperand, length: int, *, is_reversed: bool) -> Single:
+    if not is_reversed:
+        return Single(Ref(index.name))
+    last = Num(length - 1) if not hasattr(length, "expr") else Binary("-", expr_of(length), Num(1))
+    return Single(Binary("-", last, Ref(index.name)))
+
+
+def _initial(n: NodeView, position: int, place: int, shape: tuple[int, int]) -> Operand:
+    given = n.optional(position)
+    if given is None:
+        return n.emit.zeros(n.x.dtype, shape)
+    own = n.emit.transpose(given, (1, 0, 2)) if n.integer("layout", 0) else given
+    return n.emit.op("gather", own, known(np.int64(place)))
+
+
+def _lengths(n: NodeView, length: int) -> Operand | None:
+    """The lengths of the sequences, where they are not all the whole."""
+    given = n.optional(4)
+    if given is None or (isinstance(given, Known) and not given.has_sizes and bool(np.all(given.array == length))):
+        return None
+    if isinstance(given, Known) and given.has_sizes and all(is_same(one, length) for one in given.array.reshape(-1)):
+        return None
+    return n.emit.cast(given, I64)
+
+
+def _store(n: NodeView, now: _States, h: Value, c: Value | None, lengths: Operand | None, at: Single) -> None:
+    """The new states, where the sequence is not over yet."""
+    pairs = [(now.h, h)] + ([(now.c, c)] if c is not None and now.c is not None else [])
+    for new, variable in pairs:
+        if lengths is None:
+            n.emit.copy(new, variable)
+        else:
+            n.emit.copy(n.emit.op("where", _is_inside(n, lengths, at), new, variable), variable)
+
+
+def _masked(n: NodeView, h: Value, lengths: Operand, at: Single) -> Operand:
+    return n.emit.op("where", _is_inside(n, lengths, at), h, n.emit.scalar(0, h.dtype))
+
+
+def _is_inside(n: NodeView, lengths: Operand, at: Single) -> Operand:
+    if not isinstance(at.value, Ref):
+        raise Unsupported("it goes backwards over sequences of different lengths")
+    inside = n.emit.op("gt", lengths, IndexOperand(at.value.name))
+    return n.emit.op("unsqueeze", inside, axes=(1,))
+
+
+# --- weights and cells ------------------------------------------------------------------------------------------------
+
+
+def _weights(n: NodeView, place: int, hidden: int) -> _Direction:
+    """One direction, with its gates in the order of the cells here."""
+    count = {"LSTM": 4, "GRU": 3, "RNN": 1}[n.node.op]
+    order = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}[n.node.op]
+    rows = np.concatenate([np.arange(hidden) + gate * hidden for gate in order])
+
+    def chosen(operand: Operand, own: np.ndarray) -> Operand:
+        one = n.emit.op("gather", operand, known(np.int64(place)))
+        return (
+            one
+            if np.array_equal(own, np.arange(own.size)) and own.size == one.shape[0]
+            else n.emit.op("gather", one, known(own.astype(np.int64)))
+        )
+
+    w, r = chosen(n.input(1), rows), chosen(n.input(2), rows)
+    bias, peephole = n.optional(3), n.optional(7)
+    b_ih = None if bias is None else chosen(bias, rows)
+    b_hh = None if bias is None else chosen(bias, rows + count * hidden)
+    per = {"LSTM": 3, "GRU": 2, "RNN": 1}[n.node.op]
+    defaults = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}[n.node.op]
+    given = n.texts("activations")
+    functions = tuple(one.lower() for one in (given[place * per : (place + 1) * per] if given else defaults))
+    if len(functions) != per or any(one not in _FUNCTIONS for one in functions):
+        raise Unsupported(f"its activations {list(functions)[:4]} are not known")
+    own_peephole = None if peephole is None else n.emit.op("gather", peephole, known(np.int64(place)))
+    return _Direction(w, r, b_ih, b_hh, own_peephole, functions)
+
+
+def _is_native(n: NodeView, weights: _Direction) -> bool:
+    """Whether a cell here computes exactly this."""
+    if weights.peephole is not None or n.has("clip") or n.has("activation_alpha") or n.integer("input_forget", 0):
+        return False
+    match n.node.op:
+        case "LSTM":
+            return weights.functions == ("sigmoid", "tanh", "tanh")
+        case "GRU":
+            return weights.functions == ("sigmoid", "tanh") and bool(n.integer("linear_before_reset", 0))
+    return weights.functions[0] in ("tanh", "relu")
+
+
+def _cell_inputs(weights: _Direction, x: Operand, states: _States) -> tuple[Operand | None, ...]:
+    own = (states.h,) if states.c is None else (states.h, states.c)
+    return (x, *own, weights.w, weights.r, weights.b_ih, weights.b_hh)
+
+
+def _native(n: NodeView, weights: _Direction, x: Operand, h: Value, c: Value | None) -> None:
+    activation = "relu" if n.node.op == "RNN" and weights.functions[0] == "relu" else None
+    given = _cell_inputs(weights, x, _States(h, c))
+    outputs = (h,) if c is None else (h, c)
+    n.emit.into(f"{n.node.op.lower()}_cell", outputs, *given, activation=activation)
+
+
+def _cell(n: NodeView, weights: _Direction, x: Operand, states: _States) -> _States:
+    """One step."""
+    if _is_native(n, weights):
+        activation = "relu" if n.node.op == "RNN" and weights.functions[0] == "relu" else None
+        found = n.emit.ops(f"{n.node.op.lower()}_cell", *_cell_inputs(weights, x, states), activation=activation)
+        return _States(found[0], found[1] if states.c is not None else None)
+    if n.has("activation_alpha") or n.has("activation_beta"):
+        raise Unsupported("its activations have parameters")
+    if n.node.op == "GRU":
+        return _States(_gru_step(n, weights, x, states.h), None)
+    inside = n.emit.op("linear", x, weights.w, weights.b_ih)
+    gates = n.emit.op("add", inside, n.emit.op("linear", states.h, weights.r, weights.b_hh))
+    if n.node.op == "RNN":
+        return _States(_function(n, weights.functions[0], gates), None)
+    return _lstm_step(n, weights, gates, states)
+
+
+def _function(n: NodeView, name: str, x: Operand) -> Operand:
+    limit = n.real("clip", 0.0)
+    if limit:
+        x = n.emit.op("clamp", x, min=-limit, max=limit)
+    params = {"leakyrelu": {"negative_slope": 0.01}, "hardsigmoid": {"alpha": 0.2, "beta": 0.5}}.get(name, {})
+    return n.emit.op(_FUNCTIONS[name], x, **params)
+
+
+def _gru_step(n: NodeView, weights: _Direction, x: Operand, h: Operand) -> Operand:
+    """The reset gate before the product with the state, or after it."""
+    hidden = h.shape[-1]
+    f, g = weights.functions
+    sizes = (hidden, hidden, hidden)
+    inside = n.emit.ops("split", n.emit.op("linear", x, weights.w, weights.b_ih), axis=-1, sizes=sizes)
+    rows = tuple(n.emit.ops("split", weights.r, axis=0, sizes=sizes))
+    biases = (None, None, None) if weights.b_hh is None else n.emit.ops("split", weights.b_hh, axis=0, sizes=sizes)
+    reset, update = (
+        _function(n, f, n.emit.op("add", inside[gate], n.emit.op("linear", h, rows[gate], biases[gate])))
+        for gate in (0, 1)
+    )
+    if n.integer("linear_before_reset", 0):
+        outside = n.emit.op("mul", reset, n.emit.op("linear", h, rows[2], biases[2]))
+    else:
+        outside = n.emit.op("linear", n.emit.op("mul", reset, h), rows[2], biases[2])
+    candidate = _function(n, g, n.emit.op("add", inside[2], outside))
+    one = n.emit.scalar(1, h.dtype)
+    kept = n.emit.op("mul", n.emit.op("sub", one, update), candidate)
+    return n.emit.op("add", kept, n.emit.op("mul", update, h))
+
+
+def _lstm_step(n: NodeView, weights: _Direction, gates: Operand, states: _States) -> _States:
+    """With peepholes, coupled gates, or other functions than the cell has."""
+    c = states.c
+    assert c is not None
+    hidden = c.shape[-1]
+    i, f, g, o = n.emit.ops("split", gates, axis=-1, sizes=(hidden,) * 4)
+    first, second, third = weights.functions
+    peepholes = None if weights.peephole is None else n.emit.ops("split", weights.peephole, axis=0, sizes=(hidden,) * 3)
+
+    def with_peephole(gate: Operand, place: int, state: Operand) -> Operand:
+        return gate if peepholes is None else n.emit.op("add", gate, n.emit.op("mul", peepholes[place], state))
+
+    enter = _function(n, first, with_peephole(i, 0, c))
+    if n.integer("input_forget", 0):
+        keep = n.emit.op("sub", n.emit.scalar(1, c.dtype), enter)
+    else:
+        keep = _function(n, first, with_peephole(f, 2, c))
+    new = n.emit.op("add", n.emit.op("mul", keep, c), n.emit.op("mul", enter, _function(n, second, g)))
+    leave = _function(n, first, with_peephole(o, 1, new))
+    return _States(n.emit.op("mul", leave, _function(n, third, new)), new)

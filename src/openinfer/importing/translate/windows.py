@@ -1,0 +1,64 @@
+"""What convolutions and pools share: kernels, strides and padding of windows."""
+
+from dataclasses import dataclass
+
+from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.view import NodeView
+from openinfer.loops.dim import is_symbolic
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a window slides over the spatial axes."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @property
+    def pads(self) -> tuple[int, ...]:
+        """All begins, then all ends."""
+        return self.begins + self.ends
+
+    def params(self) -> dict[str, tuple[int, ...] | None]:
+        """Strides, pads and dilations as the ops take them; what is the default is left out."""
+        return {
+            "strides": shortened(self.strides, 1),
+            "pads": shortened(self.pads, 0),
+            "dilations": shortened(self.dilations, 1),
+        }
+
+
+def shortened(values: tuple[int, ...], default: int) -> tuple[int, ...] | None:
+    """One number where all are the same, and nothing where that is the default."""
+    if len(set(values)) == 1:
+        return None if values[0] == default else values[:1]
+    return values
+
+
+def window_of(n: NodeView, kernel: tuple[int, ...], spatial: tuple[int, ...]) -> Window:
+    """The window of a convolution or pool, padding decided."""
+    count = len(kernel)
+    strides, dilations = (n.ints(name) or (1,) * count for name in ("strides", "dilations"))
+    if len(strides) != count or len(dilations) != count or any(one < 1 for one in (*strides, *dilations)):
+        raise Unsupported("its strides or dilations do not fit its kernel")
+    auto = n.text("auto_pad", "NOTSET")
+    if auto in ("NOTSET", ""):
+        pads = n.ints("pads") or (0,) * (2 * count)
+        if len(pads) != 2 * count:
+            raise Unsupported("its pads do not fit its kernel")
+        return Window(kernel, strides, dilations, pads[:count], pads[count:])
+    if auto == "VALID":
+        return Window(kernel, strides, dilations, (0,) * count, (0,) * count)
+    begins, ends = [], []
+    for own, size, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
+        if is_symbolic(own) and stride != 1:
+            raise Unsupported(f"its padding {auto} depends on a size", "fix the size: --size NAME=VALUE")
+        reach = (size - 1) * dilation + 1
+        total = reach - 1 if stride == 1 else max((-(-own // stride) - 1) * stride + reach - own, 0)
+        small, large = total // 2, total - total // 2
+        begins.append(small if auto == "SAME_UPPER" else large)
+        ends.append(large if auto == "SAME_UPPER" else small)
+    return Window(kernel, strides, dilations, tuple(begins), tuple(ends))

@@ -1,0 +1,323 @@
+"""A model's nodes, one after the other, as steps of a draft. Every node that cannot be translated is reported."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from openinfer.dtypes import convert
+from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError, TensorError, counted, nearest, printable
+from openinfer.importing.draft import Draft, Known, Operand, Origin, Port, Value
+from openinfer.importing.emitter import Emitter
+from openinfer.importing.onnx_functions import function_body
+from openinfer.importing.onnx_model import (
+    AttributeRef,
+    OnnxFunction,
+    OnnxGraph,
+    OnnxModel,
+    OnnxNode,
+    OnnxValueInfo,
+)
+from openinfer.importing.options import ImportOptions
+from openinfer.importing.problems import Unsupported, bad_file, bad_option
+from openinfer.importing.sizes import Sizes
+from openinfer.importing.translate import TABLE, NodeView
+from openinfer.ops import OpError
+
+_DEEPEST = 100
+"""How deep bodies of functions and branches may be inside each other."""
+_MOST_NODES = 200_000
+"""How many nodes a model may have once functions and loops are written out."""
+_MOST_REPORTED = 100
+_MALFORMED = (OpError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What a translator stumbles over where a file gives a node inputs or attributes that it cannot have."""
+_NO_SENSE = "its inputs and attributes do not fit each other"
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """A value that does not exist: its node failed, which was reported, or has no such output."""
+
+    reason: str | None = None
+
+
+class _Names:
+    """What names mean, graph inside graph."""
+
+    def __init__(self, outer: "_Names | None" = None) -> None:
+        self._own: dict[str, Operand | _Missing] = {}
+        self._outer = outer
+
+    def bind(self, name: str, operand: "Operand | _Missing") -> None:
+        if name:
+            self._own[name] = operand
+
+    def find(self, name: str) -> "Operand | _Missing | None":
+        around: _Names | None = self
+        while around is not None:
+            if name in around._own:
+                return around._own[name]
+            around = around._outer
+        return None
+
+
+class _SkippedError(Exception):
+    """A node whose operands are missing because of a problem that was reported."""
+
+
+def translated(model: OnnxModel, options: ImportOptions) -> Draft:
+    """The draft of a model, or all its problems."""
+    sizes = Sizes(options.sizes)
+    names = _Names()
+    inputs = _inputs(model, options, sizes, names)
+    sizes.pass_over(model.graph.outputs)
+    sizes.require_all()
+    translation = _Translation(model, names, sizes.dynamic)
+    outputs = translation.graph(model.graph)
+    if translation.problems:
+        raise ImportingError(*translation.problems)
+    ports = []
+    for info, output in zip(model.graph.outputs, outputs, strict=True):
+        if output is None:
+            raise bad_file(model.path, f"no node computes the output {printable(info.name)!r:.100}")
+        ports.append(Port(info.name, output))
+    name = options.name or model.graph.name
+    return Draft(name, tuple(inputs), translation.emitter.bodies.steps, tuple(ports), sizes.bounds)
+
+
+def _inputs(model: OnnxModel, options: ImportOptions, sizes: Sizes, names: _Names) -> list[Port]:
+    """The inputs as values, those that are fixed as constants, initializers too."""
+    graph = model.graph
+    for name, tensor in graph.tensors.items():
+        names.bind(name, Known(tensor.dtype, tensor.array, name))
+    own = [info for info in graph.inputs if info.name not in graph.tensors]
+    unknown = [name for name in options.fixed if name not in {info.name for info in graph.inputs}]
+    if unknown:
+        advice = nearest(unknown[0], [info.name for info in graph.inputs])
+        raise bad_option(f"the model has no input {unknown[0]!r:.100}", advice)
+    ports, refused = [], []
+    for info in own:
+        if info.dtype is None or info.dims is None:
+            what = info.kind if info.dtype is None else "a tensor of unknown rank"
+            refused.append(_refusal(model.path, f"the input {printable(info.name)!r:.100} is {what}"))
+            continue
+        if info.name in options.fixed:
+            names.bind(info.name, _fixed(info, options.fixed[info.name]))
+            continue
+        value = Value(info.dtype, sizes.shape(info), info.name)
+        names.bind(info.name, value)
+        ports.append(Port(info.name, value))
+    if refused:
+        raise ImportingError(*refused)
+    return ports
+
+
+def _refusal(path: str, message: str) -> Diagnostic:
+    return Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(path), "inputs are tensors of numbers or bools")
+
+
+def _fixed(info: OnnxValueInfo, value: object) -> Known:
+    """A value for an input; one number stands for all elements of a known shape."""
+    assert info.dtype is not None
+    array = np.asarray(value)
+    try:
+        array = convert(array, info.dtype)
+    except (TensorError, TypeError, ValueError) as error:
+        raise bad_option(f"{value!r:.60} is not {info.dtype.name}, the dtype of the input {info.name!r:.60}") from error
+    dims = info.dims or ()
+    if not array.ndim and dims:
+        array = np.broadcast_to(array, [1 if dim.value is None else dim.value for dim in dims])
+    if array.ndim != len(dims):
+        raise bad_option(f"the input {info.name!r:.60} has {counted(len(dims), 'dimension')}, not {array.ndim}")
+    return Known(info.dtype, np.array(array), info.name)
+
+
+class _Translation:
+    """The walk over nodes. ``names`` and ``opsets`` are those of the graph or function that is being walked."""
+
+    def __init__(self, model: OnnxModel, names: _Names, sizes: Mapping[str, int]) -> None:
+        self.emitter = Emitter(sizes)
+        self.problems: list[Diagnostic] = []
+        self._model = model
+        self._names = names
+        self._opsets: Mapping[str, int] = model.opsets
+        self._depth = 0
+        self._count = 0
+        self._around: list[OnnxNode] = []
+
+    def graph(self, graph: OnnxGraph) -> list[Operand | None]:
+        """The outputs of a graph; None for those that have no value."""
+        for node in _needed(graph):
+            self._count += 1
+            if self._count > _MOST_NODES:
+                raise bad_file(self._model.path, f"it has more than {_MOST_NODES:,} nodes when loops are written out")
+            self._node(node)
+        found = [self._names.find(info.name) for info in graph.outputs]
+        return [None if one is None or isinstance(one, _Missing) else one for one in found]
+
+    def inline(self, graph: OnnxGraph, given: Sequence[Operand]) -> tuple[Operand, ...]:
+        """A graph inside a node; names of the graph around are known in it."""
+        if len(given) != len(graph.inputs):
+            raise Unsupported(f"its graph has {len(graph.inputs)} inputs, and {len(given)} are given")
+        outer, before = self._names, len(self.problems)
+        self._names = _Names(outer)
+        try:
+            for name, tensor in graph.tensors.items():
+                self._names.bind(name, Known(tensor.dtype, tensor.array, name))
+            for info, operand in zip(graph.inputs, given, strict=True):
+                self._names.bind(info.name, operand)
+            results = self._deeper(lambda: self.graph(graph))
+        finally:
+            self._names = outer
+        if len(self.problems) > before:
+            raise _SkippedError
+        found = [one for one in results if one is not None]
+        if len(found) != len(results):
+            raise Unsupported("an output of its graph is not computed")
+        return tuple(found)
+
+    def _deeper(self, walk: "object") -> list[Operand | None]:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise bad_file(self._model.path, f"its graphs and functions are nested more than {_DEEPEST} deep")
+        found: list[Operand | None] = walk()  # type: ignore[operator]
+        self._depth -= 1
+        return found
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    def _node(self, node: OnnxNode) -> None:
+        named = self._around[0] if self._around else node
+        origin = self.emitter.origin
+        self.emitter.origin = Origin(named.name or (named.outputs[0] if named.outputs else ""), named.kind)
+        mark = self.emitter.bodies.mark()
+        try:
+            results = self._results(node)
+        except (_SkippedError, Unsupported, *_MALFORMED) as error:
+            self.emitter.bodies.rollback(mark)
+            if not isinstance(error, _SkippedError):
+                self._report(node, error if isinstance(error, Unsupported) else Unsupported(_NO_SENSE))
+            results = [_Missing()] * len(node.outputs)
+        finally:
+            self.emitter.origin = origin
+        for place, name in enumerate(node.outputs):
+            found = results[place] if place < len(results) else None
+            missing = _Missing(f"output {place} of {node.kind} node {node.title!r:.60} is not known")
+            self._names.bind(
+                name, missing if found is None else found if isinstance(found, _Missing) else _named(found, name)
+            )
+
+    def _results(self, node: OnnxNode) -> "list[Operand | _Missing | None]":
+        operands = tuple(self._operand(name) for name in node.inputs)
+        function = self._model.functions.get((node.domain, node.op, node.overload))
+        if function is not None:
+            return self._called(node, function, operands)
+        if node.domain:
+            raise Unsupported(f"the operator domain {node.domain!r:.60} is not known", _domain_advice(node))
+        opset = self._opsets.get("", 1)
+        translator = TABLE.get(node.op)
+        if translator is None:
+            body = function_body(node, opset, operands)
+            if body is None:
+                raise Unsupported("there is no translation of this op type", nearest(node.op, TABLE))
+            return self._called(node, body, operands)
+        results = translator(NodeView(node, opset, operands, self.emitter, self))
+        return list(results) if isinstance(results, tuple) else [results]
+
+    def _operand(self, name: str) -> Operand | None:
+        if not name:
+            return None
+        found = self._names.find(name)
+        if found is None:
+            raise Unsupported(f"nothing computes its input {printable(name)!r:.100}")
+        if isinstance(found, _Missing):
+            if found.reason is None:
+                raise _SkippedError
+            raise Unsupported(found.reason)
+        return found
+
+    def _called(
+        self, node: OnnxNode, function: OnnxFunction, operands: Sequence[Operand | None]
+    ) -> "list[Operand | _Missing | None]":
+        """The body of a function in the place of a node."""
+        outer, opsets, before = self._names, self._opsets, len(self.problems)
+        self._names, self._opsets = _Names(), {**opsets, **function.opsets}
+        self._around.append(node)
+        try:
+            for place, name in enumerate(function.inputs):
+                given = operands[place] if place < len(operands) else None
+                if given is not None:
+                    self._names.bind(name, given)
+            nodes = tuple(_with_attributes(one, {**function.defaults, **node.attributes}) for one in function.nodes)
+            missing = {
+                name for place, name in enumerate(function.inputs) if place >= len(operands) or operands[place] is None
+            }
+            nodes = tuple(
+                replace(one, inputs=tuple("" if name in missing else name for name in one.inputs)) for one in nodes
+            )
+            infos = tuple(OnnxValueInfo(name, None, None, "") for name in function.outputs)
+            results = self._deeper(lambda: self.graph(OnnxGraph("", nodes, (), infos, {})))
+        finally:
+            self._names, self._opsets = outer, opsets
+            self._around.pop()
+        if len(self.problems) > before:
+            raise _SkippedError
+        return list(results)
+
+    def _report(self, node: OnnxNode, error: Unsupported) -> None:
+        if len(self.problems) >= _MOST_REPORTED:
+            return
+        around = f", in {self._around[0].kind} node {self._around[0].title!r:.60}" if self._around else ""
+        message = (
+            f"cannot import {printable(node.kind):.80} node {printable(node.title)!r:.100}{around}: {error.reason}"
+        )
+        self.problems.append(Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(self._model.path), error.advice))
+
+
+def _domain_advice(node: OnnxNode) -> str:
+    if node.domain == "com.microsoft":
+        return "export the model without the optimizations of ONNX Runtime"
+    return "replace it by operators of ONNX"
+
+
+def _named(operand: Operand, name: str) -> Operand:
+    """A result with the name that the file has for it, if it has none yet."""
+    if isinstance(operand, Known) and not operand.hint:
+        return replace(operand, hint=name)
+    if isinstance(operand, Value) and not operand.hint:
+        object.__setattr__(operand, "hint", name)
+    return operand
+
+
+def _with_attributes(node: OnnxNode, given: Mapping[str, object]) -> OnnxNode:
+    """A node of a function's body with the attributes of its caller."""
+    found = {}
+    for name, value in node.attributes.items():
+        own = given.get(value.name) if isinstance(value, AttributeRef) else value
+        if isinstance(own, OnnxGraph):
+            own = replace(own, nodes=tuple(_with_attributes(one, given) for one in own.nodes))
+        if own is not None:
+            found[name] = own
+    return replace(node, attributes=found)  # type: ignore[arg-type]
+
+
+def _needed(graph: OnnxGraph) -> list[OnnxNode]:
+    """The nodes that outputs depend on, in their order."""
+    wanted = {info.name for info in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(name in wanted for name in node.outputs if name):
+            kept.append(node)
+            wanted.update(_read(node))
+    return kept[::-1]
+
+
+def _read(node: OnnxNode) -> set[str]:
+    """All names that a node reads, its graphs included."""
+    found = set(node.inputs)
+    for value in node.attributes.values():
+        if isinstance(value, OnnxGraph):
+            found.update(info.name for info in value.outputs)
+            for inner in value.nodes:
+                found |= _read(inner)
+    return found - {""}
