@@ -1,6 +1,6 @@
 """Ops added to a draft one by one: types inferred by their records, what is known computed at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ class Emitter:
 
     def ops(self, name: str, *inputs: Operand | None, **params: ParamValue) -> tuple[Operand, ...]:
         """An op with several results; one whose inputs are all known is computed now."""
-        given = {key: value for key, value in params.items() if value is not None}
+        given = _needed(name, params)
         call = self._call(name, inputs, given)
         constants = [one for one in inputs if one is None or isinstance(one, Known)]
         if len(constants) == len(inputs):
@@ -105,7 +105,7 @@ class Emitter:
 
     def into(self, name: str, outputs: Sequence[Value | Part], *inputs: Operand | None, **params: ParamValue) -> None:
         """An op that writes variables which exist already."""
-        given = {key: value for key, value in params.items() if value is not None}
+        given = _needed(name, params)
         self._call(name, inputs, given)
         placed = tuple(self.placed(one) for one in inputs)
         self.bodies.add(
@@ -262,6 +262,17 @@ def slice_at(operand: Value, index: IndexOperand, axis: int = 0) -> Part:
 def _length(index: Slice, own: int) -> int:
     assert index == Slice(), index
     return own
+
+
+def _needed(op: str, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
+    """The parameters that say something: neither None nor what the op assumes anyway."""
+    record = OPS[op]
+    found = {}
+    for name, value in params.items():
+        own = record.param(name)
+        if value is not None and (own is None or own.default is None or own.default != value or own.is_required):
+            found[name] = value
+    return found
 
 
 def _trimmed(inputs: tuple[Operand | None, ...]) -> tuple[Operand | None, ...]:

@@ -320,7 +320,7 @@ def _attribute(value: Any) -> AttrValue:
         case int():
             return IntValue(value)
         case float():
-            return FloatValue(_short_float(value))
+            return FloatValue(value)
         case str():
             return StrValue(value)
         case DType():
@@ -335,9 +335,3 @@ def _attribute(value: Any) -> AttrValue:
 
 def _expr(value: int) -> Expr:
     return expr_of(value)
-
-
-def _short_float(value: float) -> float:
-    """An f32 of the file as people write it."""
-    single = np.float32(value)
-    return float(str(single)) if float(single) == value else value

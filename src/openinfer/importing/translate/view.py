@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from openinfer.dtypes import DType
 from openinfer.importing.draft import Known, Operand
 from openinfer.importing.emitter import Emitter, integers, number
@@ -70,7 +72,9 @@ class NodeView:
     def real(self, name: str, default: float) -> float:
         """A float attribute; integers will do."""
         found = self.node.attributes.get(name)
-        return float(found) if isinstance(found, int) else self._typed(name, default, float)
+        value = float(found) if isinstance(found, int) else float(self._typed(name, default, float))
+        single = np.float32(value)  # which is what files store: 0.01 shall not read 0.009999999776482582
+        return float(str(single)) if float(single) == value else value
 
     def text(self, name: str, default: str) -> str:
         """A string attribute."""
