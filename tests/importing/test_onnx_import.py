@@ -144,6 +144,10 @@ def test_a_recurrent_layer_over_a_dynamic_length_is_a_loop(
     assert found.count("in 0..time)") == count
 
 
+def scalars(**types: int) -> list[Any]:
+    return [helper.make_tensor_value_info(name, kind, []) for name, kind in types.items()]
+
+
 def test_what_a_loop_collects_is_what_was_carried_into_the_iteration(tmp_path: Path) -> None:
     body = helper.make_graph(
         [
@@ -152,8 +156,8 @@ def test_what_a_loop_collects_is_what_was_carried_into_the_iteration(tmp_path: P
             node("Identity", ["s"], ["seen"]),
         ],
         "body",
-        [helper.make_tensor_value_info(*one) for one in (("i", 7, []), ("go", 9, []), ("s", 1, []))],
-        [helper.make_tensor_value_info(*one) for one in (("go_out", 9, []), ("s_out", 1, []), ("seen", 1, []))],
+        scalars(i=7, go=9, s=1),
+        scalars(go_out=9, s_out=1, seen=1),
     )
     made = model(
         [node("Loop", ["n", "", "x"], ["last", "all"], body=body)],

@@ -19,7 +19,7 @@ I64 = DTYPES["i64"]
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class DraftValue:
     """A tensor that exists when the graph runs; ``hint`` is what the file calls it."""
 
     dtype: DType
@@ -33,7 +33,7 @@ class Value:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownTensor:
     """A tensor that is known while importing: a weight, or what was computed from weights and sizes.
 
     An array of objects holds integers that depend on dynamic sizes, as ``int`` and ``Dim``.
@@ -60,10 +60,10 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DraftPart:
     """What brackets choose from a value."""
 
-    base: Value
+    base: DraftValue
     indices: tuple[Index, ...]
     shape: Shape
 
@@ -92,13 +92,13 @@ class IndexOperand:
         return TensorType(self.dtype, self.shape)
 
 
-Operand = Value | Known | Part | IndexOperand
+DraftOperand = DraftValue | KnownTensor | DraftPart | IndexOperand
 ParamValue = Any
 """What an op takes as a parameter: numbers, strings, dtypes, tuples; integers may be ``Dim``."""
 
 
 @dataclass(frozen=True)
-class Origin:
+class NodeOrigin:
     """Where a step came from: the node's name, what it computes and its type."""
 
     node: str = ""
@@ -106,55 +106,55 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class OpStep:
+class DraftOp:
     """A computation. ``declares`` says whether the outputs are new, or variables that exist already."""
 
     op: str
-    inputs: tuple[Operand | None, ...]
+    inputs: tuple[DraftOperand | None, ...]
     params: tuple[tuple[str, ParamValue], ...]
-    outputs: tuple["Value | Part", ...]
-    origin: Origin = field(default_factory=Origin, compare=False)
+    outputs: tuple["DraftValue | DraftPart", ...]
+    origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
     declares: bool = True
 
 
 @dataclass(frozen=True)
-class DeclareStep:
+class DraftDeclare:
     """A variable that is written later, zero until then."""
 
-    value: Value
+    value: DraftValue
 
 
 @dataclass(frozen=True)
-class CopyStep:
+class DraftCopy:
     """A value copied into a variable, or into a part of one."""
 
-    src: Operand
-    dst: Value | Part
-    origin: Origin = field(default_factory=Origin, compare=False)
+    src: DraftOperand
+    dst: DraftValue | DraftPart
+    origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
 
 
 @dataclass(frozen=True)
-class LoopStep:
+class DraftLoop:
     """A body that runs for each index from 0 up to ``count``."""
 
     name: str
     index: str
     count: int
-    body: tuple["Step", ...]
-    origin: Origin = field(default_factory=Origin, compare=False)
+    body: tuple["DraftStep", ...]
+    origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
 
 
 @dataclass(frozen=True)
-class BranchStep:
+class DraftBranch:
     """One of two bodies, by a scalar bool. Neither declares anything."""
 
-    cond: Value
-    then_body: tuple["Step", ...]
-    else_body: tuple["Step", ...]
-    origin: Origin = field(default_factory=Origin, compare=False)
+    cond: DraftValue
+    then_body: tuple["DraftStep", ...]
+    else_body: tuple["DraftStep", ...]
+    origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
 
 
-Step = OpStep | DeclareStep | CopyStep | LoopStep | BranchStep
+DraftStep = DraftOp | DraftDeclare | DraftCopy | DraftLoop | DraftBranch
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Port:
     """An input or output of the model: its name in the file, and what stands for it."""
 
     name: str
-    operand: Operand
+    operand: DraftOperand
 
 
 @dataclass(frozen=True)
@@ -171,66 +171,66 @@ class Draft:
 
     name: str
     inputs: tuple[Port, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[DraftStep, ...]
     outputs: tuple[Port, ...]
     sizes: tuple[tuple[str, int], ...]
     """The dynamic sizes and their bounds."""
 
 
-def known(array: Any, dtype: DType | None = None, hint: str = "") -> Known:
+def known(array: Any, dtype: DType | None = None, hint: str = "") -> KnownTensor:
     """A known tensor; integers without a dtype are i64, and objects become plain integers where no size is left."""
     if isinstance(array, Dim):
         return extent(array)  # NumPy would see a plain integer
     found = np.asarray(array)
     if found.dtype == object:
         if any(isinstance(one, Dim) for one in found.reshape(-1)):
-            return Known(dtype or I64, found, hint)
+            return KnownTensor(dtype or I64, found, hint)
         found = found.astype((dtype or I64).array)
     if dtype is None:
         from openinfer.dtypes import from_numpy_dtype
 
         dtype = from_numpy_dtype(found.dtype)
         assert dtype is not None, found.dtype
-    return Known(dtype, found if found.dtype == dtype.array else found.astype(dtype.array), hint)
+    return KnownTensor(dtype, found if found.dtype == dtype.array else found.astype(dtype.array), hint)
 
 
-def extents(values: Any) -> Known:
+def extents(values: Any) -> KnownTensor:
     """A one-dimensional i64 tensor of extents."""
     found = np.empty(len(values), object)
     found[:] = list(values)
     return known(found, I64)
 
 
-def extent(value: int) -> Known:
+def extent(value: int) -> KnownTensor:
     """An i64 scalar that may depend on sizes."""
     found = np.empty((), object)
     found[()] = value
     return known(found, I64)
 
 
-def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
+def walk(steps: tuple[DraftStep, ...]) -> Iterator[DraftStep]:
     """All steps, heads before bodies."""
     for step in steps:
         yield step
-        if isinstance(step, LoopStep):
+        if isinstance(step, DraftLoop):
             yield from walk(step.body)
-        elif isinstance(step, BranchStep):
+        elif isinstance(step, DraftBranch):
             yield from walk(step.then_body)
             yield from walk(step.else_body)
 
 
-def operands(step: Step) -> tuple[Operand, ...]:
+def operands(step: DraftStep) -> tuple[DraftOperand, ...]:
     """What a step reads itself, without its body."""
     match step:
-        case OpStep():
+        case DraftOp():
             return tuple(one for one in step.inputs if one is not None)
-        case CopyStep():
+        case DraftCopy():
             return (step.src,)
-        case BranchStep():
+        case DraftBranch():
             return (step.cond,)
     return ()
 
 
-def base_of(operand: Operand) -> Operand:
+def base_of(operand: DraftOperand) -> DraftOperand:
     """The value that an operand is, or is a part of."""
-    return operand.base if isinstance(operand, Part) else operand
+    return operand.base if isinstance(operand, DraftPart) else operand

@@ -8,21 +8,21 @@ import numpy as np
 from openinfer.dtypes import DType
 from openinfer.importing.draft import (
     I64,
-    CopyStep,
-    DeclareStep,
+    DraftCopy,
+    DraftDeclare,
+    DraftLoop,
+    DraftOp,
+    DraftOperand,
+    DraftPart,
+    DraftStep,
+    DraftValue,
     IndexOperand,
-    Known,
-    LoopStep,
-    Operand,
-    OpStep,
-    Origin,
+    KnownTensor,
+    NodeOrigin,
     ParamValue,
-    Part,
-    Step,
-    Value,
     known,
 )
-from openinfer.importing.extents import Sizes, tidied
+from openinfer.importing.extents import DynamicSizes, tidied
 from openinfer.importing.fold import folded
 from openinfer.importing.identifiers import Identifiers
 from openinfer.importing.problems import Unsupported
@@ -37,14 +37,14 @@ class Bodies:
     """The bodies that are open, the innermost last; steps are added to that one."""
 
     def __init__(self) -> None:
-        self._open: list[list[Step]] = [[]]
+        self._open: list[list[DraftStep]] = [[]]
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[DraftStep, ...]:
         """All steps so far, outside of bodies that are still open."""
         return tuple(self._open[0])
 
-    def add(self, step: Step) -> None:
+    def add(self, step: DraftStep) -> None:
         """Add a step."""
         self._open[-1].append(step)
 
@@ -52,7 +52,7 @@ class Bodies:
         """What is added from now on is a body."""
         self._open.append([])
 
-    def close(self) -> tuple[Step, ...]:
+    def close(self) -> tuple[DraftStep, ...]:
         """The innermost body, which ends here."""
         return tuple(self._open.pop())
 
@@ -66,7 +66,7 @@ class Bodies:
         del self._open[depth:]
         del self._open[-1][count:]
 
-    def insert(self, mark: tuple[int, int], steps: Sequence[Step]) -> None:
+    def insert(self, mark: tuple[int, int], steps: Sequence[DraftStep]) -> None:
         """Add steps at a place in the body that is open."""
         depth, count = mark
         assert depth == len(self._open)
@@ -76,43 +76,45 @@ class Bodies:
 class Emitter:
     """The steps of one draft as they are made."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: DynamicSizes) -> None:
         self.sizes = sizes
         self.bodies = Bodies()
-        self.origin = Origin()
+        self.origin = NodeOrigin()
         self._indices = Identifiers()
 
     # --- ops ------------------------------------------------------------------------------------------------------
 
-    def op(self, name: str, *inputs: Operand | None, **params: ParamValue) -> Operand:
+    def op(self, name: str, *inputs: DraftOperand | None, **params: ParamValue) -> DraftOperand:
         """An op with one result."""
         return self.ops(name, *inputs, **params)[0]
 
-    def ops(self, name: str, *inputs: Operand | None, **params: ParamValue) -> tuple[Operand, ...]:
+    def ops(self, name: str, *inputs: DraftOperand | None, **params: ParamValue) -> tuple[DraftOperand, ...]:
         """An op with several results; one whose inputs are all known is computed now."""
         given = _needed(name, params)
         call = self._call(name, inputs, given)
-        constants = [one for one in inputs if one is None or isinstance(one, Known)]
+        constants = [one for one in inputs if one is None or isinstance(one, KnownTensor)]
         if len(constants) == len(inputs):
             ordered = constants + [None] * (len(call.inputs) - len(constants))
             results = folded(name, call, ordered)
             if results is not None:
                 return tuple(map(self._tidied, results))
         placed = tuple(self.placed(one) for one in inputs)
-        outputs = tuple(Value(output.dtype, self.shape(output.shape)) for output in call.outputs)
-        self.bodies.add(OpStep(name, _trimmed(placed), tuple(given.items()), outputs, self.origin))
+        outputs = tuple(DraftValue(output.dtype, self.shape(output.shape)) for output in call.outputs)
+        self.bodies.add(DraftOp(name, _trimmed(placed), tuple(given.items()), outputs, self.origin))
         return outputs
 
-    def into(self, name: str, outputs: Sequence[Value | Part], *inputs: Operand | None, **params: ParamValue) -> None:
+    def into(
+        self, name: str, outputs: Sequence[DraftValue | DraftPart], *inputs: DraftOperand | None, **params: ParamValue
+    ) -> None:
         """An op that writes variables which exist already."""
         given = _needed(name, params)
         self._call(name, inputs, given)
         placed = tuple(self.placed(one) for one in inputs)
         self.bodies.add(
-            OpStep(name, _trimmed(placed), tuple(given.items()), tuple(outputs), self.origin, declares=False)
+            DraftOp(name, _trimmed(placed), tuple(given.items()), tuple(outputs), self.origin, declares=False)
         )
 
-    def _call(self, name: str, inputs: Sequence[Operand | None], params: dict[str, ParamValue]) -> Call:
+    def _call(self, name: str, inputs: Sequence[DraftOperand | None], params: dict[str, ParamValue]) -> Call:
         record = OPS[name]
         try:
             places = slots(record, [None] * len(inputs))
@@ -130,7 +132,7 @@ class Emitter:
         """A shape whose extents are in their shortest form."""
         return tuple(tidied(one, self.sizes) for one in shape)
 
-    def _tidied(self, operand: Known) -> Known:
+    def _tidied(self, operand: KnownTensor) -> KnownTensor:
         if not operand.has_sizes:
             return operand
         flat = [tidied(one, self.sizes) for one in operand.array.reshape(-1)]
@@ -140,13 +142,13 @@ class Emitter:
 
     # --- what ops take --------------------------------------------------------------------------------------------
 
-    def placed(self, operand: Operand | None) -> Operand | None:
+    def placed(self, operand: DraftOperand | None) -> DraftOperand | None:
         """The operand as a step can have it: sizes become values of the graph."""
-        if not isinstance(operand, Known) or not operand.has_sizes:
+        if not isinstance(operand, KnownTensor) or not operand.has_sizes:
             return operand
         elements = [self._number(int_or_size) for int_or_size in operand.array.reshape(-1)]
         if operand.shape == ():
-            found: Operand = elements[0]
+            found: DraftOperand = elements[0]
         else:
             found = (
                 self.op("stack", *elements, axis=0)
@@ -156,88 +158,88 @@ class Emitter:
             found = found if len(operand.shape) == 1 else self.op("reshape", found, shape=operand.shape)
         return found if operand.dtype is I64 else self.op("cast", found, to=operand.dtype)
 
-    def _number(self, value: int) -> Operand:
+    def _number(self, value: int) -> DraftOperand:
         """A size as an i64 scalar of the graph: the last element of a ramp that long."""
         if not hasattr(value, "expr"):
             return known(np.int64(value))
         return self.part(self.ramp(value + 1), Single(expr_of(value)))
 
-    def ramp(self, count: int) -> Operand:
+    def ramp(self, count: int) -> DraftOperand:
         """0, 1, 2, ... up to a number that may depend on sizes."""
         zero = self.op("expand", known(np.int64(0)), shape=(count,))
         return self.op("iota", zero, axis=0)
 
-    def part(self, operand: Operand, *indices: Single | Slice) -> Operand:
+    def part(self, operand: DraftOperand, *indices: Single | Slice) -> DraftOperand:
         """What brackets choose from a value of the graph; one index for each dimension."""
         base = self.value(operand)
         pairs = zip(indices, base.shape, strict=True)
         shape = tuple(_length(index, own) for index, own in pairs if isinstance(index, Slice))
-        return Part(base, indices, shape)
+        return DraftPart(base, indices, shape)
 
-    def value(self, operand: Operand) -> Value:
+    def value(self, operand: DraftOperand) -> DraftValue:
         """The operand as a value of its own."""
         found = self.placed(operand)
-        if isinstance(found, Value):
+        if isinstance(found, DraftValue):
             return found
         assert found is not None
-        copy = Value(found.dtype, found.shape)
-        if isinstance(found, Part | IndexOperand):
-            self.bodies.add(DeclareStep(copy))
-            self.bodies.add(CopyStep(found, copy, self.origin))
+        copy = DraftValue(found.dtype, found.shape)
+        if isinstance(found, DraftPart | IndexOperand):
+            self.bodies.add(DraftDeclare(copy))
+            self.bodies.add(DraftCopy(found, copy, self.origin))
             return copy
-        self.bodies.add(OpStep("reshape", (found,), (("shape", found.shape),), (copy,), self.origin))
+        self.bodies.add(DraftOp("reshape", (found,), (("shape", found.shape),), (copy,), self.origin))
         return copy
 
     # --- what translators use often -------------------------------------------------------------------------------
 
-    def cast(self, operand: Operand, dtype: DType) -> Operand:
+    def cast(self, operand: DraftOperand, dtype: DType) -> DraftOperand:
         """The operand in another dtype; nothing where it has it already."""
         return operand if operand.dtype is dtype else self.op("cast", operand, to=dtype)
 
-    def reshape(self, operand: Operand, shape: Sequence[int]) -> Operand:
+    def reshape(self, operand: DraftOperand, shape: Sequence[int]) -> DraftOperand:
         """The operand in another shape; nothing where it has it already."""
         wanted = self.shape(tuple(shape))
         if len(wanted) == len(operand.shape) and all(map(is_same, wanted, operand.shape)):
             return operand
         return self.op("reshape", operand, shape=wanted)
 
-    def transpose(self, operand: Operand, perm: Sequence[int]) -> Operand:
+    def transpose(self, operand: DraftOperand, perm: Sequence[int]) -> DraftOperand:
         """The operand with its axes in another order."""
         if tuple(perm) == tuple(range(len(perm))):
             return operand
         return self.op("transpose", operand, perm=tuple(perm))
 
-    def scalar(self, value: float, dtype: DType) -> Known:
+    def scalar(self, value: float, dtype: DType) -> KnownTensor:
         """A number as an operand."""
         return known(np.asarray(value).astype(dtype.array), dtype)
 
-    def zeros(self, dtype: DType, shape: Shape) -> Operand:
+    def zeros(self, dtype: DType, shape: Shape) -> DraftOperand:
         """A tensor of zeros."""
         return self.full(self.scalar(0, dtype), shape)
 
-    def full(self, value: Operand, shape: Shape) -> Operand:
+    def full(self, value: DraftOperand, shape: Shape) -> DraftOperand:
         """A tensor with one value throughout."""
         return self.op("expand", value, shape=tuple(shape)) if shape else self.reshape(value, ())
 
     # --- bodies ----------------------------------------------------------------------------------------------------
 
-    def declare(self, dtype: DType, shape: Shape, hint: str = "") -> Value:
+    def declare(self, dtype: DType, shape: Shape, hint: str = "") -> DraftValue:
         """A variable that is written later."""
-        made = Value(dtype, shape, hint)
-        self.bodies.add(DeclareStep(made))
+        made = DraftValue(dtype, shape, hint)
+        self.bodies.add(DraftDeclare(made))
         return made
 
-    def copy(self, src: Operand, dst: Value | Part) -> None:
+    def copy(self, src: DraftOperand, dst: DraftValue | DraftPart) -> None:
         """Copy a value into a variable."""
         found = self.placed(src)
         assert found is not None
-        self.bodies.add(CopyStep(found, dst, self.origin))
+        self.bodies.add(DraftCopy(found, dst, self.origin))
 
-    def variable(self, initial: Operand, hint: str = "") -> Value:
+    def variable(self, initial: DraftOperand, hint: str = "") -> DraftValue:
         """A variable with an initial value."""
         made = self.declare(initial.dtype, initial.shape, hint)
-        if not (isinstance(initial, Known) and not initial.has_sizes and not np.any(initial.array)):
-            self.copy(initial if isinstance(initial, Value | Part) else self.value(initial), made)
+        if not (isinstance(initial, KnownTensor) and not initial.has_sizes and not np.any(initial.array)):
+            self.copy(initial if isinstance(initial, DraftValue | DraftPart) else self.value(initial), made)
         return made
 
     def open_loop(self, name: str) -> IndexOperand:
@@ -248,15 +250,15 @@ class Emitter:
     def close_loop(self, name: str, index: IndexOperand, count: int) -> None:
         """End the innermost loop."""
         body = self.bodies.close()
-        self.bodies.add(LoopStep(name, index.name, count, body, self.origin))
+        self.bodies.add(DraftLoop(name, index.name, count, body, self.origin))
 
 
-def slice_at(operand: Value, index: IndexOperand, axis: int = 0) -> Part:
+def slice_at(operand: DraftValue, index: IndexOperand, axis: int = 0) -> DraftPart:
     """One slice of a variable along an axis, chosen by a loop index."""
     rest = (*operand.shape[:axis], *operand.shape[axis + 1 :])
     where = Single(Ref(index.name))
     indices = tuple(where if one == axis else Slice() for one in range(len(operand.shape)))
-    return Part(operand, indices, rest)
+    return DraftPart(operand, indices, rest)
 
 
 def _length(index: Slice, own: int) -> int:
@@ -275,7 +277,7 @@ def _needed(op: str, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
     return found
 
 
-def _trimmed(inputs: tuple[Operand | None, ...]) -> tuple[Operand | None, ...]:
+def _trimmed(inputs: tuple[DraftOperand | None, ...]) -> tuple[DraftOperand | None, ...]:
     """Without the inputs at the end that are left out."""
     count = len(inputs)
     while count and inputs[count - 1] is None:
@@ -283,16 +285,16 @@ def _trimmed(inputs: tuple[Operand | None, ...]) -> tuple[Operand | None, ...]:
     return inputs[:count]
 
 
-def integers(operand: Operand | None, what: str) -> tuple[int, ...]:
+def integers(operand: DraftOperand | None, what: str) -> tuple[int, ...]:
     """The elements of a known integer tensor, in order; sizes among them are ``Dim``."""
-    if not isinstance(operand, Known):
+    if not isinstance(operand, KnownTensor):
         raise Unsupported(f"{what} is computed from data", "fix the input it depends on: --fix INPUT=VALUE")
     return tuple(one if hasattr(one, "expr") else int(one) for one in operand.array.reshape(-1).tolist())
 
 
-def number(operand: Operand | None, what: str) -> Any:
+def number(operand: DraftOperand | None, what: str) -> Any:
     """The one element of a known tensor."""
-    if not isinstance(operand, Known) or operand.array.size != 1:
+    if not isinstance(operand, KnownTensor) or operand.array.size != 1:
         raise Unsupported(f"{what} is computed from data", "fix the input it depends on: --fix INPUT=VALUE")
     found = operand.array.reshape(-1)[0]
     return found if hasattr(found, "expr") else found.item()

@@ -6,11 +6,11 @@ from openinfer.ir.expr import Expr, evaluate, parts_of
 from openinfer.ir.polynomial import expr_of as form_expr
 from openinfer.loops.dim import Dim, sizes_in
 
-Sizes = Mapping[str, int]
+DynamicSizes = Mapping[str, int]
 """The dynamic sizes by name."""
 
 
-def tidied(value: int, sizes: Sizes) -> int:
+def tidied(value: int, sizes: DynamicSizes) -> int:
     """An extent without the terms that cancel out; as it is where that is no shorter.
 
     >>> from openinfer.ir.expr import Ref

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.importing.draft import Known, known
+from openinfer.importing.draft import KnownTensor, known
 from openinfer.importing.onnx_model import Array
 from openinfer.loops.dim import Dim, is_same, larger, smaller, span
 from openinfer.ops import OPS, Call, ReferenceKernel
@@ -17,7 +17,7 @@ _MOST_EXTENTS = 4096
 """Tensors of open sizes with more elements than any shape has are left to the graph."""
 
 
-def folded(op: str, call: Call, inputs: Sequence[Known | None]) -> tuple[Known, ...] | None:
+def folded(op: str, call: Call, inputs: Sequence[KnownTensor | None]) -> tuple[KnownTensor, ...] | None:
     """The results of an op on known tensors, or None where it should stay in the graph."""
     if any(one is not None and one.has_sizes for one in inputs):
         return _over_sizes(op, call, inputs)
@@ -34,10 +34,10 @@ def folded(op: str, call: Call, inputs: Sequence[Known | None]) -> tuple[Known, 
             results = kernel([None if one is None else one.array for one in inputs])
     except (OpError, MemoryError):
         return None
-    return tuple(Known(output.dtype, result) for output, result in zip(call.outputs, results, strict=True))
+    return tuple(KnownTensor(output.dtype, result) for output, result in zip(call.outputs, results, strict=True))
 
 
-def _over_sizes(op: str, call: Call, inputs: Sequence[Known | None]) -> tuple[Known, ...] | None:
+def _over_sizes(op: str, call: Call, inputs: Sequence[KnownTensor | None]) -> tuple[KnownTensor, ...] | None:
     arrays = [None if one is None else _objects(one.array) for one in inputs]
     if sum(array.size for array in arrays if array is not None) > _MOST_EXTENTS:
         return None
@@ -72,7 +72,7 @@ def _objects(array: Array) -> Array:
     return found
 
 
-def _indexed(op: str, inputs: Sequence[Known | None], arrays: Sequence[Array | None]) -> list[Array | None]:
+def _indexed(op: str, inputs: Sequence[KnownTensor | None], arrays: Sequence[Array | None]) -> list[Array | None]:
     """Positions stay integers; they never depend on sizes where this is reached."""
     if op not in ("gather", "take_along", "gather_nd") or inputs[1] is None:
         return list(arrays)

@@ -8,18 +8,18 @@ import numpy as np
 
 from openinfer.dtypes import DType
 from openinfer.importing.draft import (
-    BranchStep,
-    CopyStep,
-    DeclareStep,
     Draft,
+    DraftBranch,
+    DraftCopy,
+    DraftDeclare,
+    DraftLoop,
+    DraftOp,
+    DraftOperand,
+    DraftPart,
+    DraftStep,
+    DraftValue,
     IndexOperand,
-    Known,
-    LoopStep,
-    Operand,
-    OpStep,
-    Part,
-    Step,
-    Value,
+    KnownTensor,
     walk,
 )
 from openinfer.importing.identifiers import Identifiers
@@ -98,7 +98,7 @@ class _Lowering:
     """One draft being lowered."""
 
     def __init__(self, draft: Draft) -> None:
-        indices = {step.index for step in walk(draft.steps) if isinstance(step, LoopStep)}
+        indices = {step.index for step in walk(draft.steps) if isinstance(step, DraftLoop)}
         self._draft = draft
         self._names = _Names(Identifiers((*indices, "entry")))
         self._declared: dict[str, VarDecl] = {}
@@ -112,7 +112,7 @@ class _Lowering:
         draft = self._draft
         inputs = {}
         for port in draft.inputs:
-            assert isinstance(port.operand, Value)
+            assert isinstance(port.operand, DraftValue)
             name = self._names.name(port.operand, port.name, "x")
             self._declare(name, MemoryKind.DYNAMIC, port.operand.dtype, port.operand.shape)
             inputs[port.name] = name
@@ -124,17 +124,17 @@ class _Lowering:
         blocks = [Block("entry", tuple(nodes)), *self._blocks]
         return Lowered(Graph.of(sizes, self._declared.values(), blocks), self._tensors, inputs, outputs)
 
-    def _ports(self) -> tuple[dict[str, str], list[tuple[Operand, str]]]:
+    def _ports(self) -> tuple[dict[str, str], list[tuple[DraftOperand, str]]]:
         """The names of outputs. One that no step computes for itself is a copy."""
         computed = {
             id(one): one
             for step in walk(self._draft.steps)
-            if isinstance(step, OpStep) and step.declares
+            if isinstance(step, DraftOp) and step.declares
             for one in step.outputs
         }
-        computed |= {id(step.value): step.value for step in self._draft.steps if isinstance(step, DeclareStep)}
+        computed |= {id(step.value): step.value for step in self._draft.steps if isinstance(step, DraftDeclare)}
         outputs: dict[str, str] = {}
-        copies: list[tuple[Operand, str]] = []
+        copies: list[tuple[DraftOperand, str]] = []
         for port in self._draft.outputs:
             operand = port.operand
             if id(operand) in computed and id(operand) not in self._outputs:
@@ -152,29 +152,29 @@ class _Lowering:
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def _body(self, steps: Iterable[Step]) -> list[Node]:
+    def _body(self, steps: Iterable[DraftStep]) -> list[Node]:
         nodes: list[Node] = []
         for step in steps:
             nodes += [Node(kind) for kind in self._kinds(step)]
         return nodes
 
-    def _kinds(self, step: Step) -> list[NodeKind]:
+    def _kinds(self, step: DraftStep) -> list[NodeKind]:
         match step:
-            case OpStep():
+            case DraftOp():
                 return self._op(step)
-            case DeclareStep(value) if id(value) in self._outputs:
+            case DraftDeclare(value) if id(value) in self._outputs:
                 return []  # zero at the beginning of a step anyway
-            case DeclareStep(value):
+            case DraftDeclare(value):
                 return [Assign(self._value(value), value.dtype, tuple(map(expr_of, value.shape)))]
-            case CopyStep(src, dst):
+            case DraftCopy(src, dst):
                 return [Transfer(self._operand(src), self._target(dst))]
-            case LoopStep():
+            case DraftLoop():
                 name = self._names.identifiers.unique(step.name)
                 return [Loop(name, step.index, Num(0), expr_of(step.count), tuple(self._body(step.body)))]
-            case BranchStep():
+            case DraftBranch():
                 return self._branch(step)
 
-    def _branch(self, step: BranchStep) -> list[NodeKind]:
+    def _branch(self, step: DraftBranch) -> list[NodeKind]:
         blocks = []
         for word, body in (("then", step.then_body), ("otherwise", step.else_body)):
             name = self._names.identifiers.unique(word)
@@ -182,7 +182,7 @@ class _Lowering:
             self._blocks.append(Block(name, (*self._body(body), Node(Return()))))
         return [Branch(self._value(step.cond), blocks[0], blocks[1])]
 
-    def _op(self, step: OpStep) -> list[NodeKind]:
+    def _op(self, step: DraftOp) -> list[NodeKind]:
         record = OPS[step.op]
         inputs: list[Input] = []
         literals = self._literals(step)
@@ -209,13 +209,13 @@ class _Lowering:
             ]
         return [*new, Op(step.op, tuple(inputs), attrs, tuple(outputs))]
 
-    def _literals(self, step: OpStep) -> dict[int, Literal]:
+    def _literals(self, step: DraftOp) -> dict[int, Literal]:
         """The known scalars that can stand in the text: another operand says what dtype they have."""
         record = OPS[step.op]
         kinds = [None if one is None else spec_of(record, slot).type for slot, one in enumerate(step.inputs)]
         found: dict[int, Literal] = {}
         for slot, operand in enumerate(step.inputs):
-            if step.op not in _WITH_LITERALS or not isinstance(operand, Known) or operand.array.size != 1:
+            if step.op not in _WITH_LITERALS or not isinstance(operand, KnownTensor) or operand.array.size != 1:
                 continue
             others = [
                 other
@@ -229,24 +229,24 @@ class _Lowering:
 
     # --- operands -------------------------------------------------------------------------------------------------
 
-    def _value(self, value: Value) -> str:
+    def _value(self, value: DraftValue) -> str:
         return self._names.name(value, _shortened(value.hint), "t")
 
-    def _target(self, target: Value | Part) -> Access:
-        if isinstance(target, Part):
+    def _target(self, target: DraftValue | DraftPart) -> Access:
+        if isinstance(target, DraftPart):
             return Access(self._value(target.base), target.indices, bracketed=True)
         return Access(self._value(target))
 
-    def _operand(self, operand: Operand) -> IrOperand:
+    def _operand(self, operand: DraftOperand) -> IrOperand:
         match operand:
-            case Known():
+            case KnownTensor():
                 return Access(self._constant(operand))
             case IndexOperand():
                 return Access(operand.name)
             case _:
                 return self._target(operand)
 
-    def _constant(self, constant: Known) -> str:
+    def _constant(self, constant: KnownTensor) -> str:
         """The name of a constant; equal ones share it."""
         array = np.ascontiguousarray(constant.array).reshape(constant.shape)
         key = (constant.dtype.name, constant.shape, _digest(array))
@@ -293,7 +293,7 @@ def _shortened(hint: str) -> str:
     return hint.removesuffix("_output_0").removesuffix(":0")
 
 
-def _number(constant: Known) -> InitValue:
+def _number(constant: KnownTensor) -> InitValue:
     found = constant.array.reshape(-1)[0]
     if constant.dtype.kind == "bool":
         return BoolValue(bool(found))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from openinfer.importing.draft import Operand
+from openinfer.importing.draft import DraftOperand
 from openinfer.importing.onnx_model import OnnxFunction, OnnxGraph, OnnxNode, OnnxTensor
 from openinfer.importing.onnx_read import function_of, onnx_package, plain_attribute
 from openinfer.importing.onnx_tensors import ELEMENT_TYPES, TensorReader
@@ -12,7 +12,7 @@ from openinfer.loops.dim import is_symbolic
 _CODES = {name: code for code, name in ELEMENT_TYPES.items()}
 
 
-def function_body(node: OnnxNode, opset: int, operands: Sequence[Operand | None]) -> OnnxFunction | None:
+def function_body(node: OnnxNode, opset: int, operands: Sequence[DraftOperand | None]) -> OnnxFunction | None:
     """The definition of an op type by others, if ONNX has one."""
     onnx = onnx_package()
     try:
@@ -81,7 +81,7 @@ class _AsFunction:
         self.attribute_proto: list[Any] = []
 
 
-def _body(onnx: Any, schema: Any, node: OnnxNode, opset: int, operands: Sequence[Operand | None]) -> Any:
+def _body(onnx: Any, schema: Any, node: OnnxNode, opset: int, operands: Sequence[DraftOperand | None]) -> Any:
     """The plain body, or the one that depends on the types of the operands."""
     if schema.has_function:
         return schema.function_body
@@ -104,7 +104,7 @@ def _plain(node: OnnxNode) -> dict[str, Any]:
     return {name: value for name, value in node.attributes.items() if not isinstance(value, OnnxTensor | OnnxGraph)}
 
 
-def _type(onnx: Any, operand: Operand | None) -> Any:
+def _type(onnx: Any, operand: DraftOperand | None) -> Any:
     if operand is None:
         return onnx.TypeProto()
     shape = [None if is_symbolic(one) else int(one) for one in operand.shape]

@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(//|[-+*/()]))")
 _DEEPEST = 60
 
 
-class Sizes:
+class ModelSizes:
     """The sizes of one model: what the caller says of each name, and the extents that follow."""
 
     def __init__(self, choices: Mapping[str, SizeChoice]) -> None:

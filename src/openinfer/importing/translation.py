@@ -7,7 +7,7 @@ import numpy as np
 
 from openinfer.dtypes import convert
 from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError, TensorError, counted, nearest, printable
-from openinfer.importing.draft import Draft, Known, Operand, Origin, Port, Value
+from openinfer.importing.draft import Draft, DraftOperand, DraftValue, KnownTensor, NodeOrigin, Port
 from openinfer.importing.emitter import Emitter
 from openinfer.importing.onnx_functions import function_body
 from openinfer.importing.onnx_model import (
@@ -20,8 +20,8 @@ from openinfer.importing.onnx_model import (
 )
 from openinfer.importing.options import ImportOptions
 from openinfer.importing.problems import Unsupported, bad_file, bad_option
-from openinfer.importing.sizes import Sizes
-from openinfer.importing.translate import TABLE, NodeView
+from openinfer.importing.sizes import ModelSizes
+from openinfer.importing.translate import TABLE, NodeContext
 from openinfer.ops import OpError
 
 _DEEPEST = 100
@@ -45,14 +45,14 @@ class _Names:
     """What names mean, graph inside graph."""
 
     def __init__(self, outer: "_Names | None" = None) -> None:
-        self._own: dict[str, Operand | _Missing] = {}
+        self._own: dict[str, DraftOperand | _Missing] = {}
         self._outer = outer
 
-    def bind(self, name: str, operand: "Operand | _Missing") -> None:
+    def bind(self, name: str, operand: "DraftOperand | _Missing") -> None:
         if name:
             self._own[name] = operand
 
-    def find(self, name: str) -> "Operand | _Missing | None":
+    def find(self, name: str) -> "DraftOperand | _Missing | None":
         around: _Names | None = self
         while around is not None:
             if name in around._own:
@@ -67,7 +67,7 @@ class _SkippedError(Exception):
 
 def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     """The draft of a model, or all its problems."""
-    sizes = Sizes(options.sizes)
+    sizes = ModelSizes(options.sizes)
     names = _Names()
     inputs = _inputs(model, options, sizes, names)
     sizes.pass_over(model.graph.outputs)
@@ -85,11 +85,11 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     return Draft(name, tuple(inputs), translation.emitter.bodies.steps, tuple(ports), sizes.bounds)
 
 
-def _inputs(model: OnnxModel, options: ImportOptions, sizes: Sizes, names: _Names) -> list[Port]:
+def _inputs(model: OnnxModel, options: ImportOptions, sizes: ModelSizes, names: _Names) -> list[Port]:
     """The inputs as values, those that are fixed as constants, initializers too."""
     graph = model.graph
     for name, tensor in graph.tensors.items():
-        names.bind(name, Known(tensor.dtype, tensor.array, name))
+        names.bind(name, KnownTensor(tensor.dtype, tensor.array, name))
     own = [info for info in graph.inputs if info.name not in graph.tensors]
     unknown = [name for name in options.fixed if name not in {info.name for info in graph.inputs}]
     if unknown:
@@ -104,7 +104,7 @@ def _inputs(model: OnnxModel, options: ImportOptions, sizes: Sizes, names: _Name
         if info.name in options.fixed:
             names.bind(info.name, _fixed(info, options.fixed[info.name]))
             continue
-        value = Value(info.dtype, sizes.shape(info), info.name)
+        value = DraftValue(info.dtype, sizes.shape(info), info.name)
         names.bind(info.name, value)
         ports.append(Port(info.name, value))
     if refused:
@@ -116,7 +116,7 @@ def _refusal(path: str, message: str) -> Diagnostic:
     return Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(path), "inputs are tensors of numbers or bools")
 
 
-def _fixed(info: OnnxValueInfo, value: object) -> Known:
+def _fixed(info: OnnxValueInfo, value: object) -> KnownTensor:
     """A value for an input; one number stands for all elements of a known shape."""
     assert info.dtype is not None
     array = np.asarray(value)
@@ -129,7 +129,7 @@ def _fixed(info: OnnxValueInfo, value: object) -> Known:
         array = np.broadcast_to(array, [1 if dim.value is None else dim.value for dim in dims])
     if array.ndim != len(dims):
         raise bad_option(f"the input {info.name!r:.60} has {counted(len(dims), 'dimension')}, not {array.ndim}")
-    return Known(info.dtype, np.array(array), info.name)
+    return KnownTensor(info.dtype, np.array(array), info.name)
 
 
 class _Translation:
@@ -145,7 +145,7 @@ class _Translation:
         self._count = 0
         self._around: list[OnnxNode] = []
 
-    def graph(self, graph: OnnxGraph) -> list[Operand | None]:
+    def graph(self, graph: OnnxGraph) -> list[DraftOperand | None]:
         """The outputs of a graph; None for those that have no value."""
         for node in _needed(graph):
             self._count += 1
@@ -155,7 +155,7 @@ class _Translation:
         found = [self._names.find(info.name) for info in graph.outputs]
         return [None if one is None or isinstance(one, _Missing) else one for one in found]
 
-    def inline(self, graph: OnnxGraph, given: Sequence[Operand]) -> tuple[Operand, ...]:
+    def inline(self, graph: OnnxGraph, given: Sequence[DraftOperand]) -> tuple[DraftOperand, ...]:
         """A graph inside a node; names of the graph around are known in it."""
         if len(given) != len(graph.inputs):
             raise Unsupported(f"its graph has {len(graph.inputs)} inputs, and {len(given)} are given")
@@ -163,7 +163,7 @@ class _Translation:
         self._names = _Names(outer)
         try:
             for name, tensor in graph.tensors.items():
-                self._names.bind(name, Known(tensor.dtype, tensor.array, name))
+                self._names.bind(name, KnownTensor(tensor.dtype, tensor.array, name))
             for info, operand in zip(graph.inputs, given, strict=True):
                 self._names.bind(info.name, operand)
             results = self._deeper(lambda: self.graph(graph))
@@ -176,11 +176,11 @@ class _Translation:
             raise Unsupported("an output of its graph is not computed")
         return tuple(found)
 
-    def _deeper(self, walk: "object") -> list[Operand | None]:
+    def _deeper(self, walk: "object") -> list[DraftOperand | None]:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise bad_file(self._model.path, f"its graphs and functions are nested more than {_DEEPEST} deep")
-        found: list[Operand | None] = walk()  # type: ignore[operator]
+        found: list[DraftOperand | None] = walk()  # type: ignore[operator]
         self._depth -= 1
         return found
 
@@ -189,7 +189,7 @@ class _Translation:
     def _node(self, node: OnnxNode) -> None:
         named = self._around[0] if self._around else node
         origin = self.emitter.origin
-        self.emitter.origin = Origin(named.name or (named.outputs[0] if named.outputs else ""), named.kind)
+        self.emitter.origin = NodeOrigin(named.name or (named.outputs[0] if named.outputs else ""), named.kind)
         mark = self.emitter.bodies.mark()
         try:
             results = self._results(node)
@@ -207,7 +207,7 @@ class _Translation:
                 name, missing if found is None else found if isinstance(found, _Missing) else _named(found, name)
             )
 
-    def _results(self, node: OnnxNode) -> "list[Operand | _Missing | None]":
+    def _results(self, node: OnnxNode) -> "list[DraftOperand | _Missing | None]":
         operands = tuple(self._operand(name) for name in node.inputs)
         function = self._model.functions.get((node.domain, node.op, node.overload))
         if function is not None:
@@ -221,10 +221,10 @@ class _Translation:
             if body is None:
                 raise Unsupported("there is no translation of this op type", nearest(node.op, TABLE))
             return self._called(node, body, operands)
-        results = translator(NodeView(node, opset, operands, self.emitter, self))
+        results = translator(NodeContext(node, opset, operands, self.emitter, self))
         return list(results) if isinstance(results, tuple) else [results]
 
-    def _operand(self, name: str) -> Operand | None:
+    def _operand(self, name: str) -> DraftOperand | None:
         if not name:
             return None
         found = self._names.find(name)
@@ -237,8 +237,8 @@ class _Translation:
         return found
 
     def _called(
-        self, node: OnnxNode, function: OnnxFunction, operands: Sequence[Operand | None]
-    ) -> "list[Operand | _Missing | None]":
+        self, node: OnnxNode, function: OnnxFunction, operands: Sequence[DraftOperand | None]
+    ) -> "list[DraftOperand | _Missing | None]":
         """The body of a function in the place of a node."""
         outer, opsets, before = self._names, self._opsets, len(self.problems)
         self._names, self._opsets = _Names(), {**opsets, **function.opsets}
@@ -280,11 +280,11 @@ def _domain_advice(node: OnnxNode) -> str:
     return "replace it by operators of ONNX"
 
 
-def _named(operand: Operand, name: str) -> Operand:
+def _named(operand: DraftOperand, name: str) -> DraftOperand:
     """A result with the name that the file has for it, if it has none yet."""
-    if isinstance(operand, Known) and not operand.hint:
+    if isinstance(operand, KnownTensor) and not operand.hint:
         return replace(operand, hint=name)
-    if isinstance(operand, Value) and not operand.hint:
+    if isinstance(operand, DraftValue) and not operand.hint:
         object.__setattr__(operand, "hint", name)
     return operand
 

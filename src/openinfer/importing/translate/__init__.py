@@ -13,11 +13,11 @@ from openinfer.importing.translate import (
     reduce,
     signal,
 )
-from openinfer.importing.translate.view import TABLE, NodeView, Results, Translator
+from openinfer.importing.translate.context import TABLE, NodeContext, Results, Translator
 
 __all__ = [
     "TABLE",
-    "NodeView",
+    "NodeContext",
     "Results",
     "Translator",
     "control",

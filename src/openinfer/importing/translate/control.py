@@ -5,23 +5,23 @@ from dataclasses import replace
 import numpy as np
 
 from openinfer.importing.draft import (
-    BranchStep,
-    DeclareStep,
+    DraftBranch,
+    DraftDeclare,
+    DraftLoop,
+    DraftOp,
+    DraftOperand,
+    DraftPart,
+    DraftStep,
+    DraftValue,
     IndexOperand,
-    Known,
-    LoopStep,
-    Operand,
-    OpStep,
-    Part,
-    Step,
-    Value,
+    KnownTensor,
     known,
 )
 from openinfer.importing.emitter import slice_at
 from openinfer.importing.onnx_model import OnnxGraph
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
-from openinfer.ir.expr import Binary, Num, Ref
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import is_same_shape, is_symbolic
 
@@ -30,11 +30,11 @@ _MOST_UNROLLED = 256
 
 
 @onnx_op("If")
-def _if(n: NodeView) -> Results:
+def _if(n: NodeContext) -> Results:
     """A condition that is known leaves one branch; else both become blocks."""
     cond = n.x
     then_graph, else_graph = n.graph("then_branch"), n.graph("else_branch")
-    if isinstance(cond, Known):
+    if isinstance(cond, KnownTensor):
         if cond.array.size != 1:
             raise Unsupported("its condition is not a single value")
         return n.subgraphs.inline(then_graph if cond.array.reshape(-1)[0] else else_graph, ())
@@ -51,32 +51,34 @@ def _if(n: NodeView) -> Results:
             raise Unsupported(f"its branches give {one.type} and {other.type}", "fix its condition: --fix INPUT=VALUE")
         outputs.append(n.emit.declare(one.dtype, one.shape))
     ends = [_results_into(n, results, outputs) for results in (then_results, else_results)]
-    declared: list[Step] = []
+    declared: list[DraftStep] = []
     own = [_hoisted((*body, *end), declared) for body, end in zip((then_steps, else_steps), ends, strict=True)]
     for step in declared:
         n.emit.bodies.add(step)
-    n.emit.bodies.add(BranchStep(flag, own[0], own[1], n.emit.origin))
+    n.emit.bodies.add(DraftBranch(flag, own[0], own[1], n.emit.origin))
     return tuple(outputs)
 
 
-def _results_into(n: NodeView, results: tuple[Operand, ...], outputs: list[Value]) -> tuple[Step, ...]:
+def _results_into(
+    n: NodeContext, results: tuple[DraftOperand, ...], outputs: list[DraftValue]
+) -> tuple[DraftStep, ...]:
     n.emit.bodies.open()
     for result, output in zip(results, outputs, strict=True):
-        n.emit.copy(result if isinstance(result, Value | Part) else n.emit.value(result), output)
+        n.emit.copy(result if isinstance(result, DraftValue | DraftPart) else n.emit.value(result), output)
     return n.emit.bodies.close()
 
 
-def _hoisted(steps: tuple[Step, ...], declared: list[Step]) -> tuple[Step, ...]:
+def _hoisted(steps: tuple[DraftStep, ...], declared: list[DraftStep]) -> tuple[DraftStep, ...]:
     """Steps that declare nothing: blocks may not, so that their variables are declared before."""
-    found: list[Step] = []
+    found: list[DraftStep] = []
     for step in steps:
         match step:
-            case DeclareStep():
+            case DraftDeclare():
                 declared.append(step)
-            case OpStep() if step.declares:
-                declared.extend(DeclareStep(one) for one in step.outputs if isinstance(one, Value))
+            case DraftOp() if step.declares:
+                declared.extend(DraftDeclare(one) for one in step.outputs if isinstance(one, DraftValue))
                 found.append(replace(step, declares=False))
-            case LoopStep():
+            case DraftLoop():
                 found.append(replace(step, body=_hoisted(step.body, declared)))
             case _:
                 found.append(step)
@@ -84,12 +86,12 @@ def _hoisted(steps: tuple[Step, ...], declared: list[Step]) -> tuple[Step, ...]:
 
 
 @onnx_op("Loop")
-def _loop(n: NodeView) -> Results:
+def _loop(n: NodeContext) -> Results:
     body = n.graph("body")
     count, cond = n.optional(0), n.optional(1)
-    if count is None or not isinstance(count, Known):
+    if count is None or not isinstance(count, KnownTensor):
         raise Unsupported("how often it runs depends on data", "fix what it depends on: --fix INPUT=VALUE")
-    if cond is not None and not (isinstance(cond, Known) and np.all(cond.array)):
+    if cond is not None and not (isinstance(cond, KnownTensor) and np.all(cond.array)):
         raise Unsupported("whether it runs depends on data", "fix what it depends on: --fix INPUT=VALUE")
     times = count.array.reshape(-1)[0]
     times = times if is_symbolic(times) else int(times)
@@ -104,28 +106,28 @@ def _loop(n: NodeView) -> Results:
     return _unrolled(n, body, times, carried)
 
 
-def _as_loop(n: NodeView, body: OnnxGraph, times: int, carried: list[Operand]) -> Results:
+def _as_loop(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> Results:
     """A loop with a variable for each value that is carried; what is collected goes into a tensor."""
     variables = [n.emit.variable(one) for one in carried]
     before = n.emit.bodies.mark()
     index = n.emit.open_loop("iterations")
     results = n.subgraphs.inline(body, [index, known(np.asarray(True)), *variables])  # noqa: FBT003
-    if not (isinstance(results[0], Known) and np.all(results[0].array)):
+    if not (isinstance(results[0], KnownTensor) and np.all(results[0].array)):
         raise Unsupported("whether it goes on depends on data")
     own, collected = results[1 : 1 + len(carried)], results[1 + len(carried) :]
     for new, variable in zip(own, variables, strict=True):
         if new.dtype is not variable.dtype or not is_same_shape(new.shape, variable.shape):
             raise Unsupported(f"what it carries changes from {variable.type} to {new.type}")
-    rows = [(one, Value(one.dtype, (times, *one.shape))) for one in collected]
+    rows = [(one, DraftValue(one.dtype, (times, *one.shape))) for one in collected]
     for one, tensor in rows:  # first: what is collected may be what was carried into this iteration
-        n.emit.copy(one if isinstance(one, Value | Part) else n.emit.value(one), slice_at(tensor, index))
+        n.emit.copy(one if isinstance(one, DraftValue | DraftPart) else n.emit.value(one), slice_at(tensor, index))
     _carry(n, own, variables)
     n.emit.close_loop("iterations", index, times)
-    n.emit.bodies.insert(before, [DeclareStep(tensor) for _, tensor in rows])
+    n.emit.bodies.insert(before, [DraftDeclare(tensor) for _, tensor in rows])
     return (*variables, *(tensor for _, tensor in rows))
 
 
-def _carry(n: NodeView, new: tuple[Operand, ...], variables: list[Value]) -> None:
+def _carry(n: NodeContext, new: tuple[DraftOperand, ...], variables: list[DraftValue]) -> None:
     """All variables at once: one that another needs is kept first."""
     kept = [
         n.emit.variable(one) if one in variables and one is not own else one
@@ -133,11 +135,11 @@ def _carry(n: NodeView, new: tuple[Operand, ...], variables: list[Value]) -> Non
     ]
     for one, variable in zip(kept, variables, strict=True):
         if one is not variable:
-            n.emit.copy(one if isinstance(one, Value | Part) else n.emit.value(one), variable)
+            n.emit.copy(one if isinstance(one, DraftValue | DraftPart) else n.emit.value(one), variable)
 
 
-def _unrolled(n: NodeView, body: OnnxGraph, times: int, carried: list[Operand]) -> Results:
-    collected: list[list[Operand]] = []
+def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> Results:
+    collected: list[list[DraftOperand]] = []
     for iteration in range(times):
         results = n.subgraphs.inline(body, [known(np.int64(iteration)), known(np.asarray(True)), *carried])  # noqa: FBT003
         go_on, rest = results[0], results[1:]
@@ -145,7 +147,7 @@ def _unrolled(n: NodeView, body: OnnxGraph, times: int, carried: list[Operand]) 
         collected = collected or [[] for _ in rows]
         for own, one in zip(collected, rows, strict=True):
             own.append(one)
-        if not isinstance(go_on, Known):
+        if not isinstance(go_on, KnownTensor):
             raise Unsupported("whether it goes on depends on data", "fix what it depends on: --fix INPUT=VALUE")
         if not np.all(go_on.array):
             break
@@ -155,7 +157,7 @@ def _unrolled(n: NodeView, body: OnnxGraph, times: int, carried: list[Operand]) 
 
 
 @onnx_op("Scan")
-def _scan(n: NodeView) -> Results:
+def _scan(n: NodeContext) -> Results:
     """Over slices of its inputs, forwards or backwards."""
     body, count = n.graph("body"), n.integer("num_scan_inputs", 0)
     given = [one for one in n.operands if one is not None]
@@ -176,29 +178,29 @@ def _scan(n: NodeView) -> Results:
     ]
     results = n.subgraphs.inline(body, [*variables, *slices])
     own, collected = results[: len(carried)], results[len(carried) :]
-    rows = [(one, Value(one.dtype, (times, *one.shape))) for one in collected]
+    rows = [(one, DraftValue(one.dtype, (times, *one.shape))) for one in collected]
     directions = n.ints("scan_output_directions") or (0,) * len(rows)
     for (one, tensor), back in zip(rows, directions, strict=True):
         target = _slice(tensor, 0, index, times, backwards=bool(back))
-        n.emit.copy(one if isinstance(one, Value | Part) else n.emit.value(one), target)
+        n.emit.copy(one if isinstance(one, DraftValue | DraftPart) else n.emit.value(one), target)
     _carry(n, own, variables)
     n.emit.close_loop("scan", index, times)
-    n.emit.bodies.insert(before, [DeclareStep(tensor) for _, tensor in rows])
+    n.emit.bodies.insert(before, [DraftDeclare(tensor) for _, tensor in rows])
     places = n.ints("scan_output_axes") or (0,) * len(rows)
     moved = [_moved(n, tensor, axis) for (_, tensor), axis in zip(rows, places, strict=True)]
     return (*variables, *moved)
 
 
-def _moved(n: NodeView, tensor: Value, axis: int) -> Operand:
+def _moved(n: NodeContext, tensor: DraftValue, axis: int) -> DraftOperand:
     """A tensor with its first axis somewhere else."""
     place = n.axis(axis, len(tensor.shape))
     rest = list(range(1, len(tensor.shape)))
     return n.emit.transpose(tensor, [*rest[:place], 0, *rest[place:]])
 
 
-def _slice(tensor: Value, axis: int, index: IndexOperand, times: int, *, backwards: bool) -> Part:
-    at = Ref(index.name) if not backwards else Binary("-", Num(int(times) - 1), Ref(index.name))
+def _slice(tensor: DraftValue, axis: int, index: IndexOperand, times: int, *, backwards: bool) -> DraftPart:
+    at = Ref(index.name) if not backwards else BinaryExpr("-", Num(int(times) - 1), Ref(index.name))
     if backwards and is_symbolic(times):
         raise Unsupported("it goes backwards over a dynamic size")
     indices = tuple(Single(at) if one == axis else Slice() for one in range(len(tensor.shape)))
-    return Part(tensor, indices, (*tensor.shape[:axis], *tensor.shape[axis + 1 :]))
+    return DraftPart(tensor, indices, (*tensor.shape[:axis], *tensor.shape[axis + 1 :]))

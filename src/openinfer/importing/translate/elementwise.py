@@ -6,9 +6,9 @@ from math import inf
 import numpy as np
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.importing.draft import Known, Operand
+from openinfer.importing.draft import DraftOperand, KnownTensor
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 
 _BINARY = {
     "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "And": "and", "Or": "or", "Xor": "xor",
@@ -26,26 +26,26 @@ _UNARY = {
 
 
 @onnx_op(*_BINARY)
-def _binary(n: NodeView) -> Results:
+def _binary(n: NodeContext) -> Results:
     return n.emit.op(_BINARY[n.node.op], n.x, n.input(1))
 
 
 @onnx_op(*_UNARY)
-def _unary(n: NodeView) -> Results:
+def _unary(n: NodeContext) -> Results:
     return n.emit.op(_UNARY[n.node.op], n.x)
 
 
 @onnx_op("Identity")
-def _identity(n: NodeView) -> Results:
+def _identity(n: NodeContext) -> Results:
     return n.x
 
 
 @onnx_op("Pow")
-def _pow(n: NodeView) -> Results:
+def _pow(n: NodeContext) -> Results:
     """The exponent may have another dtype; that of the base is the result's."""
     base, exponent = n.x, n.input(1)
     if base.dtype.kind == "float" or exponent.dtype.kind != "float":
-        if isinstance(exponent, Known) and exponent.array.size == 1 and base.dtype.kind == "float":
+        if isinstance(exponent, KnownTensor) and exponent.array.size == 1 and base.dtype.kind == "float":
             simple = _simple_power(n, exponent.array.reshape(-1)[0])
             if simple is not None and len(exponent.shape) <= len(base.shape):
                 return simple
@@ -54,31 +54,31 @@ def _pow(n: NodeView) -> Results:
     return n.emit.cast(wide, base.dtype)
 
 
-def _simple_power(n: NodeView, exponent: float) -> Operand | None:
+def _simple_power(n: NodeContext, exponent: float) -> DraftOperand | None:
     if exponent == 2:
         return n.emit.op("square", n.x)
     return n.emit.op("sqrt", n.x) if exponent == 0.5 else None
 
 
 @onnx_op("Mod")
-def _mod(n: NodeView) -> Results:
+def _mod(n: NodeContext) -> Results:
     return n.emit.op("rem" if n.integer("fmod", 0) else "mod", n.x, n.input(1))
 
 
 @onnx_op("Max", "Min", "Sum")
-def _variadic(n: NodeView) -> Results:
+def _variadic(n: NodeContext) -> Results:
     name = {"Max": "max", "Min": "min", "Sum": "add"}[n.node.op]
     return reduce(lambda one, other: n.emit.op(name, one, other), _all(n))
 
 
 @onnx_op("Mean")
-def _mean(n: NodeView) -> Results:
+def _mean(n: NodeContext) -> Results:
     given = _all(n)
     total = reduce(lambda one, other: n.emit.op("add", one, other), given)
     return n.emit.op("div", total, n.emit.scalar(len(given), total.dtype)) if len(given) > 1 else total
 
 
-def _all(n: NodeView) -> list[Operand]:
+def _all(n: NodeContext) -> list[DraftOperand]:
     given = [one for one in n.operands if one is not None]
     if not given:
         raise Unsupported("it has no inputs")
@@ -86,7 +86,7 @@ def _all(n: NodeView) -> list[Operand]:
 
 
 @onnx_op("IsInf")
-def _is_inf(n: NodeView) -> Results:
+def _is_inf(n: NodeContext) -> Results:
     negative, positive = n.integer("detect_negative", 1), n.integer("detect_positive", 1)
     if negative and positive:
         return n.emit.op("is_inf", n.x)
@@ -96,21 +96,21 @@ def _is_inf(n: NodeView) -> Results:
 
 
 @onnx_op("Where")
-def _where(n: NodeView) -> Results:
+def _where(n: NodeContext) -> Results:
     return n.emit.op("where", n.x, n.input(1), n.input(2))
 
 
 @onnx_op("Cast")
-def _cast(n: NodeView) -> Results:
+def _cast(n: NodeContext) -> Results:
     return cast_to(n, n.dtype("to"))
 
 
 @onnx_op("CastLike")
-def _cast_like(n: NodeView) -> Results:
+def _cast_like(n: NodeContext) -> Results:
     return cast_to(n, n.input(1).dtype)
 
 
-def cast_to(n: NodeView, dtype: DType) -> Operand:
+def cast_to(n: NodeContext, dtype: DType) -> DraftOperand:
     """A conversion; to f8 it saturates as the attribute says."""
     if n.x.dtype is dtype:
         return n.x
@@ -121,12 +121,12 @@ def cast_to(n: NodeView, dtype: DType) -> Operand:
 
 
 @onnx_op("BitCast")
-def _bitcast(n: NodeView) -> Results:
+def _bitcast(n: NodeContext) -> Results:
     return n.emit.op("bitcast", n.x, to=n.dtype("to"))
 
 
 @onnx_op("BitShift")
-def _bit_shift(n: NodeView) -> Results:
+def _bit_shift(n: NodeContext) -> Results:
     return n.emit.op("shl" if n.text("direction", "LEFT") == "LEFT" else "shr", n.x, n.input(1))
 
 
@@ -134,23 +134,23 @@ def _bit_shift(n: NodeView) -> Results:
 
 
 @onnx_op("LeakyRelu")
-def _leaky_relu(n: NodeView) -> Results:
+def _leaky_relu(n: NodeContext) -> Results:
     return n.emit.op("relu", n.x, negative_slope=n.real("alpha", 0.01))
 
 
 @onnx_op("PRelu")
-def _prelu(n: NodeView) -> Results:
+def _prelu(n: NodeContext) -> Results:
     """The slope broadcasts to the input."""
     return n.emit.op("prelu", n.x, n.input(1))
 
 
 @onnx_op("Elu", "Celu")
-def _elu(n: NodeView) -> Results:
+def _elu(n: NodeContext) -> Results:
     return n.emit.op(n.node.op.lower(), n.x, alpha=n.real("alpha", 1.0))
 
 
 @onnx_op("Selu")
-def _selu(n: NodeView) -> Results:
+def _selu(n: NodeContext) -> Results:
     alpha, gamma = n.real("alpha", 1.67326319217681884765625), n.real("gamma", 1.05070102214813232421875)
     if abs(alpha - 1.6732632) < 1e-6 and abs(gamma - 1.0507010) < 1e-6:
         return n.emit.op("selu", n.x)
@@ -158,23 +158,23 @@ def _selu(n: NodeView) -> Results:
 
 
 @onnx_op("ThresholdedRelu")
-def _thresholded_relu(n: NodeView) -> Results:
+def _thresholded_relu(n: NodeContext) -> Results:
     return n.emit.op("threshold", n.x, value=n.real("alpha", 1.0), replacement=0.0)
 
 
 @onnx_op("HardSigmoid")
-def _hard_sigmoid(n: NodeView) -> Results:
+def _hard_sigmoid(n: NodeContext) -> Results:
     return n.emit.op("hard_sigmoid", n.x, alpha=n.real("alpha", 0.2), beta=n.real("beta", 0.5))
 
 
 @onnx_op("Gelu")
-def _gelu(n: NodeView) -> Results:
+def _gelu(n: NodeContext) -> Results:
     approximate = n.text("approximate", "none")
     return n.emit.op("gelu", n.x, approximate=None if approximate == "none" else approximate)
 
 
 @onnx_op("Swish")
-def _swish(n: NodeView) -> Results:
+def _swish(n: NodeContext) -> Results:
     alpha = n.real("alpha", 1.0)
     if alpha == 1:
         return n.emit.op("silu", n.x)
@@ -182,7 +182,7 @@ def _swish(n: NodeView) -> Results:
 
 
 @onnx_op("Shrink")
-def _shrink(n: NodeView) -> Results:
+def _shrink(n: NodeContext) -> Results:
     """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, and 0 between them."""
     real = n.emit.cast(n.x, DTYPES["f32"]) if n.x.dtype.kind != "float" else n.x
     lambd, bias = (
@@ -196,28 +196,31 @@ def _shrink(n: NodeView) -> Results:
 
 
 @onnx_op("Clip")
-def _clip(n: NodeView) -> Results:
+def _clip(n: NodeContext) -> Results:
     if n.opset < 11:
         least, most = n.real("min", -inf), n.real("max", inf)
         return _clamped(n, least, most)
     least_operand, most_operand = n.optional(1), n.optional(2)
-    if all(one is None or (isinstance(one, Known) and one.array.size == 1) for one in (least_operand, most_operand)):
+    if all(
+        one is None or (isinstance(one, KnownTensor) and one.array.size == 1) for one in (least_operand, most_operand)
+    ):
         limits = [
-            one.array.reshape(-1)[0].item() if isinstance(one, Known) else None for one in (least_operand, most_operand)
+            one.array.reshape(-1)[0].item() if isinstance(one, KnownTensor) else None
+            for one in (least_operand, most_operand)
         ]
         return _clamped(n, -inf if limits[0] is None else limits[0], inf if limits[1] is None else limits[1])
     found = n.x if least_operand is None else n.emit.op("max", n.x, least_operand)
     return found if most_operand is None else n.emit.op("min", found, most_operand)
 
 
-def _clamped(n: NodeView, least: float, most: float) -> Operand:
+def _clamped(n: NodeContext, least: float, most: float) -> DraftOperand:
     if least == -inf and most == inf:
         return n.x
     return n.emit.op("clamp", n.x, min=None if least == -inf else least, max=None if most == inf else most)
 
 
 @onnx_op("Softmax", "LogSoftmax")
-def _softmax(n: NodeView) -> Results:
+def _softmax(n: NodeContext) -> Results:
     """Before opset 13 the axes from ``axis`` on are one."""
     op = "softmax" if n.node.op == "Softmax" else "log_softmax"
     if n.opset >= 13:
@@ -230,7 +233,7 @@ def _softmax(n: NodeView) -> Results:
 
 
 @onnx_op("Hardmax")
-def _hardmax(n: NodeView) -> Results:
+def _hardmax(n: NodeContext) -> Results:
     axis = n.axis(n.integer("axis", -1 if n.opset >= 13 else 1))
     x = n.x if n.opset >= 13 else n.emit.op("flatten", n.x, axis=axis)
     axis = axis if n.opset >= 13 else 1
@@ -239,10 +242,10 @@ def _hardmax(n: NodeView) -> Results:
 
 
 @onnx_op("Dropout")
-def _dropout(n: NodeView) -> Results:
+def _dropout(n: NodeContext) -> Results:
     """Nothing, as always in inference."""
     training = n.optional(2)
-    if training is not None and not (isinstance(training, Known) and not np.any(training.array)):
+    if training is not None and not (isinstance(training, KnownTensor) and not np.any(training.array)):
         raise Unsupported("it drops values as in training", "export the model for inference (model.eval())")
     mask = n.emit.full(n.emit.scalar(1, DTYPES["bool"]), n.x.shape) if n.reads(1) else None
     return (n.x, mask)

@@ -3,19 +3,19 @@
 import numpy as np
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import I64, Known, Operand, extent, known
+from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, known
 from openinfer.importing.emitter import integers
 from openinfer.importing.extents import tidied
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 from openinfer.loops.dim import is_same, is_symbolic, larger
 
 
 @onnx_op("Constant")
-def _constant(n: NodeView) -> Results:
+def _constant(n: NodeContext) -> Results:
     tensor = n.tensor("value") or n.tensor("sparse_value")
     if tensor is not None:
-        return Known(tensor.dtype, tensor.array, n.node.outputs[0])
+        return KnownTensor(tensor.dtype, tensor.array, n.node.outputs[0])
     for name, dtype in (("value_int", "i64"), ("value_ints", "i64"), ("value_float", "f32"), ("value_floats", "f32")):
         if n.has(name):
             return known(np.asarray(n.node.attributes[name], DTYPES[dtype].array), DTYPES[dtype])
@@ -23,20 +23,22 @@ def _constant(n: NodeView) -> Results:
 
 
 @onnx_op("ConstantOfShape")
-def _constant_of_shape(n: NodeView) -> Results:
+def _constant_of_shape(n: NodeContext) -> Results:
     tensor = n.tensor("value")
-    value = known(np.float32(0)) if tensor is None else Known(tensor.dtype, tensor.array.reshape(-1)[:1].reshape(()))
+    value = (
+        known(np.float32(0)) if tensor is None else KnownTensor(tensor.dtype, tensor.array.reshape(-1)[:1].reshape(()))
+    )
     return n.emit.full(value, n.known_ints(0, "the shape"))
 
 
 @onnx_op("Range")
-def _range(n: NodeView) -> Results:
+def _range(n: NodeContext) -> Results:
     """Counted by an index, so that its length may depend on sizes."""
     start, limit, delta = n.x, n.input(1), n.input(2)
     if n.x.dtype.kind == "float":
-        if not all(isinstance(one, Known) for one in (start, limit, delta)):
+        if not all(isinstance(one, KnownTensor) for one in (start, limit, delta)):
             raise Unsupported("its length depends on data", "fix what it depends on: --fix INPUT=VALUE")
-        numbers = [float(one.array.reshape(-1)[0]) for one in (start, limit, delta) if isinstance(one, Known)]
+        numbers = [float(one.array.reshape(-1)[0]) for one in (start, limit, delta) if isinstance(one, KnownTensor)]
         return known(np.arange(*numbers, dtype=n.x.dtype.array), n.x.dtype)
     (first,), (last,), (step,) = (integers(one, "its length") for one in (start, limit, delta))
     if is_same(step, 0):
@@ -55,7 +57,7 @@ def _range(n: NodeView) -> Results:
 
 
 @onnx_op("EyeLike")
-def _eye_like(n: NodeView) -> Results:
+def _eye_like(n: NodeContext) -> Results:
     dtype = n.dtype("dtype") if n.has("dtype") else n.x.dtype
     rows, columns = (n.emit.ramp(one) for one in n.x.shape)
     shifted = n.emit.op("add", rows, known(np.int64(n.integer("k", 0))))
@@ -64,7 +66,7 @@ def _eye_like(n: NodeView) -> Results:
 
 
 @onnx_op("OneHot")
-def _one_hot(n: NodeView) -> Results:
+def _one_hot(n: NodeContext) -> Results:
     """Negative indices count from the end, which ``one_hot`` does not know."""
     depth, values = n.known_number(1, "the depth"), n.input(2)
     ids = n.emit.cast(n.x, I64)
@@ -76,10 +78,10 @@ def _one_hot(n: NodeView) -> Results:
     return n.emit.op("where", n.emit.op("ne", hot, known(np.float32(0))), on, off)
 
 
-def _element(n: NodeView, values: Operand, place: int) -> Operand:
+def _element(n: NodeContext, values: DraftOperand, place: int) -> DraftOperand:
     return n.emit.op("gather", values, known(np.int64(place)))
 
 
 @onnx_op("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
-def _random(_node: NodeView) -> Results:
+def _random(_node: NodeContext) -> Results:
     raise Unsupported("a graph gives the same result each time; it draws random numbers", "make it an input")

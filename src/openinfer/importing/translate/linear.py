@@ -3,27 +3,27 @@
 import numpy as np
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import Known, Operand
+from openinfer.importing.draft import DraftOperand, KnownTensor
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_same, is_symbolic
 
 
 @onnx_op("MatMul")
-def _matmul(n: NodeView) -> Results:
+def _matmul(n: NodeContext) -> Results:
     return n.emit.op("matmul", n.x, n.input(1))
 
 
 @onnx_op("Gemm")
-def _gemm(n: NodeView) -> Results:
+def _gemm(n: NodeContext) -> Results:
     """``alpha * a * b + beta * c``; a product with stored weights is ``linear`` where it can be."""
     a, b, c = n.x, n.input(1), n.optional(2)
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     trans_a, trans_b = bool(n.integer("transA", 0)), bool(n.integer("transB", 0))
     c = c if beta else None
     fits = c is None or (len(c.shape) == 1 and is_same(c.shape[0], b.shape[0 if trans_b else 1]))
-    if alpha == beta == 1 and not trans_a and fits and (trans_b or isinstance(b, Known)):
+    if alpha == beta == 1 and not trans_a and fits and (trans_b or isinstance(b, KnownTensor)):
         weights = b if trans_b else n.emit.transpose(b, (1, 0))
         return n.emit.op("linear", a, weights, c)
     product = n.emit.op("matmul", a, b, transpose_a=trans_a or None, transpose_b=trans_b or None)
@@ -36,7 +36,7 @@ def _gemm(n: NodeView) -> Results:
 
 
 @onnx_op("Einsum")
-def _einsum(n: NodeView) -> Results:
+def _einsum(n: NodeContext) -> Results:
     equation = n.text("equation", "").replace(" ", "")
     given = [one for one in n.operands if one is not None]
     if "..." in equation:
@@ -65,11 +65,13 @@ def _without_dots(equation: str, ranks: list[int]) -> str:
 
 
 @onnx_op("Conv")
-def _conv(n: NodeView) -> Results:
+def _conv(n: NodeContext) -> Results:
     return convolved(n, n.x, n.input(1), n.optional(2))
 
 
-def convolved(n: NodeView, x: Operand, w: Operand, bias: Operand | None, **extra: object) -> Operand:
+def convolved(
+    n: NodeContext, x: DraftOperand, w: DraftOperand, bias: DraftOperand | None, **extra: object
+) -> DraftOperand:
     """A convolution over one to three spatial axes."""
     spatial = x.shape[2:]
     kernel = w.shape[2:]
@@ -86,7 +88,7 @@ def _require_spatial(count: int, kernel: int) -> None:
 
 
 @onnx_op("ConvTranspose")
-def _conv_transpose(n: NodeView) -> Results:
+def _conv_transpose(n: NodeContext) -> Results:
     x, w, bias = n.x, n.input(1), n.optional(2)
     spatial, kernel = x.shape[2:], w.shape[2:]
     _require_spatial(len(spatial), len(kernel))
@@ -104,7 +106,7 @@ def _conv_transpose(n: NodeView) -> Results:
 
 
 def _transposed_window(
-    n: NodeView, kernel: tuple[int, ...], spatial: tuple[int, ...]
+    n: NodeContext, kernel: tuple[int, ...], spatial: tuple[int, ...]
 ) -> tuple[Window, tuple[int, ...]]:
     """The window, and what is added at the ends: where a shape is wanted, the padding follows from it."""
     count = len(kernel)
@@ -140,20 +142,20 @@ I32 = DTYPES["i32"]
 
 
 @onnx_op("MatMulInteger")
-def _matmul_integer(n: NodeView) -> Results:
+def _matmul_integer(n: NodeContext) -> Results:
     a = centred(n, n.x, n.optional(2), rows=True)
     b = centred(n, n.input(1), n.optional(3), rows=False)
     return integer_product(n, a, b)
 
 
-def integer_product(n: NodeView, a: Operand, b: Operand) -> Operand:
+def integer_product(n: NodeContext, a: DraftOperand, b: DraftOperand) -> DraftOperand:
     """An exact product of integers in i32; factors of one 8-bit dtype stay in it."""
     if a.dtype is b.dtype and a.dtype.bits == 8:
         return n.emit.op("matmul", a, b, acc=(I32,))
     return n.emit.op("matmul", n.emit.cast(a, I32), n.emit.cast(b, I32))
 
 
-def centred(n: NodeView, x: Operand, point: Operand | None, *, rows: bool) -> Operand:
+def centred(n: NodeContext, x: DraftOperand, point: DraftOperand | None, *, rows: bool) -> DraftOperand:
     """Quantized values less their zero point, in i32; as they are where there is none.
 
     A zero point of one dimension belongs to the rows of the first factor, or to the columns of the second.
@@ -166,19 +168,24 @@ def centred(n: NodeView, x: Operand, point: Operand | None, *, rows: bool) -> Op
     return n.emit.op("sub", n.emit.cast(x, I32), offset)
 
 
-def is_zero(point: Operand) -> bool:
+def is_zero(point: DraftOperand) -> bool:
     """Whether a zero point is known to be zero."""
-    return isinstance(point, Known) and not point.has_sizes and not np.any(point.array)
+    return isinstance(point, KnownTensor) and not point.has_sizes and not np.any(point.array)
 
 
 @onnx_op("ConvInteger")
-def _conv_integer(n: NodeView) -> Results:
+def _conv_integer(n: NodeContext) -> Results:
     return integer_convolved(n, n.x, n.input(1), n.optional(2), n.optional(3), None)
 
 
 def integer_convolved(
-    n: NodeView, x: Operand, w: Operand, x_point: Operand | None, w_point: Operand | None, bias: Operand | None
-) -> Operand:
+    n: NodeContext,
+    x: DraftOperand,
+    w: DraftOperand,
+    x_point: DraftOperand | None,
+    w_point: DraftOperand | None,
+    bias: DraftOperand | None,
+) -> DraftOperand:
     """A convolution of quantized values in i32; what lies outside counts as the zero point, which is 0 when centred."""
     a = centred(n, x, x_point, rows=False)
     if w_point is not None and len(w_point.shape) == 1 and not is_zero(w_point):

@@ -7,29 +7,29 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import Known, Operand, known
+from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 from openinfer.importing.translate.move import padded
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
 from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_same, is_symbolic
 
 
 @onnx_op("MaxPool")
-def _max_pool(n: NodeView) -> Results:
+def _max_pool(n: NodeContext) -> Results:
     if n.reads(1):
         raise Unsupported("it gives the positions of the largest elements", "use only its first output")
     return _pooled(n, "max_pool", n.x)
 
 
 @onnx_op("AveragePool")
-def _average_pool(n: NodeView) -> Results:
+def _average_pool(n: NodeContext) -> Results:
     include = bool(n.integer("count_include_pad", 0)) or None
     return _pooled(n, "avg_pool", n.x, count_include_pad=include)
 
 
 @onnx_op("LpPool")
-def _lp_pool(n: NodeView) -> Results:
+def _lp_pool(n: NodeContext) -> Results:
     """The p-norm under a window: the p-th root of a sum of powers, which is a mean times the window's size."""
     power = n.integer("p", 2)
     magnitudes = n.emit.op("abs", n.x)
@@ -41,7 +41,7 @@ def _lp_pool(n: NodeView) -> Results:
     return total if power == 1 else n.emit.op("pow", total, n.emit.scalar(1 / power, n.x.dtype))
 
 
-def _pooled(n: NodeView, op: str, x: Operand, **extra: object) -> Operand:
+def _pooled(n: NodeContext, op: str, x: DraftOperand, **extra: object) -> DraftOperand:
     kernel = n.ints("kernel_shape")
     if kernel is None or len(kernel) != n.rank - 2:
         raise Unsupported("its kernel does not fit its input")
@@ -64,12 +64,12 @@ def _pooled(n: NodeView, op: str, x: Operand, **extra: object) -> Operand:
 
 
 @onnx_op("GlobalAveragePool", "GlobalMaxPool")
-def _global_pool(n: NodeView) -> Results:
+def _global_pool(n: NodeContext) -> Results:
     return n.emit.op("global_avg_pool" if n.node.op == "GlobalAveragePool" else "global_max_pool", n.x)
 
 
 @onnx_op("GlobalLpPool")
-def _global_lp_pool(n: NodeView) -> Results:
+def _global_lp_pool(n: NodeContext) -> Results:
     return n.emit.op("norm_axis", n.x, axes=tuple(range(2, n.rank)), keepdims=True, p=float(n.integer("p", 2)))
 
 
@@ -80,7 +80,7 @@ Weights = npt.NDArray[np.float64]
 
 
 @onnx_op("Upsample")
-def _upsample(n: NodeView) -> Results:
+def _upsample(n: NodeContext) -> Results:
     scales = n.node.attributes.get("scales") if n.opset < 9 else None
     if scales is None:
         scales = tuple(_floats(n, 1))
@@ -90,7 +90,7 @@ def _upsample(n: NodeView) -> Results:
 
 
 @onnx_op("Resize")
-def _resize(n: NodeView) -> Results:
+def _resize(n: NodeContext) -> Results:
     if n.opset < 11:
         return _resized(n, _Settings(n.text("mode", "nearest"), "asymmetric", "floor"), _floats(n, 1), None)
     axes = tuple(n.axis(one) for one in n.ints("axes") or range(n.rank))
@@ -113,7 +113,7 @@ def _resize(n: NodeView) -> Results:
     return _resized(n, settings, tuple(scales), None)
 
 
-def _all_sizes(n: NodeView, axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+def _all_sizes(n: NodeContext, axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
     """The extents of the result; a policy may keep the proportions."""
     found = list(n.x.shape)
     policy = n.text("keep_aspect_ratio_policy", "stretch")
@@ -126,7 +126,7 @@ def _all_sizes(n: NodeView, axes: tuple[int, ...], sizes: tuple[int, ...]) -> tu
     return tuple(found)
 
 
-def _region(n: NodeView, axes: tuple[int, ...]) -> tuple[float, ...]:
+def _region(n: NodeContext, axes: tuple[int, ...]) -> tuple[float, ...]:
     """The part of the input that is sampled, from 0 to 1 where nothing is said of an axis."""
     given = _floats(n, 1)
     if len(given) != 2 * len(axes):
@@ -137,11 +137,11 @@ def _region(n: NodeView, axes: tuple[int, ...]) -> tuple[float, ...]:
     return (*starts, *ends)
 
 
-def _floats(n: NodeView, position: int) -> tuple[float, ...]:
+def _floats(n: NodeContext, position: int) -> tuple[float, ...]:
     given = n.optional(position)
     if given is None:
         return ()
-    if not isinstance(given, Known) or given.has_sizes:
+    if not isinstance(given, KnownTensor) or given.has_sizes:
         raise Unsupported("its scales are computed from data")
     return tuple(float(one) for one in given.array.reshape(-1))
 
@@ -167,8 +167,8 @@ class _Settings:
 
 
 def _resized(
-    n: NodeView, settings: _Settings, scales: tuple[float, ...] | None, sizes: tuple[int, ...] | None
-) -> Operand:
+    n: NodeContext, settings: _Settings, scales: tuple[float, ...] | None, sizes: tuple[int, ...] | None
+) -> DraftOperand:
     if scales is not None and len(scales) != n.rank:
         raise Unsupported(f"it has {len(scales)} scales for {n.rank} dimensions")
     changed = [
@@ -201,7 +201,7 @@ def _resized(
     return _sampled(n, settings, scales, sizes, changed)
 
 
-def _is_whole(n: NodeView, scales: tuple[float, ...]) -> bool:
+def _is_whole(n: NodeContext, scales: tuple[float, ...]) -> bool:
     """Whether scaled extents are integers: where they are cut off, corners are aligned with what was cut."""
     return all(float(own * one).is_integer() for own, one in zip(map(int, n.x.shape), scales, strict=True))
 
@@ -211,12 +211,12 @@ def _same(values: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _sampled(
-    n: NodeView,
+    n: NodeContext,
     settings: _Settings,
     scales: tuple[float, ...] | None,
     sizes: tuple[int, ...] | None,
     changed: list[int],
-) -> Operand:
+) -> DraftOperand:
     """One axis after the other, as a product with the weights of the neighbours."""
     axes = range(n.rank) if settings.coordinates == "tf_crop_and_resize" else changed
     found = n.x if n.x.dtype.kind == "float" else n.emit.cast(n.x, DTYPES["f32"])

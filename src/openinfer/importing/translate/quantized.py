@@ -3,17 +3,17 @@
 import numpy as np
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.importing.draft import Known, Operand, known
+from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 from openinfer.importing.translate.linear import I32, centred, integer_convolved, integer_product
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
 from openinfer.loops.dim import is_same
 
 F32 = DTYPES["f32"]
 
 
 @onnx_op("QuantizeLinear")
-def _quantize(n: NodeView) -> Results:
+def _quantize(n: NodeContext) -> Results:
     scale, point = n.input(1), n.optional(2)
     to = _target(n, point)
     x = n.emit.cast(n.x, scale.dtype)
@@ -26,25 +26,25 @@ def _quantize(n: NodeView) -> Results:
     return n.emit.op("quantize", x, scale, points, to=to, axis=axis or None if len(scale.shape) else None)
 
 
-def _target(n: NodeView, point: Operand | None) -> DType:
+def _target(n: NodeContext, point: DraftOperand | None) -> DType:
     if point is not None:
         return point.dtype
     return n.dtype("output_dtype") if n.integer("output_dtype", 0) else DTYPES["u8"]
 
 
-def _single(n: NodeView, operand: Operand) -> Operand:
+def _single(n: NodeContext, operand: DraftOperand) -> DraftOperand:
     """A tensor of one element as a scalar."""
     return n.emit.reshape(operand, ()) if operand.shape and all(is_same(one, 1) for one in operand.shape) else operand
 
 
-def _along(n: NodeView, values: Operand, axis: int) -> Operand:
+def _along(n: NodeContext, values: DraftOperand, axis: int) -> DraftOperand:
     """One-dimensional values shaped to broadcast along an axis."""
     if len(values.shape) != 1:
         return values
     return n.emit.reshape(values, tuple(values.shape[0] if one == axis else 1 for one in range(n.rank)))
 
 
-def _repeated(n: NodeView, values: Operand, axis: int) -> Operand:
+def _repeated(n: NodeContext, values: DraftOperand, axis: int) -> DraftOperand:
     """Values of blocks along an axis, one for each element."""
     block, length = n.integer("block_size", 0), n.x.shape[axis]
     shape = tuple(values.shape)
@@ -58,7 +58,9 @@ def _repeated(n: NodeView, values: Operand, axis: int) -> Operand:
     return n.emit.op("slice", longer, starts=(0,), ends=(length,), axes=(axis,))
 
 
-def _quantized_blocks(n: NodeView, x: Operand, scale: Operand, point: Operand | None, to: DType, axis: int) -> Operand:
+def _quantized_blocks(
+    n: NodeContext, x: DraftOperand, scale: DraftOperand, point: DraftOperand | None, to: DType, axis: int
+) -> DraftOperand:
     steps = n.emit.op("round", n.emit.op("div", x, _repeated(n, scale, axis)))
     if point is not None:
         steps = n.emit.op("add", steps, n.emit.cast(_repeated(n, point, axis), x.dtype))
@@ -66,31 +68,31 @@ def _quantized_blocks(n: NodeView, x: Operand, scale: Operand, point: Operand | 
 
 
 @onnx_op("DequantizeLinear")
-def _dequantize(n: NodeView) -> Results:
+def _dequantize(n: NodeContext) -> Results:
     scale, point = n.input(1), n.optional(2)
     axis = n.axis(n.integer("axis", 1)) if len(scale.shape) and n.rank > 1 else 0
     blocks = bool(n.integer("block_size", 0))
     if blocks or n.x.dtype.kind == "float":
         own = _repeated(n, scale, axis) if blocks else _along(n, scale, axis)
         steps = n.emit.cast(n.x, scale.dtype)
-        if point is not None and not (isinstance(point, Known) and not np.any(point.array)):
+        if point is not None and not (isinstance(point, KnownTensor) and not np.any(point.array)):
             points = _repeated(n, point, axis) if blocks else _along(n, point, axis)
             steps = n.emit.op("sub", steps, n.emit.cast(points, scale.dtype))
         return n.emit.op("mul", steps, own)
     scale, points_ = _single(n, scale), None if point is None else _single(n, point)
-    if isinstance(points_, Known) and not np.any(points_.array):
+    if isinstance(points_, KnownTensor) and not np.any(points_.array):
         points_ = None
     found = n.emit.op("dequantize", n.x, scale, points_, axis=axis or None if len(scale.shape) else None)
     return n.emit.cast(found, n.dtype("output_dtype")) if n.integer("output_dtype", 0) else found
 
 
 @onnx_op("DynamicQuantizeLinear")
-def _dynamic_quantize(n: NodeView) -> Results:
+def _dynamic_quantize(n: NodeContext) -> Results:
     return n.emit.ops("dynamic_quantize", n.x)
 
 
 @onnx_op("QLinearMatMul")
-def _qlinear_matmul(n: NodeView) -> Results:
+def _qlinear_matmul(n: NodeContext) -> Results:
     a_scale, a_point, b, b_scale, b_point, y_scale, y_point = (n.input(one) for one in range(1, 8))
     left, right = centred(n, n.x, a_point, rows=True), centred(n, b, b_point, rows=False)
     product = integer_product(n, left, right)
@@ -100,7 +102,7 @@ def _qlinear_matmul(n: NodeView) -> Results:
 
 
 @onnx_op("QLinearConv")
-def _qlinear_conv(n: NodeView) -> Results:
+def _qlinear_conv(n: NodeContext) -> Results:
     x_scale, x_point, w, w_scale, w_point, y_scale, y_point = (n.input(one) for one in range(1, 8))
     bias = n.optional(8)
     product = integer_convolved(n, n.x, w, x_point, w_point, None if bias is None else n.emit.cast(bias, I32))
@@ -110,8 +112,13 @@ def _qlinear_conv(n: NodeView) -> Results:
 
 
 def _requantized(
-    n: NodeView, product: Operand, one: Operand, other: Operand, y_scale: Operand, y_point: Operand
-) -> Operand:
+    n: NodeContext,
+    product: DraftOperand,
+    one: DraftOperand,
+    other: DraftOperand,
+    y_scale: DraftOperand,
+    y_point: DraftOperand,
+) -> DraftOperand:
     """An exact product in i32 back in the steps of the result."""
     one, other, y_scale, y_point = (_single(n, operand) for operand in (one, other, y_scale, y_point))
     factor = n.emit.op("div", n.emit.op("mul", one, other), y_scale)

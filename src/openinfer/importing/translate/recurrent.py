@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openinfer.importing.draft import I64, IndexOperand, Known, Operand, Part, Value, known
+from openinfer.importing.draft import I64, DraftOperand, DraftPart, DraftValue, IndexOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
-from openinfer.ir.expr import Binary, Num, Ref
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import expr_of, is_same
 
@@ -27,11 +27,11 @@ _FUNCTIONS = {
 class _Direction:
     """The weights of one direction; biases of inputs and of states."""
 
-    w: Operand
-    r: Operand
-    b_ih: Operand | None
-    b_hh: Operand | None
-    peephole: Operand | None
+    w: DraftOperand
+    r: DraftOperand
+    b_ih: DraftOperand | None
+    b_hh: DraftOperand | None
+    peephole: DraftOperand | None
     functions: tuple[str, ...]
 
 
@@ -39,12 +39,12 @@ class _Direction:
 class _States:
     """What is carried from step to step."""
 
-    h: Operand
-    c: Operand | None
+    h: DraftOperand
+    c: DraftOperand | None
 
 
 @onnx_op("LSTM", "GRU", "RNN")
-def _recurrent(n: NodeView) -> Results:
+def _recurrent(n: NodeContext) -> Results:
     batch_first = bool(n.integer("layout", 0))
     x = n.emit.transpose(n.x, (1, 0, 2)) if batch_first else n.x
     hidden = n.integer("hidden_size", 0) or n.input(2).shape[-1]
@@ -64,7 +64,7 @@ def _recurrent(n: NodeView) -> Results:
     return (y, *finals)
 
 
-def _stacked(n: NodeView, states: list[Operand]) -> Operand | None:
+def _stacked(n: NodeContext, states: list[DraftOperand]) -> DraftOperand | None:
     return (
         n.emit.op("stack", *states, axis=0)
         if len(states) > 1
@@ -73,8 +73,8 @@ def _stacked(n: NodeView, states: list[Operand]) -> Operand | None:
 
 
 def _one_direction(
-    n: NodeView, x: Operand, place: int, hidden: int, *, is_reversed: bool
-) -> tuple[Operand, Operand, Operand | None]:
+    n: NodeContext, x: DraftOperand, place: int, hidden: int, *, is_reversed: bool
+) -> tuple[DraftOperand, DraftOperand, DraftOperand | None]:
     """All outputs [T, 1, B, H] and the last states of one direction."""
     weights = _weights(n, place, hidden)
     length, batch = x.shape[0], x.shape[1]
@@ -91,14 +91,14 @@ def _one_direction(
     y = n.emit.declare(x.dtype, (length, 1, batch, hidden), n.node.outputs[0] if n.node.outputs else "")
     index = n.emit.open_loop("time")
     at = _time(index, length, is_reversed=is_reversed)
-    row = Part(source, (at, Slice(), Slice()), tuple(source.shape[1:]))
+    row = DraftPart(source, (at, Slice(), Slice()), tuple(source.shape[1:]))
     if lengths is None and _is_native(n, weights):
         _native(n, weights, row, h, c)
     else:
         now = _cell(n, weights, row, _States(h, c))
         _store(n, now, h, c, lengths, at)
-    out: Operand = h if lengths is None else _masked(n, h, lengths, at)
-    n.emit.copy(out, Part(y, (at, Single(Num(0)), Slice(), Slice()), (batch, hidden)))
+    out: DraftOperand = h if lengths is None else _masked(n, h, lengths, at)
+    n.emit.copy(out, DraftPart(y, (at, Single(Num(0)), Slice(), Slice()), (batch, hidden)))
     n.emit.close_loop("time", index, length)
     return y, h, c
 
@@ -106,11 +106,11 @@ def _one_direction(
 def _time(index: IndexOperand, length: int, *, is_reversed: bool) -> Single:
     if not is_reversed:
         return Single(Ref(index.name))
-    last = Num(length - 1) if not hasattr(length, "expr") else Binary("-", expr_of(length), Num(1))
-    return Single(Binary("-", last, Ref(index.name)))
+    last = Num(length - 1) if not hasattr(length, "expr") else BinaryExpr("-", expr_of(length), Num(1))
+    return Single(BinaryExpr("-", last, Ref(index.name)))
 
 
-def _initial(n: NodeView, position: int, place: int, shape: tuple[int, int]) -> Operand:
+def _initial(n: NodeContext, position: int, place: int, shape: tuple[int, int]) -> DraftOperand:
     given = n.optional(position)
     if given is None:
         return n.emit.zeros(n.x.dtype, shape)
@@ -118,17 +118,25 @@ def _initial(n: NodeView, position: int, place: int, shape: tuple[int, int]) -> 
     return n.emit.op("gather", own, known(np.int64(place)))
 
 
-def _lengths(n: NodeView, length: int) -> Operand | None:
+def _lengths(n: NodeContext, length: int) -> DraftOperand | None:
     """The lengths of the sequences, where they are not all the whole."""
     given = n.optional(4)
-    if given is None or (isinstance(given, Known) and not given.has_sizes and bool(np.all(given.array == length))):
+    if given is None or (
+        isinstance(given, KnownTensor) and not given.has_sizes and bool(np.all(given.array == length))
+    ):
         return None
-    if isinstance(given, Known) and given.has_sizes and all(is_same(one, length) for one in given.array.reshape(-1)):
+    if (
+        isinstance(given, KnownTensor)
+        and given.has_sizes
+        and all(is_same(one, length) for one in given.array.reshape(-1))
+    ):
         return None
     return n.emit.cast(given, I64)
 
 
-def _store(n: NodeView, now: _States, h: Value, c: Value | None, lengths: Operand | None, at: Single) -> None:
+def _store(
+    n: NodeContext, now: _States, h: DraftValue, c: DraftValue | None, lengths: DraftOperand | None, at: Single
+) -> None:
     """The new states, where the sequence is not over yet."""
     pairs = [(now.h, h)] + ([(now.c, c)] if c is not None and now.c is not None else [])
     for new, variable in pairs:
@@ -138,11 +146,11 @@ def _store(n: NodeView, now: _States, h: Value, c: Value | None, lengths: Operan
             n.emit.copy(n.emit.op("where", _is_inside(n, lengths, at), new, variable), variable)
 
 
-def _masked(n: NodeView, h: Value, lengths: Operand, at: Single) -> Operand:
+def _masked(n: NodeContext, h: DraftValue, lengths: DraftOperand, at: Single) -> DraftOperand:
     return n.emit.op("where", _is_inside(n, lengths, at), h, n.emit.scalar(0, h.dtype))
 
 
-def _is_inside(n: NodeView, lengths: Operand, at: Single) -> Operand:
+def _is_inside(n: NodeContext, lengths: DraftOperand, at: Single) -> DraftOperand:
     if not isinstance(at.value, Ref):
         raise Unsupported("it goes backwards over sequences of different lengths")
     inside = n.emit.op("gt", lengths, IndexOperand(at.value.name))
@@ -152,13 +160,13 @@ def _is_inside(n: NodeView, lengths: Operand, at: Single) -> Operand:
 # --- weights and cells ------------------------------------------------------------------------------------------------
 
 
-def _weights(n: NodeView, place: int, hidden: int) -> _Direction:
+def _weights(n: NodeContext, place: int, hidden: int) -> _Direction:
     """One direction, with its gates in the order of the cells here."""
     count = {"LSTM": 4, "GRU": 3, "RNN": 1}[n.node.op]
     order = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}[n.node.op]
     rows = np.concatenate([np.arange(hidden) + gate * hidden for gate in order])
 
-    def chosen(operand: Operand, own: np.ndarray) -> Operand:
+    def chosen(operand: DraftOperand, own: np.ndarray) -> DraftOperand:
         one = n.emit.op("gather", operand, known(np.int64(place)))
         return (
             one
@@ -180,7 +188,7 @@ def _weights(n: NodeView, place: int, hidden: int) -> _Direction:
     return _Direction(w, r, b_ih, b_hh, own_peephole, functions)
 
 
-def _is_native(n: NodeView, weights: _Direction) -> bool:
+def _is_native(n: NodeContext, weights: _Direction) -> bool:
     """Whether a cell here computes exactly this."""
     if weights.peephole is not None or n.has("clip") or n.has("activation_alpha") or n.integer("input_forget", 0):
         return False
@@ -192,19 +200,19 @@ def _is_native(n: NodeView, weights: _Direction) -> bool:
     return weights.functions[0] in ("tanh", "relu")
 
 
-def _cell_inputs(weights: _Direction, x: Operand, states: _States) -> tuple[Operand | None, ...]:
+def _cell_inputs(weights: _Direction, x: DraftOperand, states: _States) -> tuple[DraftOperand | None, ...]:
     own = (states.h,) if states.c is None else (states.h, states.c)
     return (x, *own, weights.w, weights.r, weights.b_ih, weights.b_hh)
 
 
-def _native(n: NodeView, weights: _Direction, x: Operand, h: Value, c: Value | None) -> None:
+def _native(n: NodeContext, weights: _Direction, x: DraftOperand, h: DraftValue, c: DraftValue | None) -> None:
     activation = "relu" if n.node.op == "RNN" and weights.functions[0] == "relu" else None
     given = _cell_inputs(weights, x, _States(h, c))
     outputs = (h,) if c is None else (h, c)
     n.emit.into(f"{n.node.op.lower()}_cell", outputs, *given, activation=activation)
 
 
-def _cell(n: NodeView, weights: _Direction, x: Operand, states: _States) -> _States:
+def _cell(n: NodeContext, weights: _Direction, x: DraftOperand, states: _States) -> _States:
     """One step."""
     if _is_native(n, weights):
         activation = "relu" if n.node.op == "RNN" and weights.functions[0] == "relu" else None
@@ -221,7 +229,7 @@ def _cell(n: NodeView, weights: _Direction, x: Operand, states: _States) -> _Sta
     return _lstm_step(n, weights, gates, states)
 
 
-def _function(n: NodeView, name: str, x: Operand) -> Operand:
+def _function(n: NodeContext, name: str, x: DraftOperand) -> DraftOperand:
     limit = n.real("clip", 0.0)
     if limit:
         x = n.emit.op("clamp", x, min=-limit, max=limit)
@@ -229,7 +237,7 @@ def _function(n: NodeView, name: str, x: Operand) -> Operand:
     return n.emit.op(_FUNCTIONS[name], x, **params)
 
 
-def _gru_step(n: NodeView, weights: _Direction, x: Operand, h: Operand) -> Operand:
+def _gru_step(n: NodeContext, weights: _Direction, x: DraftOperand, h: DraftOperand) -> DraftOperand:
     """The reset gate before the product with the state, or after it."""
     hidden = h.shape[-1]
     f, g = weights.functions
@@ -251,7 +259,7 @@ def _gru_step(n: NodeView, weights: _Direction, x: Operand, h: Operand) -> Opera
     return n.emit.op("add", kept, n.emit.op("mul", update, h))
 
 
-def _lstm_step(n: NodeView, weights: _Direction, gates: Operand, states: _States) -> _States:
+def _lstm_step(n: NodeContext, weights: _Direction, gates: DraftOperand, states: _States) -> _States:
     """With peepholes, coupled gates, or other functions than the cell has."""
     c = states.c
     assert c is not None
@@ -260,7 +268,7 @@ def _lstm_step(n: NodeView, weights: _Direction, gates: Operand, states: _States
     first, second, third = weights.functions
     peepholes = None if weights.peephole is None else n.emit.ops("split", weights.peephole, axis=0, sizes=(hidden,) * 3)
 
-    def with_peephole(gate: Operand, place: int, state: Operand) -> Operand:
+    def with_peephole(gate: DraftOperand, place: int, state: DraftOperand) -> DraftOperand:
         return gate if peepholes is None else n.emit.op("add", gate, n.emit.op("mul", peepholes[place], state))
 
     enter = _function(n, first, with_peephole(i, 0, c))

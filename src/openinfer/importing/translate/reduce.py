@@ -3,9 +3,9 @@
 import numpy as np
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import I64, Operand, known
+from openinfer.importing.draft import I64, DraftOperand, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 from openinfer.loops.dim import is_symbolic
 
 _INPUT_SINCE = {"ReduceSum": 13}
@@ -21,17 +21,17 @@ _PLAIN = {
 
 
 @onnx_op(*_PLAIN)
-def _reduce(n: NodeView) -> Results:
+def _reduce(n: NodeContext) -> Results:
     return _reduced(n, _PLAIN[n.node.op], n.x)
 
 
 @onnx_op("ReduceL1")
-def _l1(n: NodeView) -> Results:
+def _l1(n: NodeContext) -> Results:
     return _reduced(n, "sum_axis", n.emit.op("abs", n.x))
 
 
 @onnx_op("ReduceL2")
-def _l2(n: NodeView) -> Results:
+def _l2(n: NodeContext) -> Results:
     if n.x.dtype.kind == "float":
         return n.emit.op("sqrt", _reduced(n, "sum_axis", n.emit.op("square", n.x)))
     real = n.emit.cast(_reduced(n, "sum_axis", n.emit.op("square", n.x)), DTYPES["f64"])
@@ -39,16 +39,16 @@ def _l2(n: NodeView) -> Results:
 
 
 @onnx_op("ReduceLogSum")
-def _log_sum(n: NodeView) -> Results:
+def _log_sum(n: NodeContext) -> Results:
     return n.emit.op("log", _reduced(n, "sum_axis", n.x))
 
 
 @onnx_op("ReduceSumSquare")
-def _sum_square(n: NodeView) -> Results:
+def _sum_square(n: NodeContext) -> Results:
     return _reduced(n, "sum_axis", n.emit.op("square", n.x))
 
 
-def _reduced(n: NodeView, op: str, x: Operand) -> Operand:
+def _reduced(n: NodeContext, op: str, x: DraftOperand) -> DraftOperand:
     axes = n.axes(1, _INPUT_SINCE.get(n.node.op, 18))
     if not axes:
         if n.integer("noop_with_empty_axes", 0):
@@ -64,19 +64,19 @@ def _reduced(n: NodeView, op: str, x: Operand) -> Operand:
 
 
 def _integer_reduced(
-    n: NodeView,
+    n: NodeContext,
     op: str,
-    x: Operand,
+    x: DraftOperand,
     places: tuple[int, ...] | None,
     keep: bool | None,  # noqa: FBT001
-) -> Operand:
+) -> DraftOperand:
     wide = n.emit.cast(x, DTYPES["f64"])
     found = n.emit.op(op, wide, axes=places, keepdims=keep)
     return n.emit.cast(found, x.dtype)
 
 
 @onnx_op("ArgMax", "ArgMin")
-def _arg(n: NodeView) -> Results:
+def _arg(n: NodeContext) -> Results:
     op = "argmax_axis" if n.node.op == "ArgMax" else "argmin_axis"
     first = None if not n.integer("select_last_index", 0) else False
     keep = bool(n.integer("keepdims", 1)) or None
@@ -84,7 +84,7 @@ def _arg(n: NodeView) -> Results:
 
 
 @onnx_op("CumSum", "CumProd")
-def _cumulative(n: NodeView) -> Results:
+def _cumulative(n: NodeContext) -> Results:
     axis = n.axis(n.known_number(1, "the axis"))
     exclusive, reverse = (bool(n.integer(name, 0)) or None for name in ("exclusive", "reverse"))
     op = "cumsum" if n.node.op == "CumSum" else "cumprod"
@@ -92,7 +92,7 @@ def _cumulative(n: NodeView) -> Results:
 
 
 @onnx_op("TopK")
-def _topk(n: NodeView) -> Results:
+def _topk(n: NodeContext) -> Results:
     k = n.known_number(1, "k") if n.opset >= 10 else n.integer("k", 1)
     axis = n.axis(n.integer("axis", -1))
     if is_symbolic(k):
@@ -103,20 +103,20 @@ def _topk(n: NodeView) -> Results:
 
 
 @onnx_op("Det")
-def _det(n: NodeView) -> Results:
+def _det(n: NodeContext) -> Results:
     """Of matrices of up to 3 x 3, by their minors."""
     size = n.x.shape[-1]
     if is_symbolic(size) or size > 3 or n.x.shape[-2] != size:
         raise Unsupported("determinants of matrices larger than 3 x 3 have no op here")
 
-    def at(row: int, column: int) -> Operand:
+    def at(row: int, column: int) -> DraftOperand:
         line = n.emit.op("gather", n.x, known(np.int64(row)), axis=n.rank - 2)
         return n.emit.op("gather", line, known(np.int64(column)), axis=n.rank - 2)
 
-    def minor(rows: tuple[int, ...], columns: tuple[int, ...]) -> Operand:
+    def minor(rows: tuple[int, ...], columns: tuple[int, ...]) -> DraftOperand:
         if len(rows) == 1:
             return at(rows[0], columns[0])
-        total: Operand | None = None
+        total: DraftOperand | None = None
         for place, column in enumerate(columns):
             rest = (*columns[:place], *columns[place + 1 :])
             term = n.emit.op("mul", at(rows[0], column), minor(rows[1:], rest))

@@ -1,13 +1,13 @@
 """Fourier transforms."""
 
-from openinfer.importing.draft import Operand
+from openinfer.importing.draft import DraftOperand
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, Results, onnx_op
 from openinfer.loops.dim import is_same
 
 
 @onnx_op("DFT")
-def _dft(n: NodeView) -> Results:
+def _dft(n: NodeContext) -> Results:
     """The last axis is 1 for real numbers and 2 for pairs."""
     if n.opset >= 20:
         axis = n.known_number(2, "the axis") if n.optional(2) is not None else -2
@@ -25,7 +25,7 @@ def _dft(n: NodeView) -> Results:
     return _half(n, found, axis) if onesided else found
 
 
-def _inverse_of_half(n: NodeView, axis: int, length: int | None) -> Operand:
+def _inverse_of_half(n: NodeContext, axis: int, length: int | None) -> DraftOperand:
     """Real numbers of half a spectrum, with the transformed axis last for a while."""
     order = [*(one for one in range(n.rank - 1) if one != axis), axis, n.rank - 1]
     real = n.emit.op("irfft", n.emit.transpose(n.x, order), n=length)
@@ -33,12 +33,12 @@ def _inverse_of_half(n: NodeView, axis: int, length: int | None) -> Operand:
     return n.emit.op("unsqueeze", n.emit.transpose(real, back), axes=(n.rank - 1,))
 
 
-def _half(n: NodeView, x: Operand, axis: int) -> Operand:
+def _half(n: NodeContext, x: DraftOperand, axis: int) -> DraftOperand:
     return n.emit.op("slice", x, starts=(0,), ends=(x.shape[axis] // 2 + 1,), axes=(axis,))
 
 
 @onnx_op("STFT")
-def _stft(n: NodeView) -> Results:
+def _stft(n: NodeContext) -> Results:
     """Of real signals; half the spectrum, as is usual."""
     hop = n.known_number(1, "the step")
     window = n.optional(2)

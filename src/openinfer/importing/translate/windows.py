@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.view import NodeView
+from openinfer.importing.translate.context import NodeContext
 from openinfer.loops.dim import is_symbolic
 
 
@@ -38,7 +38,7 @@ def shortened(values: tuple[int, ...], default: int) -> tuple[int, ...] | None:
     return values
 
 
-def window_of(n: NodeView, kernel: tuple[int, ...], spatial: tuple[int, ...]) -> Window:
+def window_of(n: NodeContext, kernel: tuple[int, ...], spatial: tuple[int, ...]) -> Window:
     """The window of a convolution or pool, padding decided."""
     count = len(kernel)
     strides, dilations = (n.ints(name) or (1,) * count for name in ("strides", "dilations"))

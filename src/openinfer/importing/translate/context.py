@@ -7,46 +7,46 @@ from typing import Any, Protocol
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.importing.draft import Known, Operand
+from openinfer.importing.draft import DraftOperand, KnownTensor
 from openinfer.importing.emitter import Emitter, integers, number
 from openinfer.importing.onnx_model import OnnxGraph, OnnxNode, OnnxTensor
 from openinfer.importing.onnx_read import element_dtype
 from openinfer.importing.problems import Unsupported
 
-Results = Operand | tuple[Operand | None, ...]
+Results = DraftOperand | tuple[DraftOperand | None, ...]
 """What a node gives: one operand, or one for each output; None where it cannot, which matters if something reads it."""
 
 
 class Subgraphs(Protocol):
     """Who translates the graphs inside a node."""
 
-    def inline(self, graph: OnnxGraph, given: Sequence[Operand]) -> tuple[Operand, ...]:
+    def inline(self, graph: OnnxGraph, given: Sequence[DraftOperand]) -> tuple[DraftOperand, ...]:
         """Translate a graph in the place where the node stands; its inputs are given."""
 
 
 @dataclass(frozen=True)
-class NodeView:
+class NodeContext:
     """A node with its operands in place."""
 
     node: OnnxNode
     opset: int
-    operands: tuple[Operand | None, ...]
+    operands: tuple[DraftOperand | None, ...]
     emit: Emitter
     subgraphs: Subgraphs
 
     @property
-    def x(self) -> Operand:
+    def x(self) -> DraftOperand:
         """The first input."""
         return self.input(0)
 
-    def input(self, position: int) -> Operand:
+    def input(self, position: int) -> DraftOperand:
         """An input that must be there."""
         found = self.optional(position)
         if found is None:
             raise Unsupported(f"its input {position} is missing")
         return found
 
-    def optional(self, position: int) -> Operand | None:
+    def optional(self, position: int) -> DraftOperand | None:
         """An input, or None where it is left out."""
         return self.operands[position] if position < len(self.operands) else None
 
@@ -152,10 +152,10 @@ class NodeView:
 
     def is_known(self, position: int) -> bool:
         """Whether an input is there and known."""
-        return isinstance(self.optional(position), Known)
+        return isinstance(self.optional(position), KnownTensor)
 
 
-Translator = Callable[[NodeView], Results]
+Translator = Callable[[NodeContext], Results]
 TABLE: dict[str, Translator] = {}
 """The translators by op type; those of other domains than ONNX's own begin with the domain and a colon."""
 
