@@ -1,5 +1,6 @@
 """The offset of every value in the arena: values that are never alive together may share memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from openinfer.loops.dim import is_same, is_same_shape
@@ -136,7 +137,7 @@ class MemoryPlan:
     """The placement of every value of a program."""
 
     classes: Classes
-    offsets: dict[Value, int]
+    offsets: Mapping[Value, int]
     peak: int
     lower_bound: int
     alignment: int

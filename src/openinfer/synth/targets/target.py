@@ -7,7 +7,7 @@ The pipeline imports nothing else of a language or a device. A target that is ne
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from openinfer.check.events import TraceLevel
 from openinfer.loops.ir import Structure
@@ -61,6 +61,9 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
+Machine: TypeAlias = CpuMachine
+"""What devices have that code is written for; another kind of device is one more member of the union."""
+
 
 class Feature(StrEnum):
     """What code may use, where a target has it."""
@@ -102,7 +105,8 @@ class Target(Generic[P]):
     """What code is written for: a device, and a language it is written in."""
 
     name: str
-    machine: CpuMachine
+    machine: Machine
+    """What the device has. Passes take it from their own target, which knows what kind it is."""
     dialect: Dialect
     supports: frozenset[Feature]
     numerics: Numerics
