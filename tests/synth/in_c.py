@@ -16,7 +16,7 @@ from tests.ops.harness import Question, compare
 
 from openinfer.dtypes import DType, pack, unpack
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Buffer, Kernel
+from openinfer.loops.ir import Bind, Buffer, Contraction, For, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Array, Call, Case, OpError, OpRecord, ReferenceKernel, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
@@ -25,6 +25,7 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cpu.divide import scratch_elements
+from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.statements import Printed
 
 HEAD = "#include <stdbool.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
@@ -67,14 +68,27 @@ def prepared(record: OpRecord, case: Case, number: int, schedule: Schedule | Non
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
     code = printed(kernel, f"case{number}")
     scratch = kernel.scratch
-    if kernel.parts > 1:
+    if is_in_parts(kernel):
         code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
     return Prepared(record, case, call, code, kernel.inputs, kernel.outputs, scratch)
 
 
+PARTS = 3
+"""In how many parts tests run kernels that can be divided."""
+
+
+def is_in_parts(kernel: Kernel) -> bool:
+    """Whether parts share the iterations of a loop, or of a tile."""
+    for one in walk(kernel.body):
+        tile = one.template if isinstance(one, Contraction) else None
+        if (isinstance(one, For) and one.bind is Bind.PART) or (isinstance(tile, CpuTile) and tile.divided is not None):
+            return True
+    return False
+
+
 def in_parts(kernel: Kernel, name: str) -> Printed:
     """A kernel in parts, and a function that runs them one after the other, the last part first."""
-    code = printed(kernel, f"{name}_own")
+    code = printed(kernel, f"{name}_own", PARTS)
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
     parameters = ", ".join(f"void *{buffer.name}" for buffer in buffers)
     names = ", ".join(buffer.name for buffer in buffers)
@@ -83,7 +97,7 @@ def in_parts(kernel: Kernel, name: str) -> Printed:
 void {name}({parameters})
 {{
     const {name}_own_call call = {{ {names} }};
-    for (int64_t part = {kernel.parts - 1}; part >= 0; --part) {name}_own_part(&call, part);
+    for (int64_t part = {PARTS - 1}; part >= 0; --part) {name}_own_part(&call, part);
 }}
 """
     return replace(code, text=text)
@@ -91,8 +105,7 @@ void {name}({parameters})
 
 def parts_scratch(kernel: Kernel) -> tuple[Buffer, ...]:
     return tuple(
-        replace(buffer, shape=(kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
-        for buffer in kernel.scratch
+        replace(buffer, shape=(PARTS, scratch_elements(buffer.dtype.bits, buffer.shape))) for buffer in kernel.scratch
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.synth.in_c import Prepared, compiled, in_parts, parts_scratch
+from tests.synth.in_c import Prepared, compiled, in_parts, is_in_parts, parts_scratch
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.ir import Kernel
@@ -42,7 +42,7 @@ def run(
     for number, (kernel, arrays, shape) in enumerate(kernels):
         count = int(np.prod(shape))
         result = np.full(count + 16, 7.5, np.float32)
-        own = parts_scratch(kernel) if kernel.parts > 1 else kernel.scratch
+        own = parts_scratch(kernel) if is_in_parts(kernel) else kernel.scratch
         scratch = [np.full(int(np.prod(buffer.shape)) + 16, np.nan, np.float32) for buffer in own]
         memory = [*(np.array(array, order="C") for array in arrays), result, *scratch]
         getattr(library, f"case{number}")(*(ctypes.c_void_p(one.ctypes.data) for one in memory))
@@ -53,4 +53,4 @@ def run(
 
 
 def _code(kernel: Kernel, name: str) -> Printed:
-    return in_parts(kernel, name) if kernel.parts > 1 else printed(kernel, name)
+    return in_parts(kernel, name) if is_in_parts(kernel) else printed(kernel, name)

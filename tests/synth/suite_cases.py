@@ -6,7 +6,7 @@ from itertools import product
 from zlib import crc32
 
 import numpy as np
-from tests.synth.in_c import Prepared, call_of, cases_of, in_parts, parts_scratch
+from tests.synth.in_c import PARTS, Prepared, call_of, cases_of, in_parts, is_in_parts, parts_scratch
 
 from openinfer.dtypes import DType
 from openinfer.loops.expand import plain
@@ -25,7 +25,6 @@ from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 
 _LARGEST = 1 << 14
 """Elements of an array of a stretched case."""
-PARTS = 3
 
 
 def sizes_around(target: CpuMachine) -> tuple[int, ...]:
@@ -117,12 +116,12 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> It
     finally:
         schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = usual
     parts = divided(tiles, PARTS, 0.0)
-    more: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts.parts > 1)
+    more: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts is not tiles)
     if any(isinstance(statement, Contraction) and statement.template for statement in walk(panels[0].body)):
         more += [(tiles, {}), panels]
     shares = divided(panels[0], PARTS, 0.0)
     if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_transposed for one in walk(shares.body)):
-        more += [(shares, panels[1])] * (shares.parts > 1)
+        more += [(shares, panels[1])] * (shares is not panels[0])
     for place, made in enumerate(more):
         yield _prepared(record, one, call, number + 1 + place, made)
 
@@ -133,6 +132,6 @@ def _prepared(
     kernel, packings = made
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
     code, scratch = printed(kernel, f"case{number}"), kernel.scratch
-    if kernel.parts > 1:
+    if is_in_parts(kernel):
         code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
     return Prepared(record, one, call, code, kernel.inputs, kernel.outputs, scratch, packings)

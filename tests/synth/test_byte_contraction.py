@@ -245,9 +245,10 @@ def test_rows_that_are_known_when_the_code_runs(way: Way, tmp_path: Path) -> Non
 def test_large_products_are_divided(target: CpuMachine) -> None:
     """Each part has memory of its own for what all of them copy."""
     kernel = kernel_for("matmul", (40, 30), (30, 200))
-    made = divided(scheduled(kernel, target, frozenset())[0], 3, 0.0)
-    assert made.parts == 3
-    assert divided(replace(made, parts=1), 3, 2 * 40 * 30 * 200 / 150).parts == 1, "four products take the time of one"
+    whole = scheduled(kernel, target, frozenset())[0]
+    made = divided(whole, 3, 0.0)
+    assert made is not whole
+    assert divided(whole, 3, 2 * 40 * 30 * 200 / 150) is whole, "four products take the time of one"
     assert tile_in(made).divided is not None
     assert all(scratch_elements(one.dtype.bits, one.shape) % 64 == 0 for one in made.scratch)
 

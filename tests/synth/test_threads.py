@@ -74,7 +74,7 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
     alone = results(plan(tmp_path, 1).build())
     for threads in (2, 3, 7):
         own = plan(tmp_path, threads)
-        assert len([used for used in own.project.kernels.used.values() if used.kernel.parts == threads]) >= 3
+        assert len([used for used in own.project.kernels.used.values() if used.parts == threads]) >= 3
         assert all(np.array_equal(one, other) for one, other in zip(results(own.build()), alone, strict=True))
     simulated = results(Simulator(model(tmp_path)).make_executor(graph(TEXT)))
     assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(simulated, alone, strict=True))
@@ -141,7 +141,7 @@ def test_a_kernel_of_several_products_becomes_several_kernels(tmp_path: Path) ->
         passes = Passes(divide=Divide(threads, 0.0))
         own = Synthesizer(passes=passes).synthesize(ModelLoader.open(tmp_path / "m.oinf"), graph(CELL))
         used = list(own.project.kernels.used.values())
-        assert [one.kernel.parts for one in used] == [threads] * kernels
+        assert [one.parts for one in used] == [threads] * kernels
         assert [one["index"] for call in own.facts()["kernels"] for one in call["nodes"]] == [0] * kernels
         module = own.build()
         module.insert(inputs)
@@ -168,7 +168,7 @@ def test_rows_that_are_sorted_or_transformed_are_divided_each_part_with_its_own_
     found = []
     for threads in (1, 3):
         own = Synthesizer(passes=Passes(divide=Divide(threads, 0.0))).synthesize(None, graph(ROWS))
-        parts = {one.kernel.name: one.kernel.parts for one in own.project.kernels.used.values()}
+        parts = {one.kernel.name: one.parts for one in own.project.kernels.used.values()}
         assert parts == {"sort": threads, "topk": threads, "rfft": threads}
         module = own.build()
         module.insert(inputs)

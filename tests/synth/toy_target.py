@@ -44,7 +44,7 @@ class ToyProject:
 
 
 def _project(placed: Placed, options: ProjectOptions) -> ToyProject:
-    library = KernelLibrary(options.name, lambda kernel, name: printed(kernel, name, PSEUDO))
+    library = KernelLibrary(options.name, lambda kernel, name, _: printed(kernel, name, PSEUDO))
     for step in (step for step in placed.program.steps() if isinstance(step, KernelStep)):
         library.function(step.kernel, step)
     return ToyProject(options.name, placed, placed.program, library, options, options)

@@ -289,8 +289,6 @@ class Kernel:
     body: tuple[Statement, ...]
     doc: tuple[str, ...] = field(default=(), compare=False)
     """What it computes, in mathematics and words; not part of its identity."""
-    parts: int = 1
-    """In how many parts it can run at the same time, each with scratch memory of its own."""
 
     @property
     def can_fail(self) -> bool:

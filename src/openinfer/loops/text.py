@@ -166,6 +166,5 @@ def _parameter(buffer: Buffer) -> str:
 def kernel_text(kernel: Kernel) -> str:
     """A kernel as text."""
     head = f"kernel {kernel.name}({', '.join(map(_parameter, kernel.inputs))})"
-    head += f" -> {', '.join(map(_parameter, kernel.outputs))}"
-    head += f" in {kernel.parts} parts {{" if kernel.parts > 1 else " {"
+    head += f" -> {', '.join(map(_parameter, kernel.outputs))} {{"
     return "\n".join([head, *_lines(kernel.body, 1), "}"]) + "\n"

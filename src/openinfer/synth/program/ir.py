@@ -134,6 +134,8 @@ class KernelStep:
     """The nodes it computes, where it was made of several."""
     is_initial: bool = False
     """Whether it gives a variable its initial value, which it has also while its sizes are unknown."""
+    parts: int = 1
+    """In how many parts it runs at the same time, each with scratch memory of its own."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ class _Printer:
                 made = ", ".join(map(_value, step.outputs))
                 inputs = ", ".join(map(operand_text, step.inputs))
                 scratch = f" with {', '.join(map(_value, step.scratch))}" if step.scratch else ""
-                return f"{made} = {self._kernel(step.kernel)} {step.kernel.name}({inputs}){scratch}"
+                parts = f" in {step.parts} parts" if step.parts > 1 else ""
+                return f"{made} = {self._kernel(step.kernel)} {step.kernel.name}({inputs}){scratch}{parts}"
             case Move(src=src, dst=dst):
                 return f"{_value(dst)} = {operand_text(src)}"
             case BranchStep(cond=None, then_block=then):

@@ -154,7 +154,7 @@ def call_profiles(
                 name=used.name,
                 nodes=tuple(NodePlace(**node_facts(nodes[index])) for index in indices),
                 calls=count,
-                threads=used.kernel.parts,
+                threads=step.parts,
                 cost=cost_of(step.kernel, sizes).times(count),
                 times=Times(tuple(seconds for _, seconds in own)),
                 shares=tuple(mine / whole.seconds for (_, mine), whole in zip(own, steps, strict=True)),

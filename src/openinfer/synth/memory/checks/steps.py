@@ -69,7 +69,7 @@ class Layouts:
     @property
     def threads(self) -> int:
         """The most threads that share a kernel."""
-        return max([1, *(step.kernel.parts for step in self.program.steps() if isinstance(step, KernelStep))])
+        return max([1, *(step.parts for step in self.program.steps() if isinstance(step, KernelStep))])
 
 
 class StepPlanner:

@@ -48,10 +48,10 @@ class CCalls:
         arguments += [self._sizes.place(size) for size in used.code.sizes]
         assert used.code.can_fail is (checks.failure is not None), "what is printed fails as it was planned"
         given = ", ".join(arguments)
-        if kernel.parts > 1:
+        if step.parts > 1:
             self._file.needs.add("oi_team")
             call = f"&(const {used.name}_call){{ {given} }}"
-            self._file.line(depth, f"oi_run(c->team, {kernel.parts}, {used.name}_part, {call});")
+            self._file.line(depth, f"oi_run(c->team, {step.parts}, {used.name}_part, {call});")
         elif checks.failure is None:
             self._file.line(depth, f"{used.name}({given});")
         else:

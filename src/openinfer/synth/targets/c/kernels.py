@@ -12,7 +12,10 @@ _ARM = replace(C, rolled="")
 """Without what compilers get wrong for x86."""
 
 
-def printed(kernel: Kernel, name: str, isa: str = "generic") -> Printed:
-    """A kernel as a C function of this name, for an instruction set; ``generic`` may be compiled for any."""
+def printed(kernel: Kernel, name: str, parts: int = 1, isa: str = "generic") -> Printed:
+    """A kernel as a C function of this name, for calls in some number of parts.
+
+    It is for an instruction set; ``generic`` may be compiled for any.
+    """
     dialect = _ARM if isa.startswith(("cortex-m", "neon")) else C
-    return statements.printed(kernel, name, dialect, CPU)
+    return statements.printed(kernel, name, dialect, CPU, parts=parts)

@@ -21,8 +21,8 @@ def timed_source(project: "Project") -> str:
     """
     name, kernels = project.name, project.kernels
     count = max(len(kernels.calls), 1)
-    alone = [_macro(used) for used in kernels.used.values() if used.kernel.parts == 1]
-    together = [_timed("oi_run")] if any(used.kernel.parts > 1 for used in kernels.used.values()) else []
+    alone = [_macro(used) for used in kernels.used.values() if used.parts == 1]
+    together = [_timed("oi_run")] if any(used.parts > 1 for used in kernels.used.values()) else []
     macros = "\n".join([*alone, *together])
     return f"""#define _POSIX_C_SOURCE 200809L
 #include <time.h>

@@ -63,21 +63,21 @@ class Divide:
 
     def _calls(self, step: KernelStep) -> Sequence[KernelStep]:
         whole = self._call(step)
-        if whole.kernel.parts > 1 or _nanoseconds(step.kernel) < self.worth:
+        if whole.parts > 1 or _nanoseconds(step.kernel) < self.worth:
             return (whole,)
         pieces = [self._call(one) for one in split(step, lambda kernel: _nanoseconds(kernel) >= self.worth)]
-        return pieces if any(one.kernel.parts > 1 for one in pieces) else (whole,)
+        return pieces if any(one.parts > 1 for one in pieces) else (whole,)
 
     def _call(self, step: KernelStep) -> KernelStep:
         assert self.threads is not None
         kernel = divided(step.kernel, self.threads, self.worth)
-        if kernel.parts == 1:
+        if kernel is step.kernel:
             return step
         memory = tuple(
-            Value(value.name, value.dtype, (kernel.parts, scratch_elements(buffer.dtype.bits, buffer.shape)))
+            Value(value.name, value.dtype, (self.threads, scratch_elements(buffer.dtype.bits, buffer.shape)))
             for value, buffer in zip(step.scratch, kernel.scratch, strict=True)
         )
-        return replace(step, kernel=kernel, scratch=memory)
+        return replace(step, kernel=kernel, scratch=memory, parts=self.threads)
 
 
 def scratch_elements(bits: int, shape: Sequence[int]) -> int:
@@ -87,7 +87,7 @@ def scratch_elements(bits: int, shape: Sequence[int]) -> int:
 
 
 def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
-    """A kernel in parts, or as it is where it cannot be divided or is not worth it."""
+    """A kernel that calls run in parts; itself where it cannot be divided or is not worth it."""
     if not _is_dividable(kernel) or _nanoseconds(kernel) < worth:
         return kernel
     *before, last = kernel.body
@@ -96,7 +96,7 @@ def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
     found = max(_ways(last, parts), key=lambda way: way.share, default=None)
     if found is None or found.share < 0.6:
         return kernel
-    return replace(kernel, body=(*before, found.statement), parts=parts)
+    return replace(kernel, body=(*before, found.statement))
 
 
 def _is_dividable(kernel: Kernel) -> bool:

@@ -15,6 +15,8 @@ class UsedKernel:
 
     name: str
     kernel: Kernel
+    parts: int
+    """In how many parts calls run it."""
     code: Printed
     steps: list[KernelStep] = field(default_factory=list)
 
@@ -24,18 +26,18 @@ class KernelLibrary:
     """Kernels by what they are: two calls of the same kernel are one function."""
 
     prefix: str
-    printed: Callable[[Kernel, str], Printed]
-    """How the language says a kernel as a function of a name."""
-    used: dict[str, UsedKernel] = field(default_factory=dict)
+    printed: Callable[[Kernel, str, int], Printed]
+    """How the language says a kernel as a function of a name, for calls in some number of parts."""
+    used: dict[tuple[str, int], UsedKernel] = field(default_factory=dict)
     calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
     """All calls, in the order in which they stand in the source."""
 
     def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
         """The function of a kernel."""
-        key = kernel_text(kernel)
+        key = kernel_text(kernel), step.parts
         if key not in self.used:
             name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
-            self.used[key] = UsedKernel(name, kernel, self.printed(kernel, name))
+            self.used[key] = UsedKernel(name, kernel, step.parts, self.printed(kernel, name, step.parts))
         self.used[key].steps.append(step)
         self.calls.append((self.used[key], step))
         return self.used[key]

@@ -46,11 +46,11 @@ class Printed:
     can_fail: bool
 
 
-def printed(kernel: Kernel, name: str, dialect: Dialect, templates: Templates = PLAIN) -> Printed:
-    """A kernel as a function of this name."""
+def printed(kernel: Kernel, name: str, dialect: Dialect, templates: Templates = PLAIN, *, parts: int = 1) -> Printed:
+    """A kernel as a function of this name, for calls that run it in some number of parts."""
     whole = _hoisted(kernel)
     named = _renamed(replace(whole, body=templates.body(whole)), dialect.reserved | templates.names)
-    return KernelPrinter(named, dialect, templates).run(name)
+    return KernelPrinter(named, dialect, templates, parts).run(name)
 
 
 def _hoisted(kernel: Kernel) -> Kernel:
@@ -89,13 +89,13 @@ def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
 class KernelPrinter:
     """Prints the statements of one kernel; it is the ``KernelWriter`` of the templates."""
 
-    def __init__(self, kernel: Kernel, dialect: Dialect, templates: Templates) -> None:
+    def __init__(self, kernel: Kernel, dialect: Dialect, templates: Templates, parts: int) -> None:
         self._kernel = kernel
         self._dialect = dialect
         self._templates = templates
         self._lines: list[str] = []
         self.scalars = ScalarPrinter(dialect, lambda buffer: buffer.name)
-        self.parts = kernel.parts
+        self.parts = parts
 
     def run(self, name: str) -> Printed:
         """The kernel as a function of this name."""
@@ -117,7 +117,7 @@ class KernelPrinter:
             sizes,
             unused=(*memory, *(f"s_{size}" for size in sizes if size not in needed)),
             can_fail=kernel.can_fail,
-            parts=kernel.parts,
+            parts=self.parts,
         )
 
     def _comment(self) -> list[str]:
