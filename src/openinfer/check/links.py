@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def metadata_scalar_fits(model: ModelLoader, name: str, dtype: DType) -> bool:
     if dtype.kind == "float":
         with np.errstate(all="ignore"):
             stored = float(np.asarray(value, np.float64).astype(dtype.array))
-        return stored == value or value != value  # noqa: PLR0124  (NaN)
+        return stored == value or isnan(value)
     fits = value == int(value) if np.isfinite(value) else False
     return fits and dtype.minimum <= value <= dtype.maximum and (not dtype.values or int(value) in dtype.values)
 

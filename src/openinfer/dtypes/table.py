@@ -43,7 +43,9 @@ class DType:
     least_normal: float = 0.0
     """The smallest positive normal number of a float."""
     least_positive: float = 0.0
-    """The smallest positive number of a float, normal or not."""
+    """The smallest positive number of a float, normal or not: what one underflow loses at most."""
+    epsilon: float = 0.0
+    """The distance from 1 to the next larger number of a float."""
     is_saturating: bool = False
     """Whether a cast to this float clamps to its largest number instead of overflowing to infinity."""
     tolerance: float = 0.0
@@ -98,11 +100,12 @@ class DType:
 
 
 def _float(name: str, array: type[np.generic], compute: str, tolerance: float, *, is_saturating: bool = False) -> DType:
-    info: Any = ml_dtypes.finfo(array)  # type: ignore[no-untyped-call]
+    info: Any = ml_dtypes.finfo(array)  # type: ignore[no-untyped-call]  # ml_dtypes has no types for it.
     return DType(
         *(name, "float", info.bits, np.dtype(array), float(info.min), float(info.max), compute),
         least_normal=float(info.smallest_normal),
         least_positive=float(info.smallest_subnormal),
+        epsilon=float(info.eps),
         is_saturating=is_saturating,
         tolerance=tolerance,
     )

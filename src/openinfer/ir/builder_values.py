@@ -67,7 +67,7 @@ def text_of(value: object) -> str:
     raise refusal(Code.SYNTAX, f"expected text, found {value!r:.80}")
 
 
-def expr_of(value: Size) -> Expr:
+def expr_of(value: Size | float | DType) -> Expr:
     """A size, dimension, index or amount."""
     if isinstance(value, str):
         return _parsed(parse_expr, value)
@@ -145,7 +145,7 @@ def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
     numbers = tuple(value for value in values if isinstance(value, int | float | np.integer | np.floating))
     if any(isinstance(value, float | np.floating) for value in numbers) and len(numbers) == len(values):
         return FloatList(tuple(FloatValue(float(value)) for value in numbers))
-    return ExprList(tuple(expr_of(value) for value in values))  # type: ignore[arg-type]
+    return ExprList(tuple(expr_of(value) for value in values))
 
 
 def constraints_of(values: Mapping[str, ParamLike] | None) -> Constraints:

@@ -53,7 +53,10 @@ def lower(source: Source, tree: STree) -> Parsed:
     """The graph of a syntax tree. Where ``problems`` holds errors, the graph is only a sketch."""
     text = Declarations(source)
     content = tree.children[0]
-    graph = _Lowering(text).graph(content.children[-1] if content.data == "wrapped" else content)  # type: ignore[union-attr, arg-type]
+    if isinstance(content, Tree) and content.data == "wrapped":
+        content = content.children[-1]
+    assert isinstance(content, Tree)
+    graph = _Lowering(text).graph(content)
     return Parsed(graph, text.problems)
 
 
@@ -129,10 +132,11 @@ class _Lowering:
 
     def assign(self, tree: STree) -> Iterator[Node]:
         _, name, dtype, *dims = tree.children
-        shape = self._text.dims(dims[0] if dims and isinstance(dims[0], Tree) else None)
+        extents = dims[0] if dims and isinstance(dims[0], Tree) else None
+        shape = self._text.dims(extents)
         kind = Assign(word(name), dtype_of(word(dtype)), shape)
         self._names.types[kind.name] = (dtype_of(word(dtype)), shape)
-        yield self._node(kind, tree, dims[0] if dims and dims[0].children else dtype)  # type: ignore[union-attr]
+        yield self._node(kind, tree, extents if extents is not None and extents.children else dtype)
 
     def transfer(self, tree: STree) -> Iterator[Node]:
         _, src, dst = tree.children

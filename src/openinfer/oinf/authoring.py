@@ -131,8 +131,9 @@ def _package(instance: object, version: int) -> Package:
 
 
 def _fields(instance: object) -> Iterable[tuple[str, object, object]]:
-    is_model = dataclasses.is_dataclass(instance) and not isinstance(instance, type)
-    if not is_model and not any(isinstance(getattr(instance, table, None), Mapping) for table in _EXTRA_TABLES):
+    if not dataclasses.is_dataclass(instance) or isinstance(instance, type):
+        if any(isinstance(getattr(instance, table, None), Mapping) for table in _EXTRA_TABLES):
+            return []
         raise OinfError(
             Diagnostic(
                 Code.BAD_AUTHORING_VALUE,
@@ -140,12 +141,10 @@ def _fields(instance: object) -> Iterable[tuple[str, object, object]]:
                 help="pass an instance of a dataclass, or use save_file with dicts",
             )
         )
-    if not is_model:
-        return []
     annotations = _annotations(type(instance))
     return [
         (field.name, getattr(instance, field.name), annotations.get(field.name))
-        for field in dataclasses.fields(instance)  # type: ignore[arg-type]
+        for field in dataclasses.fields(instance)
         if field.name not in _EXTRA_TABLES or not isinstance(getattr(instance, field.name), Mapping)
     ]
 
@@ -167,10 +166,10 @@ def _names_a_size(annotation: object) -> bool:
     return annotation in (int, SizeVar, "int", "SizeVar")
 
 
-def _shape(name: str, shape: object) -> tuple[int, ...]:
+def _shape(name: str, shape: Iterable[Any]) -> tuple[int, ...]:
     """The extents as plain integers, so that no fixed-width arithmetic can overflow later."""
     try:
-        return tuple(operator.index(extent) for extent in typing.cast("Iterable[Any]", shape))
+        return tuple(operator.index(extent) for extent in shape)
     except TypeError as error:
         message = f"tensor {name!r} needs a tuple of integers as its shape, not {shape!r:.100}"
         raise OinfError(Diagnostic(Code.BAD_AUTHORING_VALUE, message)) from error

@@ -136,16 +136,16 @@ def _(value: Bitset) -> MetadataValue:
     return MetadataValue(ValueType.BITSET, f"bitset[{len(bits)}]", payload.ljust(align(len(payload)), b"\0"))
 
 
-@metadata_value.register
-def _(value: list) -> MetadataValue:  # type: ignore[type-arg]
+@metadata_value.register(list)
+def _(value: list[Any]) -> MetadataValue:
     array = as_array(value)
     if array.size and array.dtype.kind in "iu":
         return _array(Tensor.from_numpy(array, smallest_integer(int(array.min()), int(array.max()))))
     return _array(Tensor.from_numpy(array))
 
 
-@metadata_value.register
-def _(value: tuple) -> MetadataValue:  # type: ignore[type-arg]
+@metadata_value.register(tuple)
+def _(value: tuple[Any, ...]) -> MetadataValue:
     return metadata_value(list(value))
 
 

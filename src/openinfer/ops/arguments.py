@@ -1,7 +1,7 @@
 """The operands and parameters of a call, put where the record wants them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf, isinf
+from math import inf, isfinite, isinf
 from typing import Any
 
 from openinfer.dtypes import DType
@@ -192,7 +192,7 @@ def require_number(record: OpRecord, param: Param, value: object, dtype: DType) 
     assert isinstance(value, int | float)
     if dtype.kind == "float" or (isinstance(param.default, float) and isinf(param.default) and isinf(value)):
         return
-    fits = value == int(value) if not isinf(value) and value == value else False  # noqa: PLR0124  (NaN)
+    fits = isfinite(value) and value == int(value)
     if not fits or not dtype.minimum <= value <= dtype.maximum or (dtype.values and value not in dtype.values):
         message = f"{param.name!r} of '{record.name}' is {value_text(value)}, which is not {dtype.name}"
         raise parameter_error(param.name, message)

@@ -13,7 +13,7 @@ from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, smallest
+from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma
 from openinfer.ops.types import (
     BOOL,
     F32,
@@ -188,7 +188,7 @@ def _bound(call: Call, q: Array, unsure: Array, k: Array, v: Array, mask: Array 
     spread = np.matmul(_folded(moved, groups), magnitudes)
     means = np.matmul(_folded(np.nan_to_num(weights), groups), magnitudes)
     summed = _folded(moved.sum(axis=-1, keepdims=True), groups)
-    return spread + summed * means + smallest(dtype)
+    return spread + summed * means + dtype.least_positive
 
 
 def _common(*arrays: Array) -> list[Array]:

@@ -120,7 +120,7 @@ def saturated(values: Array, to: DType) -> Array:
     if values.dtype == np.float64:
         # The largest 64-bit integers are not f64: 2.0**63 is not above what it compares with, and has no i64.
         above = values >= float(to.maximum) if to.bits == 64 else above
-    inside = np.where(below | above | (values != values), values.dtype.type(0), values)  # noqa: PLR0124  (NaN)
+    inside = np.where(below | above | np.isnan(values), values.dtype.type(0), values)
     kind = np.uint64 if to.name == "u64" else np.int64
     limited = np.where(below, kind(to.minimum), np.where(above, kind(to.maximum), inside.astype(kind)))
     return limited.astype(to.array)

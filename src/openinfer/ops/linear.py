@@ -14,7 +14,7 @@ from openinfer.ops.cases import anything, binary, case, extremes, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wrapped
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, per_element, smallest
+from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, per_element
 from openinfer.ops.types import (
     NUMBERS,
     TERNARY,
@@ -120,7 +120,7 @@ def error_bound(call: Call, terms: int, magnitudes: Array) -> Any:
     accumulator = accumulated(call)[0]
     if accumulator.kind != "float":
         return 0.0
-    return gamma(min(terms, _FEW + terms // 256), accumulator) * magnitudes + terms * smallest(accumulator)
+    return gamma(min(terms, _FEW + terms // 256), accumulator) * magnitudes + terms * accumulator.least_positive
 
 
 def accumulators(dtype: DType) -> list[dict[str, Any]]:

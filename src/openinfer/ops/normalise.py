@@ -14,7 +14,7 @@ from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, Param, op
-from openinfer.ops.shapes import axes_of, axis_of, gamma, per_input, smallest, spread, summed
+from openinfer.ops.shapes import axes_of, axis_of, gamma, per_input, spread, summed
 from openinfer.ops.types import FLOATS, Shape, parameter_error, shape_error
 
 FAMILY = "Normalise"
@@ -129,9 +129,9 @@ def _scaled_bound(values: Array, shift: Any, count: int, square: Array, error: A
 
     Where squares may overflow, or nothing is left of them, it says nothing.
     """
-    relative = (error + smallest(dtype)) / square
+    relative = (error + dtype.least_positive) / square
     root = np.sqrt(square)
-    bound = (np.abs(values) * (relative + gamma(8, dtype)) + shift) / root + smallest(dtype)
+    bound = (np.abs(values) * (relative + gamma(8, dtype)) + shift) / root + dtype.least_positive
     certain = (relative < 0.5) & (square * max(count, 1) < dtype.maximum)
     return np.where(certain, bound, np.where(np.isfinite(square), inf, 0))
 
@@ -144,7 +144,7 @@ def _standard_bound(x: Array, axes: tuple[int, ...], eps: float, dtype: DType) -
         return np.add.reduce(values, axis=axes, keepdims=True) / count
 
     distance = x - mean(x)
-    shift = gamma(summed(count) + 2, dtype) * mean(np.abs(x)) + 2 * smallest(dtype)
+    shift = gamma(summed(count) + 2, dtype) * mean(np.abs(x)) + 2 * dtype.least_positive
     square = mean(np.square(distance))
     error = gamma(summed(count) + 4, dtype) * square + 2 * shift * mean(np.abs(distance)) + shift * shift
     bound = _scaled_bound(distance, shift, count, square + eps, error, dtype)
@@ -246,8 +246,8 @@ def _length_bound(call: Call, x: Array) -> Array:
     dtype, axis = call.dtype().compute, call.params["axis"]
     count = x.shape[axis]
     square = np.add.reduce(np.square(x), axis=axis, keepdims=True)
-    floor = max(call.params["eps"], smallest(dtype)) ** 2
-    error = gamma(summed(count) + 4, dtype) * square + count * smallest(dtype)
+    floor = max(call.params["eps"], dtype.least_positive) ** 2
+    error = gamma(summed(count) + 4, dtype) * square + count * dtype.least_positive
     return _scaled_bound(x, 0, 1, np.maximum(square, floor), error, dtype)
 
 
@@ -301,7 +301,7 @@ def _batch_bound(call: Call, x: Array, scale: Array, shift: Array, mean: Array, 
     axis, dtype = call.params["axis"] % x.ndim, call.dtype().compute
     factor = np.abs(spread(scale / np.sqrt(var + call.params["eps"]), axis, x.ndim))
     magnitude = (np.abs(x) + np.abs(spread(mean, axis, x.ndim))) * factor + np.abs(spread(shift, axis, x.ndim))
-    return gamma(10, dtype) * magnitude + (2 + np.abs(spread(scale, axis, x.ndim))) * smallest(dtype)
+    return gamma(10, dtype) * magnitude + (2 + np.abs(spread(scale, axis, x.ndim))) * dtype.least_positive
 
 
 @op(

@@ -12,7 +12,7 @@ from openinfer.errors import counted
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import bytes_moved, gamma, pads_of, per_axis, per_input, smallest, summed, taps
+from openinfer.ops.shapes import bytes_moved, gamma, pads_of, per_axis, per_input, summed, taps
 from openinfer.ops.types import FLOATS, NUMBERS, TERNARY, Shape, parameter_error, shape_error
 
 FAMILY = "Pool"
@@ -212,7 +212,7 @@ def _mean_bound(call: Call, x: Array) -> Any:
     accumulator = call.dtype().compute
     terms = prod(_windows(call).kernel)
     # One rounding more, of the division; where it underflows, that is another loss.
-    return gamma(terms + 1, accumulator) * _mean(call, np.abs(x)) + smallest(accumulator)
+    return gamma(terms + 1, accumulator) * _mean(call, np.abs(x)) + accumulator.least_positive
 
 
 @op(
@@ -247,7 +247,7 @@ def _global_shape(call: Call) -> tuple[Shape, ...]:
 def _global_bound(call: Call, x: Array) -> Any:
     accumulator, axes = call.dtype().compute, tuple(range(2, x.ndim))
     magnitudes = np.abs(x).sum(axes, keepdims=True) / prod(x.shape[2:]) if x.size else 0
-    return gamma(summed(prod(x.shape[2:])) + 1, accumulator) * magnitudes + smallest(accumulator)
+    return gamma(summed(prod(x.shape[2:])) + 1, accumulator) * magnitudes + accumulator.least_positive
 
 
 @op(

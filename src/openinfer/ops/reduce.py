@@ -12,7 +12,7 @@ from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wide, wrapped
 from openinfer.ops.record import EXACT, SUM, Call, Case, Cases, Param, op
-from openinfer.ops.shapes import axes_of, gamma, per_input, smallest, summed
+from openinfer.ops.shapes import axes_of, gamma, per_input, summed
 from openinfer.ops.types import ALL, BOOL, FLOATS, NUMBERS, TERNARY, OpError, Shape, dtypes, parameter_error
 
 FAMILY = "Reduce"
@@ -170,7 +170,7 @@ def _sum_bound(call: Call, x: Array) -> Any:
     magnitude, count = np.sum(np.abs(x), **_over(call)), _count(call)
     rest = np.sum(finite_magnitudes(x), **_over(call))
     # One rounding more where the operands are wider than the accumulator, and one into the output.
-    error = gamma(summed(count) + 1, accumulator) * magnitude + count * smallest(accumulator)
+    error = gamma(summed(count) + 1, accumulator) * magnitude + count * accumulator.least_positive
     return certain(error, magnitude, accumulator, rest)
 
 
@@ -200,7 +200,7 @@ def sum_axis(call: Call, x: Array) -> Array:
 def _mean_bound(call: Call, x: Array) -> Any:
     accumulator, count = accumulated(call)[0], _count(call)
     magnitude = np.sum(np.abs(x), **_over(call))
-    error = gamma(summed(count) + 2, accumulator) * magnitude / max(count, 1) + 2 * smallest(accumulator)
+    error = gamma(summed(count) + 2, accumulator) * magnitude / max(count, 1) + 2 * accumulator.least_positive
     return certain(error, magnitude, accumulator, np.sum(finite_magnitudes(x), **_over(call)))
 
 
@@ -230,15 +230,14 @@ def _var_bound(call: Call, x: Array) -> Any:
     average = np.sum(x, **over) / max(count, 1)
     distance = np.abs(x - average)
     # The mean is off by this much, and every distance from it.
-    shift = gamma(summed(count) + 3, accumulator) * np.sum(np.abs(x), **over) / max(count, 1) + 2 * smallest(
-        accumulator
-    )
+    shift = gamma(summed(count) + 3, accumulator) * np.sum(np.abs(x), **over) / max(count, 1)
+    shift = shift + 2 * accumulator.least_positive
     squares = np.sum(distance * distance, **over)
     error = (
         gamma(summed(count) + 5, accumulator) * squares + 2 * shift * np.sum(distance, **over) + count * shift * shift
     )
     divisor = max(count - call.params["ddof"], 0)
-    error = error + count * smallest(accumulator)
+    error = error + count * accumulator.least_positive
     magnitude = np.sum(np.abs(x), **over) + np.sum(x * x, **over)
     return np.squeeze(certain(error / divisor if divisor else error * 0, magnitude, accumulator), **kept)
 
@@ -279,7 +278,7 @@ def product_bound(accumulator: DType, count: int, x: Array, multiply: Callable[[
     # The largest and the smallest number that any order of multiplication meets; behind them nothing is certain.
     largest, least = multiply(np.maximum(magnitude, 1)), multiply(np.where(magnitude == 0, 1, np.minimum(magnitude, 1)))
     error = gamma(count + 1, accumulator) * multiply(magnitude)
-    is_small = least < smallest(accumulator) * 2.0**60
+    is_small = least < accumulator.least_positive * 2.0**60
     rest = np.where(is_small, inf, multiply(np.maximum(finite_magnitudes(x), 1)))
     return certain(np.where(is_small, inf, error), largest, accumulator, rest)
 
@@ -438,7 +437,7 @@ def _norm_bound(call: Call, x: Array) -> Any:
     count = (_count(call) + 8) * max(1, 1 / abs(p)) + 8
     norm = np.power(total, 1 / p)
     error = norm * (gamma(summed(count), dtype) + gamma(1, dtype) * np.abs(np.log(total)) / abs(p))
-    return certain(np.where(total < smallest(dtype) * 2.0**60, inf, error), total, dtype)
+    return certain(np.where(total < dtype.least_positive * 2.0**60, inf, error), total, dtype)
 
 
 @op(

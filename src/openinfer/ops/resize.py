@@ -14,7 +14,7 @@ from openinfer.loops.dim import is_symbolic, span
 from openinfer.ops.cases import anything, case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import bytes_moved, gamma, per_axis, smallest
+from openinfer.ops.shapes import bytes_moved, gamma, per_axis
 from openinfer.ops.types import ALL, OpError, Shape, parameter_error, shape_error
 
 CUBIC = -0.75
@@ -146,7 +146,7 @@ def _bound(call: Call, x: Array) -> Any:
         return 0.0
     # For each axis: the sum of the taps, and a weight and a product that are each rounded.
     roundings = (x.ndim - 2) * (TAPS[mode] + 2)
-    return gamma(roundings, accumulator) * _resized(call, np.abs(x), magnitudes=True) + 2 * smallest(accumulator)
+    return gamma(roundings, accumulator) * _resized(call, np.abs(x), magnitudes=True) + 2 * accumulator.least_positive
 
 
 def _cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:

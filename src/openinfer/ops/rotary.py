@@ -12,7 +12,7 @@ from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Param, op
-from openinfer.ops.shapes import broadcast_pair, gamma, per_element, smallest
+from openinfer.ops.shapes import broadcast_pair, gamma, per_element
 from openinfer.ops.types import FLOATS, I64, POSITIONS, Shape, dtypes, parameter_error, shape_error
 
 FAMILY = "Attention"
@@ -81,8 +81,8 @@ def _bound(call: Call, x: Array, cos: Array, sin: Array) -> Array:
     first, second = _pairs(2 * cos.shape[-1], interleaved=call.params["interleaved"])
     result, accumulator = np.zeros_like(x), call.dtype().compute
     one, other = np.abs(x[first]), np.abs(x[second])
-    result[first] = gamma(4, accumulator) * (one * np.abs(cos) + other * np.abs(sin)) + 2 * smallest(accumulator)
-    result[second] = gamma(4, accumulator) * (one * np.abs(sin) + other * np.abs(cos)) + 2 * smallest(accumulator)
+    result[first] = gamma(4, accumulator) * (one * np.abs(cos) + other * np.abs(sin)) + 2 * accumulator.least_positive
+    result[second] = gamma(4, accumulator) * (one * np.abs(sin) + other * np.abs(cos)) + 2 * accumulator.least_positive
     return result
 
 

@@ -21,7 +21,7 @@ from openinfer.ops.reduce import (
     summands,
     total_of,
 )
-from openinfer.ops.shapes import axis_of, gamma, per_input, smallest, summed
+from openinfer.ops.shapes import axis_of, gamma, per_input, summed
 from openinfer.ops.types import BOOL, NUMBERS, TERNARY, Shape
 
 AXIS = Param("axis", "int", REQUIRED, "The axis to run along.")
@@ -64,7 +64,7 @@ def _cumsum_bound(call: Call, x: Array) -> Any:
     if accumulator.kind != "float":
         return 0
     magnitude, rest = (_running(call, values, np.add) for values in (np.abs(x), finite_magnitudes(x)))
-    error = gamma(summed(count) + 1, accumulator) * magnitude + count * smallest(accumulator)
+    error = gamma(summed(count) + 1, accumulator) * magnitude + count * accumulator.least_positive
     return certain(error, magnitude, accumulator, rest)
 
 

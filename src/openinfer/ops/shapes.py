@@ -5,8 +5,6 @@ from itertools import product
 from math import ceil, inf, log, prod
 from typing import Any
 
-from ml_dtypes import finfo
-
 from openinfer.dtypes import DType
 from openinfer.errors import counted
 from openinfer.loops.dim import is_same, is_symbolic, span
@@ -149,8 +147,7 @@ def gamma(roundings: float, dtype: DType) -> float:
     >>> gamma(1, dtype_of("f8")), gamma(99, dtype_of("f8"))
     (0.14285714285714285, inf)
     """
-    info: Any = finfo(dtype.array)  # type: ignore[no-untyped-call]
-    grown = roundings * float(info.eps) / 2
+    grown = roundings * dtype.epsilon / 2
     return grown / (1 - grown) if grown < 1 else inf
 
 
@@ -161,12 +158,6 @@ def summed(count: int) -> int:
     (100, 1200)
     """
     return min(count, _BLOCK_ROUNDINGS * (1 + ceil(log(max(count, 1), 256))))
-
-
-def smallest(dtype: DType) -> float:
-    """The smallest positive number of a float dtype: what one underflow loses at most."""
-    info: Any = finfo(dtype.array)  # type: ignore[no-untyped-call]
-    return float(info.smallest_subnormal)
 
 
 def pads_of(value: Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -143,14 +143,16 @@ class CompiledOperands:
     def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Task"], tuple[str, str]]:
         """Which model tensor an access of a prefix table names; one that does not fit is refused."""
         assert variable.decl is not None
+        indices = [index for index in access.indices if isinstance(index, Single)]
+        assert len(indices) == len(access.indices), "slices of prefix tables are refused before"
         parts = [
-            (name, self._chosen(index)) for name, index in zip(variable.decl.table_indices, access.indices, strict=True)
+            (name, self.integer(index.value)) for name, index in zip(variable.decl.table_indices, indices, strict=True)
         ]
         model, known = self._bound.model, set[str]()
 
         def key(task: "Task") -> tuple[str, str]:
             values = {name: part(task) for name, part in parts}
-            entry = spelled(pattern, values)  # type: ignore[arg-type]
+            entry = spelled(pattern, values)
             if entry not in known:
                 info = model.tensors.get(entry) if model is not None else None
                 if info is None or not info.has_data:

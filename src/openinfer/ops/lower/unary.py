@@ -14,7 +14,7 @@ def _operation(op: UnaryOp) -> Formula:
     return lambda _builder, _call, x: unary(op, x)
 
 
-for _name, _op in (
+_OPERATIONS: tuple[tuple[str, UnaryOp], ...] = (
     ("abs", "abs"),
     ("neg", "neg"),
     ("sqrt", "sqrt"),
@@ -23,8 +23,9 @@ for _name, _op in (
     ("round", "rint"),
     ("trunc", "trunc"),
     ("not", "not"),
-):
-    elementwise(_name)(_operation(_op))  # type: ignore[arg-type]
+)
+for _name, _op in _OPERATIONS:
+    elementwise(_name)(_operation(_op))
 
 
 @elementwise("sign")

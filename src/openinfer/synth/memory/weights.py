@@ -155,8 +155,9 @@ def _data(program: Program, name: str, part: str, dtype: DType) -> bytes:
     if part != "data":
         quant = model.tensors[name].quant
         assert quant is not None
-        values = quant.scale.values if part == "scale" else quant.zero_point.values  # type: ignore[union-attr]
-        return values.astype(dtype.array).tobytes()
+        numbers = quant.scale if part == "scale" else quant.zero_point
+        assert numbers is not None
+        return numbers.values.astype(dtype.array).tobytes()
     if name in model.tensors:
         return model.load(name).raw().tobytes()
     value = np.asarray(model.metadata[name])

@@ -1,11 +1,14 @@
 """What generated C may assume of a processor: its vectors, its registers and its caches."""
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.synth.devices import isa as isas
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.devices.isa import InstructionSet, has_dot
+
+T = TypeVar("T")
 
 _FLAGS = {
     "avx2": ("-mavx2", "-mfma"),
@@ -67,17 +70,22 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
     """
     if arch.device.type != "cpu" or arch.api != "c":
         raise no_target(arch)
-    cpu = arch.cpu
-    given = {
-        "vector_bits": cpu.vector_bits,
-        "vector_registers": cpu.vector_registers,
-        "fma": cpu.fma,
-        "dot": arch.features.int8,
-        "l1d": cpu.l1d_bytes,
-        "l2": cpu.l2_bytes,
-    }
-    known = {key: value for key, value in given.items() if value is not None}
-    return replace(PRESETS.get(cpu.isa, GENERIC), isa=cpu.isa, **known)  # type: ignore[arg-type]
+    cpu, preset = arch.cpu, PRESETS.get(arch.cpu.isa, GENERIC)
+    return replace(
+        preset,
+        isa=cpu.isa,
+        vector_bits=_given(cpu.vector_bits, preset.vector_bits),
+        vector_registers=_given(cpu.vector_registers, preset.vector_registers),
+        fma=_given(cpu.fma, preset.fma),
+        dot=_given(arch.features.int8, preset.dot),
+        l1d=_given(cpu.l1d_bytes, preset.l1d),
+        l2=_given(cpu.l2_bytes, preset.l2),
+    )
+
+
+def _given(said: T | None, preset: T) -> T:
+    """What a device file says, else what is known of its instruction set."""
+    return preset if said is None else said
 
 
 def no_target(arch: DeviceArch) -> GraphError:
