@@ -60,8 +60,8 @@ def known() -> Hashes:
     return parsed(LIST.read_text(encoding="ascii")) if LIST.exists() else {}
 
 
-def hashes_of(names: Sequence[str]) -> Hashes:
-    """The hashes of inputs, as the code is now."""
+def hashes_of(names: Sequence[str], look: Callable[[str, Mapping[str, bytes]], None] | None = None) -> Hashes:
+    """The hashes of inputs, as the code is now; ``look`` gets every project and its files."""
     found = {}
     for name in names:
         one = watched()[name]
@@ -69,6 +69,8 @@ def hashes_of(names: Sequence[str]) -> Hashes:
             try:
                 for choice, files in emitted(one.write(Path(folder)), one.listed):
                     found[f"{name}/{choice}"] = digests(files)
+                    if look is not None:
+                        look(f"{name}/{choice}", files)
             except Exception as error:
                 error.add_note(f"the input is {name}")
                 raise

@@ -1,18 +1,38 @@
-"""The emitted code is that of the list, byte for byte; what only moves code inside the compiler changes none of it."""
+"""The emitted code is that of the list, byte for byte; what only moves code inside the compiler changes none of it.
+
+Since all of it is at hand here, this is also where every line of it is looked at.
+"""
+
+from collections.abc import Mapping
 
 import pytest
 from tests.synth.golden_c import changes, hashes_of, known, parsed, text_of
 from tests.synth.golden_emit import digests
 from tests.synth.golden_inputs import EVERY, watched
 
+from openinfer.synth.targets.cstyle.fold import WIDEST
+
 PART = 20
 NAMES = list(watched())
 PARTS = [NAMES[start : start + PART] for start in range(0, len(NAMES), PART)]
 
 
+def untidy_lines(project: str, files: Mapping[str, bytes]) -> list[str]:
+    """Lines that are too wide to read or end in blanks. The plan is for programs, the weights are numbers."""
+    texts = {path: data.decode("ascii") for path, data in files.items() if not path.endswith((".json", ".bin"))}
+    return [
+        f"{project}/{path}:{number}: {line}"
+        for path, text in texts.items()
+        for number, line in enumerate(text.split("\n"), 1)
+        if len(line) > WIDEST or line != line.rstrip()
+    ]
+
+
 @pytest.mark.parametrize("names", PARTS, ids=[f"{part[0]}..{part[-1]}" for part in PARTS])
-def test_emitted_code_is_the_same_as_before(names: list[str]) -> None:
-    changed = changes(known(), hashes_of(names))
+def test_emitted_code_is_the_same_as_before_and_no_line_of_it_is_wide_or_blank(names: list[str]) -> None:
+    untidy: list[str] = []
+    changed = changes(known(), hashes_of(names, lambda project, files: untidy.extend(untidy_lines(project, files))))
+    assert not untidy, "\n".join(untidy[:20])
     lines = [f"{project}: {', '.join(files)}" for project, files in changed.items()]
     advice = "python -m tests.synth.golden_c shows the difference, and with --update writes the list anew"
     assert not changed, "\n".join([f"{len(changed)} projects have changed; {advice}", *lines[:20]])
@@ -33,6 +53,12 @@ def test_few_projects_are_refused() -> None:
     listed = known()
     refused = [project for project, files in listed.items() if "error.txt" in files]
     assert len(refused) < len(listed) / 10, refused
+
+
+def test_an_untidy_line_is_named() -> None:
+    files = {"Makefile": b"a" * WIDEST + b"\n\t\nall:", "src/net.c": b"a" * (WIDEST + 1), "plan.json": b" " * 200}
+    found = untidy_lines("graph-000", files)
+    assert [line.split(": ")[0] for line in found] == ["graph-000/Makefile:2", "graph-000/src/net.c:1"]
 
 
 def test_a_changed_byte_is_named() -> None:

@@ -59,12 +59,22 @@ class Builder:
         self._own: list[Alloc] = []
         """The memory of the kernel itself, which all of its statements see."""
         self._allocated = allocated
+        self._notes: dict[str, None] = {}
 
     @property
     def body(self) -> tuple[Statement, ...]:
         """The statements so far."""
         assert len(self._bodies) == 1
         return (*self._own, *self._bodies[0])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The algorithms that the statements are, in words."""
+        return tuple(self._notes)
+
+    def note(self, algorithm: str) -> None:
+        """Name an algorithm that the statements follow, where their ops do not say it."""
+        self._notes[algorithm] = None
 
     def add(self, statement: Statement) -> None:
         """Append a statement to the innermost open body."""

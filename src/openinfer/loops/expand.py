@@ -56,9 +56,10 @@ def plain(kernel: Kernel, kept: frozenset[type[Structure]] = frozenset()) -> Ker
     """A kernel with loops in place of its structures, but for those of the types that are kept.
 
     Contractions stay: their loops are for the schedule of a target to choose. Memory that the loops work in is
-    allocated where the structure was.
+    allocated where the structure was. The kernel's documentation names their algorithms.
     """
     places = iter(list(_places(kernel)))
+    notes: list[str] = []
     taken = {var.name for var in variables_of(kernel.body)} | {one.name for one in kernel.scratch}
 
     def own(statement: Statement) -> tuple[Statement, ...]:
@@ -70,11 +71,13 @@ def plain(kernel: Kernel, kept: frozenset[type[Structure]] = frozenset()) -> Ker
         taken.difference_update(axis.index.name for axis in statement.axes)
         builder = Builder(taken, bound, allocated)
         _write(statement, builder)
+        notes.extend(builder.notes)
         taken.update(var.name for var in variables_of(builder.body))
         taken.update(one.buffer.name for one in walk(builder.body) if isinstance(one, Alloc))
         return builder.body
 
-    return replace(kernel, body=map_statements(kernel.body, own))
+    body = map_statements(kernel.body, own)
+    return replace(kernel, body=body, doc=tuple(dict.fromkeys((*kernel.doc, *notes))))
 
 
 def _write(one: Structure, builder: Builder) -> None:

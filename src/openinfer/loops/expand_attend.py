@@ -55,6 +55,8 @@ class _Loops:
 
     def run(self) -> None:
         rows, block = self._one.row.extent, self._block
+        count = "all queries" if is_same(block, rows) else f"blocks of {block} quer{'y' if block == 1 else 'ies'}"
+        self._builder.note(f"Scores, their softmax, then the weighted mean of the values, for {count} at a time.")
         finite = self._finite()
         if is_same(block, rows):
             self._rows(index(0), finite)

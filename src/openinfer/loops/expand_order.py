@@ -50,6 +50,7 @@ def _merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Bef
 
     Runs that are in order are merged, two by two, from one side of the buffers to the other.
     """
+    builder.note("Sorted by a stable merge sort, from runs of one element upwards.")
     count = index(keys.shape[1])
     width, side = builder.local(1, INDEX, "width"), builder.local(0, INDEX, "side")
     with builder.repeat_while(width < count):

@@ -22,6 +22,8 @@ class RunningSum:
         self._builder = builder
         count = most_elements((extent,)) if dtype.name == "f32" else 1
         self._levels = [builder.local(0, dtype)]
+        if count > _BLOCK:
+            builder.note(f"Running sums have an accumulator for every {_BLOCK} terms, and one for their sums.")
         while count > _BLOCK:
             self._levels.append(builder.local(0, dtype))
             count = -(-count // _BLOCK)

@@ -121,6 +121,7 @@ def _softmax(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
     (x,), (out,) = inputs, outputs
     assert x is not None
     dtype = x.dtype.compute
+    builder.note("In three passes over a row: its largest element, the exponentials and their sum, the quotients.")
     with builder.loops(_kept(call, x.shape), LoopKind.PARALLEL) as others:
         extent, place, largest = _row(call, builder, x, others)
         total = builder.local(0, dtype)
@@ -141,6 +142,7 @@ def _log_softmax(
 ) -> None:
     (x,), (out,) = inputs, outputs
     assert x is not None
+    builder.note("In three passes over a row: its largest element, the sum of the exponentials, the differences.")
     with builder.loops(_kept(call, x.shape), LoopKind.PARALLEL) as others:
         extent, place, largest = _row(call, builder, x, others)
         total = builder.local(0, x.dtype.compute)

@@ -63,7 +63,9 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
     builder = Builder()
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
     doc = record.doc.split("\n\n")[0].replace("\n", " ")
-    kernel = Kernel(record.name, (*inputs, *(one.buffer for one in extra)), outputs, builder.body, (doc,))
+    kernel = Kernel(
+        record.name, (*inputs, *(one.buffer for one in extra)), outputs, builder.body, (doc, *builder.notes)
+    )
     return LoweredCall(kernel, tuple(extra))
 
 

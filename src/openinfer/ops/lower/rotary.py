@@ -112,7 +112,7 @@ def _circle(builder: Builder, position: Scalar, rate: Double) -> tuple[Scalar, S
     high, low = (builder.let(part, "angle") for part in _product((position, const(0.0, F64)), rate))
     cos, sin = builder.let(math("cos", high), "cos"), builder.let(math("sin", high), "sin")
     along, across = builder.local(1.0, F64, "along"), builder.local(low, F64, "across")
-    # Small next to the first part is not small next to a turn: the second part of an angle of 2^63 is up to 512.
+    # Small next to the first part is not small next to a full circle: the second part of an angle of 2^63 is up to 512.
     with builder.when(low * low > const(_SMALL**2, F64)):
         builder.assign(along, math("cos", low))
         builder.assign(across, math("sin", low))
@@ -128,6 +128,7 @@ def rope(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], o
     (out,) = outputs
     given = call.params["rotary_dim"]
     count = x.shape[-1] if given is None else given
+    builder.note("Angles are sums of two f64, so that large positions lose no bits of their angle.")
     rates, rests = _rates(call, builder, count)
     missing = len(x.shape) - 1 - len(positions.shape)
     own = [missing + axis for axis, extent in enumerate(positions.shape) if extent != 1 or is_symbolic(extent)]

@@ -28,6 +28,10 @@ def _sample(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...]
         with builder.loops(out.shape, LoopKind.PARALLEL) as where:
             builder.store(out, where, cast(_first_largest(builder, logits, where), I64))
         return
+    builder.note(
+        f"Weights are rint(2^{_UNIT} * exp((logit - largest) / temperature)), by a polynomial of degree {_DEGREE}. The "
+        "random number of a row, splitmix64 of the seed, picks the index where the running sum of weights exceeds it."
+    )
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         sampler = _Sampler(call, builder, logits)
         sampler.weigh(where)

@@ -55,6 +55,8 @@ class Fourier:
         self._dtype = dtype
         self._count = count
         self._direction = direction
+        radix = "the least prime factors first" if is_symbolic(count) else " x ".join(map(str, _factors(count))) or "1"
+        builder.note(f"By a mixed-radix FFT in f64, out of place; factors: {radix}.")
         self.roots = builder.buffer(F64, (count, 2), "roots")
         """``exp(direction * 2i * pi * j / count)`` for every ``j``."""
         self._fill_roots()
@@ -172,14 +174,14 @@ class Fourier:
         longer = builder.let(done * factor)
         with builder.loop(rest) as a, builder.loop(longer) as k:
             step, column = builder.let(k * rest), builder.let(k % done)
-            turn = builder.local(0, INDEX, "turn")
+            root = builder.local(0, INDEX, "root")
             real, imaginary = builder.local(0, F64), builder.local(0, F64)
             with builder.loop(factor) as p:
-                x, y = self._times(self._point(side, (a + rest * p) * done + column), self._root(turn))
+                x, y = self._times(self._point(side, (a + rest * p) * done + column), self._root(root))
                 builder.assign(real, real + x)
                 builder.assign(imaginary, imaginary + y)
-                further = builder.let(turn + step)
-                builder.assign(turn, select(further >= index(self._count), further - index(self._count), further))
+                further = builder.let(root + step)
+                builder.assign(root, select(further >= index(self._count), further - index(self._count), further))
             where = builder.let(a * longer + k)
             builder.store(self._work, (1 - side, where, 0), real)
             builder.store(self._work, (1 - side, where, 1), imaginary)

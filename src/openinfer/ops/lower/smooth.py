@@ -122,6 +122,7 @@ def _softplus(builder: Builder, call: Call, x: Scalar) -> Scalar:
     if x.dtype is F32:
         small = builder.let(_decay(builder, size))
         ratio = builder.let(small / (2 + small))
+        builder.note("The logarithm is an odd polynomial in small / (2 + small).")
         bend = ratio * _horner(_LOG1P, builder.let(ratio * ratio))
     else:
         small = builder.let(math("exp", -size))

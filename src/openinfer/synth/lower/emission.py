@@ -172,7 +172,7 @@ def fill_step(value: Value, number: float, node: int) -> KernelStep:
     element = number if number != 0 or value.dtype.has_zero else value.dtype.initial
     with builder.loops(value.shape, LoopKind.PARALLEL) as where:
         builder.store(out, where, Const(element, value.dtype.compute))
-    kernel = Kernel("fill", (), (out,), builder.body, (f"`y = {number}`",))
+    kernel = Kernel("fill", (), (out,), builder.body, (f"The initial value, `y = {number}`.",))
     return KernelStep(kernel, (), (value,), node, is_initial=True)
 
 

@@ -4,7 +4,7 @@ Nothing here knows why a target wants an order; it only maps elements to positio
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -39,6 +39,8 @@ class Packing:
     indices: tuple[Strides, ...]
     axes: tuple[tuple[Digit, ...], ...]
     flip: bool = False
+    words: str = field(default="", compare=False)
+    """The order in words."""
 
     @property
     def shape(self) -> tuple[int, ...]:

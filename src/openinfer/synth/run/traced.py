@@ -47,7 +47,7 @@ class _Event(ctypes.Structure):
     _fields_ = (
         ("node", ctypes.c_int32),
         ("output", ctypes.c_int32),
-        ("place", ctypes.c_int32),
+        ("point", ctypes.c_int32),
         ("variable", ctypes.c_char_p),
         ("dtype", ctypes.c_char_p),
         ("rank", ctypes.c_int32),
@@ -103,10 +103,10 @@ class TracedModule(CompiledModule):
     def _heard(self, _user: int | None, pointer: Any) -> None:
         """The code says that a node has been executed. The time since the last one is what it took."""
         now, event = perf_counter_ns(), pointer.contents
-        row = self._project.reported[event.place]
+        row = self._project.reported[event.point]
         if len(self._records) >= MOST_EVENTS:
             self.dropped_events += 1
-        elif event.place and self._project.reported[event.place - 1].node == row.node:
+        elif event.point and self._project.reported[event.point - 1].node == row.node:
             self._records[-1].outputs += self._values(row, event)
         else:
             indices = dict(zip(row.indices, event.indices[: event.depth], strict=True))

@@ -1,12 +1,15 @@
 """What builds a project: a Makefile, CMake's lists, and the weights as sources. Only the project's own name appears."""
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, SECTIONS, is_bare
+from openinfer.synth.targets.cstyle.fold import WIDEST
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.project import ProjectOptions
 
+_PAD = "    "
 NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
 """What results depend on: no implicit contraction, and no calls that only set errno."""
 
@@ -49,9 +52,9 @@ build/%.o: src/%.S src/weights.bin {stamp}
 	@mkdir -p build
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 """
-    return f"""# Made by OpenInfer: {", ".join(["make", *(f"make {program}" for program in programs)])}.
+    text = f"""# Made by OpenInfer: {", ".join(["make", *(f"make {program}" for program in programs)])}.
 {_tools(options)}{_emulator(options.isa)}CFLAGS ?= -O3 -Wall -Wextra
-ALL_CFLAGS = -std=c11 $(CFLAGS) {_flags(options)} -Iinclude
+ALL_CFLAGS = -std=c11 $(CFLAGS) {" ".join(_flags(options))} -Iinclude
 FILES := $(firstword $(shell cat {" ".join(_identifying(name))} | cksum))
 
 .PHONY: {" ".join(["all", *programs, "clean"])}
@@ -74,11 +77,24 @@ build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h {s
 clean:
 	rm -rf build
 """
+    return "\n".join(part for line in text.split("\n") for part in _continued(line))
 
 
-def _flags(options: "ProjectOptions") -> str:
+def _continued(line: str) -> list[str]:
+    """A line of a Makefile; a wide one goes on behind blanks, in strings of the shell too, which joins the lines."""
+    lines = [""]
+    for word in line.split(" "):
+        if lines[-1] and len(lines[-1]) + len(word) + len("  \\") > WIDEST:
+            lines[-1] += " \\"
+            lines.append(f"\t{word}")
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines if len(line) > WIDEST else [line]
+
+
+def _flags(options: "ProjectOptions") -> list[str]:
     """What the compiler is told of the device."""
-    return " ".join([*options.flags, NUMERICS, *[SECTIONS] * is_bare(options.isa)])
+    return [*options.flags, *NUMERICS.split(), *SECTIONS.split() * is_bare(options.isa)]
 
 
 def _tools(options: "ProjectOptions") -> str:
@@ -138,7 +154,7 @@ def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> 
     """
     language = "C ASM" if options.weights == "incbin" else "C"
     sources = " ".join(_sources(name, options.weights))
-    flags = _flags(options)
+    flags = fill(" ".join(_flags(options)), WIDEST, initial_indent=_PAD, subsequent_indent=_PAD)
     include = ""
     if options.weights == "incbin":
         # Not through -Wa, which splits a path at its commas.
@@ -163,7 +179,9 @@ endforeach()
 string(SHA256 digest "${{digests}}")
 target_compile_definitions({name} PUBLIC {name.upper()}_FILES=0x${{digest}})
 
-target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{";".join(flags.split())}>)
+set(flags
+{flags})
+target_compile_options({name} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${{flags}}>")
 {include}{"" if is_bare(options.isa) else _cmake_programs(name, options, has_selftest=has_selftest)}"""
 
 

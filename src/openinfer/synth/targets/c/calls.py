@@ -1,12 +1,14 @@
 """What steps do to memory, in C: calls of functions, and copies."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.rewrite import with_buffers
+from openinfer.loops.used import used_buffers
 from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
 from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.trace_points import Reported
@@ -60,19 +62,27 @@ class CCalls:
     def _unaliased(
         self, step: KernelStep, checks: KernelChecks
     ) -> tuple[Kernel, list[tuple[StepOperand, ChosenTensor | None]]]:
-        """The kernel with every memory as one parameter: an input that is also written is the output itself."""
+        """The kernel with every memory as one parameter: an input that is also written is the output itself.
+
+        Values of which it reads nothing but the shape are no parameters.
+        """
         root = self._file.placed.memory.classes.root
         written = {root(value): buffer for value, buffer in zip(step.outputs, step.kernel.outputs, strict=True)}
+        touched = used_buffers(step.kernel)
         merged: dict[str, Buffer] = {}
         inputs: list[tuple[StepOperand, ChosenTensor | None]] = []
+        kept: list[Buffer] = []
         for operand, chosen, buffer in zip(step.inputs, checks.inputs, step.kernel.inputs, strict=True):
             out = written.get(root(operand)) if isinstance(operand, Value) else None
             if out is None:
-                inputs.append((operand, chosen))
+                if buffer.name in touched or not isinstance(operand, Value):
+                    inputs.append((operand, chosen))
+                    kept.append(buffer)
                 continue
             assert out.dtype is buffer.dtype, "two types in one memory"
             merged[buffer.name] = out
-        return (with_buffers(step.kernel, merged) if merged else step.kernel), inputs
+        kernel = with_buffers(step.kernel, merged) if merged else step.kernel
+        return replace(kernel, inputs=tuple(kept)), inputs
 
     def fill(self, value: Value, depth: int) -> None:
         """All the memory that a variable can need gets its initial value."""

@@ -1,10 +1,12 @@
 """The files around a project's source: its kernels, and the functions that these and the blocks call."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import PartStep
 from openinfer.synth.targets.c.support import runtime_code, support_code
+from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 
@@ -17,6 +19,8 @@ class CodeFiles:
     kernels: KernelLibrary
     needs: frozenset[str]
     """The functions that blocks call."""
+    title: Callable[[int], str]
+    """A node in words."""
 
     def kernels_header(self) -> str:
         """What the source sees of kernels."""
@@ -28,10 +32,7 @@ class CodeFiles:
     def kernels_source(self) -> str:
         """The kernels."""
         parts = ['\n#include "kernels.h"\n#include "support.h"\n']
-        for used in self.kernels.used.values():
-            nodes = sorted({node for step in used.steps for node in (step.nodes or (step.node,)) if node >= 0})
-            where = f"/* For the node{'s' * (len(nodes) != 1)} {', '.join(map(str, nodes))}. */\n" if nodes else ""
-            parts.append(where + used.code.text)
+        parts += (kernel_doc(used, self.title) + used.code.text for used in self.kernels.used.values())
         return "\n".join(parts)
 
     def support(self) -> str:

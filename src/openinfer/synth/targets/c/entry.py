@@ -114,14 +114,14 @@ static void leave({name}_context *c) {{ __atomic_store_n(&c->is_busy, 0, __ATOMI
     def _watched(self) -> str:
         name, upper = self.name, self.upper
         return f"""
-/* Whether the caller wants the step to end. It is asked ten times a second at most; short turns look at the clock only
-   every eighth time. */
+/* Whether the caller wants the step to end. It is asked ten times a second at most; where iterations are
+   short, the clock is read only every eighth time. */
 static bool is_interrupted({name}_context *c)
 {{
     struct timespec now;
     if (timespec_get(&now, TIME_UTC) == 0) return false;
     const int64_t time = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, passed = time - c->looked;
-    c->turns = passed >= 0 && passed < 10 ? 8 : 1;
+    c->countdown = passed >= 0 && passed < 10 ? 8 : 1;
     c->looked = time;
     if (time >= c->asked && time - c->asked < 100) return false;
     c->asked = time;
@@ -133,7 +133,7 @@ static int is_over({name}_context *c, int64_t nodes, int32_t failure)
 {{
     c->nodes += nodes;
     if (c->budget >= 0 && c->nodes > c->budget) return fail(c, {upper}_ERROR_BUDGET, failure + 1);
-    if (c->interrupt == NULL || --c->turns > 0) return 0;
+    if (c->interrupt == NULL || --c->countdown > 0) return 0;
     return is_interrupted(c) ? fail(c, {upper}_ERROR_INTERRUPTED, failure) : 0;
 }}
 """
@@ -329,7 +329,7 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
     return 0;
 }}
 """
-        begin = ["c->nodes = 0;", "c->turns = 1;"] * self.placed.is_interruptible
+        begin = ["c->nodes = 0;", "c->countdown = 1;"] * self.placed.is_interruptible
         if self.placed.threads > 1:
             begin.append(f"c->team = oi_team_here(c->team, {upper}_THREADS);")
         step = f"""    c->has_outputs = 0;

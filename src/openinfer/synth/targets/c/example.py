@@ -145,7 +145,7 @@ def example(project: "Project") -> str:
         lines, more = _output(project, key, value)
         shown += lines
         needs |= more
-    support = support_code(needs) if needs else ""
+    support = f"{support_code(needs)}\n" if needs else ""
     body = "\n".join(f"    {line}" for one in inputs for line in one[1])
     arrays = "".join(one[0] for one in inputs)
     run = _several_sizes(project, shown) if project.placed.names.input_sizes else _one_step(project, shown)
@@ -160,8 +160,7 @@ def example(project: "Project") -> str:
 
 #include "{name}.h"
 
-{support}
-{memory(project)}{arrays}
+{support}{memory(project)}{arrays}
 {mapped_weights(project)}
 int main(int argc, char **argv)
 {{
@@ -245,11 +244,11 @@ def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[
     if isinstance(total, Dim):
         # The step has succeeded, so that nothing can go wrong here.
         text = size_code(total.expr, lambda size: f"out.{project.placed.names.output_sizes[size]}").text
-        count = f"{text} < {most} ? {text} : {most}"
+        count = f"({text} < {most} ? {text} : {most})"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"
     return [
         f'printf("%s =", {string(label)});',
-        f"for (int64_t i = 0; i < ({count}); ++i) {call};",
+        f"for (int64_t i = 0; i < {count}; ++i) {call};",
         'printf("\\n");',
     ], printer.needs

@@ -63,7 +63,7 @@ def _table(key: str, layout: TableLayout) -> list[str]:
 
 
 def _dense(name: str) -> str:
-    return f"""/* Completes a tensor whose elements lie one after the other. */
+    return f"""/* Completes a tensor whose elements are contiguous. */
 static int dense({name}_tensor *tensor)
 {{
     int64_t stride = 1;

@@ -65,7 +65,7 @@ class Structs:
                 Field("interrupt_user", "void *interrupt_user;", "pointer"),
                 Field("budget", "int64_t budget, nodes; /* what the running step may execute, and has */", "int64"),
                 Field("nodes", "", "int64"),
-                Field("turns", "int64_t turns, looked, asked; /* when to look at the clock again */", "int64"),
+                Field("countdown", "int64_t countdown, looked, asked; /* when to read the clock again */", "int64"),
                 Field("looked", "", "int64"),
                 Field("asked", "", "int64"),
             ]

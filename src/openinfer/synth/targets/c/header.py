@@ -93,7 +93,7 @@ typedef struct {{
 typedef struct {{
     int32_t node;           /* as the simulator numbers them */
     int32_t output;         /* which of the node's results */
-    int32_t place;          /* which line of the code says so */
+    int32_t point;          /* the number of the trace point in the code */
     const char *variable;   /* the graph's name of it, or NULL */
     const char *dtype;      /* NULL: there is no value */
     int32_t rank;
@@ -147,12 +147,12 @@ def _limits(facts: HeaderFacts) -> str:
     name, upper = facts.name, facts.name.upper()
     return f"""
 /* A function that a step asks now and then whether to end, or NULL, as in the beginning. The thread that runs the step
-   calls it when a block or a turn of a loop of the graph begins, ten times a second at most; a single kernel is not
+   calls it when a block or an iteration of a graph loop begins, ten times a second at most; a single kernel is not
    interrupted. The step then returns {upper}_ERROR_INTERRUPTED, and counts as one that failed. */
 void {name}_set_interrupt({name}_context *c, {name}_interrupt_function *function, void *user);
 
 /* The nodes that a step may execute before it ends with {upper}_ERROR_BUDGET, or -1 for any number, as in the
-   beginning. They are counted as the simulator counts them, a block or a turn of a loop at a time. */
+   beginning. They are counted as the simulator counts them, a block or an iteration of a loop at a time. */
 void {name}_set_budget({name}_context *c, int64_t nodes);
 """
 

@@ -95,6 +95,7 @@ def _declared(weight: Weight, name: str, where: str) -> Declaration:
     kind, shape = stored_type(weight.dtype), ", ".join(map(repr, weight.shape))
     named = weight.names[0] if len(weight.names) == 1 else f"{weight.names[0]} and {len(weight.names) - 1} more"
     part = "" if weight.part == "data" else f"{weight.part} of "
-    packed = "" if weight.packing is None else ", in panels"
+    packed = "" if weight.packing is None else f", {weight.packing.words}"
     about = comment(f"{part}{named}: {weight.dtype.name}[{shape}]{packed}")
-    return Declaration(name, f"const {kind} *const {name} = (const {kind} *)(c->weights + {where});", about)
+    place = "c->weights" if where == "0" else f"(c->weights + {where})"
+    return Declaration(name, f"const {kind} *const {name} = (const {kind} *){place};", about)

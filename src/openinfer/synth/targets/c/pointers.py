@@ -27,19 +27,26 @@ class Pointers:
             case Storage.INPUT:
                 return f"c->in->{self._placed.names.inputs[str(root.variable)]}"
             case Storage.STATE:
-                return f"({kind} *)(c->state + {self._placed.state.homes[root]})"
+                return f"({kind} *){offset_from('c->state', self._placed.state.homes[root])}"
             case _:
-                return f"({kind} *)(c->arena + {self._plan.offset(root)})"
+                return f"({kind} *){offset_from('c->arena', self._plan.offset(root))}"
 
     def pointer(self, value: Value) -> str:
-        """The name of a value's memory in the function that is being printed."""
-        memory = self._file.now.memory
-        if value.name not in memory:
+        """The name of a value's memory in the function that is being printed.
+
+        Values of one variable that share memory, since one is computed in place of the other, share the name too.
+        """
+        memory, is_view = self._file.now.memory, value in self._plan.views
+        kind = f"{'const ' if self.is_constant(value) else ''}{stored_type(value.dtype)}"
+        about = comment(f"{value.variable or 'scratch'}: {value.dtype.name}[{', '.join(map(repr, value.shape))}]")
+        key = value.name if is_view else (kind, self.location(value), about)
+        if key not in memory:
             own = self._file.now.fresh("t")
-            kind = f"{'const ' if self.is_constant(value) else ''}{stored_type(value.dtype)}"
-            shape = ", ".join(map(repr, value.shape))
-            about = comment(f"{value.variable or 'scratch'}: {value.dtype.name}[{shape}]")
-            is_view = value in self._plan.views
             place = f"*{own} = NULL" if is_view else f"*const {own} = {self.location(value)}"
-            memory[value.name] = Declaration(own, f"{kind} {place};", about)
-        return memory[value.name].name
+            memory[key] = Declaration(own, f"{kind} {place};", about)
+        return memory[key].name
+
+
+def offset_from(base: str, offset: int) -> str:
+    """A pointer to a byte of a piece of memory, as an operand of a cast."""
+    return f"({base} + {offset})" if offset else base

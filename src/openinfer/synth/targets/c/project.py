@@ -123,14 +123,16 @@ class Project:
 
     def _code(self, banner: str, crc: int) -> dict[str, str]:
         name = self.name
-        files = CodeFiles(name, self.placed, self.kernels, frozenset(self._printers.file.needs))
+        files = CodeFiles(
+            name, self.placed, self.kernels, frozenset(self._printers.file.needs), self._printers.file.title
+        )
         return {
             f"include/{name}.h": folded(self._header(banner, crc)),
             f"src/{name}.c": banner + folded(self._source),
             "src/kernels.h": banner + folded(files.kernels_header()),
-            _KERNELS: banner + files.kernels_source(),
-            "src/support.h": banner + files.support(),
-            "src/runtime.h": banner + files.runtime(),
+            _KERNELS: banner + folded(files.kernels_source()),
+            "src/support.h": banner + folded(files.support()),
+            "src/runtime.h": banner + folded(files.runtime()),
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
@@ -203,7 +205,7 @@ class Project:
             self._state_hash,
         )
         functions = entry.functions()
-        includes = [f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
+        includes = ["", f'#include "{name}.h"', "", '#include "kernels.h"', '#include "runtime.h"', ""]
         undo = "NULL" if self.placed.rollback is None else "c->undo"
         layouts = self.placed.state.tables.values()
         tables = [table_definition(layout) + table_function(layout, name, undo) for layout in layouts]

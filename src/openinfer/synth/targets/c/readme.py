@@ -1,10 +1,12 @@
 """The README of a project: what it is, how it is built, how much memory it takes."""
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from openinfer._version import VERSION
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.cstyle.fold import WIDEST
 
 if TYPE_CHECKING:
     from openinfer.synth.targets.c.project import Project
@@ -29,6 +31,7 @@ def readme(project: "Project", *, has_selftest: bool) -> str:
     free = (
         f"\nTables without bounds own memory: call `{name}_free` in the end.\n" if project.placed.state.growing else ""
     )
+    reason = f"`{name}_last_error` says what went wrong and where in the graph"
     return f"""# {name}
 
 C11 without dependencies, made by OpenInfer {VERSION} for the device {_plain(project.options.device)}.
@@ -59,7 +62,7 @@ The weights are in {weights}.
 
 {_listed(project, project.program.outputs, project.placed.names.outputs)}
 
-{_failed_steps(project)}; `{name}_last_error` says what went wrong and where in the graph.
+{fill(f"{_failed_steps(project)}; {reason}.", WIDEST)}
 """
 
 
@@ -67,7 +70,7 @@ def _failed_steps(project: "Project") -> str:
     """What becomes of a step that fails, as the header says it too."""
     if not project.placed.can_tear:
         return "A step that fails has not happened: persistent variables are as they were before"
-    rest = "persistent variables are undefined, and\nsteps are refused until they are reset or loaded"
+    rest = "persistent variables are undefined, and steps are refused until they are reset or loaded"
     if project.placed.rollback_bytes:
         bytes_ = f"{project.name.upper()}_UNDO_BYTES"
         return f"A step that fails has not happened. Only if `{bytes_}` do not suffice to take it back, {rest}"

@@ -12,6 +12,7 @@ from openinfer.ir import Index, Single
 from openinfer.ir.expr import Expr
 from openinfer.ir.text import var_text
 from openinfer.synth.memory.state import TableLayout, element_bits
+from openinfer.synth.targets.c.pointers import offset_from
 from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.names import comment
 
@@ -33,7 +34,7 @@ static const oi_table table{number} = {{ {facts}, table{number}_bound, table{num
 
 def table_function(layout: TableLayout, name: str, undo: str) -> str:
     """The function that says where a table's memory is; ``undo`` is where changes are kept, or NULL."""
-    number, extents = layout.number, f"(int64_t *)(void *)(c->state + {layout.extents_at})"
+    number, extents = layout.number, f"(int64_t *)(void *){offset_from('c->state', layout.extents_at)}"
     if layout.heap is None:
         where = f"table{number}_bound, c->state + {layout.memory_at}, NULL, NULL"
     else:

@@ -24,12 +24,12 @@ static const struct {{
 {rows}
 }};
 
-static void trace({name}_context *c, int32_t place, const void *data, const int64_t *numbers)
+static void trace({name}_context *c, int32_t point, const void *data, const int64_t *numbers)
 {{
     if (c->trace == NULL) return;
     const {name}_event event = {{
-        traced[place].node, traced[place].output, place, traced[place].variable, traced[place].dtype,
-        traced[place].rank, numbers, data, traced[place].depth, numbers + traced[place].rank,
+        traced[point].node, traced[point].output, point, traced[point].variable, traced[point].dtype,
+        traced[point].rank, numbers, data, traced[point].depth, numbers + traced[point].rank,
     }};
     c->trace(c->trace_user, &event);
 }}
@@ -40,11 +40,11 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
     c->trace_user = user;
 }}
 
-#define TRACE(place, data, ...) trace(c, place, data, (const int64_t[]){{ __VA_ARGS__ }})
+#define TRACE(point, data, ...) trace(c, point, data, (const int64_t[]){{ __VA_ARGS__ }})
 #define TRACE_NODES(first, last, ...) \\
-    for (int32_t place = first; place <= last; ++place) trace(c, place, NULL, (const int64_t[]){{ __VA_ARGS__ }})
+    for (int32_t point = first; point <= last; ++point) trace(c, point, NULL, (const int64_t[]){{ __VA_ARGS__ }})
 #else
-#define TRACE(place, data, ...) ((void)c, (void)(data))
+#define TRACE(point, data, ...) ((void)c, (void)(data))
 #define TRACE_NODES(first, last, ...) ((void)c)
 #endif
 """

@@ -37,7 +37,10 @@ def in_panels(
         (Digit(depth, -(-_extent(inner) // group), group),),
         inside,
     )
-    return Packing(first, (*((one,) for one in outside), inner, columns), axes)
+    words = f"in panels of {width} columns"
+    words += f", of which those {lanes} apart share a byte" if lanes else ""
+    words += f", {group} rows of a column side by side" if group > 1 else ""
+    return Packing(first, (*((one,) for one in outside), inner, columns), axes, words=words)
 
 
 def _extent(strides: Strides) -> int:

@@ -42,7 +42,7 @@ class CpuTile(Template):
     def text(self) -> str:
         """The tile in words, as part of a kernel's text."""
         found = f"in tiles of {self.rows} x {self.columns} by {self.lanes}"
-        found += ", turned," if self.is_transposed else ""
+        found += ", transposed," if self.is_transposed else ""
         found += " of columns as they lie" if self.is_direct else ""
         return found if self.divided is None else f"{found} with {self.divided} divided"
 

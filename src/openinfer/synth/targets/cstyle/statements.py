@@ -7,6 +7,7 @@ from openinfer.loops.dim import sizes_in
 from openinfer.loops.intervals import interval
 from openinfer.loops.ir import (
     Alloc,
+    Buffer,
     Const,
     Contraction,
     Fail,
@@ -41,6 +42,12 @@ class Printed:
     text: str
     prototype: str
     """What a header says of it."""
+    doc: tuple[str, ...]
+    """What it computes, and by which algorithms."""
+    parameters: tuple[Buffer, ...]
+    """Its inputs and outputs, in the order of the kernel's, as they are called in the text."""
+    unused: tuple[str, ...]
+    """The parameters that it does not touch."""
     needs: frozenset[Need]
     sizes: tuple[str, ...]
     can_fail: bool
@@ -49,7 +56,7 @@ class Printed:
 def printed(kernel: Kernel, name: str, dialect: Dialect, templates: Templates = PLAIN, *, parts: int = 1) -> Printed:
     """A kernel as a function of this name, for calls that run it in some number of parts."""
     whole = _hoisted(kernel)
-    named = _renamed(replace(whole, body=templates.body(whole)), dialect.reserved | templates.names)
+    named = _renamed(templates.prepared(whole), dialect.reserved | templates.names)
     return KernelPrinter(named, dialect, templates, parts).run(name)
 
 
@@ -94,6 +101,7 @@ class KernelPrinter:
         self._dialect = dialect
         self._templates = templates
         self._lines: list[str] = []
+        self._notes: list[str] = []
         self.scalars = ScalarPrinter(dialect, lambda buffer: buffer.name)
         self.parts = parts
 
@@ -102,8 +110,16 @@ class KernelPrinter:
         self.body(self._kernel.body, 1)
         signature = self._signature(name)
         framed = self._dialect.frame(self._dialect, signature, self._lines)
-        text = "\n".join([*self._comment(), framed.definition])
-        return Printed(text, framed.declaration, frozenset(self.scalars.needs), signature.sizes, signature.can_fail)
+        return Printed(
+            framed.definition,
+            framed.declaration,
+            tuple(dict.fromkeys((*self._kernel.doc, *self._notes))),
+            (*signature.inputs, *signature.outputs),
+            signature.unused,
+            frozenset(self.scalars.needs),
+            signature.sizes,
+            signature.can_fail,
+        )
 
     def _signature(self, name: str) -> KernelSignature:
         kernel, sizes = self._kernel, kernel_sizes(self._kernel)
@@ -120,19 +136,15 @@ class KernelPrinter:
             parts=self.parts,
         )
 
-    def _comment(self) -> list[str]:
-        lines = [*self._kernel.doc]
-        lines += [
-            f"{buffer.name}: {buffer.dtype.name}[{', '.join(map(repr, buffer.shape))}]"
-            for buffer in (*self._kernel.inputs, *self._kernel.outputs)
-        ]
-        return ["/*", *(f" * {line}" for line in lines), " */"]
-
     # --- what templates use ---------------------------------------------------------------------------------------
 
     def line(self, depth: int, text: str) -> None:
         """One more line."""
         self._lines.append(PAD * depth + text)
+
+    def note(self, algorithm: str) -> None:
+        """Name an algorithm in the kernel's documentation."""
+        self._notes.append(algorithm)
 
     def body(self, statements: Sequence[Statement], depth: int) -> None:
         """Statements, one after the other."""

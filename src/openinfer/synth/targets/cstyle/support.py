@@ -68,7 +68,7 @@ class Support:
         done: dict[str, str] = {}
         for need in sorted({*needs, *self.always}, key=need_name):
             self._define(need, done)
-        return "".join(done.values())
+        return _spaced(done.values())
 
     def _define(self, need: Need, done: dict[str, str]) -> None:
         name = need_name(need)
@@ -92,6 +92,16 @@ class Support:
             if found is not None:
                 return found
         return self.generated().get(name)
+
+
+def _spaced(definitions: Iterable[str]) -> str:
+    """Definitions one after the other, with an empty line around each that has several lines."""
+    found, was_long = "", False
+    for text in definitions:
+        is_long = text.count("\n") > 1
+        found += "\n" * bool(found and (is_long or was_long)) + text
+        was_long = is_long
+    return found
 
 
 @cache

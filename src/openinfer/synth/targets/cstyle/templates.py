@@ -1,7 +1,7 @@
 """``Templates``: what a target's schedule adds to the printer. Without any, contractions and loops are plain loops."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from openinfer.loops.cse import with_names
@@ -31,6 +31,9 @@ class KernelWriter(Protocol):
     def loop(self, loop: For, first: str, last: str, depth: int) -> None:
         """A plain loop over some of the iterations."""
 
+    def note(self, algorithm: str) -> None:
+        """Name an algorithm in the kernel's documentation."""
+
 
 PrintLoop: TypeAlias = Callable[[For, KernelWriter, int], None]
 PrintContraction: TypeAlias = Callable[[Contraction, KernelWriter, int], None]
@@ -51,18 +54,18 @@ def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: Kernel
     writer.line(depth, "}")
 
 
-def without_trivial_loops(kernel: Kernel) -> tuple[Statement, ...]:
-    """The body of a kernel, less its loops of zero or one iteration, and with names for what it repeats."""
+def without_trivial_loops(kernel: Kernel) -> Kernel:
+    """A kernel less its loops of zero or one iteration, and with names for what it repeats."""
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
-    return with_names(straightened(kernel.body), {one.name for one in buffers})
+    return replace(kernel, body=with_names(straightened(kernel.body), {one.name for one in buffers}))
 
 
 @dataclass(frozen=True)
 class Templates:
     """How a target prints what its schedule has decided."""
 
-    body: Callable[[Kernel], tuple[Statement, ...]] = without_trivial_loops
-    """The part of a kernel that is printed."""
+    prepared: Callable[[Kernel], Kernel] = without_trivial_loops
+    """The kernel whose statements are printed."""
     contraction: PrintContraction = plain
     loops: Mapping[Bind, PrintLoop] = field(default_factory=dict)
     """Loops by what their iterations are bound to; all others are plain ones."""

@@ -366,7 +366,7 @@ OI_APART void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
 }
 
 //: oi_table_view OI_APART oi_grid oi_part
-/* Where a part begins whose cells lie one after the other, in a table that never moves. */
+/* Where a slice begins whose cells are contiguous, in a table that never moves. */
 OI_APART const void *oi_table_view(const oi_grid *g, const oi_part *part)
 {
     const oi_table *t = g->table;

@@ -66,8 +66,9 @@ class _TileLoops:
     def run(self) -> list[str]:
         """The lines of the contraction."""
         product, tile = self._tiling.product, self._tiling.tile
+        kind = ", bytes in groups of four" if are_bytes(self._tiling.one) else ""
         self._tiling.say(
-            f"/* In tiles of {tile.rows} row{'s' * (tile.rows > 1)} and {tile.columns} columns:"
+            f"/* In tiles of {tile.rows} row{'s' * (tile.rows > 1)} and {tile.columns} columns{kind}:"
             f" {number(product.rows.extent)} x {number(product.inner.extent)}"
             f" times {number(product.inner.extent)} x {number(product.columns.extent)}. */"
         )
@@ -208,8 +209,8 @@ class _TileLoops:
         """The transposed tile, so that what is contiguous in the result is contiguous here."""
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Transpose(self._tiling.one.accumulator.name, tile.lanes))
-        self._tiling.say(f"{self._tiling.kind} turned[{high * tile.columns}];")
-        place, to, before = "tile", "turned", self._tiling.depth
+        self._tiling.say(f"{self._tiling.kind} transposed[{high * tile.columns}];")
+        place, to, before = "tile", "transposed", self._tiling.depth
         if high > tile.lanes:
             self._tiling.open(f"for ({self._tiling.index} row = 0; row < {high}; row += {tile.lanes})")
             place, to = f"{place} + row * {tile.columns}", f"{to} + row"
@@ -242,7 +243,7 @@ class _TileLoops:
             self._open_columns(epilogue)
         place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
         if self._squares_high:
-            place = f"turned[column * {self._squares_high} + row]"
+            place = f"transposed[column * {self._squares_high} + row]"
         self._tiling.say(f"const {self._tiling.kind} {ACCUMULATOR} = {place};")
         lets, value = named(epilogue, *index, Load(one.out, ()))
         for let in lets:

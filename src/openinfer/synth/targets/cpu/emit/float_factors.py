@@ -33,7 +33,7 @@ class FloatFactors:
         found = self._panel()
         taps = self._taps()
         if taps:
-            self._tiling.say("/* Where a window sees the input, counted from its first place. */")
+            self._tiling.say("/* The taps of a window, as offsets from its first element. */")
             self._tiling.say(f"static const int64_t taps[] = {{{', '.join(map(str, taps))}}};")
         return found
 

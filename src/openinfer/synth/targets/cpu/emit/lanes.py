@@ -19,6 +19,7 @@ def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:
     """A reduction loop: its lanes, the remaining iterations, and the combined result."""
     scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), reductions(loop)
     scalars.counts(loop.index)
+    writer.note(f"Reductions run in {LANES} lanes, whose results are combined by halves.")
     whole = f"{extent} / {LANES} * {LANES}"
     if extent.isdecimal():
         whole = str(int(extent) // LANES * LANES)

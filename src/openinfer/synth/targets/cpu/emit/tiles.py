@@ -124,7 +124,7 @@ class Transpose:
     @property
     def name(self) -> str:
         """The function."""
-        return f"oi_turn_{self.dtype}x{self.lanes}"
+        return f"oi_transpose_{self.dtype}x{self.lanes}"
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -134,14 +134,14 @@ class Transpose:
     @property
     def text(self) -> str:
         """Its definition."""
-        return _turn(self.name, self.dtype, self.lanes)
+        return _transposing(self.name, self.dtype, self.lanes)
 
 
-def _turn(name: str, dtype: str, lanes: int) -> str:
+def _transposing(name: str, dtype: str, lanes: int) -> str:
     """An in-register transpose: swaps off-diagonal blocks, halving them in each pass."""
     kind, vector = ELEMENTS[dtype], VectorType(dtype, lanes).name
     lines = [
-        f"/* to[j][i] = from[i][j]: {lanes} rows of {lanes}, so far apart. */",
+        f"/* Transposes {lanes} x {lanes} elements in registers: to[j][i] = from[i][j], rows a stride apart. */",
         f"static inline void {name}(const {kind} *from, int64_t from_row, {kind} *to, int64_t to_row)",
         "{",
         "#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)",
@@ -283,15 +283,15 @@ def _window_tile(tile: FloatTile) -> str:
     kind, vector, rows, vectors = ELEMENTS[tile.dtype], tile.vector.name, tile.rows, tile.vectors
     shape = f"{rows} window{'s' * (rows > 1)} on a, {tile.width} columns of b"
     lines = [
-        f"/* c = a * b: {shape}, k * count products for each of the",
-        "   sums. A window sees count places, its taps, of each of k parts of a. */",
+        f"/* c = a * b: {shape}, k * count products for each",
+        "   sum. A window has count taps in each of k slices of a. */",
         f"static void {tile.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
         f"        const int64_t *taps, int64_t count, const {kind} *b, int64_t b_row, {kind} *c, int64_t c_row)",
         "{",
         "#if defined(__GNUC__)",
         *zero_sums(vector, rows, vectors, 1),
         "    for (; k > 0; --k, a += a_step) {",
-        "#pragma GCC unroll 1 /* unrolled, what several taps see would be kept in registers, which are all in use */",
+        "#pragma GCC unroll 1 /* unrolled, the elements of several taps would need more registers than there are */",
         "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
         f"            const {kind} *const seen = a + taps[t];",
         *(f"    {line}" for line in _products(tile, 0, "seen")),

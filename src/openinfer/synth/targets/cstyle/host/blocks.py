@@ -9,7 +9,6 @@ from functools import partial
 from typing import Protocol
 
 from openinfer.ir import Loop
-from openinfer.ir.text import node_head
 from openinfer.synth.memory.checks.records import (
     AsideSizes,
     EntryChecks,
@@ -189,11 +188,8 @@ class BlockPrinter:
         return self._file.nodes[node].kind if node in self._file.nodes else None
 
     def _heading(self, node: int, depth: int) -> list[str]:
-        if node < 0 or node not in self._file.nodes:
-            return []
-        line = self._file.source_line(node)
-        place = "" if line is None else f" line {line}"
-        return [f"{PAD * depth}/* {node}: {comment(node_head(self._file.nodes[node]))};{place} */"]
+        title = self._file.title(node)
+        return [f"{PAD * depth}/* {comment(title)} */"] if title else []
 
     def _marked(self, rows: Sequence[Reported], depth: int) -> list[str]:
         """What traces are told of the last rows."""

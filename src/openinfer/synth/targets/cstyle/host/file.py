@@ -46,8 +46,13 @@ class HostFile:
         if node not in self.nodes:
             return ""
         line = self.source_line(node)
-        place = f"node {node}" if line is None else f"node {node}, line {line}"
-        return f"{place}: {node_head(self.nodes[node])}"
+        number = f"node {node}" if line is None else f"node {node}, line {line}"
+        return f"{number}: {node_head(self.nodes[node])}"
+
+    def title(self, node: int) -> str:
+        """A node in words that a comment begins with."""
+        words = self.where(node)
+        return words[:1].upper() + words[1:]
 
     # --- failures -------------------------------------------------------------------------------------------------
 

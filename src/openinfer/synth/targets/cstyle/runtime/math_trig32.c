@@ -75,9 +75,9 @@ OI_INLINE float oi_sin_f32(float x)
 {
     const oi_quarter a = oi_quarters(x);
     const double y = oi_pick_f64((a.k & 1u) != 0, oi_cos_quarter(a.f), oi_sin_quarter(a.f));
-    /* The second bit of k turns the sign. */
-    const float turned = oi_f32(oi_bits_u64_f64(oi_bits_f64_u64(y) ^ ((a.k & 2u) << 62)));
-    const float r = oi_bits_u32_f32(oi_bits_f32_u32(turned) ^ (oi_bits_f32_u32(x) & 0x80000000u));
+    /* The second bit of k flips the sign. */
+    const float flipped = oi_f32(oi_bits_u64_f64(oi_bits_f64_u64(y) ^ ((a.k & 2u) << 62)));
+    const float r = oi_bits_u32_f32(oi_bits_f32_u32(flipped) ^ (oi_bits_f32_u32(x) & 0x80000000u));
     return oi_pick_f32(oi_abs_f32(x) < OI_INF, r, x - x);
 }
 

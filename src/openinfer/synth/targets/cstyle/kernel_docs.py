@@ -1,0 +1,59 @@
+"""What stands above the function of a kernel: the nodes it computes, how, and what its parameters are."""
+
+from collections.abc import Callable
+
+from openinfer.synth.program.ir import FOLDED, StepOperand, Weight
+from openinfer.synth.targets.cstyle.library import UsedKernel
+from openinfer.synth.targets.cstyle.names import comment
+
+_MOST_NODES = 12
+"""How many nodes are written out; of the others, only the numbers are."""
+
+
+def kernel_doc(used: UsedKernel, title: Callable[[int], str]) -> str:
+    """The comment above a kernel; ``title`` says a node in words."""
+    groups = [_nodes(used, title), list(used.code.doc), _parameters(used)]
+    lines = [line for group in groups if group for line in ("", *group)]
+    return "\n".join(["/*", *(f" * {line}" if line else " *" for line in lines[1:]), " */", ""])
+
+
+def _nodes(used: UsedKernel, title: Callable[[int], str]) -> list[str]:
+    numbers = sorted({node for step in used.steps for node in (step.nodes or (step.node,)) if title(node)})
+    lines = [comment(title(node)) for node in numbers[:_MOST_NODES]]
+    rest = numbers[_MOST_NODES:]
+    if rest:
+        lines.append(f"Node{'s' * (len(rest) > 1)} {', '.join(map(str, rest))}")
+    return lines
+
+
+def _parameters(used: UsedKernel) -> list[str]:
+    """The parameters in use: types, and how weights are stored where that is not as in the model."""
+    own = (*used.kernel.inputs, *used.kernel.outputs)
+    return [
+        f"{shown.name}: {shown.dtype.name}[{', '.join(map(repr, shown.shape))}]{_stored(used, buffer.name)}"
+        for buffer, shown in zip(own, used.code.parameters, strict=True)
+        if shown.name not in used.code.unused
+    ]
+
+
+def _stored(used: UsedKernel, name: str) -> str:
+    """What is to be said of a parameter that is a weight in all calls."""
+    operands = [
+        operand
+        for step in used.steps
+        for buffer, operand in zip(step.kernel.inputs, step.inputs, strict=True)
+        if buffer.name == name
+    ]
+    found = {_weight_words(one) for one in operands}
+    words = found.pop() if len(found) == 1 else ""
+    return f", {words}" if words else ""
+
+
+def _weight_words(operand: StepOperand) -> str:
+    match operand:
+        case Weight(packing=packing) if packing is not None and packing.words:
+            return f"weights {packing.words}"
+        case Weight(part=part) if part == FOLDED:
+            return "computed from weights when this code was made"
+        case _:
+            return ""
