@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.order import after_needs
 from openinfer.check.reach import Effects, NameBits, Reach, Reached
 from openinfer.ir import (
     Access,
@@ -114,29 +115,14 @@ def _joined(*effects: Effects) -> Effects:
 
 
 def _callees_first(graph: Graph) -> Iterator[str]:
-    """The blocks, each after those it branches to; they do not call each other in cycles.
-
-    A stack of our own: a chain of blocks can be longer than Python likes.
-    """
+    """The blocks, each after those it branches to; they do not call each other in cycles."""
     called = {
         block.name: [
             name for node in walk(block.nodes) if isinstance(node.kind, Branch) for name in branch_targets(node)
         ]
         for block in graph.blocks.values()
     }
-    done: set[str] = set()
-    for first in called:
-        stack = [first]
-        while stack:
-            name = stack[-1]
-            waiting = [] if name in done else [other for other in dict.fromkeys(called[name]) if other not in done]
-            if waiting:
-                stack += waiting
-                continue
-            stack.pop()
-            if name not in done:
-                done.add(name)
-                yield name
+    return after_needs(called, called.__getitem__)
 
 
 # --- order ----------------------------------------------------------------------------------------------------------

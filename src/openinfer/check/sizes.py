@@ -6,6 +6,7 @@ from itertools import count
 from operator import index
 from typing import Any
 
+from openinfer.check.order import after_needs
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.errors import Code, Diagnostic, Span, nearest
 from openinfer.ir import Graph, Loop, Scope
@@ -77,24 +78,9 @@ class Sizes:
                 self._broken.add(name)
 
     def _in_order(self) -> Iterator[str]:
-        """The sizes of the section, each after those it depends on; validation has excluded cycles.
-
-        A stack of our own: a chain of sizes can be longer than Python likes.
-        """
+        """The sizes of the section, each after those it depends on; validation has excluded cycles."""
         declared = self._graph.sizes
-        done: set[str] = set()
-        for first in declared:
-            stack = [first]
-            while stack:
-                name = stack[-1]
-                waiting = [other for other in names(declared[name].value) if other in declared and other not in done]
-                if waiting and name not in done:
-                    stack += waiting
-                    continue
-                stack.pop()
-                if name not in done:
-                    done.add(name)
-                    yield name
+        return after_needs(declared, lambda size: [one for one in names(declared[size].value) if one in declared])
 
     def _resolve_declared(self, name: str) -> None:
         """Settle a size of the section; what the caller gives comes before what the graph says."""

@@ -248,7 +248,7 @@ def _quantize_dtype(call: Call) -> tuple[DType, ...]:
     return (to,)
 
 
-def _quantize_shape(call: Call) -> tuple[Shape, ...]:
+def _scaled_shape(call: Call) -> tuple[Shape, ...]:
     _require_along(call, call.input(0), (1, 2))
     return same(call)
 
@@ -280,7 +280,7 @@ def _quantize_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     "x: T, scale: T, zero_point?: Q -> i8",
     Param("to", "dtype", REQUIRED, f"The dtype of the result: {_names(QUANTIZED)}."),
     AXIS,
-    shape=_quantize_shape,
+    shape=_scaled_shape,
     dtype=_quantize_dtype,
     cost=per_element(4),
     tolerance=EXACT,
@@ -315,11 +315,6 @@ def _dequantize_dtype(call: Call) -> tuple[DType, ...]:
     return (F32,)
 
 
-def _dequantize_shape(call: Call) -> tuple[Shape, ...]:
-    _require_along(call, call.input(0), (1, 2))
-    return same(call)
-
-
 def _dequantize_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     def made(shape: Shape, real: DType, scales: Shape, points: Shape | None, axis: int = 0) -> Case:
         scale = random(rng, real, scales, 0.1, 2)
@@ -343,7 +338,7 @@ def _dequantize_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
     FAMILY,
     "x: T, scale?: S, zero_point?: T -> f32",
     AXIS,
-    shape=_dequantize_shape,
+    shape=_scaled_shape,
     dtype=_dequantize_dtype,
     cost=per_element(2),
     tolerance=EXACT,

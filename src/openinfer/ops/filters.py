@@ -9,16 +9,10 @@ from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import bytes_moved
+from openinfer.ops.shapes import bytes_moved, gamma
 from openinfer.ops.types import FLOATS, NUMBERS, Shape, parameter_error, shape_error
 
 FAMILY = "Signal"
-
-
-def _gamma(terms: int, dtype: DType) -> float:
-    """The relative error of a sum of ``count`` products."""
-    error = terms * (2.0**-53 if dtype.name == "f64" else 2.0**-24)
-    return error / (1 - error)
 
 
 def _fir_shape(call: Call) -> tuple[Shape, ...]:
@@ -58,7 +52,7 @@ def _filtered(x: Array, taps: Array) -> Array:
 
 
 def _fir_bound(call: Call, x: Array, taps: Array) -> Array:
-    return _gamma(len(taps), call.dtype()) * _filtered(np.abs(x), np.abs(taps))
+    return gamma(len(taps), call.dtype().compute) * _filtered(np.abs(x), np.abs(taps))
 
 
 @op(
@@ -153,7 +147,9 @@ def _mel_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
 
 def _mel_bound(call: Call, power: Array) -> Array:
     # Two more than the terms: a weight is itself a rounded quotient.
-    return _gamma(call.shape(0)[-1] + 2, call.dtype()) * _mel_sums(_mel_weights(call, power.dtype), np.abs(power))
+    return gamma(call.shape(0)[-1] + 2, call.dtype().compute) * _mel_sums(
+        _mel_weights(call, power.dtype), np.abs(power)
+    )
 
 
 def _mel_sums(weights: Array, power: Array) -> Array:

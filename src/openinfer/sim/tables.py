@@ -61,15 +61,19 @@ class TableStorage:
         if not self._auto:
             grid = self._grids[()]
             return grid.read(self._selectors(chosen, grid.extents, self._indices))
-        keys, cells = self._split(chosen)
-        picks = self._key_selectors(keys)
-        # Several matrices in one tensor have the extents of the largest.
-        where = self._cells(cells, self._common_extents(picks))
+        picks, where = self._places(chosen)
         found = filled(self._fill, (*_lengths(picks), *_lengths(where), *self._shape[len(self._auto) :]))
         for key, grid in self._chosen_grids(picks):
             place = tuple(part - one[0] for part, one in zip(key, picks, strict=True) if not isinstance(one, int))
             found[place] = grid.read(where)
         return found
+
+    def _places(self, chosen: Sequence[Chosen]) -> tuple[list[Selector], list[Selector]]:
+        """The matrices that an access names, and which of their cells."""
+        keys, cells = self._split(chosen)
+        picks = self._key_selectors(keys)
+        # Several matrices in one tensor have the extents of the largest.
+        return picks, self._cells(cells, self._common_extents(picks))
 
     def _chosen_grids(self, picks: Sequence[Selector]) -> Iterator[tuple[tuple[int, ...], GrowableArray]]:
         """The matrices that have been written, among those chosen: far more can be chosen than there are."""
@@ -88,9 +92,7 @@ class TableStorage:
             grid = self._changing(())
             grid.write(self._selectors(chosen, grid.extents, self._indices), value)
             return
-        keys, cells = self._split(chosen)
-        picks = self._key_selectors(keys)
-        where = self._cells(cells, self._common_extents(picks))
+        picks, where = self._places(chosen)
         if 0 in (*_lengths(picks), *_lengths(where)):
             return
         front = len(_lengths(picks))
@@ -105,18 +107,14 @@ class TableStorage:
         if not self._auto:
             selectors = self._selectors(chosen, self._grids[()].extents, self._indices)
             return (*_lengths(selectors), *self._shape)
-        keys, cells = self._split(chosen)
-        picks = self._key_selectors(keys)
-        extents = self._common_extents(picks)
-        return (*_lengths(picks), *_lengths(self._cells(cells, extents)), *self._shape[len(self._auto) :])
+        picks, where = self._places(chosen)
+        return (*_lengths(picks), *_lengths(where), *self._shape[len(self._auto) :])
 
     def require_room(self, chosen: Sequence[Chosen]) -> None:
         """Refuse what is about to be written beyond the bounds of a matrix; indices of tables are judged anyway."""
         if not self._auto:
             return
-        keys, cells = self._split(chosen)
-        picks = self._key_selectors(keys)
-        where = self._cells(cells, self._common_extents(picks))
+        picks, where = self._places(chosen)
         if 0 in (*_lengths(picks), *_lengths(where)):
             return
         for axis, (name, one) in enumerate(zip(self._auto, where, strict=True)):
