@@ -82,7 +82,7 @@ READER_BUGS = (
     Bug(
         "overflow limit dropped",
         "tensor.py",
-        "if (count or prod(extent or 1 for extent in shape)) * dtype.bits > 8 * MAX_BYTES:",
+        "if is_large and (count or prod(extent or 1 for extent in shape)) * dtype.bits > most:",
         "if count < 0:",
         REFUSALS,
         "dims and product",

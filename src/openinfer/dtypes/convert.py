@@ -13,6 +13,9 @@ from openinfer.errors import Code, Diagnostic, TensorError
 
 Array = npt.NDArray[Any]
 
+_BUILTIN = 1
+"""What ``np.dtype.isbuiltin`` is for the types that NumPy itself has; those of ml_dtypes have another number."""
+
 
 def convert(values: Array, dtype: DType) -> Array:
     """The values as ``dtype.array``, in C order; a view where nothing has to change.
@@ -40,7 +43,7 @@ def convert(values: Array, dtype: DType) -> Array:
 
 def _round(values: Array, source: DType, dtype: DType) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
-        if dtype.name in ("bf16", "f8") and source.bits >= 32 and source.name != "f32":
+        if dtype.array.isbuiltin != _BUILTIN and source.bits >= 32 and source.name != "f32":
             return _to_odd_f32(_to_sticky_f64(values)).astype(dtype.array)
         return values.astype(dtype.array, copy=False)
 
@@ -57,7 +60,7 @@ def _to_sticky_f64(values: Array) -> npt.NDArray[np.float64]:
 def _to_odd_f32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """f64 to f32, rounding to odd, so that a second rounding to a narrower type is exact.
 
-    ml_dtypes reaches bf16 and f8 through f32; rounding twice to nearest would break ties wrongly.
+    ml_dtypes reaches its floats (bf16, f8) through f32; rounding twice to nearest would break ties wrongly.
     """
     near = values.astype(np.float32)
     bits = near.view(np.int32)
