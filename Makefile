@@ -74,11 +74,12 @@ test-aarch64: $(VENV)/.dev
 	$(SUITE) --device generic --aarch64 --cases 1
 	$(BIN)/pytest -n 2 tests/synth/aarch64.py
 
-# Programs without an operating system, on an emulated Cortex-M4 board.
+# Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
 test-cortex-m: $(VENV)/.dev
 	@$(call installed,qemu-system-arm,qemu-system-arm)
 	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
 	$(BIN)/pytest -n 2 -rA tests/synth/cortex_m.py
+	$(SUITE) --device host --address-bits 32 --level 1 --sanitize --cases 1
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format

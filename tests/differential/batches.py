@@ -12,6 +12,7 @@ from tests.differential.judging import Spread, judge_graph
 
 from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
+from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cpu.choices import Choice, ChooseTile, ProductShape
@@ -53,6 +54,18 @@ class Setting:
     def has_heap(self) -> bool:
         return self.device == "cpu"
 
+    @property
+    def arch(self) -> DeviceArch | str:
+        """The device; one whose name ends in 32 has addresses of as many bits, as far as its code knows."""
+        name = self.device.removesuffix(" 32")
+        return self.device if name == self.device else narrow(name)
+
+
+def narrow(name: str) -> DeviceArch:
+    """A shipped device with addresses of 32 bits: code for it has narrow positions, and runs here all the same."""
+    document = DeviceArch.named(name).to_json()
+    return DeviceArch.from_json({**document, "cpu": {**document["cpu"], "address_bits": 32}})
+
 
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
@@ -66,11 +79,11 @@ SETTINGS = tuple(
         ("x86-avx2", "gcc", "-O0"),
         ("cpu", "gcc", "-O3"),
         ("cpu", "clang", "-O0"),
-        ("generic", "gcc", "-O0"),
+        ("generic 32", "gcc", "-O0"),
         ("x86-avx2", "clang", "-O3"),
         ("cpu", "gcc", "-O0"),
-        ("x86-avx2", "gcc", "-O0"),
-        ("generic", "gcc", "-O2"),
+        ("x86-avx2 32", "gcc", "-O0"),
+        ("generic 32", "gcc", "-O2"),
         ("cpu", "clang", "-O0"),
         ("cpu", "gcc", "-O0"),
     )
@@ -121,7 +134,7 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             own = folder / f"{seed}.oinf"
             save_file(own, made.tensors)
             model = ModelLoader.open(own)
-            versions += _versions(made, model, how.device)
+            versions += _versions(made, model, how.arch)
             spreads[seed] = Spread(made, model)
         except Exception as error:  # noqa: BLE001  (whatever a graph causes is what we are looking for)
             yield Failure(seed, f"{type(error).__name__}: {error}", made.text(made.results))
@@ -136,7 +149,7 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             yield Failure(one.made.seed, message, one.made.text(one.outputs))
 
 
-def _versions(made: RandomGraph, model: ModelLoader, device: str) -> Iterator[_Version]:
+def _versions(made: RandomGraph, model: ModelLoader, device: DeviceArch | str) -> Iterator[_Version]:
     """Only what nobody reads returned, with all passes; and, in turn, everything returned or a pass switched off."""
     everything, last = made.results, made.last
     others = (

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer import ModelLoader, Simulator, graph
+from openinfer import DeviceArch, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
@@ -18,7 +18,7 @@ QUICK = tuple("-O0" if flag == "-O1" else flag for flag in FAST)
 TRAPS = (*QUICK, "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 
 
-def planned(text: str, model: ModelLoader | None = None, device: str = "cpu", **options: Any) -> Plan:
+def planned(text: str, model: ModelLoader | None = None, device: DeviceArch | str = "cpu", **options: Any) -> Plan:
     return Synthesizer(device, name="net", **options).synthesize(model, graph(text))
 
 

@@ -86,9 +86,9 @@ def is_in_parts(kernel: Kernel) -> bool:
     return False
 
 
-def in_parts(kernel: Kernel, name: str) -> Printed:
+def in_parts(kernel: Kernel, name: str, index_bits: int = 64) -> Printed:
     """A kernel in parts, and a function that runs them one after the other, the last part first."""
-    code = printed(kernel, f"{name}_own", PARTS)
+    code = printed(kernel, f"{name}_own", PARTS, index_bits=index_bits)
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
     parameters = ", ".join(f"void *{buffer.name}" for buffer in buffers)
     names = ", ".join(buffer.name for buffer in buffers)

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -135,12 +135,12 @@ def runs_of(options: argparse.Namespace) -> Iterator[Run]:
     """Every device with every compiler at every level that was asked for."""
     devices = [target.isa for target in runnable()] if options.device == ["host"] else options.device
     for device, cc, level in product(devices, options.cc, options.level):
-        target = PRESETS[device]
+        target = replace(PRESETS[device], index_bits=options.address_bits)
         flags = (f"-O{level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
         toolchain = Toolchain(cc, flags)
         if options.aarch64:
             toolchain = Toolchain(AARCH64[0], (*flags, "-static"), AARCH64[1])
-        elif target not in runnable():
+        elif PRESETS[device] not in runnable():
             sys.exit(f"this machine cannot run code for {device}: neon needs --aarch64")
         if not toolchain.is_here():
             sys.exit(f"this machine has no {' or no '.join([toolchain.cc, *toolchain.runner])}")
@@ -157,6 +157,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--sanitize", action="store_true", help="address and undefined behaviour sanitizers")
     parser.add_argument("--aarch64", action="store_true", help="64-bit Arm programs in QEMU")
+    parser.add_argument("--address-bits", type=int, choices=[32, 64], default=64, help="the width of positions")
     parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; half as many stretched; 0: all")
     parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -169,12 +170,13 @@ def main() -> int:
     for run in runs_of(options):
         start = perf_counter()
         verdict = verdict_of(run, options.ops or sorted({record.name for record in OPS.values()}), options.workers)
-        how = " ".join([run.target.isa, "with", *run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])
+        width = f"{run.target.index_bits}-bit positions with"
+        how = " ".join([run.target.isa, width, *run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])
         right, pairs = sum(verdict.passed.values()), len(verdict.passed)
         print(f"{how}: {right} cases of {pairs} ops and dtypes are right, ", end="")
         print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)", flush=True)
         wrong += len(verdict.failures)
-        if options.record and not verdict.failures and not options.ops:
+        if options.record and not verdict.failures and not options.ops and options.address_bits == 64:
             recorded(RECORD, run, verdict)
     return bool(wrong)
 

@@ -102,8 +102,8 @@ def chosen(name: str, dtype: DType, target: CpuMachine, most: int | None) -> lis
 def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> Iterator[Prepared]:
     """A case as the target computes it; and in parts, in tiles, in tiles with weights in panels, where that can be."""
     call = call_of(record, one)
-    kernel = plain(kernel_of(record, call, one.dtypes))
-    yield _prepared(record, one, call, number, scheduled(kernel, target, frozenset()))
+    kernel, bits = plain(kernel_of(record, call, one.dtypes)), target.index_bits
+    yield _prepared(record, one, call, number, scheduled(kernel, target, frozenset()), bits)
     usual = schedule._LEAST, windows._LEAST_GAIN, windows._LARGE
     try:
         # The cases are small: sums that would be plain loops are in tiles too, and channels are columns if they can be.
@@ -123,15 +123,15 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> It
     if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_transposed for one in walk(shares.body)):
         more += [(shares, panels[1])] * (shares is not panels[0])
     for place, made in enumerate(more):
-        yield _prepared(record, one, call, number + 1 + place, made)
+        yield _prepared(record, one, call, number + 1 + place, made, bits)
 
 
 def _prepared(
-    record: OpRecord, one: Case, call: Call, number: int, made: tuple[Kernel, Mapping[str, Packing]]
+    record: OpRecord, one: Case, call: Call, number: int, made: tuple[Kernel, Mapping[str, Packing]], bits: int
 ) -> Prepared:
     kernel, packings = made
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
-    code, scratch = printed(kernel, f"case{number}"), kernel.scratch
+    code, scratch = printed(kernel, f"case{number}", index_bits=bits), kernel.scratch
     if is_in_parts(kernel):
-        code, scratch = in_parts(kernel, f"case{number}"), parts_scratch(kernel)
+        code, scratch = in_parts(kernel, f"case{number}", bits), parts_scratch(kernel)
     return Prepared(record, one, call, code, kernel.inputs, kernel.outputs, scratch, packings)

@@ -5,13 +5,16 @@ result always fits its type cannot wrap, so that code need not say what happens 
 """
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TypeAlias
 
 from openinfer.dtypes import DType
 from openinfer.loops.dim import span
-from openinfer.loops.scalar import Binary, Cast, Const, Load, Round, Scalar, ScalarVar, Select, Unary
+from openinfer.loops.scalar import Binary, Cast, Compare, Const, Load, Round, Scalar, ScalarVar, Select, Unary
 
 Interval: TypeAlias = tuple[int, int]
+RangeFacts: TypeAlias = tuple[tuple[Scalar, Interval], ...]
+"""What is known of expressions where a condition holds, beside what they can be anywhere."""
 _MOST_DEPTH = 24
 """Expressions nested more deeply get the full range of their type."""
 
@@ -21,36 +24,86 @@ def of_type(dtype: DType) -> Interval:
     return int(dtype.minimum), int(dtype.maximum)
 
 
-def interval(value: Scalar, known: Mapping[str, Interval], depth: int = _MOST_DEPTH) -> Interval:
-    """The interval of an integer expression, given those of its variables.
+def interval(
+    value: Scalar, known: Mapping[str, Interval], depth: int = _MOST_DEPTH, facts: RangeFacts | None = None
+) -> Interval:
+    """What an integer can be, given what variables are; with ``facts``, choices are understood, too.
 
     >>> i = ScalarVar("i")
     >>> interval(i * 8 + 7, {"i": (0, 3)}), interval(i - 1, {})[0] == -(2**63)
     ((7, 31), True)
+    >>> counted = Select(i < 0, i + 10, i)
+    >>> interval(counted, {"i": (-10, 9)}), interval(counted, {"i": (-10, 9)}, facts=())
+    ((-10, 19), (0, 9))
     """
-    found = _exact(value, known, depth) if depth else None
+    found = _exact(value, known, depth, facts) if depth else None
     least, most = of_type(value.dtype)
-    return found if found is not None and least <= found[0] and found[1] <= most else (least, most)
+    if found is not None and least <= found[0] and found[1] <= most:
+        least, most = found
+    for one, (low, high) in facts or ():
+        if one == value and max(least, low) <= min(most, high):
+            least, most = max(least, low), min(most, high)
+    return least, most
 
 
-def fits(value: Binary, known: Mapping[str, Interval]) -> bool:
-    """Whether the exact result of integer arithmetic is always one that its type holds.
+def fits(
+    value: Binary, known: Mapping[str, Interval], facts: RangeFacts | None = None, bits: int | None = None
+) -> bool:
+    """Whether the exact result of integer arithmetic is always one that its type holds, or a signed one of ``bits``.
 
     >>> from openinfer.dtypes import DTYPES
     >>> byte = Cast(ScalarVar("b", DTYPES["u8"]), DTYPES["i32"])
     >>> fits(byte * byte, {}), fits(ScalarVar("n", DTYPES["i32"]) + 1, {})
     (True, False)
     """
-    found = _exact(value, known, _MOST_DEPTH)
-    least, most = of_type(value.dtype)
+    found = _exact(value, known, _MOST_DEPTH, facts)
+    least, most = of_type(value.dtype) if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return found is not None and least <= found[0] and found[1] <= most
 
 
-def _exact(value: Scalar, known: Mapping[str, Interval], depth: int) -> Interval | None:
+def facts_of(
+    condition: Scalar, known: Mapping[str, Interval], facts: RangeFacts = (), *, holds: bool = True
+) -> RangeFacts:
+    """What is known of integers where a condition holds, or where it does not.
+
+    >>> i = ScalarVar("i")
+    >>> facts_of(i < 4, {"i": (0, 9)})[0][1], facts_of(i < 4, {"i": (0, 9)}, holds=False)[0][1]
+    ((0, 3), (4, 9))
+    """
+    match condition:
+        case Unary("not", operand):
+            return facts_of(operand, known, facts, holds=not holds)
+        case Binary("and" | "or" as op, left, right) if (op == "and") is holds:
+            return (*facts_of(left, known, facts, holds=holds), *facts_of(right, known, facts, holds=holds))
+        case Compare(op, left, right) if left.dtype.kind in ("int", "uint"):
+            one, other = interval(left, known, facts=facts), interval(right, known, facts=facts)
+            said = op if holds else _OPPOSITE[op]
+            return (*_bounded(said, left, one, other), *_bounded(_SWAPPED.get(said, said), right, other, one))
+        case _:
+            return ()
+
+
+_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+_SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+def _bounded(op: str, value: Scalar, own: Interval, other: Interval) -> RangeFacts:
+    """What a value is that compares so with another; where it never does, that is never asked, and anything is true."""
+    least, most = own
+    if op in ("lt", "le", "eq"):
+        most = min(most, other[1] - (op == "lt"))
+    if op in ("gt", "ge", "eq"):
+        least = max(least, other[0] + (op == "gt"))
+    if least > most:
+        least = most = own[0]
+    return ((value, (least, most)),) if (least, most) != own else ()
+
+
+def _exact(value: Scalar, known: Mapping[str, Interval], depth: int, facts: RangeFacts | None) -> Interval | None:
     """The interval of the mathematical result, which may be outside of the type; None where nothing is known."""
 
     def inside(one: Scalar) -> Interval:
-        return interval(one, known, depth - 1)
+        return interval(one, known, depth - 1, facts)
 
     match value:
         case Const(number) if value.dtype.kind != "float":
@@ -61,8 +114,16 @@ def _exact(value: Scalar, known: Mapping[str, Interval], depth: int) -> Interval
             return of_type(buffer.dtype)
         case Cast(operand) if operand.dtype.kind != "float":
             return inside(operand)
+        case Cast(Binary("min", Binary("max", _, Const(low)), Const(high))) if facts is not None:
+            return (int(min(low, high)), int(high)) if isfinite(low) and isfinite(high) else None
         case Round(storage=storage) if storage.kind != "float" and not storage.values:
             return of_type(storage)
+        case Select(condition, then, otherwise) if facts is not None:
+            one, other = (
+                interval(part, known, depth - 1, (*facts, *facts_of(condition, known, facts, holds=holds)))
+                for part, holds in ((then, True), (otherwise, False))
+            )
+            return min(one[0], other[0]), max(one[1], other[1])
         case Select(_, then, otherwise):
             one, other = inside(then), inside(otherwise)
             return min(one[0], other[0]), max(one[1], other[1])

@@ -16,7 +16,7 @@ from openinfer.synth.plan import Plan
 from openinfer.synth.targets.target import Passes
 
 BATCH = 15
-CHEAP = (("cpu", "gcc"), ("generic", "gcc"), ("cpu", "clang"), ("x86-avx2", "gcc"), ("generic", "clang"))
+CHEAP = (("cpu", "gcc"), ("generic 32", "gcc"), ("cpu", "clang"), ("x86-avx2", "gcc"), ("generic", "clang"))
 DEAR = (
     ("cpu", "gcc", "-O1"),
     ("generic", "gcc", "-O2"),
@@ -94,7 +94,7 @@ def _simulated(program: Program, how: Setting, folder: Path) -> _Version:
     if program.seed % 8 == 3:
         judge(program, wanted, simulator(parsed, model, "threaded"))
     name, passes = PASSES[program.seed % len(PASSES)]
-    synthesizer = Synthesizer(how.device, name=f"p{program.seed}_{name}", passes=passes)
+    synthesizer = Synthesizer(how.arch, name=f"p{program.seed}_{name}", passes=passes)
     return _Version(program, wanted, synthesizer.synthesize(model, parsed))
 
 

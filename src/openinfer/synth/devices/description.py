@@ -137,6 +137,9 @@ class Cpu(_Section):
         default=None, description="How many vectors it can hold."
     )
     fma: bool | None = Field(default=None, description="Whether it multiplies and adds in one instruction.")
+    address_bits: Literal[32, 64] | None = Field(
+        default=None, description="The width of its addresses; 32 for a `cortex-m` and 64 for others if it is left out."
+    )
     cores: Annotated[int, Field(ge=1, lt=1 << 16)] | None = Field(
         default=None, description="How many cores may be used."
     )

@@ -35,7 +35,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         supports=_KERNELS | ({Feature.HOSTED} if own.is_hosted else set()),
         numerics=Numerics(),
         alignment=64,  # a cache line, and the widest vector
-        index_bits=64,
+        index_bits=own.machine.index_bits,
         max_argument_bytes=sys.maxsize,
         max_buffer_bytes=sys.maxsize,
         passes=own.passes,
@@ -58,8 +58,8 @@ class _Processor:
 
     def project(self, placed: Placed, options: ProjectOptions) -> Project:
         flags = (*self.machine.flags, *self.arch.toolchain.cflags)
-        own = replace(options, flags=flags, isa=self.machine.isa, cc=self.arch.toolchain.cc)
-        return Project(placed, replace(own, device=self.arch.title))
+        own = replace(options, flags=flags, isa=self.machine.isa, index_bits=self.machine.index_bits)
+        return Project(placed, replace(own, cc=self.arch.toolchain.cc, device=self.arch.title))
 
     def passes(self, wanted: Passes, rules: MemoryRules) -> tuple[Pass, ...]:
         if not wanted.schedule:

@@ -22,7 +22,7 @@ class ProjectOptions:
 
     ``weights``: a file that is read at run time, an array in the code, or a file that the assembler includes.
     ``flags``: what the compiler is told about the device. ``isa``: its instruction set; ``cc``: the compiler that makes
-    code for it, where that is not the usual one.
+    code for it, where that is not the usual one. ``index_bits``: the width of positions in code, where they fit.
     """
 
     name: str = "model"
@@ -30,6 +30,7 @@ class ProjectOptions:
     device: str = "cpu"
     flags: tuple[str, ...] = ()
     isa: str = "generic"
+    index_bits: int = 64
     cc: str | None = None
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 
 from openinfer.loops.dim import most_elements
@@ -14,22 +13,23 @@ from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
 from openinfer.synth.targets.c.entries import Entries
-from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.parts import Parts
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
-from openinfer.synth.targets.cstyle.library import KernelLibrary
+from openinfer.synth.targets.cstyle.library import KernelLibrary, PrintKernel
 from openinfer.synth.targets.cstyle.names import comment
 
 
 class CCalls:
     """The ``HostCalls`` of the C target."""
 
-    def __init__(self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, isa: str) -> None:
-        self.kernels = KernelLibrary(file.name, partial(printed, isa=isa))
+    def __init__(
+        self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, printed: PrintKernel
+    ) -> None:
+        self.kernels = KernelLibrary(file.name, printed)
         self._file = file
         self._sizes = sizes
         self._pointers = pointers

@@ -78,7 +78,7 @@ def framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> F
         *(f"{dialect.stored_type(one.dtype)} *restrict {one.name}" for one in kernel.outputs),
         # If scratch memory were restrict, clang 14 would read it at -O3 before a loop that fills it.
         *(f"{dialect.stored_type(one.dtype)} *{one.name}" for one in kernel.scratch),
-        *(f"const {dialect.index} s_{size}" for size in kernel.sizes),
+        *(f"const {dialect.size_type(kernel, size)} s_{size}" for size in kernel.sizes),
     ]
     body = [*(f"{PAD}(void){name};" for name in kernel.unused), *lines]
     if kernel.can_fail:
@@ -100,7 +100,7 @@ def _part(dialect: Dialect, kernel: KernelSignature) -> Framed:
     fields = [
         *(f"const {dialect.stored_type(one.dtype)} *{one.name};" for one in kernel.inputs),
         *(f"{dialect.stored_type(one.dtype)} *{one.name};" for one in (*kernel.outputs, *kernel.scratch)),
-        *(f"{dialect.index} s_{size};" for size in kernel.sizes),
+        *(f"{dialect.size_type(kernel, size)} s_{size};" for size in kernel.sizes),
     ]
     names = [*(one.name for one in kernel.memory), *(f"s_{one}" for one in kernel.sizes)]
     head = f"void {name}_part(const void *call, {dialect.index} part)"

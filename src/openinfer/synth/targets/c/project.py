@@ -41,7 +41,7 @@ class Project:
         self.options = options or ProjectOptions()
         self.name = project_name(self.options.name)
         self._structs = Structs(self.name, placed)
-        self._printers = source_printers(placed, self.name, self.options.isa)
+        self._printers = source_printers(placed, self.name, self.options.isa, self.options.index_bits)
         blocks = [block for block in self.program.blocks if block != "entry"]
         self._blocks = [self._printers.blocks.block(block) for block in (*blocks, "entry")]
         self._source = self._print_source()

@@ -1,9 +1,11 @@
 """The printers of a project's source, put together: what is shared by all targets, with the calls of C."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.c.calls import CCalls
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter
 from openinfer.synth.targets.cstyle.host.file import HostFile
@@ -22,10 +24,11 @@ class SourcePrinters:
     blocks: BlockPrinter
 
 
-def source_printers(placed: Placed, name: str, isa: str = "generic") -> SourcePrinters:
-    """The printers of a project's source, for an instruction set."""
+def source_printers(placed: Placed, name: str, isa: str = "generic", index_bits: int = 64) -> SourcePrinters:
+    """The printers of a project's source, for an instruction set and a width of positions."""
     file = HostFile(placed, name)
     sizes, pointers = SizePrinter(file), Pointers(file)
     indices = IndexPrinter(file, sizes, pointers.pointer)
-    calls = CCalls(file, sizes, indices, pointers, isa)
+    kernels = partial(printed, isa=isa, index_bits=index_bits, bounds=placed.program.sizes)
+    calls = CCalls(file, sizes, indices, pointers, kernels)
     return SourcePrinters(file, sizes, pointers, calls, BlockPrinter(file, sizes, indices, calls))

@@ -32,6 +32,8 @@ class CpuMachine:
     l1d: int
     l2: int
     dot: bool = False
+    index_bits: int = 64
+    """The width of addresses: positions in code need no more, where they are proved to fit."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -80,6 +82,7 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
         dot=_given(arch.features.int8, preset.dot),
         l1d=_given(cpu.l1d_bytes, preset.l1d),
         l2=_given(cpu.l2_bytes, preset.l2),
+        index_bits=_given(cpu.address_bits, 32 if cpu.isa.startswith("cortex-m") else preset.index_bits),
     )
 
 

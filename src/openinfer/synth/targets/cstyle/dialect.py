@@ -23,6 +23,8 @@ class KernelSignature:
     scratch: tuple[Buffer, ...]
     sizes: tuple[str, ...]
     """The dynamic sizes it takes."""
+    narrow_sizes: frozenset[str]
+    """Those of the sizes that have the narrower type of positions."""
     unused: tuple[str, ...]
     """The names of the parameters that the body does not touch."""
     can_fail: bool
@@ -80,6 +82,8 @@ class Dialect:
     """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
     index_dtype: str = "i64"
     """The dtype whose functions are those of positions."""
+    narrow: str | None = None
+    """A type of 32 bits for positions that are proved to fit it, where the language is written for such a processor."""
     reserved: frozenset[str] = frozenset()
     """Names that no buffer may have, beside those that templates bring."""
 
@@ -95,6 +99,10 @@ class Dialect:
     def index(self) -> str:
         """The type of positions."""
         return self.types["index"]
+
+    def size_type(self, kernel: KernelSignature, size: str) -> str:
+        """The type of a dynamic size that a kernel takes."""
+        return self.narrow or self.index if size in kernel.narrow_sizes else self.index
 
     def converted(self, dtype: DType, value: str) -> str:
         """A value in another type; not in parentheses."""

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from openinfer.loops.ir import Kernel
 from openinfer.loops.text import kernel_text
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.cstyle.statements import Printed
+
+PrintKernel: TypeAlias = Callable[[Kernel, str, int], Printed]
+"""How a language says a kernel as a function of a name, for calls in some number of parts."""
 
 
 @dataclass
@@ -26,8 +30,7 @@ class KernelLibrary:
     """Kernels by what they are: two calls of the same kernel are one function."""
 
     prefix: str
-    printed: Callable[[Kernel, str, int], Printed]
-    """How the language says a kernel as a function of a name, for calls in some number of parts."""
+    printed: PrintKernel
     used: dict[tuple[str, int], UsedKernel] = field(default_factory=dict)
     calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
     """All calls, in the order in which they stand in the source."""

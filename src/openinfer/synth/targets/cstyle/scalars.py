@@ -29,6 +29,7 @@ from openinfer.loops.ir import (
     Scalar,
     ScalarVar,
     Select,
+    SetLocal,
     Unary,
     children,
 )
@@ -36,6 +37,7 @@ from openinfer.loops.used import offset
 from openinfer.synth.targets.cstyle.code import ExprText, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.cstyle.support import Need, need_name
+from openinfer.synth.targets.cstyle.widths import Widths
 
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
@@ -54,15 +56,16 @@ class ScalarPrinter:
         self.needs: set[Need] = set()
         self.positions: set[str] = set()
         """Variables that are loop indices or computed from them: arithmetic on them cannot overflow."""
-        self.ranges: dict[str, Interval] = {}
-        """What variables of integers can be, where more is known of them than their type."""
+        self.widths = Widths(dialect)
+        self.ranges = self.widths.ranges
         self._in_offset = False
 
-    def counts(self, *variables: ScalarVar) -> None:
-        """Variables are indices of loops from here on."""
+    def counts(self, *variables: ScalarVar, most: int | None = None) -> str:
+        """Variables are indices of loops from here on, up to a position that is known or not; their type."""
         for one in variables:
             self.positions.add(one.name)
-            self.ranges.pop(one.name, None)
+            self.widths.declare(one.name, None if most is None else (0, most))
+        return self.dialect.index if most is None else self.widths.of((0, most))
 
     def need(self, function: Need) -> str:
         """The name of a support function, which is now needed."""
@@ -81,7 +84,9 @@ class ScalarPrinter:
         """An expression, and how tightly it binds."""
         match value:
             case Const(number, dtype):
-                return size_code(number.expr) if isinstance(number, Dim) else self._constant(number, dtype)
+                if isinstance(number, Dim):
+                    return size_code(number.expr, self.widths.size_named(number))
+                return _constant(self.dialect, number, dtype)
             case ScalarVar(name):
                 return ExprText(name)
             case Load(buffer, index):
@@ -93,9 +98,13 @@ class ScalarPrinter:
             case Compare(op, left, right):
                 return self._compare(op, left, right)
             case Select(cond, then, otherwise):
-                return chosen(self.code(cond), self.code(then), self.code(otherwise))
-            case Cast(operand, dtype):
-                return self._cast(operand, dtype)
+                asked = self.code(cond)
+                with self.widths.where(cond, holds=True):
+                    first = self.code(then)
+                with self.widths.where(cond, holds=False):
+                    return chosen(asked, first, self.code(otherwise))
+            case Cast():
+                return self._cast(value)
             case Bits(operand, dtype, storage):
                 name = f"oi_bits_{operand.dtype.name}_{dtype.name}"
                 if storage is not None:
@@ -110,27 +119,37 @@ class ScalarPrinter:
 
     def constant(self, let: Let) -> str:
         """The declaration of a value with a name."""
-        text = self._declared(self.dialect.constant, let)
+        is_integer = let.var.dtype.kind in ("int", "uint")
+        ends = self.widths.interval(let.value) if is_integer else None
+        text = self._declared(self.dialect.constant, let, ends)
         if let.var.dtype is INDEX and self.is_position(let.value):
             self.positions.add(let.var.name)
-        if let.var.dtype.kind in ("int", "uint"):
-            self.ranges[let.var.name] = interval(let.value, self.ranges)
+        if ends is not None:
+            self.ranges[let.var.name] = ends
         return text
 
     def variable(self, local: Local) -> str:
         """The declaration of a variable."""
-        self.ranges.pop(local.var.name, None)
-        return self._declared(self.dialect.variable, local)
+        return self._declared(self.dialect.variable, local, self.widths.locals.get(local.var.name))
 
-    def _declared(self, template: str, one: Let | Local) -> str:
-        head = template.format(type=self.dialect.type_of(one.var.dtype), name=one.var.name)
-        return f"{head} = {self.text(one.value)};"
+    def assigned(self, one: SetLocal) -> str:
+        """The assignment of a variable."""
+        return f"{one.var.name} = {self.widths.narrowed(one, self.code(one.value)).text};"
+
+    def _declared(self, template: str, one: Let | Local, ends: Interval | None) -> str:
+        code, kind = self.code(one.value), self.dialect.type_of(one.var.dtype)
+        if one.var.dtype is INDEX:
+            kind = self.widths.declare(one.var.name, ends)
+        else:
+            self.ranges.pop(one.var.name, None)
+        return f"{template.format(type=kind, name=one.var.name)} = {self.widths.narrowed(one, code).text};"
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def offset(self, buffer: Buffer, index: tuple[Scalar, ...]) -> str:
         """The position of an element, counted in elements."""
-        return self.position(offset(buffer, index)).text
+        with self.widths.inside(buffer, index):
+            return self.position(offset(buffer, index)).text
 
     def position(self, value: Scalar) -> ExprText:
         """A position in memory: its arithmetic cannot overflow."""
@@ -172,7 +191,7 @@ class ScalarPrinter:
 
     def _compare(self, op: str, left: Scalar, right: Scalar) -> ExprText:
         """A comparison; one of integers whose outcome is known, in a form that compilers do not warn about."""
-        outcome = _outcome(op, left, right)
+        outcome = _outcome(op, left, right, self.widths)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
             if isinstance(known, Const) and not isinstance(known.value, Dim):
@@ -198,7 +217,9 @@ class ScalarPrinter:
                 # Two signs in a row would be another operator.
                 return ExprText(f"-{code.atom if code.text.startswith('-') else code.inside(Rank.UNARY)}", Rank.UNARY)
             case "neg":
-                return self._arithmetic(Binary("sub", Const(0, dtype), value.operand))
+                negative = Binary("sub", Const(0, dtype), value.operand)
+                is_position = dtype is INDEX and self.widths.has_two
+                return self._position(negative, ExprText("0"), code) if is_position else self._arithmetic(negative)
             case "abs" if dtype.kind == "uint":
                 return code
             case "not" if dtype.kind == "bool":
@@ -217,6 +238,8 @@ class ScalarPrinter:
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
             return code if dtype.bits >= 32 else self._converted(dtype, code)
+        if dtype is INDEX and self.widths.has_two:
+            return self._position(value, left, right)
         if op not in _PLAIN:
             return self._function(op, dtype, left, right)
         if op == "rem" and dtype.kind == "float":
@@ -231,6 +254,19 @@ class ScalarPrinter:
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
 
+    def _position(self, value: Binary, left: ExprText, right: ExprText) -> ExprText:
+        """Arithmetic on positions of two types: in the narrower one where all of it fits, else in the wider one."""
+        op, widths = value.op, self.widths
+        is_narrow = widths.is_narrow(value)
+        is_known = op in _PLAIN and (op not in ("div", "rem") or widths.interval(value.right)[0] >= 1)
+        if not is_known:
+            return self._function(op, DTYPES["i32"] if is_narrow else INDEX, left, right)
+        if op in ("add", "sub", "mul") and not (is_narrow or self.is_position(value) or fits(value, self.ranges)):
+            return self._arithmetic(value)
+        if not is_narrow and widths.is_narrow(value.left) and widths.is_narrow(value.right):
+            left = self._converted(INDEX, left)
+        return joined(left, _PLAIN[op], right)
+
     def is_position(self, value: Scalar) -> bool:
         """Whether an integer is a position in memory, and not one of the values there, which wrap."""
         if self._in_offset or isinstance(value, Const):
@@ -243,7 +279,7 @@ class ScalarPrinter:
         """Sums, differences and products of integers modulo their width: unsigned underneath, where they may wrap."""
         dtype, sign = value.dtype, _PLAIN[value.op]
         is_whole = dtype.kind == "uint" and dtype.bits >= 32
-        if is_whole or (dtype.kind == "int" and self._is_wide(value) and fits(value, self.ranges)):
+        if is_whole or (dtype.kind == "int" and self.widths.is_wide(value) and fits(value, self.ranges)):
             return joined(self.code(value.left), sign, self.code(value.right))
         wide = DTYPES[f"u{max(dtype.bits, 32)}"]
         one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
@@ -261,37 +297,23 @@ class ScalarPrinter:
             case _:
                 return self._converted(wide, self.code(value))
 
-    def _is_wide(self, value: Scalar) -> bool:
-        """Whether code of an integer has its width: numbers of 64 bits are written as if they had 32."""
-        if value.dtype.bits <= 32:
-            return True
-        match value:
-            case Const(number):
-                return not isinstance(number, Dim) and abs(number) >= 2**31
-            case Select(_, left, right) | Binary("add" | "sub" | "mul" | "and" | "or" | "xor", left, right):
-                return self._is_wide(left) or self._is_wide(right)
-            case Unary("neg", operand) | Round(operand):
-                return self._is_wide(operand)
-            case Cast(operand, dtype) if self.dialect.type_of(dtype) == self.dialect.type_of(operand.dtype):
-                return self._is_wide(operand)
-            case _:
-                return True
-
-    def _cast(self, operand: Scalar, dtype: DType) -> ExprText:
-        code = self.code(operand)
+    def _cast(self, value: Cast) -> ExprText:
+        operand, dtype, code = value.operand, value.dtype, self.code(value.operand)
         if dtype.kind == "bool":
             return joined(code, "!=", _ZERO)
-        if self.dialect.type_of(dtype) == self.dialect.type_of(operand.dtype):
+        if self.widths.is_same_type(value, operand):
             return code  # A position that is as wide.
-        return self._converted(dtype, code)
+        is_narrow = dtype is INDEX and self.widths.is_narrow(value)
+        return self._converted(DTYPES["i32"] if is_narrow else dtype, code)
 
     def _converted(self, dtype: DType, code: ExprText) -> ExprText:
         return ExprText(self.dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
 
-    def _constant(self, number: float, dtype: DType) -> ExprText:
-        is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
-        text = str(int(number)) if is_plain else self.dialect.literal(number, dtype)
-        return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+
+def _constant(dialect: Dialect, number: float, dtype: DType) -> ExprText:
+    is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
+    text = str(int(number)) if is_plain else dialect.literal(number, dtype)
+    return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 
 def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> ExprText:
@@ -339,20 +361,24 @@ def _is_truth(value: Scalar) -> bool:
     return value.dtype.kind == "bool"
 
 
-def _outcome(op: str, left: Scalar, right: Scalar) -> bool | None:
+def _outcome(op: str, left: Scalar, right: Scalar, widths: Widths) -> bool | None:
     """What a comparison of integers always says: of one with itself, or with the end of what its type holds."""
     if left.dtype.kind == "float":
         return None
     if left == right:
         return op in ("eq", "le", "ge")
     if isinstance(left, Const) and not isinstance(right, Const):
-        return _outcome({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op), right, left)
+        return _outcome({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op), right, left, widths)
     if not isinstance(right, Const) or isinstance(right.value, Dim):
         return None
     if _is_truth(left):
         outcomes = {_COMPARED[op](truth, right.value) for truth in (0, 1)}
         return outcomes.pop() if len(outcomes) == 1 else None
     least, most = left.dtype.minimum, left.dtype.maximum
+    if left.dtype is INDEX and widths.is_narrow(left):
+        least, most = DTYPES["i32"].minimum, DTYPES["i32"].maximum
+        if not least <= right.value <= most:
+            return bool(_COMPARED[op](0, right.value))
     ends = {"lt": (least, False), "ge": (least, True), "gt": (most, False), "le": (most, True)}
     end, outcome = ends.get(op, (None, False))
     return outcome if right.value == end else None

@@ -1,10 +1,9 @@
 """Kernels as functions of a C-family language."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.loops.dim import sizes_in
-from openinfer.loops.intervals import interval
 from openinfer.loops.ir import (
     Alloc,
     Buffer,
@@ -25,12 +24,14 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
+from openinfer.loops.locals import local_ranges
 from openinfer.loops.rewrite import map_statements, with_buffers
 from openinfer.loops.used import used_buffers, used_sizes
 from openinfer.synth.targets.cstyle.dialect import Dialect, KernelSignature
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import PLAIN, Templates
+from openinfer.synth.targets.cstyle.widths import narrow_sizes
 
 PAD = "    "
 
@@ -53,11 +54,22 @@ class Printed:
     can_fail: bool
 
 
-def printed(kernel: Kernel, name: str, dialect: Dialect, templates: Templates = PLAIN, *, parts: int = 1) -> Printed:
-    """A kernel as a function of this name, for calls that run it in some number of parts."""
+def printed(
+    kernel: Kernel,
+    name: str,
+    dialect: Dialect,
+    templates: Templates = PLAIN,
+    *,
+    parts: int = 1,
+    bounds: Mapping[str, int] | None = None,
+) -> Printed:
+    """A kernel as a function of this name, for calls that run it in some number of parts.
+
+    ``bounds`` are those of dynamic sizes.
+    """
     whole = _hoisted(kernel)
     named = _renamed(templates.prepared(whole), dialect.reserved | templates.names)
-    return KernelPrinter(named, dialect, templates, parts).run(name)
+    return KernelPrinter(named, dialect, templates, parts, bounds or {}).run(name)
 
 
 def _hoisted(kernel: Kernel) -> Kernel:
@@ -96,13 +108,18 @@ def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
 class KernelPrinter:
     """Prints the statements of one kernel; it is the ``KernelWriter`` of the templates."""
 
-    def __init__(self, kernel: Kernel, dialect: Dialect, templates: Templates, parts: int) -> None:
+    def __init__(
+        self, kernel: Kernel, dialect: Dialect, templates: Templates, parts: int, bounds: Mapping[str, int]
+    ) -> None:
         self._kernel = kernel
         self._dialect = dialect
         self._templates = templates
         self._lines: list[str] = []
         self._notes: list[str] = []
         self.scalars = ScalarPrinter(dialect, lambda buffer: buffer.name)
+        if dialect.narrow is not None:
+            self.scalars.widths.sizes = narrow_sizes(kernel, bounds)
+            self.scalars.widths.locals = local_ranges(kernel.body)
         self.parts = parts
 
     def run(self, name: str) -> Printed:
@@ -131,6 +148,7 @@ class KernelPrinter:
             kernel.outputs,
             kernel.scratch,
             sizes,
+            narrow_sizes=frozenset(self.scalars.widths.sizes) & frozenset(sizes),
             unused=(*memory, *(f"s_{size}" for size in sizes if size not in needed)),
             can_fail=kernel.can_fail,
             parts=self.parts,
@@ -153,10 +171,10 @@ class KernelPrinter:
 
     def loop(self, loop: For, first: str, last: str, depth: int) -> None:
         """A plain loop over some of the iterations."""
-        name = loop.index.name
-        self.line(depth, f"for ({self._dialect.index} {name} = {first}; {name} < {last}; ++{name}) {{")
-        self.scalars.counts(loop.index)
-        self.scalars.ranges[name] = (0, max(interval(loop.extent, self.scalars.ranges)[1] - 1, 0))
+        name, most = loop.index.name, max(self.scalars.widths.interval(loop.extent)[1], 0)
+        kind = self.scalars.counts(loop.index, most=most)
+        self.scalars.ranges[name] = (0, max(most - 1, 0))
+        self.line(depth, f"for ({kind} {name} = {first}; {name} < {last}; ++{name}) {{")
         self.body(loop.body, depth + 1)
         self.line(depth, "}")
 
@@ -181,8 +199,8 @@ class KernelPrinter:
                 self.line(depth, self.scalars.constant(statement))
             case Local():
                 self.line(depth, self.scalars.variable(statement))
-            case SetLocal(variable, value):
-                self.line(depth, f"{variable.name} = {self.scalars.text(value)};")
+            case SetLocal():
+                self.line(depth, self.scalars.assigned(statement))
             case Store(buffer, index, value):
                 self.line(depth, self.scalars.store(buffer, self.scalars.offset(buffer, index), value))
             case Fail(reason):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from openinfer.loops.ir import For, ScalarVar, visit, walk
+from openinfer.loops.ir import Binary, For, ScalarVar, SetLocal, visit, walk
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.rewrite import renamed
 from openinfer.synth.targets.cpu.blocked import LANES
@@ -12,6 +12,8 @@ from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.statements import has_choices
 from openinfer.synth.targets.cstyle.templates import KernelWriter
 
+_PLACES = ("lane", *map(str, range(2)), *(f"lane + {1 << bit}" for bit in range(1, LANES.bit_length() - 1)))
+"""How lanes are written, in loops over them and at the end."""
 _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
 
 
@@ -20,15 +22,16 @@ def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:
     scalars, extent, found = writer.scalars, writer.scalars.operand(loop.extent), reductions(loop)
     scalars.counts(loop.index)
     writer.note(f"Reductions run in {LANES} lanes, whose results are combined by halves.")
+    kinds = {one: _type(one, scalars) for one in found}
     whole = f"{extent} / {LANES} * {LANES}"
     if extent.isdecimal():
         whole = str(int(extent) // LANES * LANES)
     writer.line(depth, "{")
     for one in found:
-        writer.line(depth + 1, f"{scalars.dialect.type_of(one.var.dtype)} {one.var.name}_lanes[{LANES}];")
+        writer.line(depth + 1, f"{kinds[one]} {one.var.name}_lanes[{LANES}];")
     for one in found:
         first = f"{_lane(one, 'lane').name} = {scalars.text(one.first)};"
-        writer.line(depth + 1, f"for ({scalars.dialect.index} lane = 0; lane < {LANES}; ++lane) {first}")
+        writer.line(depth + 1, f"for ({scalars.widths.of((0, LANES))} lane = 0; lane < {LANES}; ++lane) {first}")
     _in_lanes(loop, found, whole, writer, depth + 1)
     if whole != extent:
         writer.loop(loop, whole, extent, depth + 1)
@@ -39,12 +42,13 @@ def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:
 
 def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: KernelWriter, depth: int) -> None:
     """The iterations that fill all lanes."""
-    index, kind = loop.index.name, writer.scalars.dialect.index
+    index, most = loop.index.name, max(writer.scalars.widths.interval(loop.extent)[1], 0)
+    kind, lane = writer.scalars.counts(loop.index, most=most), writer.scalars.widths.of((0, LANES))
     lanes = {one.var.name: _lane(one, "lane") for one in found}
     writer.line(depth, f"for ({kind} {index}_0 = 0; {index}_0 < {whole}; {index}_0 += {LANES}) {{")
     if has_choices(loop.body):
         writer.line(depth + 1, _IN_VECTORS)
-    writer.line(depth + 1, f"for ({kind} lane = 0; lane < {LANES}; ++lane) {{")
+    writer.line(depth + 1, f"for ({lane} lane = 0; lane < {LANES}; ++lane) {{")
     used = (one for statement in walk(loop.body) for value in scalars_of(statement) for one in visit(value))
     if loop.index in used:
         writer.line(depth + 2, f"const {kind} {index} = {index}_0 + lane;")
@@ -60,11 +64,18 @@ def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]
         while half:
             places = ("0", "1") if half == 1 else ("lane", f"lane + {half}")
             low, high = (_lane(one, place) for place in places)
-            head = "" if half == 1 else f"for ({scalars.dialect.index} lane = 0; lane < {half}; ++lane) "
-            yield f"{head}{low.name} = {scalars.text(replace(one, var=low).joined(high))};"
+            head = "" if half == 1 else f"for ({scalars.widths.of((0, LANES))} lane = 0; lane < {half}; ++lane) "
+            yield head + scalars.assigned(SetLocal(low, replace(one, var=low).joined(high)))
             half //= 2
     for one in found:
-        yield f"{one.var.name} = {scalars.text(one.joined(_lane(one, '0')))};"
+        yield scalars.assigned(SetLocal(one.var, one.joined(_lane(one, "0"))))
+
+
+def _type(one: Reduction, scalars: ScalarPrinter) -> str:
+    """The type of a lane."""
+    is_product = isinstance(one.update.value, Binary) and one.update.value.op == "mul"
+    names = [_lane(one, place).name for place in _PLACES]
+    return scalars.widths.partial(one.var, names, is_product=is_product)
 
 
 def _lane(one: Reduction, place: str) -> ScalarVar:

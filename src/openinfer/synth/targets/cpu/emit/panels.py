@@ -10,7 +10,7 @@ from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, ScalarVar, Select
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, Tiling, loop, moved, number, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, RUN, START, Tiling, loop, moved, number, offset_from
 from openinfer.synth.targets.cpu.product import FusedAxis
 from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.code import ExprText, chosen
@@ -36,13 +36,12 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
         start, run = first, columns
     else:
         # A run of columns that differ in the last index only: what the others decide is decided once for all.
-        start, run = ScalarVar("start"), "run"
-        tiling.scalars.counts(ScalarVar("from"), ScalarVar("start"))
+        start, run = START, "run"
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
-        tiling.say(f"const {tiling.index} start = {tiling.scalars.operand(first + ScalarVar('from'))} % {extent};")
+        tiling.say(f"const {tiling.index} start = {tiling.scalars.operand(first + RUN)} % {extent};")
         outer_axis = FusedAxis(axis.vars[:-1], axis.extents[:-1])
-        tiling.unflatten(outer_axis, first + ScalarVar("from"), used_variables(value, *valid), f" / {extent}")
+        tiling.unflatten(outer_axis, first + RUN, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
     # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
     used = variables(*valid)

@@ -8,7 +8,7 @@ from openinfer.loops.cse import named
 from openinfer.loops.dim import is_same, is_symbolic, most_elements, span
 from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Load, ScalarVar
 from openinfer.synth.targets.cpu.blocked import BLOCK as TERMS
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, least, loop, number
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, counted, least, loop, number
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 _WIDTH = 64
@@ -31,13 +31,14 @@ class _SideBySide:
 
     def __init__(self, one: Contraction, last: ScalarVar, scalars: ScalarPrinter) -> None:
         self._one, self._last, self._scalars = one, last, scalars
-        self._kind, self._index = scalars.dialect.type_of(one.accumulator), scalars.dialect.index
+        self._kind = scalars.dialect.type_of(one.accumulator)
         self._extent = one.extents[one.free.index(last)]
         most = span(self._extent)[1]
         self._is_split = most > _WIDTH
         self._width = min(max(most, 1), _WIDTH)
         self._is_long = one.accumulator.name == "f32" and most_elements(one.reduced) > _MOST_TERMS
-        scalars.counts(*one.free, *one.bound, PANEL, COLUMN)
+        extents = [span(extent)[1] for extent in (*one.extents, *one.reduced)]
+        self._index = counted(scalars, (*one.free, *one.bound, PANEL, COLUMN), extents)
 
     def lines(self) -> list[str]:
         """All loops, from the outermost on."""

@@ -1,21 +1,26 @@
 """A contraction in tiles, while its C is written: what is computed, how, and the lines so far."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
-from openinfer.loops.dim import Dim, is_symbolic
+from openinfer.loops.dim import Dim, is_symbolic, most_elements, span
 from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.code import ExprText, Rank
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
+from openinfer.synth.targets.cstyle.widths import is_small
 
 PAD = "    "
 PANEL, TILE_ROW, BLOCK = ScalarVar("n0"), ScalarVar("m0"), ScalarVar("m1")
 ROW, COLUMN = ScalarVar("row"), ScalarVar("column")
 _ZERO = Const(0, INDEX)
+RUN, START = ScalarVar("from"), ScalarVar("start")
+_FEW = 1 << 12
+"""More than there is of anything in one tile."""
 
 
 @dataclass
@@ -27,6 +32,8 @@ class Tiling:
     product: Product
     scalars: ScalarPrinter
     parts: int
+    index: str
+    """The type of a position."""
     lines: list[str] = field(default_factory=list)
     depth: int = 0
 
@@ -35,8 +42,11 @@ class Tiling:
         """The tiling of a contraction: all its indices are positions."""
         product = tiled_product(one, tile)
         names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
-        scalars.counts(*names, PANEL, TILE_ROW, BLOCK, ROW, COLUMN)
-        return cls(one, tile, product, scalars, parts)
+        buffers = [one.out, one.a, one.b, *tile.memory]
+        extents = [axis.extent for axis in (product.outside, product.rows, product.columns, product.inner)]
+        counts = [tile.block, *(span(one)[1] for one in extents), *(most_elements(one.shape) for one in buffers)]
+        index = counted(scalars, (*names, PANEL, TILE_ROW, BLOCK, ROW, COLUMN, RUN, START), counts)
+        return cls(one, tile, product, scalars, parts, index)
 
     @property
     def panel(self) -> Scalar:
@@ -87,11 +97,6 @@ class Tiling:
     def kind(self) -> str:
         """The type of a sum."""
         return self.type_of(self.one.accumulator)
-
-    @property
-    def index(self) -> str:
-        """The type of a position."""
-        return self.scalars.dialect.index
 
     def type_of(self, dtype: DType) -> str:
         """The type of a value."""
@@ -158,6 +163,15 @@ class Tiling:
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
+
+
+def counted(scalars: ScalarPrinter, variables: Iterable[ScalarVar], counts: Iterable[int]) -> str:
+    """The type of the indices of a contraction, none of which is more than the largest of some counts.
+
+    It is the narrower one only if that holds the sum of any two of them: templates add no more than that.
+    """
+    most = max(_FEW, *counts)
+    return scalars.counts(*variables, most=most if is_small(most) else 2 * most)
 
 
 def loop(index: str, name: str, extent: int) -> str:

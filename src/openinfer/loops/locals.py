@@ -1,0 +1,146 @@
+"""What variables of positions can be while a kernel runs, those included that change in loops.
+
+Loops are gone through again and again with what was found so far, until nothing is new. What still grows then is taken
+to be anything, and made smaller again by what conditions say. A variable that only counts is understood at once: it
+changes as often as the loops around it run.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from openinfer.loops.intervals import Interval, facts_of, interval, of_type
+from openinfer.loops.ir import INDEX, Binary, For, If, Let, Local, Scalar, ScalarVar, SetLocal, Statement, While, walk
+
+_MOST_PASSES = 4
+"""How often loops are gone through before what grows is taken to be anything."""
+LocalRanges = dict[str, Interval]
+
+
+def local_ranges(body: tuple[Statement, ...]) -> LocalRanges:
+    """What each ``Local`` of positions in a kernel can be.
+
+    >>> from openinfer.loops.ir import Const
+    >>> width, limit = ScalarVar("width"), Const(100, INDEX)
+    >>> doubled = While(width < limit, (SetLocal(width, width * 2),))
+    >>> local_ranges((Local(width, Const(1, INDEX)), doubled))
+    {'width': (1, 198)}
+    """
+    if not any(isinstance(one, Local) and one.var.dtype is INDEX for one in walk(body)):
+        return {}
+    table: LocalRanges = {}
+    for turn in range(_MOST_PASSES):
+        found = _joined(table, _Pass(table).run(body))
+        if found == table:
+            return table
+        table = found if turn < _MOST_PASSES - 1 else _widened(table, found)
+    while (found := _joined(table, _Pass(table).run(body))) != table:
+        table = _widened(table, found)
+    for _ in range(2):
+        table = _Pass(table).run(body)
+    return table
+
+
+def _joined(one: Mapping[str, Interval], other: Mapping[str, Interval]) -> LocalRanges:
+    return {name: _union(one.get(name, ends), ends) for name, ends in other.items()}
+
+
+def _union(one: Interval, other: Interval) -> Interval:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _widened(before: Mapping[str, Interval], now: Mapping[str, Interval]) -> LocalRanges:
+    """What has grown is as small or as large as can be, on the side where it has."""
+    least, most = of_type(INDEX)
+    return {
+        name: (least if low < before[name][0] else low, most if high > before[name][1] else high)
+        for name, (low, high) in now.items()
+    }
+
+
+@dataclass
+class _Pass:
+    """One time through all statements, with what variables were found to be before."""
+
+    table: Mapping[str, Interval]
+    _found: LocalRanges = field(default_factory=dict)
+    _grown: LocalRanges = field(default_factory=dict)
+    """By how much variables get smaller or larger by counting."""
+    _runs: list[int | None] = field(default_factory=list)
+    """How often each of the loops around runs at most; None where nobody knows."""
+    _declared: dict[str, int] = field(default_factory=dict)
+    """Inside how many loops variables are declared."""
+
+    def run(self, body: tuple[Statement, ...]) -> LocalRanges:
+        """What variables are now found to be."""
+        self._body(body, {})
+        least, most = of_type(INDEX)
+        found = {}
+        for name, (low, high) in self._found.items():
+            less, more = self._grown.get(name, (0, 0))
+            found[name] = (low + less, high + more) if least <= low + less and high + more <= most else (least, most)
+        return found
+
+    def _body(self, body: Sequence[Statement], known: LocalRanges) -> None:
+        for statement in body:
+            match statement:
+                case Let(var, value) if var.dtype.kind in ("int", "uint"):
+                    known[var.name] = interval(value, known, facts=())
+                case Local(var, value) if var.dtype is INDEX:
+                    self._declared[var.name] = len(self._runs)
+                    self._take(var, interval(value, known, facts=()))
+                    known[var.name] = self._anywhere(var)
+                case Local(var):
+                    known.pop(var.name, None)
+                case SetLocal(var, value) if var.dtype is INDEX:
+                    self._assigned(var, value, known)
+                case For(index, extent, inside):
+                    count = max(interval(extent, known, facts=())[1], 0)
+                    self._loop(inside, count, {**known, index.name: (0, max(count - 1, 0))}, None)
+                    self._forget(inside, known)
+                case While(condition, inside):
+                    self._loop(inside, None, dict(known), condition)
+                    self._forget(inside, known)
+                case If(condition, then, otherwise):
+                    for part, holds in ((then, True), (otherwise, False)):
+                        self._body(part, _where(condition, known, holds=holds))
+                    self._forget((*then, *otherwise), known)
+
+    def _loop(self, body: Sequence[Statement], count: int | None, known: LocalRanges, condition: Scalar | None) -> None:
+        self._forget(body, known)
+        inside = known if condition is None else _where(condition, known)
+        self._runs.append(count)
+        self._body(body, inside)
+        self._runs.pop()
+
+    def _assigned(self, var: ScalarVar, value: Scalar, known: LocalRanges) -> None:
+        """What an assignment makes of a variable; one that counts does so as often as it is reached."""
+        runs = self._runs[self._declared[var.name] :]
+        match value:
+            case Binary("add", left, right) if var in (left, right) and None not in runs:
+                low, high = interval(right if left == var else left, known, facts=())
+                for count in runs:
+                    low, high = low * (count or 0), high * (count or 0)
+                less, more = self._grown.get(var.name, (0, 0))
+                self._grown[var.name] = less + min(low, 0), more + max(high, 0)
+            case _:
+                self._take(var, interval(value, known, facts=()))
+        known[var.name] = self._anywhere(var)
+
+    def _take(self, var: ScalarVar, ends: Interval) -> None:
+        self._found[var.name] = _union(self._found.get(var.name, ends), ends)
+
+    def _anywhere(self, var: ScalarVar) -> Interval:
+        """What a variable can be wherever it is read; at first, what it has been until here."""
+        return self.table.get(var.name, self._found[var.name])
+
+    def _forget(self, body: Iterable[Statement], known: LocalRanges) -> None:
+        """Where statements may have run that assign variables, no more is known of those than anywhere."""
+        for one in walk(tuple(body)):
+            if isinstance(one, SetLocal) and one.var.dtype is INDEX and one.var.name in self._found:
+                known[one.var.name] = self._anywhere(one.var)
+
+
+def _where(condition: Scalar, known: LocalRanges, *, holds: bool = True) -> LocalRanges:
+    """What variables are where a condition holds, or does not."""
+    facts = facts_of(condition, known, holds=holds)
+    return {**known, **{value.name: ends for value, ends in facts if isinstance(value, ScalarVar)}}
