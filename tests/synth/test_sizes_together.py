@@ -11,6 +11,7 @@ import pytest
 from tests.synth.both_ways import planned
 
 from openinfer import ExecutionError, Simulator, graph
+from openinfer.errors import Code, GraphError
 
 FLAGS = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 TOGETHER: dict[str, tuple[tuple[int, int], str, str, str]] = {
@@ -69,3 +70,27 @@ def test_a_result_of_another_rank_has_one_code_whatever_its_values_are() -> None
     for size, index in product((0, 1, 2), (0, 7)):
         inputs = {"x": np.ones((size, 3, 5), np.float32), "ids": np.full((size, 4, size), index)}
         assert outcome(module, **inputs) == outcome(executor, **inputs), (size, index)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "x", "y"), [((2, 1), "T", "2"), ((3, 3), "T", "U"), ((2, 3), "3", "U"), ((2, 3), "T+1", "U")]
+)
+def test_sizes_that_fit_by_accident_where_types_are_checked_are_not_synthesized(
+    bounds: tuple[int, int], x: str, y: str
+) -> None:
+    """At 1, one of them is stretched: code for equal extents would read beyond its end."""
+    text = (
+        f"sizes {{ T <= {bounds[0]}; U <= {bounds[1]}; }} dynamic {{ x: f32[{x}]; y: f32[{y}]; t: f32[T]; u: f32[U]; }}"
+        " block entry { z = op add(x, y); return z; }"
+    )
+    Simulator().make_executor(graph(text))
+    with pytest.raises(GraphError) as caught:
+        planned(text)
+    assert caught.value.code is Code.NOT_SYNTHESIZED
+
+
+def test_a_size_of_at_most_1_is_stretched_to_one_of_at_most_2() -> None:
+    executor, module = both((1, 2), "T", "U", "z = op add(x, y);")
+    for t, u in product((0, 1), (0, 1, 2)):
+        inputs = {"x": ones("T", T=t), "y": ones("U", U=u)}
+        assert outcome(module, **inputs) == outcome(executor, **inputs), (t, u)

@@ -1,18 +1,19 @@
 """Shape rules that several ops share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import ceil, inf, log, prod
 from typing import Any
 
 from openinfer.dtypes import DType
 from openinfer.errors import counted
-from openinfer.loops.dim import is_same, is_symbolic, span
+from openinfer.loops.dim import at, is_same, is_symbolic, sizes_in, span
 from openinfer.ops.record import Call, CostRule, OpCost
 from openinfer.ops.types import Shape, parameter_error, shape_error
 
 _BLOCK_ROUNDINGS = 300
 """The terms of a block, and what joins lanes."""
+_MOST_ALONE = 8
 
 
 def same(call: Call) -> tuple[Shape, ...]:
@@ -50,13 +51,26 @@ def broadcast_pair(one: Shape, other: Shape) -> Shape | None:
 
 
 def _fits_by_accident(one: int, other: int) -> bool:
-    """Whether a dynamic size of at most 2 is compared with another extent: at 1 it would be stretched, not equal.
+    """Whether two extents with dynamic sizes, which can be more than 1, are equal at the bounds but not everywhere.
 
-    Larger sizes are tried at values that neither are equal nor stretch.
+    Where one of them is 1 and the other is not, it would be stretched, which is not what equal extents compute.
     """
-    if is_same(one, other) or is_same(one, 1) or is_same(other, 1) or not (is_symbolic(one) or is_symbolic(other)):
+    if is_same(one, other) or not (is_symbolic(one) or is_symbolic(other)):
         return False
-    return any(is_symbolic(extent) and span(extent)[1] == 2 for extent in (one, other))
+    if min(span(one)[1], span(other)[1]) <= 1:
+        return False  # what is at most 1 is always stretched
+    try:
+        return any(at(one, sizes) != at(other, sizes) for sizes in _small_sizes(one, other))
+    except ZeroDivisionError:
+        return True  # nothing is known about them
+
+
+def _small_sizes(*extents: int) -> Iterator[Mapping[str, int]]:
+    """Some values of the dynamic sizes in extents that are not above their bounds: 0 or 1, one unlike the others."""
+    names = sorted({name for extent in extents for name in sizes_in(extent)})
+    for other in (0, 1):
+        yield dict.fromkeys(names, other)
+        yield from ({**dict.fromkeys(names, other), name: 1 - other} for name in names[:_MOST_ALONE])
 
 
 def _broadcast_extent(one: int, other: int) -> int:
