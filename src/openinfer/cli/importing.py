@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
+from openinfer.cli.pack import Rules
 from openinfer.importing.onnx import Imported, run_import
-from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices
-
-Rules = list[str] | None
+from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices, state_pairs
 
 
 def import_model(
@@ -18,6 +17,9 @@ def import_model(
     size: Annotated[
         Rules, typer.Option(metavar="N=VALUE|N<=BOUND", help="Fix a symbolic dimension, or keep it dynamic.")
     ] = None,
+    state: Annotated[
+        Rules, typer.Option(metavar="OUT=IN", help="Tie an output to an input; * stands for the same text in both.")
+    ] = None,
     fix: Annotated[Rules, typer.Option(metavar="INPUT=VALUE", help="Make an input a constant.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts for a program.")] = False,
 ) -> None:
@@ -25,7 +27,7 @@ def import_model(
 
     Every symbolic dimension needs a --size. A dimension without a name is called by its input: --size 'input[0]=1'.
     """
-    options = ImportOptions(name, size_choices(size or ()), (), fixed_inputs(fix or ()))
+    options = ImportOptions(name, size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ()))
     report = run_import(model, output, options)
     typer.echo(json.dumps(report.facts(), indent=2) if as_json else "\n".join(_lines(report)))
 

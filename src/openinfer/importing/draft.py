@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DTYPES, DType
-from openinfer.importing.onnx_model import Array
+from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.ir.operand import Index
 from openinfer.loops.dim import Dim
 from openinfer.ops.types import Shape, TensorType
@@ -93,7 +92,7 @@ class IndexOperand:
 
 
 DraftOperand = DraftValue | KnownTensor | DraftPart | IndexOperand
-ParamValue = Any
+DraftParam = Any
 """What an op takes as a parameter: numbers, strings, dtypes, tuples; integers may be ``Dim``."""
 
 
@@ -111,7 +110,7 @@ class DraftOp:
 
     op: str
     inputs: tuple[DraftOperand | None, ...]
-    params: tuple[tuple[str, ParamValue], ...]
+    params: tuple[tuple[str, DraftParam], ...]
     outputs: tuple["DraftValue | DraftPart", ...]
     origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
     declares: bool = True
@@ -154,7 +153,70 @@ class DraftBranch:
     origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
 
 
-DraftStep = DraftOp | DraftDeclare | DraftCopy | DraftLoop | DraftBranch
+@dataclass(frozen=True, eq=False)
+class DraftCounter:
+    """A persistent integer: how many entries tables have."""
+
+    hint: str
+
+
+@dataclass(frozen=True, eq=False)
+class DraftTable:
+    """Persistent memory that grows entry by entry, up to a bound."""
+
+    hint: str
+    dtype: DType
+    entry: Shape
+    bound: int
+    counter: DraftCounter
+
+
+@dataclass(frozen=True)
+class DraftStore:
+    """A persistent variable gets its value for the next step."""
+
+    src: DraftOperand
+    state: DraftValue
+
+
+@dataclass(frozen=True)
+class DraftWrite:
+    """Entries written behind those that a table has."""
+
+    src: DraftOperand
+    table: DraftTable
+    added: int
+
+
+@dataclass(frozen=True)
+class DraftRead:
+    """The entries that a table has, and those that this step has added."""
+
+    table: DraftTable
+    dst: DraftValue
+    added: int
+
+
+@dataclass(frozen=True)
+class DraftCount:
+    """The number of entries after this step."""
+
+    counter: DraftCounter
+    added: int
+
+
+DraftStep = (
+    DraftOp | DraftDeclare | DraftCopy | DraftLoop | DraftBranch | DraftStore | DraftWrite | DraftRead | DraftCount
+)
+
+
+@dataclass(frozen=True)
+class DraftState:
+    """What stays between steps: the names of the input and the output that it was, and what stands for it."""
+
+    given: str
+    result: str
+    memory: DraftValue | DraftTable
 
 
 @dataclass(frozen=True)
@@ -175,6 +237,7 @@ class Draft:
     outputs: tuple[Port, ...]
     sizes: tuple[tuple[str, int], ...]
     """The dynamic sizes and their bounds."""
+    states: tuple[DraftState, ...] = ()
 
 
 def known(array: Any, dtype: DType | None = None, hint: str = "") -> KnownTensor:
@@ -224,7 +287,7 @@ def operands(step: DraftStep) -> tuple[DraftOperand, ...]:
     match step:
         case DraftOp():
             return tuple(one for one in step.inputs if one is not None)
-        case DraftCopy():
+        case DraftCopy() | DraftStore() | DraftWrite():
             return (step.src,)
         case DraftBranch():
             return (step.cond,)

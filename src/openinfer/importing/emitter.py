@@ -13,13 +13,13 @@ from openinfer.importing.draft import (
     DraftLoop,
     DraftOp,
     DraftOperand,
+    DraftParam,
     DraftPart,
     DraftStep,
     DraftValue,
     IndexOperand,
     KnownTensor,
     NodeOrigin,
-    ParamValue,
     known,
 )
 from openinfer.importing.extents import DynamicSizes, tidied
@@ -84,11 +84,11 @@ class Emitter:
 
     # --- ops ------------------------------------------------------------------------------------------------------
 
-    def op(self, name: str, *inputs: DraftOperand | None, **params: ParamValue) -> DraftOperand:
+    def op(self, name: str, *inputs: DraftOperand | None, **params: DraftParam) -> DraftOperand:
         """An op with one result."""
         return self.ops(name, *inputs, **params)[0]
 
-    def ops(self, name: str, *inputs: DraftOperand | None, **params: ParamValue) -> tuple[DraftOperand, ...]:
+    def ops(self, name: str, *inputs: DraftOperand | None, **params: DraftParam) -> tuple[DraftOperand, ...]:
         """An op with several results; one whose inputs are all known is computed now."""
         given = _needed(name, params)
         call = self._call(name, inputs, given)
@@ -104,7 +104,7 @@ class Emitter:
         return outputs
 
     def into(
-        self, name: str, outputs: Sequence[DraftValue | DraftPart], *inputs: DraftOperand | None, **params: ParamValue
+        self, name: str, outputs: Sequence[DraftValue | DraftPart], *inputs: DraftOperand | None, **params: DraftParam
     ) -> None:
         """An op that writes variables which exist already."""
         given = _needed(name, params)
@@ -114,7 +114,7 @@ class Emitter:
             DraftOp(name, _trimmed(placed), tuple(given.items()), tuple(outputs), self.origin, declares=False)
         )
 
-    def _call(self, name: str, inputs: Sequence[DraftOperand | None], params: dict[str, ParamValue]) -> Call:
+    def _call(self, name: str, inputs: Sequence[DraftOperand | None], params: dict[str, DraftParam]) -> Call:
         record = OPS[name]
         try:
             places = slots(record, [None] * len(inputs))
@@ -266,7 +266,7 @@ def _length(index: Slice, own: int) -> int:
     return own
 
 
-def _needed(op: str, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
+def _needed(op: str, params: Mapping[str, DraftParam]) -> dict[str, DraftParam]:
     """The parameters that say something: neither None nor what the op assumes anyway."""
     record = OPS[op]
     found = {}

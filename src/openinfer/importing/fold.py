@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from openinfer.dtypes import Array
 from openinfer.importing.draft import KnownTensor, known
-from openinfer.importing.onnx_model import Array
 from openinfer.loops.dim import Dim, is_same, larger, smaller, span
 from openinfer.ops import OPS, Call, ReferenceKernel
 from openinfer.ops.types import OpError
 
 _SMALL = 1 << 20
-"""Results of up to this many bytes are computed whatever they are made of."""
+"""NodeResults of up to this many bytes are computed whatever they are made of."""
 _MOST_EXTENTS = 4096
 """Tensors of open sizes with more elements than any shape has are left to the graph."""
 

@@ -6,28 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import Array, DType
 from openinfer.importing.draft import (
+    I64,
     Draft,
     DraftBranch,
     DraftCopy,
+    DraftCount,
+    DraftCounter,
     DraftDeclare,
     DraftLoop,
     DraftOp,
     DraftOperand,
     DraftPart,
+    DraftRead,
+    DraftState,
     DraftStep,
+    DraftStore,
+    DraftTable,
     DraftValue,
+    DraftWrite,
     IndexOperand,
     KnownTensor,
     walk,
 )
 from openinfer.importing.identifiers import Identifiers
-from openinfer.ir.expr import Expr, Num
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
 from openinfer.ir.graph import (
     Assign,
     Block,
     Branch,
+    CacheIncrement,
+    CacheRead,
+    CacheWrite,
     Graph,
     Input,
     Loop,
@@ -40,7 +51,7 @@ from openinfer.ir.graph import (
     Transfer,
     VarDecl,
 )
-from openinfer.ir.operand import Access, Literal
+from openinfer.ir.operand import Access, Literal, Slice
 from openinfer.ir.operand import Operand as IrOperand
 from openinfer.ir.values import (
     AttrValue,
@@ -55,10 +66,8 @@ from openinfer.ir.values import (
     IntValue,
     StrValue,
 )
-from openinfer.loops.dim import Dim, expr_of
+from openinfer.loops.dim import Dim, expr_of, is_symbolic
 from openinfer.ops import OPS, spec_of
-
-Array = Any
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,8 @@ class Lowered:
     tensors: Mapping[str, tuple[DType, Array]]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
+    states: Mapping[str, str]
+    """The variable of each state, by the name of its input and that of its output."""
 
 
 def lowered(draft: Draft) -> Lowered:
@@ -116,13 +127,16 @@ class _Lowering:
             name = self._names.name(port.operand, port.name, "x")
             self._declare(name, MemoryKind.DYNAMIC, port.operand.dtype, port.operand.shape)
             inputs[port.name] = name
+        states = {}
+        for state in draft.states:
+            states[state.given] = states[state.result] = self._state(state)
         outputs, copies = self._ports()
         nodes = self._body(draft.steps)
         nodes += [Node(Transfer(self._operand(src), Access(dst))) for src, dst in copies]
         nodes.append(Node(Return(tuple(dict.fromkeys(outputs.values())))))
         sizes = [SizeDecl(name, "<=", Num(bound)) for name, bound in draft.sizes]
         blocks = [Block("entry", tuple(nodes)), *self._blocks]
-        return Lowered(Graph.of(sizes, self._declared.values(), blocks), self._tensors, inputs, outputs)
+        return Lowered(Graph.of(sizes, self._declared.values(), blocks), self._tensors, inputs, outputs, states)
 
     def _ports(self) -> tuple[dict[str, str], list[tuple[DraftOperand, str]]]:
         """The names of outputs. One that no step computes for itself is a copy."""
@@ -173,6 +187,17 @@ class _Lowering:
                 return [Loop(name, step.index, Num(0), expr_of(step.count), tuple(self._body(step.body)))]
             case DraftBranch():
                 return self._branch(step)
+            case DraftStore(src, state):
+                return [CacheWrite(self._operand(src), Access(self._value(state)))]
+            case DraftWrite(src, table, added):
+                begin = Ref(self._counter(table.counter))
+                slot = Slice(begin, _plus(begin, added))
+                return [CacheWrite(self._operand(src), Access(self._table(table), (slot,), bracketed=True))]
+            case DraftRead(table, dst, added):
+                slot = Slice(Num(0), _plus(Ref(self._counter(table.counter)), added))
+                return [CacheRead(Access(self._table(table), (slot,), bracketed=True), Access(self._value(dst)))]
+            case DraftCount(counter, added):
+                return [CacheIncrement(self._counter(counter), expr_of(added))]
 
     def _branch(self, step: DraftBranch) -> list[NodeKind]:
         blocks = []
@@ -227,6 +252,34 @@ class _Lowering:
                 found[slot] = Literal(_number(operand))
         return found
 
+    # --- states ---------------------------------------------------------------------------------------------------
+
+    def _state(self, state: DraftState) -> str:
+        if isinstance(state.memory, DraftTable):
+            return self._table(state.memory)
+        name = self._names.name(state.memory, state.given, "s")
+        self._declare(name, MemoryKind.PERSISTENT, state.memory.dtype, state.memory.shape)
+        return name
+
+    def _counter(self, counter: DraftCounter) -> str:
+        name = self._names.name(counter, counter.hint, "n")
+        if name not in self._declared:
+            self._declared[name] = VarDecl(name, MemoryKind.PERSISTENT, I64, (), IntValue(0))
+        return name
+
+    def _table(self, table: DraftTable) -> str:
+        self._counter(table.counter)
+        name = self._names.name(table, table.hint, "s")
+        if name not in self._declared:
+            dims = tuple(map(expr_of, table.entry))
+            self._declared[name] = VarDecl(
+                *(name, MemoryKind.PERSISTENT, table.dtype, dims),
+                table_indices=("t",),
+                table=True,
+                fixed=(("t", Num(table.bound)),),
+            )
+        return name
+
     # --- operands -------------------------------------------------------------------------------------------------
 
     def _value(self, value: DraftValue) -> str:
@@ -280,6 +333,10 @@ def tensor_name(text: str, taken: Identifiers) -> str:
     unique = taken.unique(cleaned.replace("__", "_"), "w")
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
     return cleaned if unique == plain and len(plain) < 60 else unique
+
+
+def _plus(expr: Expr, added: int) -> Expr:
+    return expr if not is_symbolic(added) and added == 0 else BinaryExpr("+", expr, expr_of(added))
 
 
 def _digest(array: Array) -> bytes:

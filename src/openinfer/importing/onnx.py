@@ -1,7 +1,7 @@
 """``import_onnx``: an ONNX file as a graph and a model file, stage by stage."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from openinfer.importing.identifiers import identifier
 from openinfer.importing.lowering import Lowered, lowered
 from openinfer.importing.onnx_read import read_onnx
 from openinfer.importing.options import ImportOptions, sizes_given
+from openinfer.importing.states import with_states
 from openinfer.importing.translation import translated
 from openinfer.ir.text import graph_text
 from openinfer.oinf.atomic import atomic_file, write_failed
@@ -31,6 +32,7 @@ class Imported:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     states: Mapping[str, str]
+    """The variable of each state, by the name of its input and that of its output."""
 
     def facts(self) -> dict[str, Any]:
         """The report as plain values, for ``--json``."""
@@ -49,21 +51,23 @@ def import_onnx(
     *,
     name: str | None = None,
     sizes: Mapping[str, int | str] | None = None,
+    states: Sequence[tuple[str, str]] = (),
     fixed: Mapping[str, Any] | None = None,
 ) -> Imported:
     """Import an ONNX model: write ``NAME.oig`` and ``NAME.oinf`` into a folder and say what things are called.
 
     ``sizes`` gives every symbolic dimension a number, or ``"<=64"`` to keep it dynamic up to a bound; a dimension
-    without a name is called ``input[0]``. ``fixed`` makes inputs constants.
+    without a name is called ``input[0]``. ``states`` are pairs of an output and the input that it is in the next step;
+    ``*`` in both stands for the same text. ``fixed`` makes inputs constants.
     """
-    options = ImportOptions(name, sizes_given(sizes or {}), (), dict(fixed or {}))
+    options = ImportOptions(name, sizes_given(sizes or {}), tuple(states), dict(fixed or {}))
     return run_import(os.fspath(path), os.fspath(folder), options)
 
 
 def run_import(path: str, folder: str, options: ImportOptions) -> Imported:
     """Read, translate, lower, check and write; nothing is written unless all of it is right."""
     with collection_paused():
-        found = lowered(translated(read_onnx(path), options))
+        found = lowered(with_states(translated(read_onnx(path), options), options.states))
     stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
     return _written(found, path, folder, stem)
 
@@ -86,7 +90,7 @@ def _written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
-    return Imported(graph_path, model_path, found.inputs, found.outputs, {})
+    return Imported(graph_path, model_path, found.inputs, found.outputs, found.states)
 
 
 def _require_sound(found: Lowered, model_path: str, path: str) -> None:

@@ -2,13 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Union
 
-import numpy.typing as npt
-
-from openinfer.dtypes import DType
-
-Array = npt.NDArray[Any]
+from openinfer.dtypes import Array, DType
 
 
 @dataclass(frozen=True)

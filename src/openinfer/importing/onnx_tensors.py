@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from openinfer.dtypes import DTYPES, DType
-from openinfer.importing.onnx_model import Array, OnnxTensor
+from openinfer.dtypes import DTYPES, Array, DType
+from openinfer.importing.onnx_model import OnnxTensor
 from openinfer.tensor import MAX_DIMS
 
 ELEMENT_TYPES = {

@@ -13,12 +13,12 @@ from openinfer.importing.translate import (
     reduce,
     signal,
 )
-from openinfer.importing.translate.context import TABLE, NodeContext, Results, Translator
+from openinfer.importing.translate.context import TABLE, NodeContext, NodeResults, Translator
 
 __all__ = [
     "TABLE",
     "NodeContext",
-    "Results",
+    "NodeResults",
     "Translator",
     "control",
     "elementwise",

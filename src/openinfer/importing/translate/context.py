@@ -13,7 +13,7 @@ from openinfer.importing.onnx_model import OnnxGraph, OnnxNode, OnnxTensor
 from openinfer.importing.onnx_read import element_dtype
 from openinfer.importing.problems import Unsupported
 
-Results = DraftOperand | tuple[DraftOperand | None, ...]
+NodeResults = DraftOperand | tuple[DraftOperand | None, ...]
 """What a node gives: one operand, or one for each output; None where it cannot, which matters if something reads it."""
 
 
@@ -155,7 +155,7 @@ class NodeContext:
         return isinstance(self.optional(position), KnownTensor)
 
 
-Translator = Callable[[NodeContext], Results]
+Translator = Callable[[NodeContext], NodeResults]
 TABLE: dict[str, Translator] = {}
 """The translators by op type; those of other domains than ONNX's own begin with the domain and a colon."""
 

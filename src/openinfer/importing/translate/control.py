@@ -20,7 +20,7 @@ from openinfer.importing.draft import (
 from openinfer.importing.emitter import slice_at
 from openinfer.importing.onnx_model import OnnxGraph
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import is_same_shape, is_symbolic
@@ -30,7 +30,7 @@ _MOST_UNROLLED = 256
 
 
 @onnx_op("If")
-def _if(n: NodeContext) -> Results:
+def _if(n: NodeContext) -> NodeResults:
     """A condition that is known leaves one branch; else both become blocks."""
     cond = n.x
     then_graph, else_graph = n.graph("then_branch"), n.graph("else_branch")
@@ -86,7 +86,7 @@ def _hoisted(steps: tuple[DraftStep, ...], declared: list[DraftStep]) -> tuple[D
 
 
 @onnx_op("Loop")
-def _loop(n: NodeContext) -> Results:
+def _loop(n: NodeContext) -> NodeResults:
     body = n.graph("body")
     count, cond = n.optional(0), n.optional(1)
     if count is None or not isinstance(count, KnownTensor):
@@ -106,7 +106,7 @@ def _loop(n: NodeContext) -> Results:
     return _unrolled(n, body, times, carried)
 
 
-def _as_loop(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> Results:
+def _as_loop(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> NodeResults:
     """A loop with a variable for each value that is carried; what is collected goes into a tensor."""
     variables = [n.emit.variable(one) for one in carried]
     before = n.emit.bodies.mark()
@@ -138,7 +138,7 @@ def _carry(n: NodeContext, new: tuple[DraftOperand, ...], variables: list[DraftV
             n.emit.copy(one if isinstance(one, DraftValue | DraftPart) else n.emit.value(one), variable)
 
 
-def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> Results:
+def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> NodeResults:
     collected: list[list[DraftOperand]] = []
     for iteration in range(times):
         results = n.subgraphs.inline(body, [known(np.int64(iteration)), known(np.asarray(True)), *carried])  # noqa: FBT003
@@ -157,7 +157,7 @@ def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOp
 
 
 @onnx_op("Scan")
-def _scan(n: NodeContext) -> Results:
+def _scan(n: NodeContext) -> NodeResults:
     """Over slices of its inputs, forwards or backwards."""
     body, count = n.graph("body"), n.integer("num_scan_inputs", 0)
     given = [one for one in n.operands if one is not None]

@@ -8,7 +8,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES, DType
 from openinfer.importing.draft import DraftOperand, KnownTensor
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 
 _BINARY = {
     "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "And": "and", "Or": "or", "Xor": "xor",
@@ -26,22 +26,22 @@ _UNARY = {
 
 
 @onnx_op(*_BINARY)
-def _binary(n: NodeContext) -> Results:
+def _binary(n: NodeContext) -> NodeResults:
     return n.emit.op(_BINARY[n.node.op], n.x, n.input(1))
 
 
 @onnx_op(*_UNARY)
-def _unary(n: NodeContext) -> Results:
+def _unary(n: NodeContext) -> NodeResults:
     return n.emit.op(_UNARY[n.node.op], n.x)
 
 
 @onnx_op("Identity")
-def _identity(n: NodeContext) -> Results:
+def _identity(n: NodeContext) -> NodeResults:
     return n.x
 
 
 @onnx_op("Pow")
-def _pow(n: NodeContext) -> Results:
+def _pow(n: NodeContext) -> NodeResults:
     """The exponent may have another dtype; that of the base is the result's."""
     base, exponent = n.x, n.input(1)
     if base.dtype.kind == "float" or exponent.dtype.kind != "float":
@@ -61,18 +61,18 @@ def _simple_power(n: NodeContext, exponent: float) -> DraftOperand | None:
 
 
 @onnx_op("Mod")
-def _mod(n: NodeContext) -> Results:
+def _mod(n: NodeContext) -> NodeResults:
     return n.emit.op("rem" if n.integer("fmod", 0) else "mod", n.x, n.input(1))
 
 
 @onnx_op("Max", "Min", "Sum")
-def _variadic(n: NodeContext) -> Results:
+def _variadic(n: NodeContext) -> NodeResults:
     name = {"Max": "max", "Min": "min", "Sum": "add"}[n.node.op]
     return reduce(lambda one, other: n.emit.op(name, one, other), _all(n))
 
 
 @onnx_op("Mean")
-def _mean(n: NodeContext) -> Results:
+def _mean(n: NodeContext) -> NodeResults:
     given = _all(n)
     total = reduce(lambda one, other: n.emit.op("add", one, other), given)
     return n.emit.op("div", total, n.emit.scalar(len(given), total.dtype)) if len(given) > 1 else total
@@ -86,7 +86,7 @@ def _all(n: NodeContext) -> list[DraftOperand]:
 
 
 @onnx_op("IsInf")
-def _is_inf(n: NodeContext) -> Results:
+def _is_inf(n: NodeContext) -> NodeResults:
     negative, positive = n.integer("detect_negative", 1), n.integer("detect_positive", 1)
     if negative and positive:
         return n.emit.op("is_inf", n.x)
@@ -96,17 +96,17 @@ def _is_inf(n: NodeContext) -> Results:
 
 
 @onnx_op("Where")
-def _where(n: NodeContext) -> Results:
+def _where(n: NodeContext) -> NodeResults:
     return n.emit.op("where", n.x, n.input(1), n.input(2))
 
 
 @onnx_op("Cast")
-def _cast(n: NodeContext) -> Results:
+def _cast(n: NodeContext) -> NodeResults:
     return cast_to(n, n.dtype("to"))
 
 
 @onnx_op("CastLike")
-def _cast_like(n: NodeContext) -> Results:
+def _cast_like(n: NodeContext) -> NodeResults:
     return cast_to(n, n.input(1).dtype)
 
 
@@ -121,12 +121,12 @@ def cast_to(n: NodeContext, dtype: DType) -> DraftOperand:
 
 
 @onnx_op("BitCast")
-def _bitcast(n: NodeContext) -> Results:
+def _bitcast(n: NodeContext) -> NodeResults:
     return n.emit.op("bitcast", n.x, to=n.dtype("to"))
 
 
 @onnx_op("BitShift")
-def _bit_shift(n: NodeContext) -> Results:
+def _bit_shift(n: NodeContext) -> NodeResults:
     return n.emit.op("shl" if n.text("direction", "LEFT") == "LEFT" else "shr", n.x, n.input(1))
 
 
@@ -134,23 +134,23 @@ def _bit_shift(n: NodeContext) -> Results:
 
 
 @onnx_op("LeakyRelu")
-def _leaky_relu(n: NodeContext) -> Results:
+def _leaky_relu(n: NodeContext) -> NodeResults:
     return n.emit.op("relu", n.x, negative_slope=n.real("alpha", 0.01))
 
 
 @onnx_op("PRelu")
-def _prelu(n: NodeContext) -> Results:
+def _prelu(n: NodeContext) -> NodeResults:
     """The slope broadcasts to the input."""
     return n.emit.op("prelu", n.x, n.input(1))
 
 
 @onnx_op("Elu", "Celu")
-def _elu(n: NodeContext) -> Results:
+def _elu(n: NodeContext) -> NodeResults:
     return n.emit.op(n.node.op.lower(), n.x, alpha=n.real("alpha", 1.0))
 
 
 @onnx_op("Selu")
-def _selu(n: NodeContext) -> Results:
+def _selu(n: NodeContext) -> NodeResults:
     alpha, gamma = n.real("alpha", 1.67326319217681884765625), n.real("gamma", 1.05070102214813232421875)
     if abs(alpha - 1.6732632) < 1e-6 and abs(gamma - 1.0507010) < 1e-6:
         return n.emit.op("selu", n.x)
@@ -158,23 +158,23 @@ def _selu(n: NodeContext) -> Results:
 
 
 @onnx_op("ThresholdedRelu")
-def _thresholded_relu(n: NodeContext) -> Results:
+def _thresholded_relu(n: NodeContext) -> NodeResults:
     return n.emit.op("threshold", n.x, value=n.real("alpha", 1.0), replacement=0.0)
 
 
 @onnx_op("HardSigmoid")
-def _hard_sigmoid(n: NodeContext) -> Results:
+def _hard_sigmoid(n: NodeContext) -> NodeResults:
     return n.emit.op("hard_sigmoid", n.x, alpha=n.real("alpha", 0.2), beta=n.real("beta", 0.5))
 
 
 @onnx_op("Gelu")
-def _gelu(n: NodeContext) -> Results:
+def _gelu(n: NodeContext) -> NodeResults:
     approximate = n.text("approximate", "none")
     return n.emit.op("gelu", n.x, approximate=None if approximate == "none" else approximate)
 
 
 @onnx_op("Swish")
-def _swish(n: NodeContext) -> Results:
+def _swish(n: NodeContext) -> NodeResults:
     alpha = n.real("alpha", 1.0)
     if alpha == 1:
         return n.emit.op("silu", n.x)
@@ -182,7 +182,7 @@ def _swish(n: NodeContext) -> Results:
 
 
 @onnx_op("Shrink")
-def _shrink(n: NodeContext) -> Results:
+def _shrink(n: NodeContext) -> NodeResults:
     """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, and 0 between them."""
     real = n.emit.cast(n.x, DTYPES["f32"]) if n.x.dtype.kind != "float" else n.x
     lambd, bias = (
@@ -196,7 +196,7 @@ def _shrink(n: NodeContext) -> Results:
 
 
 @onnx_op("Clip")
-def _clip(n: NodeContext) -> Results:
+def _clip(n: NodeContext) -> NodeResults:
     if n.opset < 11:
         least, most = n.real("min", -inf), n.real("max", inf)
         return _clamped(n, least, most)
@@ -220,7 +220,7 @@ def _clamped(n: NodeContext, least: float, most: float) -> DraftOperand:
 
 
 @onnx_op("Softmax", "LogSoftmax")
-def _softmax(n: NodeContext) -> Results:
+def _softmax(n: NodeContext) -> NodeResults:
     """Before opset 13 the axes from ``axis`` on are one."""
     op = "softmax" if n.node.op == "Softmax" else "log_softmax"
     if n.opset >= 13:
@@ -233,7 +233,7 @@ def _softmax(n: NodeContext) -> Results:
 
 
 @onnx_op("Hardmax")
-def _hardmax(n: NodeContext) -> Results:
+def _hardmax(n: NodeContext) -> NodeResults:
     axis = n.axis(n.integer("axis", -1 if n.opset >= 13 else 1))
     x = n.x if n.opset >= 13 else n.emit.op("flatten", n.x, axis=axis)
     axis = axis if n.opset >= 13 else 1
@@ -242,7 +242,7 @@ def _hardmax(n: NodeContext) -> Results:
 
 
 @onnx_op("Dropout")
-def _dropout(n: NodeContext) -> Results:
+def _dropout(n: NodeContext) -> NodeResults:
     """Nothing, as always in inference."""
     training = n.optional(2)
     if training is not None and not (isinstance(training, KnownTensor) and not np.any(training.array)):

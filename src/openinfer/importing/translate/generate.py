@@ -7,12 +7,12 @@ from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, kn
 from openinfer.importing.emitter import integers
 from openinfer.importing.extents import tidied
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same, is_symbolic, larger
 
 
 @onnx_op("Constant")
-def _constant(n: NodeContext) -> Results:
+def _constant(n: NodeContext) -> NodeResults:
     tensor = n.tensor("value") or n.tensor("sparse_value")
     if tensor is not None:
         return KnownTensor(tensor.dtype, tensor.array, n.node.outputs[0])
@@ -23,7 +23,7 @@ def _constant(n: NodeContext) -> Results:
 
 
 @onnx_op("ConstantOfShape")
-def _constant_of_shape(n: NodeContext) -> Results:
+def _constant_of_shape(n: NodeContext) -> NodeResults:
     tensor = n.tensor("value")
     value = (
         known(np.float32(0)) if tensor is None else KnownTensor(tensor.dtype, tensor.array.reshape(-1)[:1].reshape(()))
@@ -32,7 +32,7 @@ def _constant_of_shape(n: NodeContext) -> Results:
 
 
 @onnx_op("Range")
-def _range(n: NodeContext) -> Results:
+def _range(n: NodeContext) -> NodeResults:
     """Counted by an index, so that its length may depend on sizes."""
     start, limit, delta = n.x, n.input(1), n.input(2)
     if n.x.dtype.kind == "float":
@@ -57,7 +57,7 @@ def _range(n: NodeContext) -> Results:
 
 
 @onnx_op("EyeLike")
-def _eye_like(n: NodeContext) -> Results:
+def _eye_like(n: NodeContext) -> NodeResults:
     dtype = n.dtype("dtype") if n.has("dtype") else n.x.dtype
     rows, columns = (n.emit.ramp(one) for one in n.x.shape)
     shifted = n.emit.op("add", rows, known(np.int64(n.integer("k", 0))))
@@ -66,7 +66,7 @@ def _eye_like(n: NodeContext) -> Results:
 
 
 @onnx_op("OneHot")
-def _one_hot(n: NodeContext) -> Results:
+def _one_hot(n: NodeContext) -> NodeResults:
     """Negative indices count from the end, which ``one_hot`` does not know."""
     depth, values = n.known_number(1, "the depth"), n.input(2)
     ids = n.emit.cast(n.x, I64)
@@ -83,5 +83,5 @@ def _element(n: NodeContext, values: DraftOperand, place: int) -> DraftOperand:
 
 
 @onnx_op("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
-def _random(_node: NodeContext) -> Results:
+def _random(_node: NodeContext) -> NodeResults:
     raise Unsupported("a graph gives the same result each time; it draws random numbers", "make it an input")

@@ -5,18 +5,18 @@ import numpy as np
 from openinfer.dtypes import DTYPES
 from openinfer.importing.draft import DraftOperand, KnownTensor
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_same, is_symbolic
 
 
 @onnx_op("MatMul")
-def _matmul(n: NodeContext) -> Results:
+def _matmul(n: NodeContext) -> NodeResults:
     return n.emit.op("matmul", n.x, n.input(1))
 
 
 @onnx_op("Gemm")
-def _gemm(n: NodeContext) -> Results:
+def _gemm(n: NodeContext) -> NodeResults:
     """``alpha * a * b + beta * c``; a product with stored weights is ``linear`` where it can be."""
     a, b, c = n.x, n.input(1), n.optional(2)
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
@@ -36,7 +36,7 @@ def _gemm(n: NodeContext) -> Results:
 
 
 @onnx_op("Einsum")
-def _einsum(n: NodeContext) -> Results:
+def _einsum(n: NodeContext) -> NodeResults:
     equation = n.text("equation", "").replace(" ", "")
     given = [one for one in n.operands if one is not None]
     if "..." in equation:
@@ -65,7 +65,7 @@ def _without_dots(equation: str, ranks: list[int]) -> str:
 
 
 @onnx_op("Conv")
-def _conv(n: NodeContext) -> Results:
+def _conv(n: NodeContext) -> NodeResults:
     return convolved(n, n.x, n.input(1), n.optional(2))
 
 
@@ -88,7 +88,7 @@ def _require_spatial(count: int, kernel: int) -> None:
 
 
 @onnx_op("ConvTranspose")
-def _conv_transpose(n: NodeContext) -> Results:
+def _conv_transpose(n: NodeContext) -> NodeResults:
     x, w, bias = n.x, n.input(1), n.optional(2)
     spatial, kernel = x.shape[2:], w.shape[2:]
     _require_spatial(len(spatial), len(kernel))
@@ -142,7 +142,7 @@ I32 = DTYPES["i32"]
 
 
 @onnx_op("MatMulInteger")
-def _matmul_integer(n: NodeContext) -> Results:
+def _matmul_integer(n: NodeContext) -> NodeResults:
     a = centred(n, n.x, n.optional(2), rows=True)
     b = centred(n, n.input(1), n.optional(3), rows=False)
     return integer_product(n, a, b)
@@ -174,7 +174,7 @@ def is_zero(point: DraftOperand) -> bool:
 
 
 @onnx_op("ConvInteger")
-def _conv_integer(n: NodeContext) -> Results:
+def _conv_integer(n: NodeContext) -> NodeResults:
     return integer_convolved(n, n.x, n.input(1), n.optional(2), n.optional(3), None)
 
 

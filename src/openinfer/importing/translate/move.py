@@ -7,18 +7,18 @@ import numpy as np
 from openinfer.dtypes import DTYPES
 from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, extents, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same, is_symbolic, larger, smaller, span
 
 
 @onnx_op("Shape")
-def _shape(n: NodeContext) -> Results:
+def _shape(n: NodeContext) -> NodeResults:
     start, end = n.integer("start", 0), n.integer("end", n.rank)
     return extents(n.x.shape[slice(start, end)])
 
 
 @onnx_op("Size")
-def _size(n: NodeContext) -> Results:
+def _size(n: NodeContext) -> NodeResults:
     count: int = 1
     for one in n.x.shape:
         count = one * count
@@ -26,7 +26,7 @@ def _size(n: NodeContext) -> Results:
 
 
 @onnx_op("Reshape")
-def _reshape(n: NodeContext) -> Results:
+def _reshape(n: NodeContext) -> NodeResults:
     wanted = n.known_ints(1, "the shape")
     return n.emit.reshape(n.x, resolved_shape(n.x.shape, wanted, copies_zero=not n.integer("allowzero", 0)))
 
@@ -61,18 +61,18 @@ def resolved_shape(own: Sequence[int], wanted: Sequence[int], *, copies_zero: bo
 
 
 @onnx_op("Flatten")
-def _flatten(n: NodeContext) -> Results:
+def _flatten(n: NodeContext) -> NodeResults:
     axis = n.integer("axis", 1)
     return n.emit.op("flatten", n.x, axis=axis + n.rank if axis < 0 else axis)
 
 
 @onnx_op("Transpose")
-def _transpose(n: NodeContext) -> Results:
+def _transpose(n: NodeContext) -> NodeResults:
     return n.emit.transpose(n.x, n.ints("perm") or tuple(reversed(range(n.rank))))
 
 
 @onnx_op("Squeeze")
-def _squeeze(n: NodeContext) -> Results:
+def _squeeze(n: NodeContext) -> NodeResults:
     axes = n.axes(1, 13)
     if axes is None:
         axes = tuple(place for place, one in enumerate(n.x.shape) if is_same(one, 1))
@@ -85,14 +85,14 @@ def _squeeze(n: NodeContext) -> Results:
 
 
 @onnx_op("Unsqueeze")
-def _unsqueeze(n: NodeContext) -> Results:
+def _unsqueeze(n: NodeContext) -> NodeResults:
     axes = n.axes(1, 13) or ()
     rank = n.rank + len(axes)
     return n.emit.op("unsqueeze", n.x, axes=tuple(sorted(n.axis(one, rank) for one in axes))) if axes else n.x
 
 
 @onnx_op("Concat")
-def _concat(n: NodeContext) -> Results:
+def _concat(n: NodeContext) -> NodeResults:
     """Inputs without elements say nothing, as in the first step of a cache."""
     given = [one for one in n.operands if one is not None]
     axis = n.axis(n.integer("axis", 1 if n.opset < 4 else 0))
@@ -101,7 +101,7 @@ def _concat(n: NodeContext) -> Results:
 
 
 @onnx_op("Split")
-def _split(n: NodeContext) -> Results:
+def _split(n: NodeContext) -> NodeResults:
     axis = n.axis(n.integer("axis", 0))
     count = len(n.node.outputs)
     sizes = n.ints("split") if n.opset < 13 else None
@@ -123,7 +123,7 @@ def _even_parts(n: NodeContext, total: int, count: int) -> tuple[int, ...]:
 
 
 @onnx_op("Slice")
-def _slice(n: NodeContext) -> Results:
+def _slice(n: NodeContext) -> NodeResults:
     if n.opset < 10:
         starts, ends = n.ints("starts") or (), n.ints("ends") or ()
         axes, steps = n.ints("axes"), None
@@ -163,28 +163,28 @@ def _ends(own: int, start: int, end: int, step: int) -> tuple[int, int]:
 
 
 @onnx_op("Gather")
-def _gather(n: NodeContext) -> Results:
+def _gather(n: NodeContext) -> NodeResults:
     return n.emit.op("gather", n.x, n.input(1), axis=n.axis(n.integer("axis", 0)) or None)
 
 
 @onnx_op("GatherElements")
-def _gather_elements(n: NodeContext) -> Results:
+def _gather_elements(n: NodeContext) -> NodeResults:
     return n.emit.op("take_along", n.x, n.input(1), axis=n.axis(n.integer("axis", 0)))
 
 
 @onnx_op("GatherND")
-def _gather_nd(n: NodeContext) -> Results:
+def _gather_nd(n: NodeContext) -> NodeResults:
     return n.emit.op("gather_nd", n.x, n.input(1), batch_dims=n.integer("batch_dims", 0) or None)
 
 
 @onnx_op("Scatter", "ScatterElements")
-def _scatter(n: NodeContext) -> Results:
+def _scatter(n: NodeContext) -> NodeResults:
     axis = n.axis(n.integer("axis", 0))
     return n.emit.op("scatter", n.x, n.input(1), n.input(2), axis=axis, reduce=_reduction(n))
 
 
 @onnx_op("ScatterND")
-def _scatter_nd(n: NodeContext) -> Results:
+def _scatter_nd(n: NodeContext) -> NodeResults:
     return n.emit.op("scatter_nd", n.x, n.input(1), n.input(2), reduce=_reduction(n))
 
 
@@ -194,7 +194,7 @@ def _reduction(n: NodeContext) -> str | None:
 
 
 @onnx_op("Expand")
-def _expand(n: NodeContext) -> Results:
+def _expand(n: NodeContext) -> NodeResults:
     """The shape broadcasts with the input's: a 1 in it keeps what is there."""
     wanted = n.known_ints(1, "the shape")
     rank = max(n.rank, len(wanted))
@@ -207,13 +207,13 @@ def _expand(n: NodeContext) -> Results:
 
 
 @onnx_op("Tile")
-def _tile(n: NodeContext) -> Results:
+def _tile(n: NodeContext) -> NodeResults:
     repeats = n.known_ints(1, "the list of repeats")
     return n.x if all(is_same(one, 1) for one in repeats) else n.emit.op("tile", n.x, repeats=repeats)
 
 
 @onnx_op("Pad")
-def _pad(n: NodeContext) -> Results:
+def _pad(n: NodeContext) -> NodeResults:
     if n.opset < 11:
         pads, value = n.ints("pads") or (), n.real("value", 0.0)
     else:
@@ -247,13 +247,13 @@ def padded(n: NodeContext, x: DraftOperand, pads: Sequence[int], mode: str, valu
 
 
 @onnx_op("DepthToSpace")
-def _depth_to_space(n: NodeContext) -> Results:
+def _depth_to_space(n: NodeContext) -> NodeResults:
     order = n.text("mode", "DCR")
     return n.emit.op("depth_to_space", n.x, block=n.integer("blocksize", 1), order=None if order == "DCR" else order)
 
 
 @onnx_op("SpaceToDepth")
-def _space_to_depth(n: NodeContext) -> Results:
+def _space_to_depth(n: NodeContext) -> NodeResults:
     block = n.integer("blocksize", 1)
     if n.text("mode", "DCR") != "CRD":
         return n.emit.op("space_to_depth", n.x, block=block)
@@ -264,7 +264,7 @@ def _space_to_depth(n: NodeContext) -> Results:
 
 
 @onnx_op("ReverseSequence")
-def _reverse_sequence(n: NodeContext) -> Results:
+def _reverse_sequence(n: NodeContext) -> NodeResults:
     """Position t of a sequence of length s is s - 1 - t before s, and stays behind it."""
     batch, time = n.integer("batch_axis", 1), n.integer("time_axis", 0)
     lengths = n.emit.cast(n.input(1), I64)
@@ -278,7 +278,7 @@ def _reverse_sequence(n: NodeContext) -> Results:
 
 
 @onnx_op("Trilu")
-def _trilu(n: NodeContext) -> Results:
+def _trilu(n: NodeContext) -> NodeResults:
     diagonal = n.known_number(1, "the diagonal") if n.optional(1) is not None else 0
     upper = bool(n.integer("upper", 1))
     x = n.x if n.x.dtype.kind != "bool" else n.emit.cast(n.x, DTYPES["u8"])
@@ -287,7 +287,7 @@ def _trilu(n: NodeContext) -> Results:
 
 
 @onnx_op("Compress", "NonZero", "Unique")
-def _data_dependent(n: NodeContext) -> Results:
+def _data_dependent(n: NodeContext) -> NodeResults:
     """KnownTensor results only: a shape that depends on data has no type here."""
     if not all(one is None or (isinstance(one, KnownTensor) and not one.has_sizes) for one in n.operands):
         raise Unsupported("the shape of its result depends on data", "fix what it depends on: --fix INPUT=VALUE")

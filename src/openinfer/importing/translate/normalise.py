@@ -4,12 +4,12 @@ import numpy as np
 
 from openinfer.importing.draft import DraftOperand, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same
 
 
 @onnx_op("BatchNormalization")
-def _batch_norm(n: NodeContext) -> Results:
+def _batch_norm(n: NodeContext) -> NodeResults:
     """As in inference, with the statistics that are stored."""
     if n.integer("training_mode", 0) or any(n.reads(one) for one in range(1, 5)):
         raise Unsupported("it computes statistics as in training", "export the model for inference (model.eval())")
@@ -18,12 +18,12 @@ def _batch_norm(n: NodeContext) -> Results:
 
 
 @onnx_op("InstanceNormalization")
-def _instance_norm(n: NodeContext) -> Results:
+def _instance_norm(n: NodeContext) -> NodeResults:
     return n.emit.op("instance_norm", n.x, n.input(1), n.input(2), eps=n.real("epsilon", 1e-5))
 
 
 @onnx_op("LayerNormalization")
-def _layer_norm(n: NodeContext) -> Results:
+def _layer_norm(n: NodeContext) -> NodeResults:
     axis = n.axis(n.integer("axis", -1))
     axes = tuple(range(axis, n.rank))
     eps = n.real("epsilon", 1e-5)
@@ -38,14 +38,14 @@ def _layer_norm(n: NodeContext) -> Results:
 
 
 @onnx_op("RMSNormalization")
-def _rms_norm(n: NodeContext) -> Results:
+def _rms_norm(n: NodeContext) -> NodeResults:
     axis = n.axis(n.integer("axis", -1))
     axes = tuple(one - n.rank for one in range(axis, n.rank))
     return n.emit.op("rms_norm", n.x, n.input(1), axes=None if axes == (-1,) else axes, eps=n.real("epsilon", 1e-5))
 
 
 @onnx_op("GroupNormalization")
-def _group_norm(n: NodeContext) -> Results:
+def _group_norm(n: NodeContext) -> NodeResults:
     """Scale and bias have an element for each group before opset 21, for each channel since."""
     groups, channels = n.integer("num_groups", 1), n.x.shape[1]
     gamma, beta = n.input(1), n.input(2)
@@ -62,7 +62,7 @@ def _repeated(n: NodeContext, values: DraftOperand, count: int) -> DraftOperand:
 
 
 @onnx_op("LpNormalization")
-def _lp_norm(n: NodeContext) -> Results:
+def _lp_norm(n: NodeContext) -> NodeResults:
     """A norm of 0 leaves zeros."""
     axis, power = n.axis(n.integer("axis", -1)), n.integer("p", 2)
     if power == 2:
@@ -75,7 +75,7 @@ def _lp_norm(n: NodeContext) -> Results:
 
 
 @onnx_op("LRN")
-def _lrn(n: NodeContext) -> Results:
+def _lrn(n: NodeContext) -> NodeResults:
     """``x / (bias + alpha / size * sum of squares over neighbouring channels) ** beta``, by a banded product."""
     size, channels = n.integer("size", 1), n.x.shape[1]
     alpha, beta, bias = n.real("alpha", 1e-4), n.real("beta", 0.75), n.real("bias", 1.0)
@@ -99,7 +99,7 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 @onnx_op("MeanVarianceNormalization")
-def _mean_variance(n: NodeContext) -> Results:
+def _mean_variance(n: NodeContext) -> NodeResults:
     axes = tuple(n.axis(one) for one in n.ints("axes") or (0, 2, 3))
     centred = n.emit.op("sub", n.x, n.emit.op("mean_axis", n.x, axes=axes, keepdims=True))
     var = n.emit.op("var_axis", n.x, axes=axes, keepdims=True)

@@ -9,27 +9,27 @@ import numpy.typing as npt
 from openinfer.dtypes import DTYPES
 from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.move import padded
 from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_same, is_symbolic
 
 
 @onnx_op("MaxPool")
-def _max_pool(n: NodeContext) -> Results:
+def _max_pool(n: NodeContext) -> NodeResults:
     if n.reads(1):
         raise Unsupported("it gives the positions of the largest elements", "use only its first output")
     return _pooled(n, "max_pool", n.x)
 
 
 @onnx_op("AveragePool")
-def _average_pool(n: NodeContext) -> Results:
+def _average_pool(n: NodeContext) -> NodeResults:
     include = bool(n.integer("count_include_pad", 0)) or None
     return _pooled(n, "avg_pool", n.x, count_include_pad=include)
 
 
 @onnx_op("LpPool")
-def _lp_pool(n: NodeContext) -> Results:
+def _lp_pool(n: NodeContext) -> NodeResults:
     """The p-norm under a window: the p-th root of a sum of powers, which is a mean times the window's size."""
     power = n.integer("p", 2)
     magnitudes = n.emit.op("abs", n.x)
@@ -64,23 +64,23 @@ def _pooled(n: NodeContext, op: str, x: DraftOperand, **extra: object) -> DraftO
 
 
 @onnx_op("GlobalAveragePool", "GlobalMaxPool")
-def _global_pool(n: NodeContext) -> Results:
+def _global_pool(n: NodeContext) -> NodeResults:
     return n.emit.op("global_avg_pool" if n.node.op == "GlobalAveragePool" else "global_max_pool", n.x)
 
 
 @onnx_op("GlobalLpPool")
-def _global_lp_pool(n: NodeContext) -> Results:
+def _global_lp_pool(n: NodeContext) -> NodeResults:
     return n.emit.op("norm_axis", n.x, axes=tuple(range(2, n.rank)), keepdims=True, p=float(n.integer("p", 2)))
 
 
 # --- resize -----------------------------------------------------------------------------------------------------------
 
 _COORDINATES = {"half_pixel", "align_corners", "asymmetric"}
-Weights = npt.NDArray[np.float64]
+SampleWeights = npt.NDArray[np.float64]
 
 
 @onnx_op("Upsample")
-def _upsample(n: NodeContext) -> Results:
+def _upsample(n: NodeContext) -> NodeResults:
     scales = n.node.attributes.get("scales") if n.opset < 9 else None
     if scales is None:
         scales = tuple(_floats(n, 1))
@@ -90,7 +90,7 @@ def _upsample(n: NodeContext) -> Results:
 
 
 @onnx_op("Resize")
-def _resize(n: NodeContext) -> Results:
+def _resize(n: NodeContext) -> NodeResults:
     if n.opset < 11:
         return _resized(n, _Settings(n.text("mode", "nearest"), "asymmetric", "floor"), _floats(n, 1), None)
     axes = tuple(n.axis(one) for one in n.ints("axes") or range(n.rank))
@@ -239,7 +239,7 @@ def _sampled(
     return found if found.dtype is n.x.dtype else n.emit.cast(n.emit.op("round", found), n.x.dtype)
 
 
-def _places(settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int) -> Weights:
+def _places(settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
     """Where the elements of the result lie among those of the input."""
     index = np.arange(new, dtype=np.float64)
     match settings.coordinates:
@@ -273,7 +273,7 @@ def _outside(
     return (at < 0) | (at > old - 1)
 
 
-def interpolation(settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int) -> Weights:
+def interpolation(settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
     """The weight of every element of the input, by element of the result."""
     at = _places(settings, old, new, scale, axis, rank)
     found = np.zeros((new, old))
@@ -298,7 +298,7 @@ def interpolation(settings: _Settings, old: int, new: int, scale: float, axis: i
     return found
 
 
-def _rounded(rule: str, at: Weights) -> Weights:
+def _rounded(rule: str, at: SampleWeights) -> SampleWeights:
     match rule:
         case "floor":
             return np.floor(at)
@@ -309,7 +309,7 @@ def _rounded(rule: str, at: Weights) -> Weights:
     return np.ceil(at - 0.5)
 
 
-def _kernel(settings: _Settings, distance: Weights) -> Weights:
+def _kernel(settings: _Settings, distance: SampleWeights) -> SampleWeights:
     if settings.mode == "linear":
         return np.maximum(1 - distance, 0)
     a = settings.cubic

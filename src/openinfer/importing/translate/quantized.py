@@ -5,7 +5,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES, DType
 from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.linear import I32, centred, integer_convolved, integer_product
 from openinfer.loops.dim import is_same
 
@@ -13,7 +13,7 @@ F32 = DTYPES["f32"]
 
 
 @onnx_op("QuantizeLinear")
-def _quantize(n: NodeContext) -> Results:
+def _quantize(n: NodeContext) -> NodeResults:
     scale, point = n.input(1), n.optional(2)
     to = _target(n, point)
     x = n.emit.cast(n.x, scale.dtype)
@@ -68,7 +68,7 @@ def _quantized_blocks(
 
 
 @onnx_op("DequantizeLinear")
-def _dequantize(n: NodeContext) -> Results:
+def _dequantize(n: NodeContext) -> NodeResults:
     scale, point = n.input(1), n.optional(2)
     axis = n.axis(n.integer("axis", 1)) if len(scale.shape) and n.rank > 1 else 0
     blocks = bool(n.integer("block_size", 0))
@@ -87,12 +87,12 @@ def _dequantize(n: NodeContext) -> Results:
 
 
 @onnx_op("DynamicQuantizeLinear")
-def _dynamic_quantize(n: NodeContext) -> Results:
+def _dynamic_quantize(n: NodeContext) -> NodeResults:
     return n.emit.ops("dynamic_quantize", n.x)
 
 
 @onnx_op("QLinearMatMul")
-def _qlinear_matmul(n: NodeContext) -> Results:
+def _qlinear_matmul(n: NodeContext) -> NodeResults:
     a_scale, a_point, b, b_scale, b_point, y_scale, y_point = (n.input(one) for one in range(1, 8))
     left, right = centred(n, n.x, a_point, rows=True), centred(n, b, b_point, rows=False)
     product = integer_product(n, left, right)
@@ -102,7 +102,7 @@ def _qlinear_matmul(n: NodeContext) -> Results:
 
 
 @onnx_op("QLinearConv")
-def _qlinear_conv(n: NodeContext) -> Results:
+def _qlinear_conv(n: NodeContext) -> NodeResults:
     x_scale, x_point, w, w_scale, w_point, y_scale, y_point = (n.input(one) for one in range(1, 8))
     bias = n.optional(8)
     product = integer_convolved(n, n.x, w, x_point, w_point, None if bias is None else n.emit.cast(bias, I32))

@@ -6,7 +6,7 @@ import numpy as np
 
 from openinfer.importing.draft import I64, DraftOperand, DraftPart, DraftValue, IndexOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import expr_of, is_same
@@ -44,7 +44,7 @@ class _States:
 
 
 @onnx_op("LSTM", "GRU", "RNN")
-def _recurrent(n: NodeContext) -> Results:
+def _recurrent(n: NodeContext) -> NodeResults:
     batch_first = bool(n.integer("layout", 0))
     x = n.emit.transpose(n.x, (1, 0, 2)) if batch_first else n.x
     hidden = n.integer("hidden_size", 0) or n.input(2).shape[-1]

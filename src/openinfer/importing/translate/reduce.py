@@ -5,7 +5,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES
 from openinfer.importing.draft import I64, DraftOperand, known
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_symbolic
 
 _INPUT_SINCE = {"ReduceSum": 13}
@@ -21,17 +21,17 @@ _PLAIN = {
 
 
 @onnx_op(*_PLAIN)
-def _reduce(n: NodeContext) -> Results:
+def _reduce(n: NodeContext) -> NodeResults:
     return _reduced(n, _PLAIN[n.node.op], n.x)
 
 
 @onnx_op("ReduceL1")
-def _l1(n: NodeContext) -> Results:
+def _l1(n: NodeContext) -> NodeResults:
     return _reduced(n, "sum_axis", n.emit.op("abs", n.x))
 
 
 @onnx_op("ReduceL2")
-def _l2(n: NodeContext) -> Results:
+def _l2(n: NodeContext) -> NodeResults:
     if n.x.dtype.kind == "float":
         return n.emit.op("sqrt", _reduced(n, "sum_axis", n.emit.op("square", n.x)))
     real = n.emit.cast(_reduced(n, "sum_axis", n.emit.op("square", n.x)), DTYPES["f64"])
@@ -39,12 +39,12 @@ def _l2(n: NodeContext) -> Results:
 
 
 @onnx_op("ReduceLogSum")
-def _log_sum(n: NodeContext) -> Results:
+def _log_sum(n: NodeContext) -> NodeResults:
     return n.emit.op("log", _reduced(n, "sum_axis", n.x))
 
 
 @onnx_op("ReduceSumSquare")
-def _sum_square(n: NodeContext) -> Results:
+def _sum_square(n: NodeContext) -> NodeResults:
     return _reduced(n, "sum_axis", n.emit.op("square", n.x))
 
 
@@ -76,7 +76,7 @@ def _integer_reduced(
 
 
 @onnx_op("ArgMax", "ArgMin")
-def _arg(n: NodeContext) -> Results:
+def _arg(n: NodeContext) -> NodeResults:
     op = "argmax_axis" if n.node.op == "ArgMax" else "argmin_axis"
     first = None if not n.integer("select_last_index", 0) else False
     keep = bool(n.integer("keepdims", 1)) or None
@@ -84,7 +84,7 @@ def _arg(n: NodeContext) -> Results:
 
 
 @onnx_op("CumSum", "CumProd")
-def _cumulative(n: NodeContext) -> Results:
+def _cumulative(n: NodeContext) -> NodeResults:
     axis = n.axis(n.known_number(1, "the axis"))
     exclusive, reverse = (bool(n.integer(name, 0)) or None for name in ("exclusive", "reverse"))
     op = "cumsum" if n.node.op == "CumSum" else "cumprod"
@@ -92,7 +92,7 @@ def _cumulative(n: NodeContext) -> Results:
 
 
 @onnx_op("TopK")
-def _topk(n: NodeContext) -> Results:
+def _topk(n: NodeContext) -> NodeResults:
     k = n.known_number(1, "k") if n.opset >= 10 else n.integer("k", 1)
     axis = n.axis(n.integer("axis", -1))
     if is_symbolic(k):
@@ -103,7 +103,7 @@ def _topk(n: NodeContext) -> Results:
 
 
 @onnx_op("Det")
-def _det(n: NodeContext) -> Results:
+def _det(n: NodeContext) -> NodeResults:
     """Of matrices of up to 3 x 3, by their minors."""
     size = n.x.shape[-1]
     if is_symbolic(size) or size > 3 or n.x.shape[-2] != size:

@@ -2,12 +2,12 @@
 
 from openinfer.importing.draft import DraftOperand
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.translate.context import NodeContext, Results, onnx_op
+from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same
 
 
 @onnx_op("DFT")
-def _dft(n: NodeContext) -> Results:
+def _dft(n: NodeContext) -> NodeResults:
     """The last axis is 1 for real numbers and 2 for pairs."""
     if n.opset >= 20:
         axis = n.known_number(2, "the axis") if n.optional(2) is not None else -2
@@ -38,7 +38,7 @@ def _half(n: NodeContext, x: DraftOperand, axis: int) -> DraftOperand:
 
 
 @onnx_op("STFT")
-def _stft(n: NodeContext) -> Results:
+def _stft(n: NodeContext) -> NodeResults:
     """Of real signals; half the spectrum, as is usual."""
     hop = n.known_number(1, "the step")
     window = n.optional(2)
