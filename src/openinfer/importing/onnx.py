@@ -8,7 +8,9 @@ from typing import Any
 from openinfer.check import bind
 from openinfer.collection import collection_paused
 from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, ImportingError
+from openinfer.importing.cleanup import cleaned
 from openinfer.importing.identifiers import identifier
+from openinfer.importing.idioms import with_idioms
 from openinfer.importing.lowering import Lowered, lowered
 from openinfer.importing.onnx_read import read_onnx
 from openinfer.importing.options import ImportOptions, sizes_given
@@ -53,21 +55,26 @@ def import_onnx(
     sizes: Mapping[str, int | str] | None = None,
     states: Sequence[tuple[str, str]] = (),
     fixed: Mapping[str, Any] | None = None,
+    idioms: bool = True,
 ) -> Imported:
     """Import an ONNX model: write ``NAME.oig`` and ``NAME.oinf`` into a folder and say what things are called.
 
     ``sizes`` gives every symbolic dimension a number, or ``"<=64"`` to keep it dynamic up to a bound; a dimension
     without a name is called ``input[0]``. ``states`` are pairs of an output and the input that it is in the next step;
-    ``*`` in both stands for the same text. ``fixed`` makes inputs constants.
+    ``*`` in both stands for the same text. ``fixed`` makes inputs constants. Without ``idioms``
+    the translation is literal: patterns such as a written-out layer norm stay as they are.
     """
-    options = ImportOptions(name, sizes_given(sizes or {}), tuple(states), dict(fixed or {}))
+    options = ImportOptions(name, sizes_given(sizes or {}), tuple(states), dict(fixed or {}), idioms=idioms)
     return run_import(os.fspath(path), os.fspath(folder), options)
 
 
 def run_import(path: str, folder: str, options: ImportOptions) -> Imported:
     """Read, translate, lower, check and write; nothing is written unless all of it is right."""
     with collection_paused():
-        found = lowered(with_states(translated(read_onnx(path), options), options.states))
+        draft = cleaned(with_states(translated(read_onnx(path), options), options.states))
+        if options.idioms:
+            draft = with_idioms(draft)
+        found = lowered(draft)
     stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
     return _written(found, path, folder, stem)
 

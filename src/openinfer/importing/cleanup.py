@@ -1,0 +1,132 @@
+"""Steps of a draft that say something twice, or that nothing reads."""
+
+from dataclasses import replace
+from typing import Any
+
+from openinfer.importing.draft import (
+    Draft,
+    DraftBranch,
+    DraftCopy,
+    DraftDeclare,
+    DraftLoop,
+    DraftOp,
+    DraftOperand,
+    DraftPart,
+    DraftStep,
+    DraftStore,
+    DraftValue,
+    DraftWrite,
+    KnownTensor,
+    base_of,
+    operands,
+    walk,
+)
+from openinfer.loops.dim import form
+
+
+def cleaned(draft: Draft) -> Draft:
+    """The draft with equal ops shared, and without ops that nothing reads."""
+    return without_dead(shared(draft))
+
+
+# --- ops that nothing reads -------------------------------------------------------------------------------------------
+
+
+def without_dead(draft: Draft) -> Draft:
+    """The draft without ops whose results nothing reads."""
+    while True:
+        read = {id(base_of(port.operand)) for port in draft.outputs}
+        for step in walk(draft.steps):
+            read.update(id(base_of(one)) for one in operands(step))
+        steps = _live(draft.steps, read)
+        if steps == draft.steps:
+            return draft
+        draft = replace(draft, steps=steps)
+
+
+def _live(steps: tuple[DraftStep, ...], read: set[int]) -> tuple[DraftStep, ...]:
+    kept: list[DraftStep] = []
+    for step in steps:
+        match step:
+            case DraftOp() if step.declares and not any(id(one) in read for one in step.outputs):
+                continue
+            case DraftLoop():
+                kept.append(replace(step, body=_live(step.body, read)))
+            case _:
+                kept.append(step)
+    return tuple(kept)
+
+
+# --- ops that say the same --------------------------------------------------------------------------------------------
+
+
+def shared(draft: Draft) -> Draft:
+    """The draft with ops of equal inputs and parameters computed once, but for those on variables that change."""
+    written = _variables(draft)
+    renamed: dict[int, DraftOperand] = {}
+    known: dict[Any, tuple[DraftValue | DraftPart, ...]] = {}
+    steps: list[DraftStep] = []
+    for step in draft.steps:
+        changed = with_operands(step, renamed)
+        if isinstance(changed, DraftOp) and changed.declares and not _reads_variable(changed, written):
+            key = (changed.op, tuple(map(_key, changed.inputs)), tuple((name, _param(v)) for name, v in changed.params))
+            first = known.setdefault(key, changed.outputs)
+            if first is not changed.outputs:
+                renamed |= {
+                    id(own): one for own, one in zip(changed.outputs, first, strict=True) if isinstance(one, DraftValue)
+                }
+                continue
+        steps.append(changed)
+    outputs = tuple(replace(port, operand=_renamed(port.operand, renamed)) for port in draft.outputs)
+    return replace(draft, steps=tuple(steps), outputs=outputs)
+
+
+def _variables(draft: Draft) -> set[int]:
+    """Values that are written more than once, or read from memory that is."""
+    return {id(step.value) for step in walk(draft.steps) if isinstance(step, DraftDeclare)}
+
+
+def _reads_variable(step: DraftOp, written: set[int]) -> bool:
+    return any(one is not None and id(base_of(one)) in written for one in step.inputs)
+
+
+def _key(operand: DraftOperand | None) -> Any:
+    if isinstance(operand, KnownTensor) and operand.array.size == 1:
+        return (operand.dtype.name, operand.shape, operand.array.tobytes())
+    return id(operand)
+
+
+def _param(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_param, value))
+    return form(value) if isinstance(value, int) and not isinstance(value, bool) else (type(value).__name__, value)
+
+
+def with_operands(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftStep:
+    """A step that reads other operands in place of some."""
+    if not renamed:
+        return step
+    match step:
+        case DraftOp():
+            return replace(step, inputs=tuple(None if one is None else _renamed(one, renamed) for one in step.inputs))
+        case DraftLoop():
+            return replace(step, body=tuple(with_operands(one, renamed) for one in step.body))
+        case DraftBranch():
+            bodies = (tuple(with_operands(one, renamed) for one in body) for body in (step.then_body, step.else_body))
+            then_body, else_body = bodies
+            cond = _renamed(step.cond, renamed)
+            assert isinstance(cond, DraftValue)
+            return replace(step, cond=cond, then_body=then_body, else_body=else_body)
+        case DraftCopy() | DraftStore() | DraftWrite():
+            return replace(step, src=_renamed(step.src, renamed))
+    return step
+
+
+def _renamed(operand: DraftOperand, renamed: dict[int, DraftOperand]) -> DraftOperand:
+    found = renamed.get(id(base_of(operand)))
+    if found is None:
+        return operand
+    if isinstance(operand, DraftPart):
+        assert isinstance(found, DraftValue)
+        return replace(operand, base=found)
+    return found

@@ -1,0 +1,134 @@
+"""Activations that exporters write out: silu, gelu, hard_swish and so on."""
+
+from math import pi, sqrt
+
+from openinfer.importing.draft import DraftOp, DraftOperand, DraftStep
+from openinfer.importing.idioms.matching import Matches, first, is_near, made, number, orders, pair, params
+
+Rewrite = list[DraftStep] | None
+
+
+def silu(matches: Matches, root: DraftOp) -> Rewrite:
+    """``x * sigmoid(x)``."""
+    if root.op != "mul":
+        return None
+    for x, other in orders(root):
+        gate = matches.inner(other, "sigmoid")
+        if gate is not None and gate.inputs[0] is x:
+            return [made("silu", [x], {}, root)]
+    return None
+
+
+def hard_swish(matches: Matches, root: DraftOp) -> Rewrite:
+    """``x * hard_sigmoid(x)`` with the usual slope."""
+    if root.op != "mul":
+        return None
+    for x, other in orders(root):
+        gate = matches.inner(other, "hard_sigmoid")
+        if gate is not None and gate.inputs[0] is x:
+            given = params(gate)
+            if is_near(given["alpha"], 1 / 6) and is_near(given["beta"], 0.5):
+                return [made("hard_swish", [x], {}, root)]
+    return None
+
+
+def hard_sigmoid(matches: Matches, root: DraftOp) -> Rewrite:
+    """``clamp(x + 3, 0, 6) / 6``."""
+    if root.op not in ("div", "mul"):
+        return None
+    value, divisor = pair(root)
+    factor = number(divisor)
+    if not is_near(factor, 6 if root.op == "div" else 1 / 6):
+        return None
+    limited = matches.inner(value, "clamp")
+    if limited is None or (params(limited)["min"], params(limited)["max"]) != (0, 6):
+        return None
+    shifted = matches.inner(first(limited), "add")
+    if shifted is None:
+        return None
+    for x, three in orders(shifted):
+        if number(three) == 3 and len(three.shape) <= len(x.shape):
+            return [made("hard_sigmoid", [x], {}, root)]
+    return None
+
+
+def gelu(matches: Matches, root: DraftOp) -> Rewrite:
+    """``x / 2 * (1 + erf(x / sqrt(2)))``, or its approximation by tanh, with the factors in any order."""
+    if root.op != "mul":
+        return None
+    factor, operands = _factors(matches, root)
+    if not is_near(factor, 0.5) or len(operands) != 2:
+        return None
+    for x, other in (operands, operands[::-1]):
+        plus = matches.inner(other, "add")
+        if plus is None:
+            continue
+        for curve, one in orders(plus):
+            if number(one) != 1:
+                continue
+            kind = _curve(matches, curve, x)
+            if kind is not None:
+                return [made("gelu", [x], {"approximate": kind}, root)]
+    return None
+
+
+def _factors(matches: Matches, step: DraftOp) -> tuple[float, list[DraftOperand]]:
+    """The numbers and the other operands that are multiplied, through products that nothing else reads."""
+    total, found = 1.0, []
+    one, other = pair(step)
+    for operand, is_divisor in ((one, False), (other, step.op == "div")):
+        value = number(operand)
+        if value is not None and value != 0:
+            total *= 1 / value if is_divisor else value
+            continue
+        inner = None if is_divisor else matches.inner(operand, "mul", "div")
+        if inner is None or (inner.op == "div" and number(inner.inputs[1]) is None):
+            found.append(operand)
+            continue
+        factor, operands = _factors(matches, inner)
+        total *= factor
+        found += operands
+    return total, found
+
+
+def _curve(matches: Matches, curve: DraftOperand, x: DraftOperand) -> str | None:
+    """Which curve this is of x."""
+    erf = matches.inner(curve, "erf")
+    if erf is not None:
+        scaled = matches.inner(first(erf), "mul", "div")
+        if scaled is None:
+            return None
+        factor, operands = _factors(matches, scaled)
+        return "none" if len(operands) == 1 and operands[0] is x and is_near(factor, 1 / sqrt(2)) else None
+    tanh = matches.inner(curve, "tanh")
+    scaled = None if tanh is None else matches.inner(first(tanh), "mul")
+    if scaled is None:
+        return None
+    factor, operands = _factors(matches, scaled)
+    if len(operands) != 1 or not is_near(factor, sqrt(2 / pi)):
+        return None
+    total = matches.inner(operands[0], "add")
+    if total is None:
+        return None
+    for own, cube in orders(total):
+        if own is x and _is_cube(matches, cube, x):
+            return "tanh"
+    return None
+
+
+def _is_cube(matches: Matches, operand: DraftOperand, x: DraftOperand) -> bool:
+    """Whether this is ``0.044715 * x ** 3``."""
+    scaled = matches.inner(operand, "mul")
+    if scaled is None:
+        return False
+    factor, operands = _factors(matches, scaled)
+    if not is_near(factor, 0.044715):
+        return False
+    if len(operands) == 1:
+        power = matches.inner(operands[0], "pow")
+        return power is not None and power.inputs[0] is x and number(power.inputs[1]) == 3
+    squares = [one for one in operands if one is not x]
+    if len(operands) == 2 and len(squares) == 1:
+        square = matches.inner(squares[0], "square")
+        return square is not None and square.inputs[0] is x
+    return len(operands) == 3 and not squares
