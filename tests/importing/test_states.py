@@ -79,7 +79,10 @@ def require_steps(
     fed = {given: np.zeros(shapes[given], np.float32) for given in tied.values()}
     graph = load_graph(found.graph)
     with ModelLoader.open(found.model) as weights:
-        machines = [Simulator(weights).make_executor(graph), Synthesizer().synthesize(weights, graph).build()]
+        machines: list[Any] = [
+            Simulator(weights).make_executor(graph),
+            Synthesizer().synthesize(weights, graph).build(),
+        ]
         for x in inputs:
             names = [one.name for one in session.get_outputs()]
             results = dict(zip(names, session.run(None, {"x": x, **fed}), strict=True))
