@@ -22,6 +22,7 @@ from openinfer.loops.ir import (
     Load,
     ScalarVar,
     Store,
+    Unary,
     visit,
 )
 from openinfer.loops.rewrite import straightened
@@ -55,6 +56,12 @@ def test_sums_that_change_a_negative_zero_stay() -> None:
     assert simplified(Binary("sub", x, Const(0.0, F32))) == x
     kept = Binary("sub", x, Const(-0.0, F32))
     assert simplified(kept) == kept
+
+
+def test_the_negative_of_zero_has_a_sign() -> None:
+    for zero in (0, 0.0):
+        assert simplified(Unary("neg", Const(zero, F32))) == Const(-0.0, F32)
+    assert simplified(Unary("neg", Const(-0.0, F32))) == Const(0.0, F32)
 
 
 def test_sizes_that_are_one_at_their_bounds_only_stay() -> None:

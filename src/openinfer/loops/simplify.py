@@ -69,7 +69,8 @@ def once(value: Scalar) -> Scalar:
         case Unary("not", operand) if truth(operand) is not None:
             return Const(not truth(operand), BOOL)
         case Unary("neg", Const(number, dtype)) if not isinstance(number, Dim) and _holds(dtype, -number):
-            return Const(-number, dtype)
+            # Zeros of floats have signs, which an integer in their place would lose.
+            return Const(-float(number) if dtype.kind == "float" else -number, dtype)
         case _:
             return value
 
