@@ -21,6 +21,7 @@ def import_model(
         Rules, typer.Option(metavar="OUT=IN", help="Tie an output to an input; * stands for the same text in both.")
     ] = None,
     fix: Annotated[Rules, typer.Option(metavar="INPUT=VALUE", help="Make an input a constant.")] = None,
+    no_loops: Annotated[bool, typer.Option("--no-loops", help="Write repeated layers one after the other.")] = False,
     no_idioms: Annotated[
         bool, typer.Option("--no-idioms", help="Leave written-out norms and the like as they are.")
     ] = False,
@@ -30,9 +31,8 @@ def import_model(
 
     Every symbolic dimension needs a --size. A dimension without a name is called by its input: --size 'input[0]=1'.
     """
-    options = ImportOptions(
-        name, size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ()), idioms=not no_idioms
-    )
+    choices, pairs, fixed = size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ())
+    options = ImportOptions(name, choices, pairs, fixed, loops=not no_loops, idioms=not no_idioms)
     report = run_import(model, output, options)
     typer.echo(json.dumps(report.facts(), indent=2) if as_json else "\n".join(_lines(report)))
 

@@ -1,5 +1,6 @@
 """Steps of a draft that say something twice, or that nothing reads."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from openinfer.importing.draft import (
     walk,
 )
 from openinfer.loops.dim import form
+
+Change = Callable[[DraftOperand, dict[int, DraftOperand]], DraftOperand]
 
 
 def cleaned(draft: Draft) -> Draft:
@@ -83,7 +86,13 @@ def shared(draft: Draft) -> Draft:
 
 def _variables(draft: Draft) -> set[int]:
     """Values that are written more than once, or read from memory that is."""
-    return {id(step.value) for step in walk(draft.steps) if isinstance(step, DraftDeclare)}
+    found = {id(step.value) for step in walk(draft.steps) if isinstance(step, DraftDeclare)}
+    for step in walk(draft.steps):
+        if isinstance(step, DraftOp) and not step.declares:
+            found.update(id(base_of(one)) for one in step.outputs)
+        elif isinstance(step, DraftCopy):
+            found.add(id(base_of(step.dst)))
+    return found
 
 
 def _reads_variable(step: DraftOp, written: set[int]) -> bool:
@@ -102,23 +111,26 @@ def _param(value: Any) -> Any:
     return form(value) if isinstance(value, int) and not isinstance(value, bool) else (type(value).__name__, value)
 
 
-def with_operands(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftStep:
+def with_operands(step: DraftStep, renamed: dict[int, DraftOperand], change: Change | None = None) -> DraftStep:
     """A step that reads other operands in place of some."""
     if not renamed:
         return step
+    other = change or _renamed
     match step:
         case DraftOp():
-            return replace(step, inputs=tuple(None if one is None else _renamed(one, renamed) for one in step.inputs))
+            return replace(step, inputs=tuple(None if one is None else other(one, renamed) for one in step.inputs))
         case DraftLoop():
-            return replace(step, body=tuple(with_operands(one, renamed) for one in step.body))
+            return replace(step, body=tuple(with_operands(one, renamed, change) for one in step.body))
         case DraftBranch():
-            bodies = (tuple(with_operands(one, renamed) for one in body) for body in (step.then_body, step.else_body))
+            bodies = (
+                tuple(with_operands(one, renamed, change) for one in body) for body in (step.then_body, step.else_body)
+            )
             then_body, else_body = bodies
-            cond = _renamed(step.cond, renamed)
+            cond = other(step.cond, renamed)
             assert isinstance(cond, DraftValue)
             return replace(step, cond=cond, then_body=then_body, else_body=else_body)
         case DraftCopy() | DraftStore() | DraftWrite():
-            return replace(step, src=_renamed(step.src, renamed))
+            return replace(step, src=other(step.src, renamed))
     return step
 
 

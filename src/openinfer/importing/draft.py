@@ -91,7 +91,30 @@ class IndexOperand:
         return TensorType(self.dtype, self.shape)
 
 
-DraftOperand = DraftValue | KnownTensor | DraftPart | IndexOperand
+@dataclass(frozen=True, eq=False)
+class DraftFamily:
+    """Known tensors of one type, of which the index of a loop chooses one."""
+
+    members: tuple[KnownTensor, ...]
+    index: str
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of each."""
+        return self.members[0].dtype
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of each."""
+        return self.members[0].shape
+
+    @property
+    def type(self) -> TensorType:
+        """Its type as ops take it."""
+        return TensorType(self.dtype, self.shape)
+
+
+DraftOperand = DraftValue | KnownTensor | DraftPart | IndexOperand | DraftFamily
 DraftParam = Any
 """What an op takes as a parameter: numbers, strings, dtypes, tuples; integers may be ``Dim``."""
 
@@ -169,6 +192,8 @@ class DraftTable:
     entry: Shape
     bound: int
     counter: DraftCounter
+    layers: int = 0
+    """How many of them there are, where an index chooses one."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +211,8 @@ class DraftWrite:
     src: DraftOperand
     table: DraftTable
     added: int
+    layer: str = ""
+    """The loop index that chooses the layer of the table."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +222,8 @@ class DraftRead:
     table: DraftTable
     dst: DraftValue
     added: int
+    layer: str = ""
+    """The loop index that chooses the layer of the table."""
 
 
 @dataclass(frozen=True)

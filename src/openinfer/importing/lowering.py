@@ -1,6 +1,7 @@
 """A draft as a graph of the language: names given, constants declared, parameters as values."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from openinfer.importing.draft import (
     DraftCount,
     DraftCounter,
     DraftDeclare,
+    DraftFamily,
     DraftLoop,
     DraftOp,
     DraftOperand,
@@ -31,6 +33,7 @@ from openinfer.importing.draft import (
     walk,
 )
 from openinfer.importing.identifiers import Identifiers
+from openinfer.importing.names import common_name, family_pattern, value_name
 from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
 from openinfer.ir.graph import (
     Assign,
@@ -51,7 +54,7 @@ from openinfer.ir.graph import (
     Transfer,
     VarDecl,
 )
-from openinfer.ir.operand import Access, Literal, Slice
+from openinfer.ir.operand import Access, Index, Literal, Single, Slice
 from openinfer.ir.operand import Operand as IrOperand
 from openinfer.ir.values import (
     AttrValue,
@@ -189,13 +192,13 @@ class _Lowering:
                 return self._branch(step)
             case DraftStore(src, state):
                 return [CacheWrite(self._operand(src), Access(self._value(state)))]
-            case DraftWrite(src, table, added):
+            case DraftWrite(src, table, added, _):
                 begin = Ref(self._counter(table.counter))
-                slot = Slice(begin, _plus(begin, added))
-                return [CacheWrite(self._operand(src), Access(self._table(table), (slot,), bracketed=True))]
-            case DraftRead(table, dst, added):
-                slot = Slice(Num(0), _plus(Ref(self._counter(table.counter)), added))
-                return [CacheRead(Access(self._table(table), (slot,), bracketed=True), Access(self._value(dst)))]
+                slots = (*_layer(step.layer), Slice(begin, _plus(begin, added)))
+                return [CacheWrite(self._operand(src), Access(self._table(table), slots, bracketed=True))]
+            case DraftRead(table, dst, added, _):
+                slots = (*_layer(step.layer), Slice(Num(0), _plus(Ref(self._counter(table.counter)), added)))
+                return [CacheRead(Access(self._table(table), slots, bracketed=True), Access(self._value(dst)))]
             case DraftCount(counter, added):
                 return [CacheIncrement(self._counter(counter), expr_of(added))]
 
@@ -219,6 +222,9 @@ class _Lowering:
             found = literals[slot] if slot in literals else self._operand(operand)
             inputs.append(Input(found, spec_of(record, slot).name if is_labelled else None))
         attrs = tuple((name, _attribute(value)) for name, value in step.params)
+        for one in step.outputs:
+            if isinstance(one, DraftValue):
+                self._names.name(one, value_name(one.hint, step.op), "t")
         outputs = [self._target(one) for one in step.outputs]
         new = [
             Assign(access.base, None, None)
@@ -274,16 +280,16 @@ class _Lowering:
             dims = tuple(map(expr_of, table.entry))
             self._declared[name] = VarDecl(
                 *(name, MemoryKind.PERSISTENT, table.dtype, dims),
-                table_indices=("t",),
+                table_indices=("l", "t") if table.layers else ("t",),
                 table=True,
-                fixed=(("t", Num(table.bound)),),
+                fixed=(*((("l", Num(table.layers)),) if table.layers else ()), ("t", Num(table.bound))),
             )
         return name
 
     # --- operands -------------------------------------------------------------------------------------------------
 
     def _value(self, value: DraftValue) -> str:
-        return self._names.name(value, _shortened(value.hint), "t")
+        return self._names.name(value, value_name(value.hint, "t"), "t")
 
     def _target(self, target: DraftValue | DraftPart) -> Access:
         if isinstance(target, DraftPart):
@@ -296,8 +302,36 @@ class _Lowering:
                 return Access(self._constant(operand))
             case IndexOperand():
                 return Access(operand.name)
+            case DraftFamily():
+                return Access(self._family(operand), (Single(Ref(operand.index)),), bracketed=True)
             case _:
                 return self._target(operand)
+
+    def _family(self, family: DraftFamily) -> str:
+        """The name of a prefix table; its tensors are called by a pattern."""
+        found = self._names.of.get(id(family))
+        if found is not None:
+            return found
+        hints = [one.hint for one in family.members]
+        name = self._names.name(family, _shortened(common_name(hints)), "w")
+        before, behind = self._stored_names(name, hints)
+        pattern = f"{before}{{{family.index}}}{behind}"
+        for place, member in enumerate(family.members):
+            stored = f"{before}{place}{behind}"
+            self._tensors[stored] = (member.dtype, np.ascontiguousarray(member.array).reshape(member.shape))
+        dims = tuple(Num(one) for one in family.shape)
+        self._declared[name] = VarDecl(
+            *(name, MemoryKind.CONSTANT, family.dtype, dims), pattern=pattern, table_indices=(family.index,)
+        )
+        return name
+
+    def _stored_names(self, name: str, hints: Sequence[str]) -> tuple[str, str]:
+        """The text around the number of the layer: that of the file, if model files allow it and it is free."""
+        found = family_pattern(hints)
+        if found is not None and re.fullmatch(r"[A-Za-z0-9._-]{1,200}", "".join(found)):
+            taken = any(f"{found[0]}{place}{found[1]}" in self._tensors for place in range(len(hints)))
+            return (f"{name}.", "") if taken else found
+        return f"{name}.", ""
 
     def _constant(self, constant: KnownTensor) -> str:
         """The name of a constant; equal ones share it."""
@@ -327,12 +361,14 @@ _WITH_LITERALS = {
 
 def tensor_name(text: str, taken: Identifiers) -> str:
     """A name that model files allow, as much like a text as can be, each only once."""
-    import re
-
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text)[-200:] or "tensor"
     unique = taken.unique(cleaned.replace("__", "_"), "w")
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
     return cleaned if unique == plain and len(plain) < 60 else unique
+
+
+def _layer(index: str) -> tuple[Index, ...]:
+    return (Single(Ref(index)),) if index else ()
 
 
 def _plus(expr: Expr, added: int) -> Expr:

@@ -11,7 +11,9 @@ from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, ImportingEr
 from openinfer.importing.cleanup import cleaned
 from openinfer.importing.identifiers import identifier
 from openinfer.importing.idioms import with_idioms
+from openinfer.importing.layers import with_loops
 from openinfer.importing.lowering import Lowered, lowered
+from openinfer.importing.names import with_names
 from openinfer.importing.onnx_read import read_onnx
 from openinfer.importing.options import ImportOptions, sizes_given
 from openinfer.importing.states import with_states
@@ -47,7 +49,7 @@ class Imported:
         }
 
 
-def import_onnx(
+def import_onnx(  # noqa: PLR0913  (as many as the command has)
     path: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
@@ -55,16 +57,19 @@ def import_onnx(
     sizes: Mapping[str, int | str] | None = None,
     states: Sequence[tuple[str, str]] = (),
     fixed: Mapping[str, Any] | None = None,
+    loops: bool = True,
     idioms: bool = True,
 ) -> Imported:
     """Import an ONNX model: write ``NAME.oig`` and ``NAME.oinf`` into a folder and say what things are called.
 
     ``sizes`` gives every symbolic dimension a number, or ``"<=64"`` to keep it dynamic up to a bound; a dimension
     without a name is called ``input[0]``. ``states`` are pairs of an output and the input that it is in the next step;
-    ``*`` in both stands for the same text. ``fixed`` makes inputs constants. Without ``idioms``
-    the translation is literal: patterns such as a written-out layer norm stay as they are.
+    ``*`` in both stands for the same text. ``fixed`` makes inputs constants. Without ``loops``
+    repeated layers are written one after the other, and without ``idioms`` patterns such as a written-out layer norm
+    stay as they are.
     """
-    options = ImportOptions(name, sizes_given(sizes or {}), tuple(states), dict(fixed or {}), idioms=idioms)
+    choices = sizes_given(sizes or {})
+    options = ImportOptions(name, choices, tuple(states), dict(fixed or {}), loops=loops, idioms=idioms)
     return run_import(os.fspath(path), os.fspath(folder), options)
 
 
@@ -74,6 +79,9 @@ def run_import(path: str, folder: str, options: ImportOptions) -> Imported:
         draft = cleaned(with_states(translated(read_onnx(path), options), options.states))
         if options.idioms:
             draft = with_idioms(draft)
+        draft = with_names(draft)
+        if options.loops:
+            draft = with_loops(draft)
         found = lowered(draft)
     stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
     return _written(found, path, folder, stem)

@@ -1,0 +1,334 @@
+"""One loop in place of windows of steps that look alike, if what flows between them allows it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from openinfer.importing.cleanup import with_operands
+from openinfer.importing.draft import (
+    Draft,
+    DraftCopy,
+    DraftDeclare,
+    DraftFamily,
+    DraftLoop,
+    DraftOp,
+    DraftOperand,
+    DraftPart,
+    DraftRead,
+    DraftStep,
+    DraftTable,
+    DraftValue,
+    DraftWrite,
+    KnownTensor,
+    base_of,
+    operands,
+    walk,
+)
+from openinfer.importing.names import common_name, family_pattern
+from openinfer.ir.expr import Num, Ref
+from openinfer.ir.operand import Single, Slice
+from openinfer.loops.dim import is_same_shape
+
+Place = tuple[int, int]
+"""A step of the body, and which of its results."""
+
+
+class _NoLoopError(Exception):
+    """What flows between the windows is not what a loop can carry."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A draft with a loop, how many values the loop carries, and how many weights have no common name."""
+
+    draft: Draft
+    carried: int
+    nameless: int
+
+
+class LoopBuilder:
+    """Tries to make one loop of windows."""
+
+    def __init__(self, draft: Draft, start: int, period: int, count: int) -> None:
+        self._draft = draft
+        self._before = draft.steps[:start]
+        self._windows = [draft.steps[start + one * period : start + (one + 1) * period] for one in range(count)]
+        self._after = draft.steps[start + count * period :]
+        self._places: dict[int, tuple[int, int, int]] = {}
+        for number, window in enumerate(self._windows):
+            for at, step in enumerate(window):
+                for which, one in enumerate(_results(step)):
+                    self._places[id(one)] = (number, at, which)
+        self._initial: dict[Place, DraftOperand] = {}
+        self._variables: dict[Place, DraftValue] = {}
+        self._families: list[DraftFamily] = []
+        self._tables: dict[int, DraftTable] = {}
+        self._index = "l"
+
+    def build(self, index: str) -> Built | None:
+        """The draft with a loop, or None."""
+        self._index = index
+        try:
+            body = [self._joined(at) for at in range(len(self._windows[0]))]
+            later = self._read_later()
+        except _NoLoopError:
+            return None
+        for place in (*self._initial, *sorted({place for place, number in later if number == len(self._windows) - 1})):
+            if place not in self._variables:
+                self._variables[place] = self._variable(place)
+        before = [*self._before, *self._starts()]
+        collected = {place: self._stacked(place) for place, number in later if not self._is_last(place, number)}
+        before += [DraftDeclare(value) for value in collected.values()]
+        loop = DraftLoop(self._name(), index, len(self._windows), tuple(self._body(body, collected)))
+        renamed = self._outside(later, collected)
+        after = [_with_outside(step, renamed) for step in self._after]
+        outputs = tuple(replace(port, operand=_outside(port.operand, renamed)) for port in self._draft.outputs)
+        states = tuple(
+            replace(state, memory=self._tables.get(id(state.memory), state.memory))
+            if isinstance(state.memory, DraftTable)
+            else state
+            for state in self._draft.states
+        )
+        draft = replace(self._draft, steps=(*before, loop, *after), outputs=outputs, states=states)
+        nameless = sum(family_pattern([one.hint for one in family.members]) is None for family in self._families)
+        return Built(draft, len(self._initial) + len(collected), nameless)
+
+    # --- one step for all windows ---------------------------------------------------------------------------------
+
+    def _joined(self, at: int) -> DraftStep:
+        """The step at a position of the body, with operands that stand for those of all windows."""
+        steps = [window[at] for window in self._windows]
+        first = steps[0]
+        match first:
+            case DraftOp():
+                columns = zip(*(step.inputs for step in steps if isinstance(step, DraftOp)), strict=True)
+                return replace(first, inputs=tuple(self._operand(column) for column in columns))
+            case DraftWrite():
+                source = self._operand([step.src for step in steps if isinstance(step, DraftWrite)])
+                assert source is not None
+                return replace(first, src=source, table=self._layered(steps), layer=self._index)
+            case DraftRead():
+                return replace(first, table=self._layered(steps), layer=self._index)
+        return first
+
+    def _layered(self, steps: Sequence[DraftStep]) -> DraftTable:
+        """One table for those of all windows, with an index for the layer."""
+        tables = [step.table for step in steps if isinstance(step, DraftRead | DraftWrite)]
+        known = [self._tables.get(id(one)) for one in tables]
+        if known[0] is not None and all(one is known[0] for one in known):
+            return known[0]
+        if any(one is not None for one in known) or len({id(one) for one in tables}) != len(tables):
+            raise _NoLoopError
+        if any(table.layers for table in tables):
+            raise _NoLoopError
+        made = replace(tables[0], hint=common_name([one.hint for one in tables]), layers=len(tables))
+        self._tables |= {id(one): made for one in tables}
+        return made
+
+    def _operand(self, column: Sequence[DraftOperand | None]) -> DraftOperand | None:
+        """The operand that stands for one of each window."""
+        first = column[0]
+        if first is None:
+            return None
+        if all(isinstance(one, KnownTensor) for one in column):
+            return self._known([one for one in column if isinstance(one, KnownTensor)])
+        bases = [base_of(one) for one in column if one is not None]
+        found = self._base(bases)
+        if isinstance(first, DraftPart):
+            if not isinstance(found, DraftValue):
+                raise _NoLoopError
+            return replace(first, base=found)
+        return found
+
+    def _base(self, bases: Sequence[DraftOperand]) -> DraftOperand:
+        places = [self._places.get(id(one)) for one in bases]
+        if places[0] is None and all(place is None for place in places):
+            if any(one is not bases[0] for one in bases):
+                raise _NoLoopError
+            return bases[0]
+        own = places[0]
+        if own is not None and all(place == (number, *own[1:]) for number, place in enumerate(places)):
+            return bases[0]
+        previous = places[1]
+        if own is not None or previous is None or isinstance(bases[0], KnownTensor):
+            raise _NoLoopError
+        if any(place != (number, *previous[1:]) for number, place in enumerate(places[1:])):
+            raise _NoLoopError
+        return self._carried((previous[1], previous[2]), bases[0])
+
+    def _carried(self, place: Place, initial: DraftOperand) -> DraftOperand:
+        value = _results(self._windows[0][place[0]])[place[1]]
+        known = self._initial.setdefault(place, initial)
+        if known is not initial or not isinstance(self._windows[0][place[0]], DraftOp):
+            raise _NoLoopError
+        if initial.dtype is not value.dtype or not is_same_shape(initial.shape, value.shape):
+            raise _NoLoopError
+        if place not in self._variables:
+            self._variables[place] = self._variable(place)
+        return self._variables[place]
+
+    def _known(self, column: Sequence[KnownTensor]) -> DraftOperand:
+        """A constant that all windows share, or a family with one for each."""
+        if all(one is column[0] or np.array_equal(one.array, column[0].array) for one in column):
+            return column[0]
+        if any(one.has_sizes for one in column):
+            raise _NoLoopError
+        for family in self._families:
+            if all(one is other for one, other in zip(family.members, column, strict=True)):
+                return family
+        made = DraftFamily(tuple(column), self._index)
+        self._families.append(made)
+        return made
+
+    # --- variables ------------------------------------------------------------------------------------------------
+
+    def _variable(self, place: Place) -> DraftValue:
+        """What holds a value from one iteration to the next: the initial value itself where nothing else reads it."""
+        initial = self._initial.get(place)
+        value = _results(self._windows[0][place[0]])[place[1]]
+        if isinstance(initial, DraftValue) and self._is_only_initial(initial):
+            return initial
+        return DraftValue(
+            value.dtype, value.shape, common_name([self._result(number, place).hint for number in (0, -1)])
+        )
+
+    def _is_only_initial(self, value: DraftValue) -> bool:
+        """Whether an op before the windows computes a value that only the first of them reads."""
+        if not any(
+            isinstance(step, DraftOp) and step.declares and any(one is value for one in step.outputs)
+            for step in self._before
+        ):
+            return False
+        later = [*(step for window in self._windows[1:] for step in window), *self._after]
+        read = [base_of(one) for step in walk(tuple(later)) for one in operands(step)]
+        read += [base_of(port.operand) for port in self._draft.outputs]
+        return all(one is not value for one in read) and list(self._initial.values()).count(value) <= 1
+
+    def _result(self, number: int, place: Place) -> DraftValue:
+        return _results(self._windows[number][place[0]])[place[1]]
+
+    def _starts(self) -> list[DraftStep]:
+        """Declarations and initial values of variables."""
+        found: list[DraftStep] = []
+        for place, variable in self._variables.items():
+            initial = self._initial.get(place)
+            if initial is variable:
+                continue
+            found.append(DraftDeclare(variable))
+            if initial is not None:
+                found.append(DraftCopy(initial, variable))
+        return found
+
+    # --- what is read after the loop ------------------------------------------------------------------------------
+
+    def _read_later(self) -> set[tuple[Place, int]]:
+        """The results of windows that are read behind them, with the numbers of the windows."""
+        read = [base_of(one) for step in walk(self._after) for one in operands(step)]
+        read += [base_of(port.operand) for port in self._draft.outputs]
+        found = set()
+        for one in read:
+            place = self._places.get(id(one))
+            if place is not None:
+                if not isinstance(self._windows[0][place[1]], DraftOp):
+                    raise _NoLoopError
+                found.add(((place[1], place[2]), place[0]))
+        return found
+
+    def _is_last(self, place: Place, number: int) -> bool:
+        return number == len(self._windows) - 1 and place in self._variables
+
+    def _stacked(self, place: Place) -> DraftValue:
+        value = self._result(0, place)
+        hint = common_name([self._result(number, place).hint for number in range(len(self._windows))])
+        return DraftValue(value.dtype, (len(self._windows), *value.shape), hint)
+
+    def _outside(self, later: set[tuple[Place, int]], collected: dict[Place, DraftValue]) -> dict[int, DraftOperand]:
+        """What stands for the results of windows outside of the loop."""
+        found: dict[int, DraftOperand] = {}
+        for place, number in later:
+            value = self._result(number, place)
+            if self._is_last(place, number):
+                found[id(value)] = self._variables[place]
+            else:
+                stacked = collected[place]
+                rest = tuple(Slice() for _ in value.shape)
+                found[id(value)] = DraftPart(stacked, (Single(Num(number)), *rest), value.shape)
+        return found
+
+    # --- the body -------------------------------------------------------------------------------------------------
+
+    def _body(self, steps: Sequence[DraftStep], collected: dict[Place, DraftValue]) -> list[DraftStep]:
+        """The steps of the loop: results that are variables are written where nothing reads the old value any more."""
+        renamed: dict[int, DraftOperand] = {}
+        direct = {place for place in self._variables if self._is_written_in_place(steps, place)}
+        found: list[DraftStep] = []
+        for at, step in enumerate(steps):
+            outputs = _results(step)
+            places = [(at, which) for which in range(len(outputs))]
+            if isinstance(step, DraftOp) and places and all(place in direct for place in places):
+                renamed |= {id(one): self._variables[place] for one, place in zip(outputs, places, strict=True)}
+                written = tuple(self._variables[place] for place in places)
+                changed = _with_outside(step, _without(renamed, outputs))
+                assert isinstance(changed, DraftOp)
+                found.append(replace(changed, outputs=written, declares=False))
+            else:
+                direct -= set(places)
+                found.append(_with_outside(step, renamed))
+        for place, value in collected.items():
+            source = renamed.get(id(self._result(0, place)), self._result(0, place))
+            rest = tuple(Slice() for _ in value.shape[1:])
+            found.append(DraftCopy(source, DraftPart(value, (Single(Ref(self._index)), *rest), value.shape[1:])))
+        found += [
+            DraftCopy(self._result(0, place), variable)
+            for place, variable in self._variables.items()
+            if place not in direct
+        ]
+        return found
+
+    def _is_written_in_place(self, steps: Sequence[DraftStep], place: Place) -> bool:
+        """Whether nothing reads what a variable was once its new value is computed."""
+        variable = self._variables[place]
+        return all(base_of(one) is not variable for step in steps[place[0] + 1 :] for one in operands(step))
+
+    def _name(self) -> str:
+        """What the layers are called: the word before their number in the names of nodes."""
+        names = [step.origin.node for step in (window[0] for window in self._windows) if isinstance(step, DraftOp)]
+        parts = [re.findall(r"([A-Za-z]+)[._/]?(\d+)", name) for name in names]
+        for word, number in parts[0] if parts else ():
+            if any((word, number) not in part for part in parts[1:]):
+                return word if word.endswith("s") else f"{word}s"
+        return "layers"
+
+
+def _without(renamed: dict[int, DraftOperand], outputs: Sequence[DraftValue]) -> dict[int, DraftOperand]:
+    own = {id(one) for one in outputs}
+    return {key: value for key, value in renamed.items() if key not in own}
+
+
+def _results(step: DraftStep) -> tuple[DraftValue, ...]:
+    match step:
+        case DraftOp():
+            return tuple(one for one in step.outputs if isinstance(one, DraftValue))
+        case DraftDeclare(value):
+            return (value,)
+    return ()
+
+
+def _outside(operand: DraftOperand, renamed: dict[int, DraftOperand]) -> DraftOperand:
+    found = renamed.get(id(base_of(operand)))
+    if found is None:
+        return operand
+    if not isinstance(operand, DraftPart):
+        return found
+    if isinstance(found, DraftPart):
+        rest = iter(operand.indices)
+        indices = tuple(next(rest) if isinstance(one, Slice) else one for one in found.indices)
+        return DraftPart(found.base, indices, operand.shape)
+    assert isinstance(found, DraftValue)
+    return replace(operand, base=found)
+
+
+def _with_outside(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftStep:
+    return with_operands(step, renamed, _outside)
