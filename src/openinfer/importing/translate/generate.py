@@ -46,7 +46,7 @@ def _range(n: NodeContext) -> NodeResults:
     if is_symbolic(step) or (step < 0 and (is_symbolic(first) or is_symbolic(last))):
         raise Unsupported("its step depends on a size, or it counts down from one")
     between = tidied(last - first if step > 0 else first - last, n.emit.sizes)
-    count = larger((between + abs(step) - 1) // abs(step), 0)
+    count = larger(between if abs(step) == 1 else (between + abs(step) - 1) // abs(step), 0)
     if not is_symbolic(count):
         offsets = known(np.arange(count, dtype=np.int64) * step)
         return n.emit.cast(n.emit.op("add", offsets, extent(first)) if not is_same(first, 0) else offsets, n.x.dtype)
