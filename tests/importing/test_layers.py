@@ -42,7 +42,7 @@ def layered(count: int, width: int = 8, collects: bool = False) -> Any:
     outputs: dict[str, Any] = {"y": ("f32", None)}
     if collects:
         outputs |= {f"net/layers.{layer}/act/Tanh": ("f32", None) for layer in range(count)}
-    inputs = {"x": ("f32", ["T", width]), "mask": ("f32", ["T", width])}
+    inputs: dict[str, Any] = {"x": ("f32", ["T", width]), "mask": ("f32", ["T", width])}
     return model(nodes, inputs, outputs, {**weights, "one": np.float32(1)})
 
 

@@ -24,7 +24,7 @@ from openinfer.importing.draft import (
 )
 from openinfer.loops.dim import form
 
-Change = Callable[[DraftOperand, dict[int, DraftOperand]], DraftOperand]
+OperandChange = Callable[[DraftOperand, dict[int, DraftOperand]], DraftOperand]
 
 
 def cleaned(draft: Draft) -> Draft:
@@ -111,7 +111,7 @@ def _param(value: Any) -> Any:
     return form(value) if isinstance(value, int) and not isinstance(value, bool) else (type(value).__name__, value)
 
 
-def with_operands(step: DraftStep, renamed: dict[int, DraftOperand], change: Change | None = None) -> DraftStep:
+def with_operands(step: DraftStep, renamed: dict[int, DraftOperand], change: OperandChange | None = None) -> DraftStep:
     """A step that reads other operands in place of some."""
     if not renamed:
         return step

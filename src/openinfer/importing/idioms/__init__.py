@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from openinfer.importing.cleanup import cleaned
 from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftStep
-from openinfer.importing.idioms.activations import Rewrite, gelu, hard_sigmoid, hard_swish, silu
+from openinfer.importing.idioms.activations import IdiomRewrite, gelu, hard_sigmoid, hard_swish, silu
 from openinfer.importing.idioms.attention import rope, sdpa
 from openinfer.importing.idioms.matching import Matches
 from openinfer.importing.idioms.norms import (
@@ -22,8 +22,8 @@ from openinfer.importing.idioms.norms import (
     shifted_norm,
 )
 
-Rule = Callable[[Matches, DraftOp], Rewrite]
-ROUNDS: tuple[tuple[Rule, ...], ...] = (
+IdiomRule = Callable[[Matches, DraftOp], IdiomRewrite]
+ROUNDS: tuple[tuple[IdiomRule, ...], ...] = (
     (silu, hard_sigmoid, gelu, layer_norm, rms_norm, folded_batch_norm, linear, rope),
     (scaled_norm, hard_swish, conv_bias, sdpa),
     (shifted_norm, folded_batch_norm),
@@ -40,7 +40,7 @@ def with_idioms(draft: Draft) -> Draft:
     return cleaned(draft)
 
 
-def _rewritten(steps: tuple[DraftStep, ...], matches: Matches, rules: tuple[Rule, ...]) -> tuple[DraftStep, ...]:
+def _rewritten(steps: tuple[DraftStep, ...], matches: Matches, rules: tuple[IdiomRule, ...]) -> tuple[DraftStep, ...]:
     found: list[DraftStep] = []
     for step in steps:
         if isinstance(step, DraftLoop):

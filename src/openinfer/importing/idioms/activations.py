@@ -5,10 +5,10 @@ from math import pi, sqrt
 from openinfer.importing.draft import DraftOp, DraftOperand, DraftStep
 from openinfer.importing.idioms.matching import Matches, first, is_near, made, number, orders, pair, params
 
-Rewrite = list[DraftStep] | None
+IdiomRewrite = list[DraftStep] | None
 
 
-def silu(matches: Matches, root: DraftOp) -> Rewrite:
+def silu(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``x * sigmoid(x)``."""
     if root.op != "mul":
         return None
@@ -19,7 +19,7 @@ def silu(matches: Matches, root: DraftOp) -> Rewrite:
     return None
 
 
-def hard_swish(matches: Matches, root: DraftOp) -> Rewrite:
+def hard_swish(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``x * hard_sigmoid(x)`` with the usual slope."""
     if root.op != "mul":
         return None
@@ -32,7 +32,7 @@ def hard_swish(matches: Matches, root: DraftOp) -> Rewrite:
     return None
 
 
-def hard_sigmoid(matches: Matches, root: DraftOp) -> Rewrite:
+def hard_sigmoid(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``clamp(x + 3, 0, 6) / 6``."""
     if root.op not in ("div", "mul"):
         return None
@@ -52,7 +52,7 @@ def hard_sigmoid(matches: Matches, root: DraftOp) -> Rewrite:
     return None
 
 
-def gelu(matches: Matches, root: DraftOp) -> Rewrite:
+def gelu(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``x / 2 * (1 + erf(x / sqrt(2)))``, or its approximation by tanh, with the factors in any order."""
     if root.op != "mul":
         return None

@@ -5,12 +5,12 @@ from math import sqrt
 import numpy as np
 
 from openinfer.importing.draft import DraftOp, DraftOperand, DraftPart, DraftStep, DraftValue
-from openinfer.importing.idioms.activations import Rewrite
+from openinfer.importing.idioms.activations import IdiomRewrite
 from openinfer.importing.idioms.matching import Matches, first, fits, is_near, made, new, number, orders, pair, params
 from openinfer.loops.dim import is_same, is_symbolic
 
 
-def sdpa(matches: Matches, root: DraftOp) -> Rewrite:
+def sdpa(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``softmax(q * transpose(k) * scale + mask) * v``."""
     if root.op != "matmul" or root.params:
         return None
@@ -61,7 +61,7 @@ def _attention(
     product: DraftOp,
     rest: tuple[DraftOperand, DraftOperand | None],
     scale: float,
-) -> Rewrite:
+) -> IdiomRewrite:
     v, mask = rest
     q, transposed = pair(product)
     steps: list[DraftStep] = []
@@ -112,7 +112,7 @@ def _keys(matches: Matches, operand: DraftOperand, root: DraftOp, steps: list[Dr
 # --- rotary embeddings ------------------------------------------------------------------------------------------------
 
 
-def rope(matches: Matches, root: DraftOp) -> Rewrite:
+def rope(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``x * cos + rotated(x) * sin``, where cos and sin repeat their first half."""
     if root.op != "add":
         return None
@@ -130,7 +130,7 @@ def rope(matches: Matches, root: DraftOp) -> Rewrite:
 
 def _rotation(
     matches: Matches, root: DraftOp, parts: tuple[DraftOperand, DraftOperand, DraftOperand, DraftOperand]
-) -> Rewrite:
+) -> IdiomRewrite:
     x, rotated, cos, sin = parts
     depth = x.shape[-1] if x.shape else 0
     if is_symbolic(depth) or depth % 2 or not _is_rotated(matches, rotated, x, depth):

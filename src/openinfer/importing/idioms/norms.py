@@ -3,7 +3,7 @@
 import numpy as np
 
 from openinfer.importing.draft import DraftOp, DraftOperand, DraftStep, KnownTensor
-from openinfer.importing.idioms.activations import Rewrite
+from openinfer.importing.idioms.activations import IdiomRewrite
 from openinfer.importing.idioms.matching import (
     Matches,
     first,
@@ -19,7 +19,7 @@ from openinfer.importing.idioms.matching import (
 )
 
 
-def layer_norm(matches: Matches, root: DraftOp) -> Rewrite:
+def layer_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``(x - mean) / sqrt(var + eps)`` over the last axis."""
     centred, eps = _over_root(matches, root)
     if centred is None or eps is None:
@@ -34,7 +34,7 @@ def layer_norm(matches: Matches, root: DraftOp) -> Rewrite:
     return [made("layer_norm", [x], {"eps": eps}, root)]
 
 
-def rms_norm(matches: Matches, root: DraftOp) -> Rewrite:
+def rms_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``x / sqrt(mean(x * x) + eps)`` over the last axis."""
     x, eps = _over_root(matches, root)
     return None if x is None or eps is None else [made("rms_norm", [x], {"eps": eps}, root)]
@@ -85,7 +85,7 @@ def _mean_square(matches: Matches, step: DraftOp | None) -> tuple[DraftOperand, 
     return None
 
 
-def scaled_norm(matches: Matches, root: DraftOp) -> Rewrite:
+def scaled_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """A norm without weights, times a vector: the norm's gamma."""
     if root.op != "mul":
         return None
@@ -100,7 +100,7 @@ def scaled_norm(matches: Matches, root: DraftOp) -> Rewrite:
     return None
 
 
-def shifted_norm(matches: Matches, root: DraftOp) -> Rewrite:
+def shifted_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """A norm with gamma, plus a vector: its beta."""
     if root.op != "add":
         return None
@@ -120,7 +120,7 @@ def shifted_norm(matches: Matches, root: DraftOp) -> Rewrite:
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 
 
-def folded_batch_norm(matches: Matches, root: DraftOp) -> Rewrite:
+def folded_batch_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """A batch norm of a convolution with known weights: other weights and another bias."""
     if root.op != "batch_norm" or params(root)["axis"] != 1:
         return None
@@ -144,7 +144,7 @@ def _known(array: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", like: Kno
     return KnownTensor(like.dtype, array.astype(like.dtype.array), like.hint)
 
 
-def conv_bias(matches: Matches, root: DraftOp) -> Rewrite:
+def conv_bias(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """A convolution plus one number for each channel: its bias."""
     if root.op != "add":
         return None
@@ -160,7 +160,7 @@ def conv_bias(matches: Matches, root: DraftOp) -> Rewrite:
     return None
 
 
-def linear(matches: Matches, root: DraftOp) -> Rewrite:
+def linear(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """A product with a known matrix plus a known vector."""
     if root.op != "add":
         return None

@@ -31,7 +31,7 @@ from openinfer.ir.expr import Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import is_same_shape
 
-Place = tuple[int, int]
+BodyPlace = tuple[int, int]
 """A step of the body, and which of its results."""
 
 
@@ -61,8 +61,8 @@ class LoopBuilder:
             for at, step in enumerate(window):
                 for which, one in enumerate(_results(step)):
                     self._places[id(one)] = (number, at, which)
-        self._initial: dict[Place, DraftOperand] = {}
-        self._variables: dict[Place, DraftValue] = {}
+        self._initial: dict[BodyPlace, DraftOperand] = {}
+        self._variables: dict[BodyPlace, DraftValue] = {}
         self._families: list[DraftFamily] = []
         self._tables: dict[int, DraftTable] = {}
         self._index = "l"
@@ -158,7 +158,7 @@ class LoopBuilder:
             raise _NoLoopError
         return self._carried((previous[1], previous[2]), bases[0])
 
-    def _carried(self, place: Place, initial: DraftOperand) -> DraftOperand:
+    def _carried(self, place: BodyPlace, initial: DraftOperand) -> DraftOperand:
         value = _results(self._windows[0][place[0]])[place[1]]
         known = self._initial.setdefault(place, initial)
         if known is not initial or not isinstance(self._windows[0][place[0]], DraftOp):
@@ -184,7 +184,7 @@ class LoopBuilder:
 
     # --- variables ------------------------------------------------------------------------------------------------
 
-    def _variable(self, place: Place) -> DraftValue:
+    def _variable(self, place: BodyPlace) -> DraftValue:
         """What holds a value from one iteration to the next: the initial value itself where nothing else reads it."""
         initial = self._initial.get(place)
         value = _results(self._windows[0][place[0]])[place[1]]
@@ -206,7 +206,7 @@ class LoopBuilder:
         read += [base_of(port.operand) for port in self._draft.outputs]
         return all(one is not value for one in read) and list(self._initial.values()).count(value) <= 1
 
-    def _result(self, number: int, place: Place) -> DraftValue:
+    def _result(self, number: int, place: BodyPlace) -> DraftValue:
         return _results(self._windows[number][place[0]])[place[1]]
 
     def _starts(self) -> list[DraftStep]:
@@ -223,7 +223,7 @@ class LoopBuilder:
 
     # --- what is read after the loop ------------------------------------------------------------------------------
 
-    def _read_later(self) -> set[tuple[Place, int]]:
+    def _read_later(self) -> set[tuple[BodyPlace, int]]:
         """The results of windows that are read behind them, with the numbers of the windows."""
         read = [base_of(one) for step in walk(self._after) for one in operands(step)]
         read += [base_of(port.operand) for port in self._draft.outputs]
@@ -236,15 +236,17 @@ class LoopBuilder:
                 found.add(((place[1], place[2]), place[0]))
         return found
 
-    def _is_last(self, place: Place, number: int) -> bool:
+    def _is_last(self, place: BodyPlace, number: int) -> bool:
         return number == len(self._windows) - 1 and place in self._variables
 
-    def _stacked(self, place: Place) -> DraftValue:
+    def _stacked(self, place: BodyPlace) -> DraftValue:
         value = self._result(0, place)
         hint = common_name([self._result(number, place).hint for number in range(len(self._windows))])
         return DraftValue(value.dtype, (len(self._windows), *value.shape), hint)
 
-    def _outside(self, later: set[tuple[Place, int]], collected: dict[Place, DraftValue]) -> dict[int, DraftOperand]:
+    def _outside(
+        self, later: set[tuple[BodyPlace, int]], collected: dict[BodyPlace, DraftValue]
+    ) -> dict[int, DraftOperand]:
         """What stands for the results of windows outside of the loop."""
         found: dict[int, DraftOperand] = {}
         for place, number in later:
@@ -259,7 +261,7 @@ class LoopBuilder:
 
     # --- the body -------------------------------------------------------------------------------------------------
 
-    def _body(self, steps: Sequence[DraftStep], collected: dict[Place, DraftValue]) -> list[DraftStep]:
+    def _body(self, steps: Sequence[DraftStep], collected: dict[BodyPlace, DraftValue]) -> list[DraftStep]:
         """The steps of the loop: results that are variables are written where nothing reads the old value any more."""
         renamed: dict[int, DraftOperand] = {}
         direct = {place for place in self._variables if self._is_written_in_place(steps, place)}
@@ -287,7 +289,7 @@ class LoopBuilder:
         ]
         return found
 
-    def _is_written_in_place(self, steps: Sequence[DraftStep], place: Place) -> bool:
+    def _is_written_in_place(self, steps: Sequence[DraftStep], place: BodyPlace) -> bool:
         """Whether nothing reads what a variable was once its new value is computed."""
         variable = self._variables[place]
         return all(base_of(one) is not variable for step in steps[place[0] + 1 :] for one in operands(step))
