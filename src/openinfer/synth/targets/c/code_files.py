@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import PartStep
-from openinfer.synth.targets.c.support import runtime_code, support_code
+from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
@@ -51,7 +51,7 @@ class CodeFiles:
         more = "#include <stdlib.h>\n" * (bool(self.placed.state.growing) or self.placed.threads > 1)
         more += "#include <time.h>\n" * self.placed.is_interruptible
         more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.placed.threads > 1)
-        return self._guarded("RUNTIME", more, f"{limits}{runtime_code(self.needs)}")
+        return self._guarded("RUNTIME", more, f"{limits}{support_code(self.needs)}")
 
     def _guarded(self, what: str, more: str, body: str) -> str:
         guard = f"OPENINFER_{self.name.upper()}_{what}_H"

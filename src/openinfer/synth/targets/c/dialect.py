@@ -32,7 +32,7 @@ def literal(value: float, dtype: DType) -> str:
     if dtype.kind == "bool":
         return "true" if value else "false"
     if dtype.kind == "float":
-        return _float(value, single=dtype.compute.bits == 32)
+        return _float(value, dtype)
     number = int(value)
     if dtype.kind == "uint":
         return f"{number}u" if dtype.bits <= 32 else f"UINT64_C({number})"
@@ -41,14 +41,29 @@ def literal(value: float, dtype: DType) -> str:
     return wide(number)
 
 
-def _float(value: float, *, single: bool) -> str:
-    suffix = "f" if single else ""
+def special(value: float, dtype: DType) -> str | None:
+    """The constant of support code that a literal is, but for its sign: there are none for NaN and infinity.
+
+    >>> from openinfer.dtypes import dtype_of
+    >>> special(float("-inf"), dtype_of("f32")), special(0.5, dtype_of("f32"))
+    ('OI_INF', None)
+    """
+    if dtype.kind != "float":
+        return None
+    single = dtype.compute.bits == 32
     if isnan(value):
-        name = "OI_NAN" if single else "OI_NAN64"
-        return f"-{name}" if copysign(1, value) < 0 else name
+        return "OI_NAN" if single else "OI_NAN64"
     if isinf(value) or (single and isinf(float(np.float32(value)))):
-        name = "OI_INF" if single else "OI_INF64"
-        return name if value > 0 else f"-{name}"
+        return "OI_INF" if single else "OI_INF64"
+    return None
+
+
+def _float(value: float, dtype: DType) -> str:
+    name = special(value, dtype)
+    if name is not None:
+        return f"-{name}" if copysign(1, value) < 0 else name
+    single = dtype.compute.bits == 32
+    suffix = "f" if single else ""
     text = str(np.float32(value)) if single else repr(float(value))
     text = text if any(mark in text for mark in ".en") else f"{text}.0"
     return f"{text}{suffix}"
@@ -118,6 +133,7 @@ C = Dialect(
     types=TYPES,
     stored={one.name: _stored(one) for one in DTYPES.values()},
     literal=literal,
+    special=special,
     frame=framed,
     support=SUPPORT,
     functions=_functions(),

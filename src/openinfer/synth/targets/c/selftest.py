@@ -11,7 +11,7 @@ import numpy as np
 from openinfer.dtypes import Array, DType, pack
 from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import Value
-from openinfer.synth.targets.c.dialect import C, literal, stored_type
+from openinfer.synth.targets.c.dialect import C, literal, special, stored_type
 from openinfer.synth.targets.c.example import STATUS_OF_FILES, freed, read_weights, started
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.host.solve import sizes_of_shapes
@@ -109,7 +109,7 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
     lines = [f"{name}_inputs in{number} = {{ 0 }};"]
     lines += [f"if ({name}_reset(&context) != {upper}_OK) return 1;"] * one.begins
     for place, (key, value) in enumerate(program.inputs.items()):
-        arrays.append(_array(f"in{number}_{place}", np.asarray(one.inputs[key]), value.dtype))
+        arrays.append(_array(f"in{number}_{place}", np.asarray(one.inputs[key]), value.dtype, needs))
         lines.append(f"in{number}.{project.placed.names.inputs[key]} = in{number}_{place};")
     shapes = {key: np.shape(one.inputs[key]) for key in program.inputs}
     sizes = sizes_of_shapes({key: value.shape for key, value in program.inputs.items()}, shapes, program.sizes)
@@ -160,7 +160,7 @@ def _comparison(
 ) -> list[str]:
     value = project.program.outputs[key]
     number, place = at
-    arrays.append(_array(f"out{number}_{place}", wanted, value.dtype))
+    arrays.append(_array(f"out{number}_{place}", wanted, value.dtype, needs))
     own = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     other = ScalarPrinter(C, lambda _buffer: f"out{number}_{place}")
     buffer = Buffer("any", value.dtype, value.shape)
@@ -180,8 +180,8 @@ def _tolerance(wanted: Array, value: Value, one: Golden) -> float:
     return float(relative * (finite.max() if finite.size else 0.0))
 
 
-def _array(name: str, values: Array, dtype: DType) -> str:
-    """A constant array with the elements as they are stored."""
+def _array(name: str, values: Array, dtype: DType, needs: set[Need]) -> str:
+    """A constant array with the elements as they are stored; ``needs`` gets the constants that they are."""
     stored = np.ascontiguousarray(values).reshape(-1)
     if stored.dtype != dtype.array:
         stored = stored.astype(dtype.array)
@@ -193,5 +193,6 @@ def _array(name: str, values: Array, dtype: DType) -> str:
         texts = [str(int(one)) for one in stored]
     else:
         texts = [literal(one.item(), dtype) for one in stored]
+        needs |= {name for one in stored if (name := special(one.item(), dtype)) is not None}
     rows = [", ".join(texts[start : start + 8]) for start in range(0, len(texts), 8)] or ["0"]
     return f"static const {stored_type(dtype)} {name}[] = {{\n    " + ",\n    ".join(rows) + "\n};\n"

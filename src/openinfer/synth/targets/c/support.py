@@ -1,7 +1,6 @@
 """Support code in C: where its functions are, and those of packed elements, which every dtype has."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 
 from openinfer.dtypes import DTYPES, DType
@@ -50,15 +49,9 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
 SUPPORT = Support(
     folders=(("openinfer.synth.targets.cstyle", "runtime"), ("openinfer.synth.targets.c", "runtime")),
     generated=_generated,
-    always=("OI_NAN", "OI_NAN64", "OI_INF", "OI_INF64"),
 )
 
 
 def support_code(needs: Iterable[Need]) -> str:
     """The definitions in C of these functions and all they call, in an order that compiles."""
     return SUPPORT.code(needs)
-
-
-def runtime_code(needs: Iterable[Need]) -> str:
-    """The same for code without literals, which needs no constants."""
-    return replace(SUPPORT, always=()).code(needs)

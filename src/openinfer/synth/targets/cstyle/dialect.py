@@ -71,6 +71,8 @@ class Dialect:
     """The functions that the language lacks."""
     functions: Mapping[tuple[str, str], Own] = field(default_factory=dict)
     """Builtins of the language, by op and dtype. Everything else that is not an operator is a support function."""
+    special: Callable[[float, DType], str | None] = lambda _value, _dtype: None
+    """The constant of support code that a number is spelled with, if it is."""
     cast: str = "({type}){value}"
     constant: str = "const {type} {name}"
     variable: str = "{type} {name}"

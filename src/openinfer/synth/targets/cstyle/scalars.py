@@ -86,7 +86,7 @@ class ScalarPrinter:
             case Const(number, dtype):
                 if isinstance(number, Dim):
                     return size_code(number.expr, self.widths.size_named(number))
-                return _constant(self.dialect, number, dtype)
+                return self._constant(number, dtype)
             case ScalarVar(name):
                 return ExprText(name)
             case Load(buffer, index):
@@ -309,11 +309,13 @@ class ScalarPrinter:
     def _converted(self, dtype: DType, code: ExprText) -> ExprText:
         return ExprText(self.dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
 
-
-def _constant(dialect: Dialect, number: float, dtype: DType) -> ExprText:
-    is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
-    text = str(int(number)) if is_plain else dialect.literal(number, dtype)
-    return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+    def _constant(self, number: float, dtype: DType) -> ExprText:
+        is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
+        text = str(int(number)) if is_plain else self.dialect.literal(number, dtype)
+        special = self.dialect.special(number, dtype)
+        if special is not None:
+            self.need(special)
+        return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 
 def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> ExprText:

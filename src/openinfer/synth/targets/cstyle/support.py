@@ -60,13 +60,11 @@ class Support:
     """Packages, and the folders in them that hold the files."""
     generated: Callable[[], Mapping[str, Definition]]
     """Functions that exist for every dtype, by their names."""
-    always: tuple[str, ...] = ()
-    """What is emitted in any case: constants, which literals may be."""
 
     def code(self, needs: Iterable[Need]) -> str:
         """The definitions of what is needed and all they call, in an order that compiles."""
         done: dict[str, str] = {}
-        for need in sorted({*needs, *self.always}, key=need_name):
+        for need in sorted(set(needs), key=need_name):
             self._define(need, done)
         return _spaced(done.values())
 
