@@ -7,7 +7,6 @@
 #include "images.h"
 
 static _Alignas(DIGITS_ALIGNMENT) unsigned char arena[DIGITS_ARENA_BYTES];
-static _Alignas(DIGITS_ALIGNMENT) unsigned char state[DIGITS_STATE_BYTES];
 
 static void draw(const uint8_t *image)
 {
@@ -25,7 +24,7 @@ int main(void)
     digits_context context;
     digits_outputs out;
     int right = 0;
-    if (digits_init(&context, arena, sizeof arena, state, sizeof state, digits_weights, DIGITS_WEIGHT_BYTES) != DIGITS_OK) {
+    if (digits_init(&context, arena, sizeof arena, NULL, 0, digits_weights, DIGITS_WEIGHT_BYTES) != DIGITS_OK) {
         printf("%s\n", digits_last_error(&context));
         return 1;
     }

@@ -46,7 +46,10 @@ def test_a_device_with_one_memory_says_nothing_about_it() -> None:
     assert regions_for(device(), {"arena": 1 << 40}) == {}
 
 
-TEXT = "dynamic { x: f32[N]; } volatile { y: f32[N]; } block entry { op exp(x) >> y; return y; }"
+TEXT = """
+dynamic { x: f32[N]; } volatile { y: f32[N]; } persistent { t: i32; }
+block entry { op exp(x) >> y; return y; }
+"""
 
 
 def facts(size: int) -> dict[str, Any]:

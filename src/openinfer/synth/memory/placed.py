@@ -70,8 +70,13 @@ class Placed:
 
     @property
     def state_bytes(self) -> int:
-        """The bytes of memory that outlives steps."""
-        return max(self.state.size, self.rules.alignment)
+        """The bytes of memory that outlives steps; none without persistent variables."""
+        return max(self.state.size, self.rules.alignment) if self.has_state else 0
+
+    @property
+    def has_state(self) -> bool:
+        """Whether anything outlives a step."""
+        return bool(self.state.homes or self.state.tables)
 
     @property
     def memory_bytes(self) -> dict[str, int]:

@@ -89,7 +89,7 @@ def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: Time
     module = TimedModule(project, cc)
     if trial.state is not None:
         module.load_state(trial.state)
-    has_state = bool(project.placed.state.homes or project.placed.state.tables)
+    has_state = project.placed.has_state
     begin = module.save_state() if has_state else None
     roofline = _roofline(project, machine, cc, trial.inputs)
 

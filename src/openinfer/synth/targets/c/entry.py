@@ -81,9 +81,7 @@ class EntryPrinter:
 /* Whether a pointer points into memory that a step writes. */
 static bool is_ours(const {name}_context *c, const void *p)
 {{
-    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;
-    return (at >= arena && at - arena < {upper}_ARENA_BYTES) || (at >= state && at - state < {upper}_STATE_BYTES);
-}}
+{self._ours()}}}
 """
         one_call = self._one_call() if self.placed.rules.is_hosted else ""
         watched = self._watched() if self.placed.is_interruptible else ""
@@ -101,6 +99,17 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
     return 1;
 }}
 {overlap}{one_call}{watched}"""
+
+    def _ours(self) -> str:
+        """The memory that a step writes: the arena, and the state if there is one."""
+        upper = self.upper
+        if not self.placed.has_state:
+            return f"""    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena;
+    return at >= arena && at - arena < {upper}_ARENA_BYTES;
+"""
+        return f"""    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;
+    return (at >= arena && at - arena < {upper}_ARENA_BYTES) || (at >= state && at - state < {upper}_STATE_BYTES);
+"""
 
     def _one_call(self) -> str:
         name = self.name
@@ -175,26 +184,30 @@ const char *{self.name}_last_error(const {self.name}_context *c)
         crooked = self._failed(unaligned(self.placed.rules.alignment))
         wrong = self._failed(OTHER_WEIGHTS)
         budget = "    c->budget = -1;\n" if self.placed.is_interruptible else ""
+        too_small, low = f"arena == NULL || arena_bytes < {upper}_ARENA_BYTES", "(uintptr_t)arena"
+        state, cleared = "    (void)state; /* Nothing outlives a step. */\n    (void)state_bytes;\n", ""
+        if self.placed.has_state:
+            too_small += f" || state == NULL || state_bytes < {upper}_STATE_BYTES"
+            low += " | (uintptr_t)state"
+            state, cleared = "    c->state = state;\n", f"    memset(state, 0, {upper}_STATE_BYTES);\n"
         weights = f"if (weight_bytes != {upper}_WEIGHT_BYTES) {{ {wrong}; return {upper}_ERROR_WEIGHTS; }}"
         return f"""int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes)
 {{
     *c = ({name}_context){{ 0 }};
-    if (arena == NULL || arena_bytes < {upper}_ARENA_BYTES || state == NULL || state_bytes < {upper}_STATE_BYTES) {{
+    if ({too_small}) {{
         {small};
         return {upper}_ERROR_MEMORY;
     }}
     {weights}
-    const uintptr_t low = (uintptr_t)arena | (uintptr_t)state | ({upper}_WEIGHT_BYTES > 0 ? (uintptr_t)weights : 0);
+    const uintptr_t low = {low} | ({upper}_WEIGHT_BYTES > 0 ? (uintptr_t)weights : 0);
     if (low % {upper}_ALIGNMENT != 0 || ({upper}_WEIGHT_BYTES > 0 && weights == NULL)) {{
         {crooked};
         return {upper}_ERROR_MEMORY;
     }}
     c->arena = arena;
-    c->state = state;
-    c->weights = weights;
-{budget}    memset(state, 0, {upper}_STATE_BYTES);
-    return {name}_reset(c);
+{state}    c->weights = weights;
+{budget}{cleared}    return {name}_reset(c);
 }}
 
 int {name}_check_weights(const void *weights, size_t weight_bytes)

@@ -130,9 +130,9 @@ def freed(project: "Project") -> str:
 def memory(project: "Project") -> str:
     """The memory that a caller gives, as static arrays."""
     upper = project.name.upper()
-    return f"""static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES];
-static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES];
-"""
+    arena = f"static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES];\n"
+    state = f"static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES];\n"
+    return arena + state * project.placed.has_state
 
 
 def example(project: "Project") -> str:
@@ -151,6 +151,7 @@ def example(project: "Project") -> str:
     run = _several_sizes(project, shown) if project.placed.names.input_sizes else _one_step(project, shown)
     from_file = project.options.weights == "file"
     given_back = "    give_back(weights);\n" * from_file
+    state = "state, sizeof state" if project.placed.has_state else "NULL, 0"
     return f"""{_MAPPING * from_file}
 #include <stdbool.h>
 #include <stdint.h>
@@ -169,7 +170,7 @@ int main(int argc, char **argv)
     {name}_inputs in = {{ 0 }};
     {name}_outputs out;
     if (weights == NULL) return 1;
-    if ({name}_init(&context, arena, sizeof arena, state, sizeof state, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
+    if ({name}_init(&context, arena, sizeof arena, {state}, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
         fprintf(stderr, "%s\\n", {name}_last_error(&context));
         return 1;
     }}

@@ -201,6 +201,7 @@ int {name}_reserve({name}_context *c, int table, const int64_t *cells);
 int {name}_start_threads({name}_context *c);
 void {name}_stop_threads({name}_context *c);
 """
+    stateless = "" if facts.state else "Nothing is persistent: the state is NULL, of 0 bytes.\n   "
     embedded = ""
     if facts.embeds_weights:
         embedded = f"""
@@ -208,8 +209,8 @@ void {name}_stop_threads({name}_context *c);
 extern const unsigned char {name}_weights[];
 """
     return f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and
-   resets it. The weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong, as all
-   functions do. */
+   resets it. {stateless}The weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong,
+   as all functions do. */
 int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes);
 {threads}{heap}

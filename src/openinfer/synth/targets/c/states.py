@@ -72,6 +72,7 @@ class StatePrinter:
                 "    at += own;",
                 "}",
             ]
+        kept = [f"memcpy(at, c->state, {upper}_STATE_BYTES);", f"at += {upper}_STATE_BYTES;"] * self.placed.has_state
         own = ["size_t own = 0;"] * bool(self.placed.state.growing)
         unused = [] if self.placed.state.growing else ["(void)c;"]
         small = self._fail(SMALL_SAVED)
@@ -92,13 +93,12 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
     const uint64_t total = {name}_saved_bytes(c);
     if (c->is_broken) {broken}
     if (to == NULL || bytes < total) {small}
-    unsigned char *at = to + {SAVED_HEAD};
+    unsigned char *{"" if self.placed.has_state else "const "}at = to + {SAVED_HEAD};
     memset(to, 0, {SAVED_HEAD});
     memcpy(to, saved_head, sizeof saved_head);
     memcpy(to + 24, &total, 8);
-    memcpy(at, c->state, {upper}_STATE_BYTES);
-    at += {upper}_STATE_BYTES;
-{_lines([*own, *copies])}    const uint32_t crc = oi_crc32(0, to + {SAVED_HEAD}, (size_t)(at - to) - {SAVED_HEAD});
+{_lines([*kept, *own, *copies])}\
+    const uint32_t crc = oi_crc32(0, to + {SAVED_HEAD}, (size_t)(at - to) - {SAVED_HEAD});
     memcpy(to + 32, &crc, 4);
     return 0;
 }}
@@ -112,6 +112,9 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
             if layout.heap is None:
                 checks += self._checked_table(layout, f"table{layout.number}_bound", foreign)
         lines = self._loaded_tables(foreign) if self.placed.state.growing else []
+        if self.placed.has_state:
+            checks = [f"const unsigned char *const state = from + {SAVED_HEAD};", *checks]
+            lines = [*lines, f"memcpy(c->state, state, {upper}_STATE_BYTES);"]
         length = (
             f"bytes {'<' if self.placed.state.growing else '!='} {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
         )
@@ -128,9 +131,7 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
     memcpy(&crc, from + 32, 4);
     if ({length}) {foreign}
     if (oi_crc32(0, from + {SAVED_HEAD}, bytes - {SAVED_HEAD}) != crc) {foreign}
-    const unsigned char *const state = from + {SAVED_HEAD};
-{_lines([*checks, *lines])}    memcpy(c->state, state, {upper}_STATE_BYTES);
-    c->status = {upper}_OK;
+{_lines([*checks, *lines])}    c->status = {upper}_OK;
     c->is_broken = 0;
     c->has_outputs = 0;
     return 0;

@@ -237,7 +237,7 @@ class ScalarPrinter:
             if dtype.kind == "bool":
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
-            return code if dtype.bits >= 32 else self._converted(dtype, code)
+            return code if dtype.bits >= 32 else _converted(self.dialect, dtype, code)
         if dtype is INDEX and self.widths.has_two:
             return self._position(value, left, right)
         if op not in _PLAIN:
@@ -249,7 +249,7 @@ class ScalarPrinter:
         if op in ("add", "sub", "mul"):
             return self._arithmetic(value)
         if dtype.kind == "uint":
-            return self._converted(dtype, joined(left, _PLAIN[op], right))
+            return _converted(self.dialect, dtype, joined(left, _PLAIN[op], right))
         # Nothing goes wrong with divisors that are positive.
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
@@ -264,7 +264,7 @@ class ScalarPrinter:
         if op in ("add", "sub", "mul") and not (is_narrow or self.is_position(value) or fits(value, self.ranges)):
             return self._arithmetic(value)
         if not is_narrow and widths.is_narrow(value.left) and widths.is_narrow(value.right):
-            left = self._converted(INDEX, left)
+            left = _converted(self.dialect, INDEX, left)
         return joined(left, _PLAIN[op], right)
 
     def is_position(self, value: Scalar) -> bool:
@@ -284,8 +284,8 @@ class ScalarPrinter:
         wide = DTYPES[f"u{max(dtype.bits, 32)}"]
         one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
         if isinstance(value.left, Const) and isinstance(value.right, Const):
-            one, other = (self._converted(wide, self.code(part)) for part in (value.left, value.right))
-        return self._converted(dtype, joined(one, sign, other))
+            one, other = (_converted(self.dialect, wide, self.code(part)) for part in (value.left, value.right))
+        return _converted(self.dialect, dtype, joined(one, sign, other))
 
     def _unsigned(self, value: Scalar, wide: DType) -> ExprText:
         """An integer as an unsigned one, next to another that is."""
@@ -293,9 +293,9 @@ class ScalarPrinter:
             case Const(number) if not isinstance(number, Dim) and 0 <= number < 2**32:
                 return ExprText(self.dialect.literal(number, DTYPES["u32"]))
             case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
-                return self._converted(wide, self.code(operand))
+                return _converted(self.dialect, wide, self.code(operand))
             case _:
-                return self._converted(wide, self.code(value))
+                return _converted(self.dialect, wide, self.code(value))
 
     def _cast(self, value: Cast) -> ExprText:
         operand, dtype, code = value.operand, value.dtype, self.code(value.operand)
@@ -304,10 +304,7 @@ class ScalarPrinter:
         if self.widths.is_same_type(value, operand):
             return code  # A position that is as wide.
         is_narrow = dtype is INDEX and self.widths.is_narrow(value)
-        return self._converted(DTYPES["i32"] if is_narrow else dtype, code)
-
-    def _converted(self, dtype: DType, code: ExprText) -> ExprText:
-        return ExprText(self.dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
+        return _converted(self.dialect, DTYPES["i32"] if is_narrow else dtype, code)
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
         is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
@@ -316,6 +313,10 @@ class ScalarPrinter:
         if special is not None:
             self.need(special)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+
+
+def _converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
+    return ExprText(dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
 
 
 def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> ExprText:
