@@ -17,9 +17,12 @@ from openinfer.ops.types import Shape, TensorType
 I64 = DTYPES["i64"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class DraftValue:
-    """A tensor that exists when the graph runs; ``hint`` is what the file calls it."""
+    """A tensor that exists when the graph runs.
+
+    ``hint`` is what the file calls it, which is known only after the value: the one thing here that is set later.
+    """
 
     dtype: DType
     shape: Shape
@@ -164,6 +167,8 @@ class DraftLoop:
     count: int
     body: tuple["DraftStep", ...]
     origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
+    comment: str = ""
+    """Where the loop came from, for readers."""
 
 
 @dataclass(frozen=True)
@@ -267,6 +272,8 @@ class Draft:
     sizes: tuple[tuple[str, int], ...]
     """The dynamic sizes and their bounds."""
     states: tuple[DraftState, ...] = ()
+    comment: str = ""
+    """Where the graph came from, for readers."""
 
 
 def known(array: Any, dtype: DType | None = None, hint: str = "") -> KnownTensor:

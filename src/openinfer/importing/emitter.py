@@ -250,7 +250,8 @@ class Emitter:
     def close_loop(self, name: str, index: IndexOperand, count: int) -> None:
         """End the innermost loop."""
         body = self.bodies.close()
-        self.bodies.add(DraftLoop(name, index.name, count, body, self.origin))
+        comment = f"{self.origin.kind} {self.origin.node}".strip()
+        self.bodies.add(DraftLoop(name, index.name, count, body, self.origin, comment))
 
 
 def slice_at(operand: DraftValue, index: IndexOperand, axis: int = 0) -> DraftPart:

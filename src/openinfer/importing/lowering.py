@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import Array, DType
+from openinfer.errors import printable
 from openinfer.importing.draft import (
     I64,
     Draft,
@@ -33,7 +34,7 @@ from openinfer.importing.draft import (
     walk,
 )
 from openinfer.importing.identifiers import Identifiers
-from openinfer.importing.names import common_name, family_pattern, value_name
+from openinfer.importing.names import common_name, family_pattern, module_path, value_name
 from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
 from openinfer.ir.graph import (
     Assign,
@@ -50,12 +51,14 @@ from openinfer.ir.graph import (
     NodeKind,
     Op,
     Return,
+    Scope,
     SizeDecl,
     Transfer,
     VarDecl,
 )
 from openinfer.ir.operand import Access, Index, Literal, Single, Slice
 from openinfer.ir.operand import Operand as IrOperand
+from openinfer.ir.text import CommentKey, Comments
 from openinfer.ir.values import (
     AttrValue,
     BoolValue,
@@ -78,6 +81,7 @@ class Lowered:
     """A graph, the tensors of its model, and what inputs and outputs are called."""
 
     graph: Graph
+    comments: Comments
     tensors: Mapping[str, tuple[DType, Array]]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -121,6 +125,7 @@ class _Lowering:
         self._blocks: list[Block] = []
         self._tensor_names = Identifiers()
         self._outputs: dict[int, str] = {}
+        self._loops: dict[str, str] = {}
 
     def result(self) -> Lowered:
         draft = self._draft
@@ -134,12 +139,46 @@ class _Lowering:
         for state in draft.states:
             states[state.given] = states[state.result] = self._state(state)
         outputs, copies = self._ports()
-        nodes = self._body(draft.steps)
+        nodes = self._scoped(draft.steps)
         nodes += [Node(Transfer(self._operand(src), Access(dst))) for src, dst in copies]
         nodes.append(Node(Return(tuple(dict.fromkeys(outputs.values())))))
         sizes = [SizeDecl(name, "<=", Num(bound)) for name, bound in draft.sizes]
         blocks = [Block("entry", tuple(nodes)), *self._blocks]
-        return Lowered(Graph.of(sizes, self._declared.values(), blocks), self._tensors, inputs, outputs, states)
+        graph = Graph.of(sizes, self._declared.values(), blocks)
+        return Lowered(graph, self._comments(graph), self._tensors, inputs, outputs, states)
+
+    def _comments(self, graph: Graph) -> Comments:
+        """Where the graph and its loops came from."""
+        found = Comments()
+        kinds = {variable.kind for variable in graph.vars.values()}
+        sections = ["sizes"] if graph.sizes else [kind.value for kind in MemoryKind if kind in kinds]
+        if self._draft.comment:
+            key: CommentKey = ("section", sections[0]) if sections else ("block", "entry")
+            found.leading[key] = [f"// {printable(self._draft.comment)}"]
+        loops = [node for node in graph.walk() if isinstance(node.kind, Loop)]
+        for node in loops:
+            assert isinstance(node.kind, Loop)
+            comment = self._loops.get(node.kind.name)
+            if comment:
+                found.leading[("node", node.index)] = [f"// {printable(comment)}"]
+        return found
+
+    def _scoped(self, steps: Sequence[DraftStep]) -> list[Node]:
+        """Steps of one outermost module in a scope of its name, where there are several modules of some length."""
+        groups: list[tuple[str, list[DraftStep]]] = []
+        for step in steps:
+            path = module_path(step.origin.node) if isinstance(step, DraftOp | DraftLoop) else None
+            word = groups[-1][0] if path is None and groups else (path or ("",))[0]
+            if not groups or groups[-1][0] != word:
+                groups.append((word, []))
+            groups[-1][1].append(step)
+        if len({word for word, _ in groups}) < 2:
+            return self._body(steps)
+        nodes: list[Node] = []
+        for word, group in groups:
+            body = self._body(group)
+            nodes += [Node(Scope(word, tuple(body)))] if word and len(group) >= _LEAST_SCOPE else body
+        return nodes
 
     def _ports(self) -> tuple[dict[str, str], list[tuple[DraftOperand, str]]]:
         """The names of outputs. One that no step computes for itself is a copy."""
@@ -187,6 +226,7 @@ class _Lowering:
                 return [Transfer(self._operand(src), self._target(dst))]
             case DraftLoop():
                 name = self._names.identifiers.unique(step.name)
+                self._loops[name] = step.comment
                 return [Loop(name, step.index, Num(0), expr_of(step.count), tuple(self._body(step.body)))]
             case DraftBranch():
                 return self._branch(step)
@@ -222,9 +262,11 @@ class _Lowering:
             found = literals[slot] if slot in literals else self._operand(operand)
             inputs.append(Input(found, spec_of(record, slot).name if is_labelled else None))
         attrs = tuple((name, _attribute(value)) for name, value in step.params)
-        for one in step.outputs:
+        specs = record.signature.outputs
+        for place, one in enumerate(step.outputs):
+            word = step.op if len(specs) == 1 else specs[min(place, len(specs) - 1)].name
             if isinstance(one, DraftValue):
-                self._names.name(one, value_name(one.hint, step.op), "t")
+                self._names.name(one, value_name(one.hint, word), "t")
         outputs = [self._target(one) for one in step.outputs]
         new = [
             Assign(access.base, None, None)
@@ -352,6 +394,7 @@ class _Lowering:
         return name
 
 
+_LEAST_SCOPE = 3
 _WITH_LITERALS = {
     *("add", "sub", "mul", "div", "floor_div", "rem", "mod", "pow", "min", "max", "where", "fma", "atan2"),
     *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"),

@@ -98,7 +98,7 @@ def _written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
         save_file(temporary, {name: Tensor.from_numpy(array, dtype) for name, (dtype, array) in found.tensors.items()})
         _require_sound(found, temporary, path)
         with atomic_file(graph_path) as sink:
-            sink.write(graph_text(found.graph).encode())
+            sink.write(graph_text(found.graph, found.comments).encode())
         os.replace(temporary, model_path)
     except OSError as error:
         raise write_failed(model_path, error) from error

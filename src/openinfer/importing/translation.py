@@ -1,5 +1,6 @@
 """A model's nodes, one after the other, as steps of a draft. Every node that cannot be translated is reported."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -82,7 +83,10 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
             raise bad_file(model.path, f"no node computes the output {printable(info.name)!r:.100}")
         ports.append(Port(info.name, output))
     name = options.name or model.graph.name
-    return Draft(name, tuple(inputs), translation.emitter.bodies.steps, tuple(ports), sizes.bounds)
+    count, opset = counted(len(model.graph.nodes), "node"), model.opsets.get("", 1)
+    comment = f"Imported from {os.path.basename(model.path)}: {count} of opset {opset}."
+    steps = translation.emitter.bodies.steps
+    return Draft(name, tuple(inputs), steps, tuple(ports), sizes.bounds, comment=comment)
 
 
 def _inputs(model: OnnxModel, options: ImportOptions, sizes: ModelSizes, names: _Names) -> list[Port]:
@@ -285,7 +289,7 @@ def _named(operand: DraftOperand, name: str) -> DraftOperand:
     if isinstance(operand, KnownTensor) and not operand.hint:
         return replace(operand, hint=name)
     if isinstance(operand, DraftValue) and not operand.hint:
-        object.__setattr__(operand, "hint", name)
+        operand.hint = name
     return operand
 
 

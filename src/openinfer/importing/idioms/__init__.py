@@ -7,11 +7,12 @@ results, or None. What the pattern was made of goes when nothing reads it any mo
 from collections.abc import Callable
 from dataclasses import replace
 
-from openinfer.importing.cleanup import cleaned
-from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftStep
+from openinfer.importing.cleanup import cleaned, with_operands
+from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftOperand, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite, gelu, hard_sigmoid, hard_swish, silu
 from openinfer.importing.idioms.attention import rope, sdpa
 from openinfer.importing.idioms.matching import Matches
+from openinfer.importing.idioms.moves import joined_moves, neutral
 from openinfer.importing.idioms.norms import (
     conv_bias,
     folded_batch_norm,
@@ -24,20 +25,38 @@ from openinfer.importing.idioms.norms import (
 
 IdiomRule = Callable[[Matches, DraftOp], IdiomRewrite]
 ROUNDS: tuple[tuple[IdiomRule, ...], ...] = (
-    (silu, hard_sigmoid, gelu, layer_norm, rms_norm, folded_batch_norm, linear, rope),
+    (joined_moves, silu, hard_sigmoid, gelu, layer_norm, rms_norm, folded_batch_norm, linear, rope),
     (scaled_norm, hard_swish, conv_bias, sdpa),
-    (shifted_norm, folded_batch_norm),
+    (shifted_norm, folded_batch_norm, joined_moves),
 )
 """Rules that are tried together; later ones build on what earlier ones found."""
 
 
 def with_idioms(draft: Draft) -> Draft:
     """The draft with the patterns that it has written as one op each."""
+    draft = _without_neutral(draft)
     for rules in ROUNDS:
         draft = cleaned(draft)
         matches = Matches(draft)
         draft = replace(draft, steps=_rewritten(draft.steps, matches, rules))
     return cleaned(draft)
+
+
+def _without_neutral(draft: Draft) -> Draft:
+    """The draft without ops that leave an operand as it is."""
+    matches = Matches(draft)
+    states = {id(state.memory) for state in draft.states}  # which change: another name for one is a copy
+    renamed: dict[int, DraftOperand] = {}
+    steps: list[DraftStep] = []
+    for step in draft.steps:
+        changed = with_operands(step, renamed)
+        kept = neutral(matches, changed) if isinstance(changed, DraftOp) and changed.declares else None
+        if isinstance(kept, DraftValue) and isinstance(changed, DraftOp) and id(kept) not in states:
+            renamed[id(changed.outputs[0])] = kept
+        else:
+            steps.append(changed)
+    outputs = tuple(replace(port, operand=renamed.get(id(port.operand), port.operand)) for port in draft.outputs)
+    return replace(draft, steps=tuple(steps), outputs=outputs)
 
 
 def _rewritten(steps: tuple[DraftStep, ...], matches: Matches, rules: tuple[IdiomRule, ...]) -> tuple[DraftStep, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 from openinfer.importing.draft import DraftOp, DraftOperand, DraftPart, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite
 from openinfer.importing.idioms.matching import Matches, first, fits, is_near, made, new, number, orders, pair, params
-from openinfer.loops.dim import is_same, is_symbolic
+from openinfer.loops.dim import is_same, is_same_shape, is_symbolic
 
 
 def sdpa(matches: Matches, root: DraftOp) -> IdiomRewrite:
@@ -72,6 +72,9 @@ def _attention(
     k = transposed if params(product)["transpose_b"] else _keys(matches, transposed, root, steps)
     if k is None or isinstance(k, DraftPart):
         return None
+    shared_k, shared_v = _ungrouped(matches, k), _ungrouped(matches, v)
+    if shared_k is not None and shared_v is not None and is_same(shared_k.shape[-3], shared_v.shape[-3]):
+        k, v = shared_k, shared_v
     depth = q.shape[-1]
     whole = scale * q_scale * k_scale
     if is_symbolic(depth):
@@ -79,6 +82,24 @@ def _attention(
     own = None if is_near(whole, 1 / sqrt(depth)) else whole
     step = made("sdpa", [q, k, v] if mask is None else [q, k, v, mask], {"scale": own}, root)
     return [*steps, step] if fits(step) else None
+
+
+def _ungrouped(matches: Matches, operand: DraftOperand) -> DraftOperand | None:
+    """Keys or values before each of their heads was repeated for a group of queries."""
+    reshape = matches.maker(operand, "reshape")
+    repeated = None if reshape is None else matches.maker(first(reshape), "expand")
+    longer = None if repeated is None else matches.maker(first(repeated), "unsqueeze", "reshape")
+    if repeated is None or longer is None:
+        return None
+    source = first(longer)
+    rank = len(source.shape)
+    wide, thin = repeated.outputs[0].shape, first(repeated).shape
+    if len(operand.shape) != rank or len(wide) != rank + 1 or rank < 3:
+        return None
+    group = rank - 2
+    kept = (*wide[:group], *wide[group + 1 :])
+    is_repeat = is_same(thin[group], 1) and is_same_shape(kept, source.shape)
+    return source if is_repeat and is_same_shape(operand.shape[group:], source.shape[group:]) else None
 
 
 def _unscaled(matches: Matches, operand: DraftOperand) -> tuple[DraftOperand, float]:

@@ -55,6 +55,13 @@ def number(operand: DraftOperand | None) -> float | None:
     return float(operand.array.reshape(-1)[0])
 
 
+def is_known_as(operand: DraftOperand | None, wanted: int) -> bool:
+    """Whether all elements of a known tensor are this number."""
+    if not isinstance(operand, KnownTensor) or operand.has_sizes or operand.array.size > 4096:
+        return False
+    return operand.array.size > 0 and bool(np.all(operand.array == wanted))
+
+
 def is_near(value: float | None, wanted: float) -> bool:
     """Whether a number is what a file stores for another, in f16 or better."""
     return value is not None and abs(value - wanted) <= 1e-3 * max(abs(wanted), 1e-6)

@@ -25,15 +25,19 @@ def with_loops(draft: Draft) -> Draft:
 def _with_best(draft: Draft, index: str) -> Draft | None:
     """The draft with the loop that leaves out most and carries least, or None where there is none."""
     numbers = signatures(draft.steps)
-    best: tuple[tuple[int, ...], Draft] | None = None
+    best: tuple[tuple[int, ...], Built] | None = None
     for repeat in repeats(numbers):
         if best is not None and repeat.saved + repeat.period < -best[0][0]:
             break
         for candidate, own in _variants(draft, numbers, repeat):
             built = LoopBuilder(candidate, own.start, own.period, own.count).build(index)
             if built is not None and (best is None or _score(own, built) < best[0]):
-                best = (_score(own, built), built.draft)
-    return None if best is None else best[1]
+                best = (_score(own, built), built)
+    if best is None:
+        return None
+    for value, hint in best[1].hints:
+        value.hint = hint
+    return best[1].draft
 
 
 def _score(repeat: Repeat, built: Built) -> tuple[int, ...]:

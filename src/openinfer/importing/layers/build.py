@@ -1,7 +1,7 @@
 """One loop in place of windows of steps that look alike, if what flows between them allows it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from openinfer.importing.draft import (
     DraftValue,
     DraftWrite,
     KnownTensor,
+    NodeOrigin,
     base_of,
     operands,
     walk,
@@ -46,6 +47,8 @@ class Built:
     draft: Draft
     carried: int
     nameless: int
+    hints: tuple[tuple[DraftValue, str], ...]
+    """What values of the body are called, if this loop is taken."""
 
 
 class LoopBuilder:
@@ -81,7 +84,8 @@ class LoopBuilder:
         before = [*self._before, *self._starts()]
         collected = {place: self._stacked(place) for place, number in later if not self._is_last(place, number)}
         before += [DraftDeclare(value) for value in collected.values()]
-        loop = DraftLoop(self._name(), index, len(self._windows), tuple(self._body(body, collected)))
+        steps = tuple(self._body(body, collected))
+        loop = DraftLoop(self._name(), index, len(self._windows), steps, self._origin(0), self._comment())
         renamed = self._outside(later, collected)
         after = [_with_outside(step, renamed) for step in self._after]
         outputs = tuple(replace(port, operand=_outside(port.operand, renamed)) for port in self._draft.outputs)
@@ -93,7 +97,7 @@ class LoopBuilder:
         )
         draft = replace(self._draft, steps=(*before, loop, *after), outputs=outputs, states=states)
         nameless = sum(family_pattern([one.hint for one in family.members]) is None for family in self._families)
-        return Built(draft, len(self._initial) + len(collected), nameless)
+        return Built(draft, len(self._initial) + len(collected), nameless, tuple(self._hints()))
 
     # --- one step for all windows ---------------------------------------------------------------------------------
 
@@ -293,6 +297,23 @@ class LoopBuilder:
         """Whether nothing reads what a variable was once its new value is computed."""
         variable = self._variables[place]
         return all(base_of(one) is not variable for step in steps[place[0] + 1 :] for one in operands(step))
+
+    def _hints(self) -> Iterator[tuple[DraftValue, str]]:
+        """Values of the body, and what those of all windows have in common in their names."""
+        numbers = range(len(self._windows))
+        for at, step in enumerate(self._windows[0]):
+            for which, value in enumerate(_results(step)):
+                yield value, common_name([self._result(number, (at, which)).hint for number in numbers])
+
+    def _origin(self, number: int) -> NodeOrigin:
+        """The first node of a window."""
+        found = (step.origin for step in self._windows[number] if isinstance(step, DraftOp))
+        return next(found, NodeOrigin())
+
+    def _comment(self) -> str:
+        """The first and the last window, by their first nodes."""
+        first, last = self._origin(0).node, self._origin(-1).node
+        return f"from {first} to {last}" if first and last else ""
 
     def _name(self) -> str:
         """What the layers are called: the word before their number in the names of nodes."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import DraftOperand, KnownTensor
+from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.windows import Window, shortened, window_of
@@ -139,13 +139,49 @@ def _transposed_window(
 # --- integers ---------------------------------------------------------------------------------------------------------
 
 I32 = DTYPES["i32"]
+I8 = DTYPES["i8"]
 
 
 @onnx_op("MatMulInteger")
 def _matmul_integer(n: NodeContext) -> NodeResults:
-    a = centred(n, n.x, n.optional(2), rows=True)
-    b = centred(n, n.input(1), n.optional(3), rows=False)
-    return integer_product(n, a, b)
+    return centred_product(n, (n.x, n.optional(2)), (n.input(1), n.optional(3)))
+
+
+QuantizedOperand = tuple[DraftOperand, DraftOperand | None]
+"""Quantized values and their zero point."""
+
+
+def centred_product(n: NodeContext, left: QuantizedOperand, right: QuantizedOperand) -> DraftOperand:
+    """The product of two quantized matrices less their zero points, in i32."""
+    small = _narrow(n, *right)
+    point = left[1]
+    if small is None or (point is not None and any(not is_same(one, 1) for one in point.shape)):
+        return integer_product(n, centred(n, *left, rows=True), centred(n, *right, rows=False))
+    # With a = s + 128: (a - z) * b = s * b - (z - 128) * sum(b), so that both factors have 8 bits.
+    a: DraftOperand = left[0]
+    shift: DraftOperand = known(np.int32(0))
+    if a.dtype.name == "u8":
+        a = n.emit.op("bitcast", n.emit.op("xor", a, n.emit.scalar(128, a.dtype)), to=I8)
+        shift = known(np.int32(-128))
+    product = n.emit.op("matmul", a, small, acc=(I32,))
+    if point is not None:
+        shift = n.emit.op("add", n.emit.cast(n.emit.reshape(point, ()), I32), shift)
+    if isinstance(shift, KnownTensor) and not np.any(shift.array):
+        return product
+    sums = known(small.array.astype(np.int32).sum(axis=-2), I32)
+    return n.emit.op("sub", product, n.emit.op("mul", sums, shift))
+
+
+def _narrow(n: NodeContext, b: DraftOperand, point: DraftOperand | None) -> KnownTensor | None:
+    """Known weights less their zero point, if all of them fit i8; two-dimensional ones only."""
+    if not isinstance(b, KnownTensor) or len(b.shape) != 2 or not (point is None or isinstance(point, KnownTensor)):
+        return None
+    if n.x.dtype.bits != 8 or b.has_sizes:
+        return None
+    values = b.array.astype(np.int32) - (0 if point is None else point.array.astype(np.int32))
+    if values.size == 0 or values.shape != b.shape or values.min() < -128 or values.max() > 127:
+        return None
+    return KnownTensor(I8, values.astype(np.int8), b.hint)
 
 
 def integer_product(n: NodeContext, a: DraftOperand, b: DraftOperand) -> DraftOperand:

@@ -6,7 +6,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.importing.translate.linear import I32, centred, integer_convolved, integer_product
+from openinfer.importing.translate.linear import I32, centred_product, integer_convolved
 from openinfer.loops.dim import is_same
 
 F32 = DTYPES["f32"]
@@ -94,8 +94,7 @@ def _dynamic_quantize(n: NodeContext) -> NodeResults:
 @onnx_op("QLinearMatMul")
 def _qlinear_matmul(n: NodeContext) -> NodeResults:
     a_scale, a_point, b, b_scale, b_point, y_scale, y_point = (n.input(one) for one in range(1, 8))
-    left, right = centred(n, n.x, a_point, rows=True), centred(n, b, b_point, rows=False)
-    product = integer_product(n, left, right)
+    product = centred_product(n, (n.x, a_point), (b, b_point))
     if len(a_scale.shape) == 1 and not is_same(a_scale.shape[0], 1):
         a_scale = n.emit.reshape(a_scale, (a_scale.shape[0], 1))
     return _requantized(n, product, a_scale, b_scale, y_scale, y_point)

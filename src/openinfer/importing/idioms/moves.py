@@ -1,0 +1,51 @@
+"""Ops that change nothing, and moves that follow one another."""
+
+from openinfer.importing.draft import DraftOp, DraftOperand
+from openinfer.importing.idioms.activations import IdiomRewrite
+from openinfer.importing.idioms.matching import Matches, first, fits, is_known_as, made, params
+from openinfer.loops.dim import is_same_shape
+
+_NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1, "and": 1, "or": 0}
+
+
+def neutral(_matches: Matches, root: DraftOp) -> DraftOperand | None:
+    """The operand that an op leaves as it is: a sum with 0, a product with 1."""
+    wanted = _NEUTRAL.get(root.op)
+    if wanted is None or len(root.inputs) != 2:
+        return None
+    one, other = root.inputs
+    pairs = [(one, other)] if root.op in ("sub", "div") else [(one, other), (other, one)]
+    for kept, number in pairs:
+        if kept is not None and is_known_as(number, wanted) and is_same_shape(kept.shape, root.outputs[0].shape):
+            return kept
+    return None
+
+
+def joined_moves(matches: Matches, root: DraftOp) -> IdiomRewrite:
+    """A transpose of a transpose, a reshape of a reshape, an unsqueeze of an unsqueeze."""
+    if root.op not in ("transpose", "reshape", "unsqueeze", "squeeze"):
+        return None
+    inner = matches.inner(first(root), "transpose" if root.op == "transpose" else "reshape", "unsqueeze", "squeeze")
+    if inner is None or (root.op == "transpose") != (inner.op == "transpose"):
+        return None
+    source = first(inner)
+    if root.op == "transpose":
+        outer, own = params(root)["perm"], params(inner)["perm"]
+        if outer is None or own is None:
+            return None
+        return [made("transpose", [source], {"perm": tuple(own[one] for one in outer)}, root)]
+    if root.op == inner.op == "unsqueeze":
+        step = _unsqueezed(source, root, inner)
+        return [step] if fits(step) else None
+    if "reshape" not in (root.op, inner.op):
+        return None
+    step = made("reshape", [source], {"shape": tuple(root.outputs[0].shape)}, root)
+    return [step] if fits(step) else None
+
+
+def _unsqueezed(source: DraftOperand, root: DraftOp, inner: DraftOp) -> DraftOp:
+    rank = len(root.outputs[0].shape)
+    outer = {one % rank for one in params(root)["axes"]}
+    rest = [one for one in range(rank) if one not in outer]
+    own = {rest[one % len(rest)] for one in params(inner)["axes"]}
+    return made("unsqueeze", [source], {"axes": tuple(sorted(outer | own))}, root)
