@@ -29,10 +29,12 @@ from openinfer.synth.program.ir import Program
 def plan_checks(layouts: Layouts, input_sizes: Iterable[str], alignment: int) -> tuple[Checks, Failures]:
     """The checks of a program. Blocks come first, those of the interface behind them."""
     numbers, known = FailureNumbers(), tuple(input_sizes)
+    # All blocks share them: a walk through the graph for each would be the square of the text.
+    nodes = {node.index: node for node in layouts.program.bound.graph.walk()}
     others = [block for block in layouts.program.blocks if block != "entry"]
-    blocks = {name: StepPlanner(layouts, numbers, known).block(name) for name in (*others, "entry")}
+    blocks = {name: StepPlanner(layouts, nodes, numbers, known).block(name) for name in (*others, "entry")}
     _give(numbers, SMALL_MEMORY, unaligned(alignment), OTHER_WEIGHTS)
-    inputs = _inputs(layouts.program, StepPlanner(layouts, numbers, known), numbers, known)
+    inputs = _inputs(layouts.program, StepPlanner(layouts, nodes, numbers, known), numbers, known)
     _give(numbers, NO_POINTER, BROKEN_STEP, SMALL_SAVED, BROKEN_STATE, FOREIGN_STATE)
     _give(numbers, *[NO_STATE_MEMORY] * bool(layouts.state.growing), UNKNOWN_NAME)
     _give(numbers, *[NO_THREADS] * (layouts.threads > 1))

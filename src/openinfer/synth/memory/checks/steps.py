@@ -1,6 +1,6 @@
 """The checks of every step of a block, in the order of the steps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.ir import Loop, Node
@@ -73,9 +73,11 @@ class Layouts:
 
 
 class StepPlanner:
-    """Plans the checks of one block; ``known`` are the sizes that have values before it."""
+    """Plans the checks of one block; ``nodes`` are the graph's, ``known`` the sizes that have values before it."""
 
-    def __init__(self, layouts: Layouts, numbers: FailureNumbers, known: Iterable[str]) -> None:
+    def __init__(
+        self, layouts: Layouts, nodes: Mapping[int, Node], numbers: FailureNumbers, known: Iterable[str]
+    ) -> None:
         self._layouts = layouts
         self._program = layouts.program
         self._numbers = numbers
@@ -83,7 +85,7 @@ class StepPlanner:
         self._sizes = SizePlanner(layouts.program, numbers, self._now)
         self._indices = IndexPlanner(layouts.program, layouts.weights, numbers, self._sizes, self._now)
         self._slices = SlicePlanner(layouts.state, numbers, self._sizes, self._indices)
-        self._nodes = {node.index: node for node in layouts.program.bound.graph.walk()}
+        self._nodes = nodes
 
     def block(self, name: str) -> BlockChecks:
         """The checks of a block."""
@@ -194,8 +196,9 @@ class StepPlanner:
     # --- integers -------------------------------------------------------------------------------------------------
 
     def _integer(self, step: IntegerStep) -> IntegerChecks:
-        hidden = {*self._program.bound.vars, *(index for index, _ in self._now.loops)}
-        needed = (set(names(step.expr)) & self._program.sizes.keys()) - hidden
+        sizes = set(names(step.expr)) & self._program.sizes.keys()
+        loops = {index for index, _ in self._now.loops}
+        needed = {size for size in sizes if size not in self._program.bound.vars and size not in loops}
         known = tuple(self._sizes.known(needed, step.node))
         return IntegerChecks(known, self._indices.failure([self._indices.integer(step.expr)], step.node))
 

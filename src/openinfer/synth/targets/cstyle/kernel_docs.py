@@ -28,25 +28,22 @@ def _nodes(used: UsedKernel, title: Callable[[int], str]) -> list[str]:
 
 def _parameters(used: UsedKernel) -> list[str]:
     """The parameters in use: types, and how weights are stored where that is not as in the model."""
-    own = (*used.kernel.inputs, *used.kernel.outputs)
+    own, unused, stored = (*used.kernel.inputs, *used.kernel.outputs), frozenset(used.code.unused), _stored(used)
     return [
-        f"{shown.name}: {shown.dtype.name}[{', '.join(map(repr, shown.shape))}]{_stored(used, buffer.name)}"
+        f"{shown.name}: {shown.dtype.name}[{', '.join(map(repr, shown.shape))}]{stored.get(buffer.name, '')}"
         for buffer, shown in zip(own, used.code.parameters, strict=True)
-        if shown.name not in used.code.unused
+        if shown.name not in unused
     ]
 
 
-def _stored(used: UsedKernel, name: str) -> str:
-    """What is to be said of a parameter that is a weight in all calls."""
-    operands = [
-        operand
-        for step in used.steps
-        for buffer, operand in zip(step.kernel.inputs, step.inputs, strict=True)
-        if buffer.name == name
-    ]
-    found = {_weight_words(one) for one in operands}
-    words = found.pop() if len(found) == 1 else ""
-    return f", {words}" if words else ""
+def _stored(used: UsedKernel) -> dict[str, str]:
+    """What is to be said of parameters that are weights, alike in all calls."""
+    found: dict[str, set[str]] = {}
+    for step in used.steps:
+        for buffer, operand in zip(step.kernel.inputs, step.inputs, strict=True):
+            found.setdefault(buffer.name, set()).add(_weight_words(operand))
+    alike = {name: next(iter(words)) for name, words in found.items() if len(words) == 1}
+    return {name: f", {words}" for name, words in alike.items() if words}
 
 
 def _weight_words(operand: StepOperand) -> str:
