@@ -74,17 +74,23 @@ def import_onnx(  # noqa: PLR0913  (as many as the command has)
 
 
 def run_import(path: str, folder: str, options: ImportOptions) -> Imported:
-    """Read, translate, lower, check and write; nothing is written unless all of it is right."""
+    """Convert, check and write; nothing is written unless all of it is right."""
+    found = converted(path, options)
+    stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
+    return _written(found, path, folder, stem)
+
+
+def converted(path: str, options: ImportOptions) -> Lowered:
+    """The stages: read, translate, tie states, recognise patterns, name, find loops, lower."""
     with collection_paused():
-        draft = cleaned(with_states(translated(read_onnx(path), options), options.states))
+        draft = translated(read_onnx(path), options)
+        draft = cleaned(with_states(draft, options.states))
         if options.idioms:
             draft = with_idioms(draft)
         draft = with_names(draft)
         if options.loops:
             draft = with_loops(draft)
-        found = lowered(draft)
-    stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
-    return _written(found, path, folder, stem)
+        return lowered(draft)
 
 
 def _written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
