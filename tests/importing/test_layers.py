@@ -121,6 +121,24 @@ def test_caches_of_layers_are_one_table_with_an_index(tmp_path: Path) -> None:
     assert len(set(found.states.values())) == 1
 
 
+def test_inputs_of_layers_are_stacked(tmp_path: Path) -> None:
+    nodes, hidden = [], "x"
+    for layer in range(4):
+        steps = (
+            ("Mul", [hidden, f"s.{layer}"]),
+            ("Tanh", [f"a{layer}"]),
+            ("Exp", [f"b{layer}"]),
+            ("Add", [hidden, f"c{layer}"]),
+        )
+        nodes += [node(kind, inputs, [f"{word}{layer}"]) for word, (kind, inputs) in zip("abcd", steps, strict=True)]
+        hidden = f"d{layer}"
+    given = {f"s.{layer}": normal(3) for layer in range(4)}
+    inputs: dict[str, Any] = {"x": ("f32", [3]), **{name: ("f32", [3]) for name in given}}
+    found = require_agreement(model(nodes, inputs, {hidden: ("f32", None)}), tmp_path, {"x": normal(3), **given})
+    assert "loop layers (l in 0..4)" in found
+    assert "op stack(s_0, s_1, s_2, s_3, axis=0)" in found
+
+
 def test_names_are_those_of_modules(tmp_path: Path) -> None:
     found = text(imported(layered(4), tmp_path, sizes={"T": 2}))
     assert "up = op linear(" in found

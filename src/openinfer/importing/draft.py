@@ -217,7 +217,7 @@ class DraftWrite:
     table: DraftTable
     added: int
     layer: str = ""
-    """The loop index that chooses the layer of the table."""
+    """The loop index that chooses the layer of the table, or its number."""
 
 
 @dataclass(frozen=True)

@@ -411,7 +411,10 @@ def tensor_name(text: str, taken: Identifiers) -> str:
 
 
 def _layer(index: str) -> tuple[Index, ...]:
-    return (Single(Ref(index)),) if index else ()
+    """The layer of a table: a loop index, or a number."""
+    if not index:
+        return ()
+    return (Single(Num(int(index)) if index.isdigit() else Ref(index)),)
 
 
 def _plus(expr: Expr, added: int) -> Expr:

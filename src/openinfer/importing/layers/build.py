@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 
 import numpy as np
 
@@ -68,6 +69,7 @@ class LoopBuilder:
         self._variables: dict[BodyPlace, DraftValue] = {}
         self._families: list[DraftFamily] = []
         self._tables: dict[int, DraftTable] = {}
+        self._stacks: list[tuple[list[DraftValue], DraftValue]] = []
         self._index = "l"
 
     def build(self, index: str) -> Built | None:
@@ -78,16 +80,16 @@ class LoopBuilder:
             later = self._read_later()
         except _NoLoopError:
             return None
-        for place in (*self._initial, *sorted({place for place, number in later if number == len(self._windows) - 1})):
+        for place in (*self._initial, *_only_in_last(later, len(self._windows) - 1)):
             if place not in self._variables:
                 self._variables[place] = self._variable(place)
-        before = [*self._before, *self._starts()]
-        collected = {place: self._stacked(place) for place, number in later if not self._is_last(place, number)}
+        before = [*map(self._with_layers, self._before), *self._starts()]
+        collected = {place: self._stacked(place) for place, number in sorted(later) if not self._is_last(place, number)}
         before += [DraftDeclare(value) for value in collected.values()]
         steps = tuple(self._body(body, collected))
         loop = DraftLoop(self._name(), index, len(self._windows), steps, self._origin(0), self._comment())
         renamed = self._outside(later, collected)
-        after = [_with_outside(step, renamed) for step in self._after]
+        after = [self._with_layers(_with_outside(step, renamed)) for step in self._after]
         outputs = tuple(replace(port, operand=_outside(port.operand, renamed)) for port in self._draft.outputs)
         states = tuple(
             replace(state, memory=self._tables.get(id(state.memory), state.memory))
@@ -97,7 +99,7 @@ class LoopBuilder:
         )
         draft = replace(self._draft, steps=(*before, loop, *after), outputs=outputs, states=states)
         nameless = sum(family_pattern([one.hint for one in family.members]) is None for family in self._families)
-        return Built(draft, len(self._initial) + len(collected), nameless, tuple(self._hints()))
+        return Built(draft, len(self._initial) + len(collected) + len(self._stacks), nameless, tuple(self._hints()))
 
     # --- one step for all windows ---------------------------------------------------------------------------------
 
@@ -131,6 +133,16 @@ class LoopBuilder:
         self._tables |= {id(one): made for one in tables}
         return made
 
+    def _with_layers(self, step: DraftStep) -> DraftStep:
+        """A step outside of the loop that reads or writes the table of one layer."""
+        if not isinstance(step, DraftRead | DraftWrite):
+            return step
+        joined = self._tables.get(id(step.table))
+        if joined is None:
+            return step
+        numbers = [key for key, table in self._tables.items() if table is joined]
+        return replace(step, table=joined, layer=str(numbers.index(id(step.table))))
+
     def _operand(self, column: Sequence[DraftOperand | None]) -> DraftOperand | None:
         """The operand that stands for one of each window."""
         first = column[0]
@@ -149,9 +161,7 @@ class LoopBuilder:
     def _base(self, bases: Sequence[DraftOperand]) -> DraftOperand:
         places = [self._places.get(id(one)) for one in bases]
         if places[0] is None and all(place is None for place in places):
-            if any(one is not bases[0] for one in bases):
-                raise _NoLoopError
-            return bases[0]
+            return bases[0] if all(one is bases[0] for one in bases) else self._layer_of(bases)
         own = places[0]
         if own is not None and all(place == (number, *own[1:]) for number, place in enumerate(places)):
             return bases[0]
@@ -161,6 +171,20 @@ class LoopBuilder:
         if any(place != (number, *previous[1:]) for number, place in enumerate(places[1:])):
             raise _NoLoopError
         return self._carried((previous[1], previous[2]), bases[0])
+
+    def _layer_of(self, bases: Sequence[DraftOperand]) -> DraftOperand:
+        """The layer of values from outside, of which each window reads its own: they are stacked before the loop."""
+        values = [one for one in bases if isinstance(one, DraftValue)]
+        if len(values) != len(bases) or len({id(one) for one in bases}) != len(bases):
+            raise _NoLoopError
+        known = (own for column, own in self._stacks if all(map(is_, column, values)))
+        stacked = next(known, None)
+        if stacked is None:
+            hint = common_name([one.hint for one in values])
+            stacked = DraftValue(values[0].dtype, (len(values), *values[0].shape), hint)
+            self._stacks.append((values, stacked))
+        rest = tuple(Slice() for _ in values[0].shape)
+        return DraftPart(stacked, (Single(Ref(self._index)), *rest), values[0].shape)
 
     def _carried(self, place: BodyPlace, initial: DraftOperand) -> DraftOperand:
         value = _results(self._windows[0][place[0]])[place[1]]
@@ -215,7 +239,9 @@ class LoopBuilder:
 
     def _starts(self) -> list[DraftStep]:
         """Declarations and initial values of variables."""
-        found: list[DraftStep] = []
+        found: list[DraftStep] = [
+            DraftOp("stack", tuple(values), (("axis", 0),), (stacked,)) for values, stacked in self._stacks
+        ]
         for place, variable in self._variables.items():
             initial = self._initial.get(place)
             if initial is variable:
@@ -323,6 +349,12 @@ class LoopBuilder:
             if any((word, number) not in part for part in parts[1:]):
                 return word if word.endswith("s") else f"{word}s"
         return "layers"
+
+
+def _only_in_last(later: set[tuple[BodyPlace, int]], last: int) -> list[BodyPlace]:
+    """The results that are read behind the loop of its last iteration alone."""
+    others = {place for place, number in later if number != last}
+    return sorted({place for place, number in later if number == last} - others)
 
 
 def _without(renamed: dict[int, DraftOperand], outputs: Sequence[DraftValue]) -> dict[int, DraftOperand]:
