@@ -90,6 +90,21 @@ def test_dimensions_that_are_expressions_follow_from_their_names(tmp_path: Path)
     assert "m: f32[past+now];" in require_agreement(made, tmp_path, feeds, sizes={"past": "<=8", "now": "<=4"})
 
 
+def test_extents_that_round_down_are_inferred(tmp_path: Path) -> None:
+    made = model(
+        [
+            node("Conv", ["x", "w"], ["c"], strides=[2]),
+            node("Reshape", ["c", "shape"], ["y"]),
+        ],
+        {"x": ("f32", [1, 2, "width"])},
+        {"y": ("f32", None)},
+        {"w": normal(4, 2, 3), "shape": np.array([1, 2, 2, -1])},
+    )
+    for width in (5, 6):
+        found = require_agreement(made, tmp_path, {"x": normal(1, 2, width)}, sizes={"width": "<=9"})
+        assert "y = op reshape(c, shape=[1, 2, 2, -1]);" in found
+
+
 def test_a_size_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None:
     made = model([node("Relu", ["x"], ["y"])], {"x": ("f32", ["batch"])}, {"y": ("f32", ["out"])})
     with pytest.raises(ImportingError) as caught:

@@ -35,7 +35,7 @@ from openinfer.importing.draft import (
 )
 from openinfer.importing.identifiers import Identifiers
 from openinfer.importing.names import common_name, family_pattern, module_path, value_name
-from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, quotients
 from openinfer.ir.graph import (
     Assign,
     Block,
@@ -189,11 +189,22 @@ class _Lowering:
             for one in step.outputs
         }
         computed |= {id(step.value): step.value for step in self._draft.steps if isinstance(step, DraftDeclare)}
+        # A declared extent must divide evenly; one that an op infers rounds down as the op does.
+        inferred = {
+            id(one)
+            for step in self._draft.steps
+            if isinstance(step, DraftOp) and step.declares and len(step.outputs) == 1
+            for one in step.outputs
+            if any(map(_has_quotient, one.shape))
+        }
         outputs: dict[str, str] = {}
         copies: list[tuple[DraftOperand, str]] = []
         for port in self._draft.outputs:
             operand = port.operand
-            if id(operand) in computed and id(operand) not in self._outputs:
+            if id(operand) in inferred and id(operand) not in self._names.of:
+                outputs[port.name] = self._names.name(operand, port.name, "y")
+                continue
+            if id(operand) in computed and id(operand) not in self._names.of:
                 name = self._names.name(operand, port.name, "y")
                 self._outputs[id(operand)] = name
             else:
@@ -261,7 +272,7 @@ class _Lowering:
                 continue
             found = literals[slot] if slot in literals else self._operand(operand)
             inputs.append(Input(found, spec_of(record, slot).name if is_labelled else None))
-        attrs = tuple((name, _attribute(value)) for name, value in step.params)
+        attrs = tuple((name, _attribute(_open_extent(step.op, value))) for name, value in step.params)
         specs = record.signature.outputs
         for place, one in enumerate(step.outputs):
             word = step.op if len(specs) == 1 else specs[min(place, len(specs) - 1)].name
@@ -408,6 +419,17 @@ def tensor_name(text: str, taken: Identifiers) -> str:
     unique = taken.unique(cleaned.replace("__", "_"), "w")
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
     return cleaned if unique == plain and len(plain) < 60 else unique
+
+
+def _has_quotient(extent: int) -> bool:
+    return is_symbolic(extent) and any(quotients(expr_of(extent)))
+
+
+def _open_extent(op: str, value: Any) -> Any:
+    """The shape of a reshape with -1 for the one extent that is a quotient, which need not divide evenly."""
+    if op != "reshape" or not isinstance(value, tuple) or sum(map(_has_quotient, value)) != 1:
+        return value
+    return tuple(-1 if _has_quotient(one) else one for one in value)
 
 
 def _layer(index: str) -> tuple[Index, ...]:

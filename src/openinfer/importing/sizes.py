@@ -42,7 +42,9 @@ class ModelSizes:
     def require_all(self) -> None:
         """Refuse sizes without a word, all at once, and words for sizes that are not there."""
         if self._missing:
-            listed = ", ".join(f"{name!r} ({where})" for name, where in self._missing.items())
+            listed = ", ".join(
+                repr(name) if name == where else f"{name!r} ({where})" for name, where in self._missing.items()
+            )
             example = " ".join(f"--size '{name}=1'" for name in self._missing)
             count = len(self._missing)
             message = f"{'a size has' if count == 1 else f'{count} sizes have'} no value: {listed}"
