@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted golden golden-update test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth tune docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted golden golden-update test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -119,6 +119,9 @@ bench-oinf: $(VENV)/.dev
 
 bench-lang: $(VENV)/.dev
 	$(BIN)/python -m bench.lang
+
+bench-import: $(VENV)/.dev
+	$(BIN)/python -m bench.imported
 
 bench-sim: $(VENV)/.dev
 	$(BIN)/python -m bench.sim

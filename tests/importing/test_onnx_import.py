@@ -1,6 +1,7 @@
 """ONNX models become graphs that compute the same, with what is known folded away; what cannot be is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -330,3 +331,16 @@ def test_mutated_files_give_coded_errors_or_graphs(tmp_path: Path) -> None:
         except OpenInferError as error:
             verdicts.add(str(error.code))
     assert {"graph", "E760"} <= verdicts
+
+
+def test_the_page_lists_exactly_the_op_types_that_have_a_translation() -> None:
+    from openinfer.importing.translate import TABLE
+
+    page = (Path(__file__).parents[2] / "docs" / "importing.md").read_text()
+    listed = page.partition("These have a translation:")[2].partition("With limits:")[0]
+    refused = {
+        "Multinomial",
+        "Bernoulli",
+        *(f"Random{kind}{end}" for kind in ("Normal", "Uniform") for end in ("", "Like")),
+    }
+    assert set(re.findall(r"`(\w+)`", listed)) == TABLE.keys() - refused

@@ -164,7 +164,7 @@ class _Lowering:
         return found
 
     def _scoped(self, steps: Sequence[DraftStep]) -> list[Node]:
-        """Steps of one outermost module in a scope of its name, where there are several modules of some length."""
+        """Steps of an outermost module in a scope of its name, where they stand together and are not all there is."""
         groups: list[tuple[str, list[DraftStep]]] = []
         for step in steps:
             path = module_path(step.origin.node) if isinstance(step, DraftOp | DraftLoop) else None
@@ -172,12 +172,14 @@ class _Lowering:
             if not groups or groups[-1][0] != word:
                 groups.append((word, []))
             groups[-1][1].append(step)
-        if len({word for word, _ in groups}) < 2:
+        words = [word for word, _ in groups]
+        if len(set(words)) < 2:
             return self._body(steps)
         nodes: list[Node] = []
         for word, group in groups:
             body = self._body(group)
-            nodes += [Node(Scope(word, tuple(body)))] if word and len(group) >= _LEAST_SCOPE else body
+            is_module = word and words.count(word) == 1 and len(group) >= _LEAST_SCOPE
+            nodes += [Node(Scope(word, tuple(body)))] if is_module else body
         return nodes
 
     def _ports(self) -> tuple[dict[str, str], list[tuple[DraftOperand, str]]]:

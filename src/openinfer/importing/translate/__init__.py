@@ -11,6 +11,7 @@ from openinfer.importing.translate import (
     quantized,
     recurrent,
     reduce,
+    sampling,
     signal,
 )
 from openinfer.importing.translate.context import TABLE, NodeContext, NodeResults, Translator
@@ -30,5 +31,6 @@ __all__ = [
     "quantized",
     "recurrent",
     "reduce",
+    "sampling",
     "signal",
 ]
