@@ -20,7 +20,9 @@ from openinfer.loops.ir import (
     If,
     Let,
     Load,
+    Local,
     ScalarVar,
+    SetLocal,
     Store,
     Unary,
     visit,
@@ -80,3 +82,11 @@ def test_conditions_and_names_that_say_nothing_go() -> None:
     )
     loops = For(i, Const(4, INDEX), (For(j, Const(1, INDEX), (inner,)),))
     assert straightened((loops,)) == (For(i, Const(4, INDEX), (Store(out, (i,), Cast(i, I32)),)),)
+
+
+def test_a_variable_is_not_assigned_to_itself() -> None:
+    """As a sum of zeros would be; clang calls that a mistake."""
+    total, out = ScalarVar("s", I32), Buffer("y", I32, (1,))
+    first, last = Local(total, Const(0, I32)), Store(out, (Const(0, INDEX),), total)
+    adds = For(ScalarVar("i"), Const(4, INDEX), (SetLocal(total, Binary("add", total, Const(0, I32))),))
+    assert straightened((first, adds, last)) == (first, last)

@@ -199,6 +199,9 @@ def _straightened(statements: Statements) -> Statements:
         match one:
             case If(cond=cond, then=then, otherwise=otherwise) if truth(cond) is not None:
                 return then if truth(cond) else otherwise
+            case SetLocal(var=var, value=value) if value == var:
+                # A sum whose terms are 0; compilers call it a mistake.
+                return ()
             case Contraction():
                 assert isinstance(statement, Contraction)
                 return _simpler(one if _has_factors(one) else statement)
