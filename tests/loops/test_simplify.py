@@ -84,6 +84,17 @@ def test_conditions_and_names_that_say_nothing_go() -> None:
     assert straightened((loops,)) == (For(i, Const(4, INDEX), (Store(out, (i,), Cast(i, I32)),)),)
 
 
+def test_comparisons_that_exclude_each_other_are_never_true_together() -> None:
+    """As where padding is all there is; clang calls them a mistake."""
+    i, zero, five = ScalarVar("i"), Const(0, INDEX), Const(5, INDEX)
+    never = Binary("and", Compare("ge", i, zero), Compare("lt", i, zero))
+    always = Binary("or", Compare("lt", i, five), Compare("ge", i, zero))
+    sometimes = Binary("and", Compare("ge", i, zero), Compare("lt", i, five))
+    rarely = Binary("or", Compare("lt", i, zero), Compare("ge", i, five))
+    assert [simplified(one) for one in (never, always)] == [Const(False, BOOL), Const(True, BOOL)]
+    assert [simplified(one) for one in (sometimes, rarely)] == [sometimes, rarely]
+
+
 def test_a_variable_is_not_assigned_to_itself() -> None:
     """As a sum of zeros would be; clang calls that a mistake."""
     total, out = ScalarVar("s", I32), Buffer("y", I32, (1,))

@@ -215,10 +215,14 @@ def _straightened(statements: Statements) -> Statements:
 
 
 def _simpler(one: Contraction) -> Statements:
-    """A contraction without a condition that always holds; one whose sums nothing uses is loops that store."""
-    if one.template is not None or any(part == ScalarVar(ACCUMULATOR, one.accumulator) for part in visit(one.epilogue)):
-        return (replace(one, valid=None) if one.valid is not None and truth(one.valid) else one,)
-    body: Statements = (Store(one.out, one.out_index, one.epilogue),)
+    """A contraction without a condition that always holds; one without products, or whose sums nothing uses, stores."""
+    total = ScalarVar(ACCUMULATOR, one.accumulator)
+    is_valid = None if one.valid is None else truth(one.valid)
+    is_read = is_valid is not False and any(part == total for part in visit(one.epilogue))
+    if one.template is not None or is_read:
+        return (replace(one, valid=None) if is_valid else one,)
+    made = replaced(one.epilogue, {total: Const(0, one.accumulator)})
+    body: Statements = (Store(one.out, one.out_index, made),)
     for variable, extent in zip(reversed(one.free), reversed(one.extents), strict=True):
         body = (For(variable, Const(extent, INDEX), body, LoopKind.PARALLEL),)
     return body

@@ -5,7 +5,7 @@ Only what is exact is done: a number is converted where the other type has it to
 """
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 from operator import eq, ge, gt, le, lt, ne
 
 import numpy as np
@@ -38,6 +38,10 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
 _OF_ONE = ("mul", "div")
 _MOST = 2.0**127
 """Numbers from here on are not looked at: they may not fit the smaller floats."""
+
+
+_NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "ne": "eq"}
+"""Comparisons of integers, to those that hold where they do not."""
 
 
 def simplified(value: Scalar) -> Scalar:
@@ -176,7 +180,29 @@ def _logical(value: Binary) -> Scalar:
         known = truth(one)
         if known is not None and value.op in ("and", "or"):
             return other if known == (value.op == "and") else one
+    if value.op in ("and", "or") and _are_apart(value):
+        return Const(value.op == "or", BOOL)
     return value
+
+
+def _are_apart(value: Binary) -> bool:
+    """Whether no integer satisfies two comparisons with numbers, or, of those that one of must hold, fails both."""
+    match value:
+        case Binary(op, Compare(_, one) as first, Compare(_, other) as second) if one == other:
+            ops = [_NEGATED.get(part.op) if op == "or" else part.op for part in (first, second)]
+            (low, high), (least, most) = _range(ops[0], first.right), _range(ops[1], second.right)
+            return max(low, least) > min(high, most)
+        case _:
+            return False
+
+
+def _range(op: str | None, limit: Scalar) -> tuple[float, float]:
+    """The first and the last integer that compare like this with a number; all, where that is not known."""
+    number = _integer(limit)
+    if number is None or op is None:
+        return -inf, inf
+    ends = {"lt": (-inf, number - 1), "le": (-inf, number), "gt": (number + 1, inf), "ge": (number, inf)}
+    return ends.get(op, (number, number) if op == "eq" else (-inf, inf))
 
 
 def _compare(value: Compare) -> Scalar:
