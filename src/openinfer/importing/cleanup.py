@@ -36,28 +36,25 @@ def cleaned(draft: Draft) -> Draft:
 
 
 def without_dead(draft: Draft) -> Draft:
-    """The draft without ops whose results nothing reads."""
-    while True:
-        read = {id(base_of(port.operand)) for port in draft.outputs}
-        for step in walk(draft.steps):
-            read.update(id(base_of(one)) for one in operands(step))
-        steps = _live(draft.steps, read)
-        if steps == draft.steps:
-            return draft
-        draft = replace(draft, steps=steps)
+    """The draft without ops whose results nothing reads, found from the end."""
+    read = {id(base_of(port.operand)) for port in draft.outputs}
+    return replace(draft, steps=_live(draft.steps, read))
 
 
 def _live(steps: tuple[DraftStep, ...], read: set[int]) -> tuple[DraftStep, ...]:
+    """The steps that something behind them needs; what they read themselves is added to ``read``."""
     kept: list[DraftStep] = []
-    for step in steps:
-        match step:
-            case DraftOp() if step.declares and not any(id(one) in read for one in step.outputs):
-                continue
-            case DraftLoop():
-                kept.append(replace(step, body=_live(step.body, read)))
-            case _:
-                kept.append(step)
-    return tuple(kept)
+    for step in reversed(steps):
+        if isinstance(step, DraftOp) and step.declares and not any(id(one) in read for one in step.outputs):
+            continue
+        if isinstance(step, DraftLoop):
+            # What an iteration reads may be what the one before it has written.
+            read.update(id(base_of(one)) for inner in walk(step.body) for one in operands(inner))
+            kept.append(replace(step, body=_live(step.body, read)))
+            continue
+        read.update(id(base_of(one)) for inner in walk((step,)) for one in operands(inner))
+        kept.append(step)
+    return tuple(reversed(kept))
 
 
 # --- ops that say the same --------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class TensorReader:
     def dense(self, values: OnnxTensor, indices: OnnxTensor, shape: tuple[int, ...]) -> OnnxTensor:
         """A sparse tensor filled up with zeros; it may not become much larger than its indices."""
         count = prod(shape)
-        if len(shape) > MAX_DIMS or any(extent < 0 for extent in shape) or count > (1 << 26):
+        if len(shape) > MAX_DIMS or any(extent < 0 for extent in shape) or count > (1 << 24):
             raise TensorRefusal(f"its shape is {list(shape)[:20]}")
         places = indices.array.astype(np.int64)
         if places.ndim == 2 and places.shape[1] == len(shape):

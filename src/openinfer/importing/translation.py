@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -30,6 +31,7 @@ _DEEPEST = 100
 _MOST_NODES = 200_000
 """How many nodes a model may have once functions and loops are written out."""
 _MOST_REPORTED = 100
+_MOST_ELEMENTS = 1 << 24
 _MALFORMED = (OpError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 """What a translator stumbles over where a file gives a node inputs or attributes that it cannot have."""
 _NO_SENSE = "its inputs and attributes do not fit each other"
@@ -130,7 +132,10 @@ def _fixed(info: OnnxValueInfo, value: object) -> KnownTensor:
         raise bad_option(f"{value!r:.60} is not {info.dtype.name}, the dtype of the input {info.name!r:.60}") from error
     dims = info.dims or ()
     if not array.ndim and dims:
-        array = np.broadcast_to(array, [1 if dim.value is None else dim.value for dim in dims])
+        shape = [1 if dim.value is None else dim.value for dim in dims]
+        if prod(shape) > _MOST_ELEMENTS:
+            raise bad_option(f"the input {info.name!r:.60} is too large to be a constant")
+        array = np.broadcast_to(array, shape)
     if array.ndim != len(dims):
         raise bad_option(f"the input {info.name!r:.60} has {counted(len(dims), 'dimension')}, not {array.ndim}")
     return KnownTensor(info.dtype, np.array(array), info.name)

@@ -72,7 +72,10 @@ def gelu(matches: Matches, root: DraftOp) -> IdiomRewrite:
     return None
 
 
-def _factors(matches: Matches, step: DraftOp) -> tuple[float, list[DraftOperand]]:
+_DEEPEST_PRODUCT = 6
+
+
+def _factors(matches: Matches, step: DraftOp, depth: int = 0) -> tuple[float, list[DraftOperand]]:
     """The numbers and the other operands that are multiplied, through products that nothing else reads."""
     total, found = 1.0, []
     one, other = pair(step)
@@ -81,11 +84,12 @@ def _factors(matches: Matches, step: DraftOp) -> tuple[float, list[DraftOperand]
         if value is not None and value != 0:
             total *= 1 / value if is_divisor else value
             continue
-        inner = None if is_divisor else matches.inner(operand, "mul", "div")
+        is_leaf = is_divisor or depth == _DEEPEST_PRODUCT
+        inner = None if is_leaf else matches.inner(operand, "mul", "div")
         if inner is None or (inner.op == "div" and number(inner.inputs[1]) is None):
             found.append(operand)
             continue
-        factor, operands = _factors(matches, inner)
+        factor, operands = _factors(matches, inner, depth + 1)
         total *= factor
         found += operands
     return total, found

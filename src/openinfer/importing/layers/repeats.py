@@ -23,6 +23,9 @@ LEAST_PERIOD = 3
 LEAST_SAVED = 8
 """A loop that does not save so many steps is not worth its lines."""
 _LONGEST_PERIOD = 2000
+_MOST_COMPARED = 8_000_000
+_MOST_TRIED = 400_000
+"""How much is looked at, in steps: in models that are larger, only shorter periods and fewer windows are tried."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def _param(value: Any) -> Any:
 def repeats(numbers: Sequence[int]) -> list[Repeat]:
     """The repeats that save most, the best first; several ways to cut the same steps into windows."""
     found: list[Repeat] = []
-    for period in range(LEAST_PERIOD, min(len(numbers) // 2, _LONGEST_PERIOD) + 1):
+    longest = min(len(numbers) // 2, _LONGEST_PERIOD, _MOST_COMPARED // max(len(numbers), 1))
+    for period in range(LEAST_PERIOD, longest + 1):
         place = 0
         while place + period < len(numbers):
             length = 0
@@ -95,7 +99,9 @@ def repeats(numbers: Sequence[int]) -> list[Repeat]:
             place += length + 1
     best = max((one.saved for one in found), default=0)
     near = [one for one in found if one.saved >= max(best - best // 3, LEAST_SAVED)]
-    return sorted(near, key=lambda one: (-one.saved, one.period, one.start))[:400]
+    return sorted(near, key=lambda one: (-one.saved, one.period, one.start))[
+        : max(_MOST_TRIED // max(len(numbers), 1), 8)
+    ]
 
 
 def _cuts(start: int, length: int, period: int) -> list[Repeat]:

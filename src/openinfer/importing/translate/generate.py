@@ -10,6 +10,9 @@ from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same, is_symbolic, larger
 
+_MOST_COUNTED = 1 << 20
+"""Longer ranges are counted by the graph."""
+
 
 @onnx_op("Constant")
 def _constant(n: NodeContext) -> NodeResults:
@@ -39,6 +42,8 @@ def _range(n: NodeContext) -> NodeResults:
         if not all(isinstance(one, KnownTensor) for one in (start, limit, delta)):
             raise Unsupported("its length depends on data", "fix what it depends on: --fix INPUT=VALUE")
         numbers = [float(one.array.reshape(-1)[0]) for one in (start, limit, delta) if isinstance(one, KnownTensor)]
+        if numbers[2] == 0 or abs(numbers[1] - numbers[0]) > abs(numbers[2]) * _MOST_COUNTED:
+            raise Unsupported("it counts without an end, or too far")
         return known(np.arange(*numbers, dtype=n.x.dtype.array), n.x.dtype)
     (first,), (last,), (step,) = (integers(one, "its length") for one in (start, limit, delta))
     if is_same(step, 0):
@@ -47,7 +52,7 @@ def _range(n: NodeContext) -> NodeResults:
         raise Unsupported("its step depends on a size, or it counts down from one")
     between = tidied(last - first if step > 0 else first - last, n.emit.sizes)
     count = larger(between if abs(step) == 1 else (between + abs(step) - 1) // abs(step), 0)
-    if not is_symbolic(count):
+    if not is_symbolic(count) and count <= _MOST_COUNTED:
         offsets = known(np.arange(count, dtype=np.int64) * step)
         return n.emit.cast(n.emit.op("add", offsets, extent(first)) if not is_same(first, 0) else offsets, n.x.dtype)
     ramp = n.emit.ramp(count)

@@ -5,7 +5,7 @@ import numpy as np
 from openinfer.importing.draft import DraftOperand, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.loops.dim import is_same
+from openinfer.loops.dim import is_same, is_symbolic
 
 
 @onnx_op("BatchNormalization")
@@ -78,6 +78,8 @@ def _lp_norm(n: NodeContext) -> NodeResults:
 def _lrn(n: NodeContext) -> NodeResults:
     """``x / (bias + alpha / size * sum of squares over neighbouring channels) ** beta``, by a banded product."""
     size, channels = n.integer("size", 1), n.x.shape[1]
+    if is_symbolic(channels) or channels > 4096:
+        raise Unsupported("it has too many channels, or a number that is not known")
     alpha, beta, bias = n.real("alpha", 1e-4), n.real("beta", 0.75), n.real("bias", 1.0)
     index = np.arange(channels)
     apart = index[None, :] - index[:, None]

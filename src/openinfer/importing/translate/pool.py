@@ -75,6 +75,7 @@ def _global_lp_pool(n: NodeContext) -> NodeResults:
 
 # --- resize -----------------------------------------------------------------------------------------------------------
 
+_MOST_WEIGHTS = 1 << 24
 _COORDINATES = {"half_pixel", "align_corners", "asymmetric"}
 SampleWeights = npt.NDArray[np.float64]
 
@@ -225,6 +226,8 @@ def _sampled(
         new = sizes[axis] if sizes is not None else floor(old * (scales or ())[axis])
         if is_symbolic(old) or is_symbolic(new):
             raise Unsupported("this way of sampling needs fixed sizes", "fix the size: --size NAME=VALUE")
+        if old * new > _MOST_WEIGHTS:
+            raise Unsupported(f"sampling {old} elements at {new} places needs a matrix that is too large")
         scale = new / old if scales is None else scales[axis]
         weights = interpolation(settings, old, new, scale, axis, n.rank)
         order = [one for one in range(n.rank) if one != axis] + [axis]

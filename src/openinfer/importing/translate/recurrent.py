@@ -9,7 +9,7 @@ from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
-from openinfer.loops.dim import expr_of, is_same
+from openinfer.loops.dim import expr_of, is_same, is_symbolic
 
 _FUNCTIONS = {
     "sigmoid": "sigmoid",
@@ -47,7 +47,9 @@ class _States:
 def _recurrent(n: NodeContext) -> NodeResults:
     batch_first = bool(n.integer("layout", 0))
     x = n.emit.transpose(n.x, (1, 0, 2)) if batch_first else n.x
-    hidden = n.integer("hidden_size", 0) or n.input(2).shape[-1]
+    hidden = n.input(2).shape[-1]
+    if is_symbolic(hidden) or n.integer("hidden_size", hidden) != hidden or n.rank != 3 or len(n.input(1).shape) != 3:
+        raise Unsupported("its weights do not fit each other")
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     reversed_ = directions.get(n.text("direction", "forward"))
     if reversed_ is None:
