@@ -89,3 +89,9 @@ def test_a_long_line_of_a_comment_with_stars_goes_on_behind_one() -> None:
     text = "/*\n * " + 'a word, (and) "another, ' * 9 + "\n */\nvoid f(void);"
     assert all(line.startswith(" * ") for line in folded_to(text)[1:-2])
     assert max(map(len, folded_to(text))) <= WIDEST
+
+
+@pytest.mark.parametrize("line", WIDE.values(), ids=WIDE)
+def test_lines_around_a_wide_one_stay_as_they_are(line: str) -> None:
+    before, behind = "/* don't\n * (\n */\n#define X \\\n    1", 'say("/*"); // not "closed\n\n{ /* } */'
+    assert folded(f"{before}\n{line}\n{behind}") == f"{before}\n{folded(line)}\n{behind}"

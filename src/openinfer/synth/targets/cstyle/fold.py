@@ -8,23 +8,35 @@ behind a word; a comment behind code that is too wide for one line stands above 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import ceil
 
 WIDEST = 120
 _ROOM = 40
 """What a line has at least behind its indentation, however deep it stands."""
 _PAD = 4
-_SYMBOL = re.compile(
-    r"""
+_BLANKS = frozenset(" \t\n\r\f\v")
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+_NOTHING = (*_CLOSING, "")
+"""What stands behind a bracket that has nothing in it, or that ends a line."""
+_NO_CODE = r"""
     /\*.*?\*/ | //[^\n]*
     | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'
+"""
+"""Comments and strings: what is in them is no code, and some have several lines."""
+_LINE = re.compile(rf"""((?: {_NO_CODE} | [^\n"'/]+ | ["'/] )*)\n""", re.VERBOSE | re.DOTALL)
+_SYMBOL = re.compile(
+    rf"""
+    {_NO_CODE}
     | \.?[0-9](?:[eEpP][+-]|[\w.])* | \w+
     | \n | [ \t]+
     | <<=|>>=|\.\.\.|->|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.
     """,
     re.VERBOSE | re.DOTALL,
 )
+_STRINGS, _OPENED = 11, 12
+"""How tightly strings belong together that a compiler joins, and a bracket and what is in it."""
 _RANKS = {
     **dict.fromkeys((";",), 0),
     **dict.fromkeys((",",), 1),
@@ -37,10 +49,9 @@ _RANKS = {
     **dict.fromkeys(("<<", ">>"), 8),
     **dict.fromkeys(("+", "-"), 9),
     **dict.fromkeys(("*", "/", "%"), 10),
+    **dict.fromkeys(_OPENING, _OPENED),
 }
 """How tightly what stands before and behind these belongs together."""
-_STRINGS, _OPENED = 11, 12
-"""The same for strings that a compiler joins, and for a bracket and what is in it."""
 _SEPARATORS = (",", ";")
 """What is followed by a blank; operators have one on each side, unless they have one operand or are parts of types."""
 _ON = " \\"
@@ -53,8 +64,31 @@ class _Piece:
     """Code that stays on one line, and how it goes on: the brackets open there, and how tightly the next is bound."""
 
     text: str
-    blank: str = ""
+    """With the blank behind it."""
+    width: int
+    """Without the blank."""
+    blank: int = 0
+    """The width of the blank."""
     level: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Pieces in the parts that the most loosely bound places among them make."""
+
+    pieces: Sequence[_Piece]
+    """Those of the whole statement."""
+    first: int
+    last: int
+    width: int
+    blank: int
+    level: tuple[int, int]
+    parts: Sequence["_Piece | _Group"]
+
+    @property
+    def text(self) -> str:
+        """Its code, with the blank behind it."""
+        return _text(self.pieces[self.first : self.last + 1])
 
 
 def folded(text: str) -> str:
@@ -64,34 +98,35 @@ def folded(text: str) -> str:
         y = a0 * (b + 0) + a1 * (b + 1) + a2 * (b + 2) + a3 * (b + 3) + a4 * (b + 4) + a5 * (b + 5) + a6 * (b + 6) +
                 a7 * (b + 7) + a8 * (b + 8) + a9 * (b + 9);
     """
-    if all(len(line) <= WIDEST for line in text.split("\n")):
-        return "\n".join(line.rstrip() for line in text.split("\n"))
-    return "\n".join(part.rstrip() for part in _lines(_SYMBOL.findall(text)))
+    return "\n".join(part.rstrip() for part in _lines(text))
 
 
-def _lines(symbols: Sequence[str]) -> Iterator[str]:
-    now: list[str] = []
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text; only wide ones are read as tokens: of the others there are many more."""
     is_directive = False
-    for symbol in (*symbols, "\n"):
-        if symbol != "\n":
-            now.append(symbol)
-            continue
-        is_directive = is_directive or "".join(now[:2]).lstrip().startswith("#")
-        yield from _folded(now, is_directive=is_directive)
-        is_directive = is_directive and now[-1:] == ["\\"]
-        now = []
+    for line in _LINE.findall(f"{text}\n"):
+        is_directive = is_directive or line.lstrip().startswith("#")
+        parts = line.split("\n")
+        widest = max(map(len, parts))
+        if widest <= WIDEST or widest <= _widest(_indent(line)):
+            yield from parts
+        else:
+            yield from _folded(_SYMBOL.findall(line), _indent(line), is_directive=is_directive)
+        is_directive = is_directive and line.endswith("\\")
 
 
-def _folded(symbols: list[str], *, is_directive: bool) -> list[str]:
-    """One line; of a directive, all but the last go on behind a backslash."""
-    line = "".join(symbols)
-    indent = len(line) - len(line.lstrip(" "))
-    if all(len(one) <= _widest(indent) for one in line.split("\n")):
-        return line.split("\n")
+def _folded(symbols: list[str], indent: int, *, is_directive: bool) -> list[str]:
+    """A wide line; of a directive, all but the last go on behind a backslash."""
     code = [symbol for symbol in symbols if symbol != "\\"] if is_directive else symbols
     code = code[1:] if code[0].isspace() else code
     if code[-1].startswith("/*") and len(code) > 1 and code == symbols[-len(code) :]:
-        return [*_comment(code[-1], indent), *_folded([" " * indent, *code[:-1]], is_directive=is_directive)]
+        rest = [" " * indent, *code[:-1]]
+        parts = "".join(rest).split("\n")
+        is_wide = max(map(len, parts)) > _widest(indent)
+        return [
+            *_comment(code[-1], indent),
+            *(_folded(rest, indent, is_directive=is_directive) if is_wide else parts),
+        ]
     if code[0].startswith("/*") and len(code) == 1:
         return _comment(code[0], indent)
     if not is_directive:
@@ -150,17 +185,26 @@ def _statements(symbols: list[str], indent: int, widest: int) -> list[str]:
         inner = _statements(body, indent + _PAD, widest)
         return [*_statements(symbols[:start], indent, widest), " " * indent + "{", *inner, " " * indent + "}"]
     lines = [" " * indent]
-    for statement in _parts(_pieces(symbols), (0, 0)):
-        if lines[-1].strip() and len(lines[-1]) + len(_text(statement)) > widest:
+    for statement in _split(_pieces(symbols)):
+        if lines[-1].strip() and len(lines[-1]) + len(_text(statement).rstrip()) > widest:
             lines.append(" " * indent)
         further = min(indent + 2 * _PAD, widest - _ROOM)
-        by_structure, one_by_one = [lines[-1]], [lines[-1]]
-        _place(statement, by_structure, further, widest)
-        _fill(statement, one_by_one, further, widest)
-        # Of brackets in brackets, a line for each would say less than full lines do.
-        is_better = len(one_by_one) + 1 < len(by_structure) and max(map(len, one_by_one)) <= widest
-        lines[-1:] = one_by_one if is_better else by_structure
+        lines[-1:] = _placed(statement, lines[-1], further, widest)
     return lines
+
+
+def _placed(statement: Sequence[_Piece], start: str, indent: int, widest: int) -> list[str]:
+    """A statement behind the start of a line, by its structure, or on full lines where they are fewer."""
+    group = _grouped(statement)
+    by_structure, one_by_one = [start], [start]
+    _place(group, by_structure, indent, widest)
+    least = ceil(group.width / (widest - min(indent, len(start))))
+    if least + 1 >= len(by_structure):
+        return by_structure
+    _fill(statement, one_by_one, indent, widest)
+    # Of brackets in brackets, a line for each would say less than full lines do.
+    is_better = len(one_by_one) + 1 < len(by_structure) and max(map(len, one_by_one)) <= widest
+    return one_by_one if is_better else by_structure
 
 
 def _head(symbols: Sequence[str]) -> int:
@@ -177,47 +221,45 @@ def _head(symbols: Sequence[str]) -> int:
 
 def _opened(symbols: Sequence[str]) -> int:
     """Where the body of a function begins that stands on one line with its head; 0 where none does."""
+    if symbols[-1] != "}":
+        return 0
     words = [(at, symbol) for at, symbol in enumerate(symbols) if not symbol.isspace()]
     heads = (
         at for (_, before), (at, symbol) in pairwise(words) if (before, symbol) == (")", "{") and symbols[at - 1] == " "
     )
-    return next(heads, 0) if symbols[-1] == "}" else 0
+    return next(heads, 0)
 
 
 def _pieces(symbols: Sequence[str]) -> list[_Piece]:
     """A line as what cannot be broken."""
     found: list[_Piece] = []
-    now, open_ = "", ""
-    words = [*symbols, ""]
-    for at, (symbol, after) in enumerate(pairwise(words)):
-        before = words[at - 1] if at else ""
-        if symbol.isspace():
-            now += symbol
+    now, open_, depth = "", "", 0
+    for at, (symbol, after) in enumerate(pairwise([*symbols, ""])):
+        if symbol[:1] in _BLANKS:
+            now += symbol if now else ""
             continue
-        open_ = open_[:-1] if symbol in (")", "]", "}") else open_
-        strings = _strings(symbol) if symbol.startswith('"') and len(symbol) > WIDEST // 2 else [symbol]
-        if len(strings) > 1 and after == "," and (open_[-1:] == "{" or (not now.strip() and not found)):
+        if symbol in _CLOSING:
+            open_, depth = open_[:-1], max(depth - 1, 0)
+        strings = _strings(symbol) if symbol[:1] == '"' and len(symbol) > WIDEST // 2 else [symbol]
+        if strings[1:] and after == "," and (open_[-1:] == "{" or not (now or found)):
             # An element of a list: without parentheses, compilers suspect that a comma is missing.
             strings[0], strings[-1] = f"({strings[0]}", f"{strings[-1]})"
         for one in strings[:-1]:
-            found.append(_Piece(now + one, " ", (len(open_), _STRINGS)))
+            found.append(_Piece(f"{now}{one} ", len(now + one), 1, (depth, _STRINGS)))
             now = ""
         now += strings[-1]
-        open_ += symbol if symbol in ("(", "[", "{") else ""
-        rank = _rank(before, symbol, after)
-        if rank is not None:
-            found.append(_Piece(now, " " * after.isspace(), (len(open_), rank)))
+        blank = after[:1] in _BLANKS
+        if symbol in _OPENING:
+            open_, depth, goes_on = open_ + symbol, depth + 1, after not in _NOTHING
+        else:
+            goes_on = (
+                blank and symbol in _RANKS and (symbol in _SEPARATORS or (at > 0 and symbols[at - 1][:1] in _BLANKS))
+            )
+        if goes_on:
+            found.append(_Piece(now + " " * blank, len(now), blank, (depth, _RANKS[symbol])))
             now = ""
-    return [_Piece(one.text.lstrip(" "), one.blank, one.level) for one in (*found, _Piece(now)) if one.text.strip()]
-
-
-def _rank(before: str, symbol: str, after: str) -> int | None:
-    """How tightly a symbol binds what stands before and behind it, where a line may go on behind it."""
-    if symbol in ("(", "[", "{") and after not in (")", "]", "}", ""):
-        return _OPENED
-    if symbol in _RANKS and after.isspace() and (before.isspace() or symbol in _SEPARATORS):
-        return _RANKS[symbol]
-    return None
+    rest = now.rstrip()
+    return [*found, *[_Piece(rest, len(rest))] * bool(rest)]
 
 
 def _strings(literal: str) -> list[str]:
@@ -232,53 +274,71 @@ def _strings(literal: str) -> list[str]:
 
 
 def _text(pieces: Sequence[_Piece]) -> str:
-    return "".join(one.text + one.blank for one in pieces).rstrip()
+    return "".join([one.text for one in pieces])
 
 
-def _parts(pieces: Sequence[_Piece], level: tuple[int, int]) -> Iterator[list[_Piece]]:
-    """Pieces in groups, which end where a line may go on at this level."""
-    now: list[_Piece] = []
-    for one in pieces:
-        now.append(one)
-        if one.level == level:
-            yield now
-            now = []
-    if now:
-        yield now
+def _split(pieces: Sequence[_Piece]) -> list[Sequence[_Piece]]:
+    """The pieces of each statement."""
+    ends = [at + 1 for at, one in enumerate(pieces) if one.level == (0, 0)]
+    return [pieces[first:end] for first, end in pairwise([0, *ends, len(pieces)]) if first < end]
 
 
-def _place(pieces: Sequence[_Piece], lines: list[str], indent: int, widest: int) -> None:
-    """Put pieces behind the last line, and on further ones."""
-    text, blank, height = _text(pieces), pieces[-1].blank, len(lines)
-    levels = {one.level for one in pieces[:-1]}
-    if len(lines[-1]) + len(text) <= widest or not levels:
-        lines[-1] += text + blank
+def _grouped(pieces: Sequence[_Piece]) -> _Piece | _Group:
+    """The pieces of a statement as groups in groups, found in one pass: brackets can be as deep as the code is long."""
+    starts = [0, *accumulate([one.width + one.blank for one in pieces])]
+    open_: list[tuple[tuple[int, int], int, list[_Piece | _Group]]] = []
+    for at, one in enumerate(pieces):
+        now: _Piece | _Group = one
+        first, is_last = at, one is pieces[-1]
+        while open_ and (is_last or open_[-1][0] > one.level):
+            level, first, parts = open_.pop()
+            parts.append(now)
+            now = _Group(pieces, first, at, starts[at] - starts[first] + one.width, one.blank, level, parts)
+        if open_ and open_[-1][0] == one.level:
+            open_[-1][2].append(now)
+        else:
+            open_.append((one.level, first, [now]))
+    return now
+
+
+def _place(group: _Piece | _Group, lines: list[str], indent: int, widest: int) -> None:
+    """Put a group behind the last line, and on further ones."""
+    height, width = len(lines), len(lines[-1])
+    if isinstance(group, _Piece) or width + group.width <= widest:
+        lines[-1] += group.text
         return
-    level = min(levels)
-    for at, part in enumerate(_parts(pieces, level)):
-        own = _text(part)
-        if len(lines[-1]) + len(own) <= widest:
-            lines[-1] += own + part[-1].blank
-        elif indent + len(own) <= widest or len(part) == 1:
-            lines.append(" " * indent + own + part[-1].blank)
+    for at, part in enumerate(group.parts):
+        if width + part.width <= widest:
+            lines[-1] += part.text
+            width += part.width + part.blank
+        elif indent + part.width <= widest or isinstance(part, _Piece):
+            lines.append(" " * indent + part.text)
+            width = indent + part.width + part.blank
         else:
             # It needs several lines: of its own, unless it is a value that is assigned.
-            lines += [" " * indent] * (at > 0 and level[1] != _RANKS["="])
+            lines += [" " * indent] * (at > 0 and group.level[1] != _RANKS["="])
             _place(part, lines, min(indent + _PAD * (len(lines) > height), widest - _ROOM), widest)
+            width = len(lines[-1])
 
 
 def _fill(pieces: Sequence[_Piece], lines: list[str], indent: int, widest: int) -> None:
     """Put pieces behind the last line, as many as fit, and on further ones; what a bracket opens stays with it."""
-    now: list[_Piece] = []
-    for one in (*pieces[:-1], replace(pieces[-1], level=(0, 0))):
-        now.append(one)
-        if one.level[1] == _OPENED:
+    now, before, width = "", 0, len(lines[-1])
+    for one in pieces:
+        now += one.text
+        if one.level[1] == _OPENED and one is not pieces[-1]:
+            before += one.width + one.blank
             continue
-        text = _text(now)
-        if len(lines[-1]) + len(text) > widest and lines[-1].strip():
+        if width + before + one.width > widest and lines[-1].strip():
             lines.append(" " * indent)
-        lines[-1] += text + one.blank
-        now = []
+            width = indent
+        lines[-1] += now
+        width += before + one.width + one.blank
+        now, before = "", 0
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 def _widest(indent: int) -> int:
