@@ -184,6 +184,17 @@ def test_what_a_loop_collects_is_what_was_carried_into_the_iteration(tmp_path: P
     assert "loop iterations (i in 0..300)" in require_agreement(made, tmp_path, {"x": np.array(0.5, np.float32)})
 
 
+def test_an_input_with_a_default_is_a_constant_that_can_be_fixed(tmp_path: Path) -> None:
+    made = model(
+        [node("Mul", ["x", "scale"], ["y"])],
+        {"x": ("f32", [3]), "scale": ("f32", [1])},
+        {"y": ("f32", [3])},
+        {"scale": np.array([2], np.float32)},
+    )
+    assert "op mul(x, 2.0) >> y;" in text(imported(made, tmp_path))
+    assert "op mul(x, 0.5) >> y;" in text(imported(made, tmp_path, fixed={"scale": 0.5}))
+
+
 # --- names and files --------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,12 +96,10 @@ def converted(path: str, options: ImportOptions) -> Lowered:
 
 def _written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
     graph_path, model_path = (os.path.join(folder, f"{stem}.{end}") for end in ("oig", "oinf"))
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise write_failed(folder, error) from error
+    is_new = not os.path.isdir(folder)
     temporary = os.path.join(folder, f".{stem}.{os.getpid()}.oinf")
     try:
+        os.makedirs(folder, exist_ok=True)
         save_file(temporary, {name: Tensor.from_numpy(array, dtype) for name, (dtype, array) in found.tensors.items()})
         _require_sound(found, temporary, path)
         with atomic_file(graph_path) as sink:
@@ -109,8 +108,11 @@ def _written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
     except OSError as error:
         raise write_failed(model_path, error) from error
     finally:
-        if os.path.exists(temporary):
+        with suppress(OSError):
             os.unlink(temporary)
+        if is_new:
+            with suppress(OSError):  # that it is not empty, where all went well
+                os.rmdir(folder)
     return Imported(graph_path, model_path, found.inputs, found.outputs, found.states)
 
 

@@ -96,7 +96,7 @@ def _inputs(model: OnnxModel, options: ImportOptions, sizes: ModelSizes, names: 
     graph = model.graph
     for name, tensor in graph.tensors.items():
         names.bind(name, KnownTensor(tensor.dtype, tensor.array, name))
-    own = [info for info in graph.inputs if info.name not in graph.tensors]
+    own = [info for info in graph.inputs if info.name not in graph.tensors or info.name in options.fixed]
     unknown = [name for name in options.fixed if name not in {info.name for info in graph.inputs}]
     if unknown:
         advice = nearest(unknown[0], [info.name for info in graph.inputs])
