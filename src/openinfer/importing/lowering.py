@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -34,8 +33,20 @@ from openinfer.importing.draft import (
     walk,
 )
 from openinfer.importing.identifiers import Identifiers
+from openinfer.importing.ir_values import (
+    attribute_value,
+    digest,
+    has_quotient,
+    is_position,
+    layer_index,
+    number_value,
+    open_extent,
+    plus,
+    shortened_hint,
+    tensor_name,
+)
 from openinfer.importing.names import common_name, family_pattern, module_path, value_name
-from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, quotients
+from openinfer.ir.expr import Num, Ref
 from openinfer.ir.graph import (
     Assign,
     Block,
@@ -56,23 +67,13 @@ from openinfer.ir.graph import (
     Transfer,
     VarDecl,
 )
-from openinfer.ir.operand import Access, Index, Literal, Single, Slice
+from openinfer.ir.operand import Access, Literal, Single, Slice
 from openinfer.ir.operand import Operand as IrOperand
 from openinfer.ir.text import CommentKey, Comments
 from openinfer.ir.values import (
-    AttrValue,
-    BoolValue,
-    DTypeList,
-    DTypeValue,
-    ExprList,
-    ExprValue,
-    FloatList,
-    FloatValue,
-    InitValue,
     IntValue,
-    StrValue,
 )
-from openinfer.loops.dim import Dim, expr_of, is_symbolic
+from openinfer.loops.dim import expr_of
 from openinfer.ops import OPS, spec_of
 
 
@@ -197,7 +198,7 @@ class _Lowering:
             for step in self._draft.steps
             if isinstance(step, DraftOp) and step.declares and len(step.outputs) == 1
             for one in step.outputs
-            if any(map(_has_quotient, one.shape))
+            if any(map(has_quotient, one.shape))
         }
         outputs: dict[str, str] = {}
         copies: list[tuple[DraftOperand, str]] = []
@@ -247,10 +248,10 @@ class _Lowering:
                 return [CacheWrite(self._operand(src), Access(self._value(state)))]
             case DraftWrite(src, table, added, _):
                 begin = Ref(self._counter(table.counter))
-                slots = (*_layer(step.layer), Slice(begin, _plus(begin, added)))
+                slots = (*layer_index(step.layer), Slice(begin, plus(begin, added)))
                 return [CacheWrite(self._operand(src), Access(self._table(table), slots, bracketed=True))]
             case DraftRead(table, dst, added, _):
-                slots = (*_layer(step.layer), Slice(Num(0), _plus(Ref(self._counter(table.counter)), added)))
+                slots = (*layer_index(step.layer), Slice(Num(0), plus(Ref(self._counter(table.counter)), added)))
                 return [CacheRead(Access(self._table(table), slots, bracketed=True), Access(self._value(dst)))]
             case DraftCount(counter, added):
                 return [CacheIncrement(self._counter(counter), expr_of(added))]
@@ -274,7 +275,7 @@ class _Lowering:
                 continue
             found = literals[slot] if slot in literals else self._operand(operand)
             inputs.append(Input(found, spec_of(record, slot).name if is_labelled else None))
-        attrs = tuple((name, _attribute(_open_extent(step.op, value))) for name, value in step.params)
+        attrs = tuple((name, attribute_value(open_extent(step.op, value))) for name, value in step.params)
         specs = record.signature.outputs
         for place, one in enumerate(step.outputs):
             word = step.op if len(specs) == 1 else specs[min(place, len(specs) - 1)].name
@@ -300,6 +301,9 @@ class _Lowering:
         record = OPS[step.op]
         kinds = [None if one is None else spec_of(record, slot).type for slot, one in enumerate(step.inputs)]
         found: dict[int, Literal] = {}
+        if step.op == "gather" and is_position(step.inputs[1]):
+            assert isinstance(step.inputs[1], KnownTensor)
+            return {1: Literal(number_value(step.inputs[1]))}
         for slot, operand in enumerate(step.inputs):
             if step.op not in _WITH_LITERALS or not isinstance(operand, KnownTensor) or operand.array.size != 1:
                 continue
@@ -310,7 +314,7 @@ class _Lowering:
             ]
             fits = [other for other in others if len(other.shape) >= len(operand.shape)]
             if fits and kinds[slot] in record.signature.types:
-                found[slot] = Literal(_number(operand))
+                found[slot] = Literal(number_value(operand))
         return found
 
     # --- states ---------------------------------------------------------------------------------------------------
@@ -368,7 +372,7 @@ class _Lowering:
         if found is not None:
             return found
         hints = [one.hint for one in family.members]
-        name = self._names.name(family, _shortened(common_name(hints)), "w")
+        name = self._names.name(family, shortened_hint(common_name(hints)), "w")
         before, behind = self._stored_names(name, hints)
         pattern = f"{before}{{{family.index}}}{behind}"
         for place, member in enumerate(family.members):
@@ -391,14 +395,14 @@ class _Lowering:
     def _constant(self, constant: KnownTensor) -> str:
         """The name of a constant; equal ones share it."""
         array = np.ascontiguousarray(constant.array).reshape(constant.shape)
-        key = (constant.dtype.name, constant.shape, _digest(array))
+        key = (constant.dtype.name, constant.shape, digest(array))
         name = self._shared.get(key)
         if name is not None:
             return name
-        name = self._shared[key] = self._names.identifiers.unique(_shortened(constant.hint), "c")
+        name = self._shared[key] = self._names.identifiers.unique(shortened_hint(constant.hint), "c")
         dims = tuple(Num(one) for one in constant.shape)
         if array.size == 1 and not constant.shape:
-            self._declared[name] = VarDecl(name, MemoryKind.CONSTANT, constant.dtype, dims, _number(constant))
+            self._declared[name] = VarDecl(name, MemoryKind.CONSTANT, constant.dtype, dims, number_value(constant))
             return name
         stored = tensor_name(constant.hint or name, self._tensor_names)
         self._tensors[stored] = (constant.dtype, array)
@@ -413,88 +417,3 @@ _WITH_LITERALS = {
     *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"),
 }
 """Ops that read well with numbers in them, and whose result has the shape of the other operands."""
-
-
-def tensor_name(text: str, taken: Identifiers) -> str:
-    """A name that model files allow, as much like a text as can be, each only once."""
-    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text)[-200:] or "tensor"
-    unique = taken.unique(cleaned.replace("__", "_"), "w")
-    plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
-    return cleaned if unique == plain and len(plain) < 60 else unique
-
-
-def _has_quotient(extent: int) -> bool:
-    return is_symbolic(extent) and any(quotients(expr_of(extent)))
-
-
-def _open_extent(op: str, value: Any) -> Any:
-    """The shape of a reshape with -1 for the one extent that is a quotient, which need not divide evenly."""
-    if op != "reshape" or not isinstance(value, tuple) or sum(map(_has_quotient, value)) != 1:
-        return value
-    return tuple(-1 if _has_quotient(one) else one for one in value)
-
-
-def _layer(index: str) -> tuple[Index, ...]:
-    """The layer of a table: a loop index, or a number."""
-    if not index:
-        return ()
-    return (Single(Num(int(index)) if index.isdigit() else Ref(index)),)
-
-
-def _plus(expr: Expr, added: int) -> Expr:
-    return expr if not is_symbolic(added) and added == 0 else BinaryExpr("+", expr, expr_of(added))
-
-
-def _digest(array: Array) -> bytes:
-    from hashlib import blake2b
-
-    return blake2b(array.reshape(-1).view(np.uint8).data if array.size else b"", digest_size=16).digest()
-
-
-def _shortened(hint: str) -> str:
-    """What the file calls a value, without what exporters add."""
-    return hint.removesuffix("_output_0").removesuffix(":0")
-
-
-def _number(constant: KnownTensor) -> InitValue:
-    found = constant.array.reshape(-1)[0]
-    if constant.dtype.kind == "bool":
-        return BoolValue(bool(found))
-    if constant.dtype.kind == "float":
-        return FloatValue(_shortest(found))
-    return IntValue(int(found))
-
-
-def _shortest(value: Any) -> float:
-    """The float with the shortest text that rounds back to a value of a smaller type."""
-    exact = float(value)
-    if value.dtype.itemsize > 4 or not np.isfinite(exact):
-        return exact
-    short = float(str(value))
-    return short if abs(short) <= abs(exact) or abs(exact) < 1e4 else exact  # the largest rounds up to what it has not
-
-
-def _attribute(value: Any) -> AttrValue:
-    match value:
-        case bool():
-            return BoolValue(value)
-        case Dim():
-            return ExprValue(value.expr)
-        case int():
-            return IntValue(value)
-        case float():
-            return FloatValue(value)
-        case str():
-            return StrValue(value)
-        case DType():
-            return DTypeValue(value)
-    assert isinstance(value, tuple), value
-    if all(isinstance(one, DType) for one in value) and value:
-        return DTypeList(value)
-    if any(isinstance(one, float) for one in value):
-        return FloatList(tuple(FloatValue(float(one)) for one in value))
-    return ExprList(tuple(_expr(one) for one in value))
-
-
-def _expr(value: int) -> Expr:
-    return expr_of(value)

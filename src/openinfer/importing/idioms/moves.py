@@ -37,7 +37,7 @@ def joined_moves(matches: Matches, root: DraftOp) -> IdiomRewrite:
     if root.op == inner.op == "unsqueeze":
         step = _unsqueezed(source, root, inner)
         return [step] if fits(step) else None
-    if "reshape" not in (root.op, inner.op):
+    if root.op == inner.op == "squeeze":
         return None
     step = made("reshape", [source], {"shape": tuple(root.outputs[0].shape)}, root)
     return [step] if fits(step) else None

@@ -1,0 +1,116 @@
+"""Parts of a draft as values of the IR: numbers, parameters, indices, and names for model files."""
+
+import re
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from openinfer.dtypes import Array, DType
+from openinfer.importing.draft import I64, DraftOperand, KnownTensor
+from openinfer.importing.identifiers import Identifiers
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, quotients
+from openinfer.ir.operand import Index, Single
+from openinfer.ir.values import (
+    AttrValue,
+    BoolValue,
+    DTypeList,
+    DTypeValue,
+    ExprList,
+    ExprValue,
+    FloatList,
+    FloatValue,
+    InitValue,
+    IntValue,
+    StrValue,
+)
+from openinfer.loops.dim import Dim, expr_of, is_symbolic
+
+
+def tensor_name(text: str, taken: Identifiers) -> str:
+    """A name that model files allow, as much like a text as can be, each only once."""
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text)[-200:] or "tensor"
+    unique = taken.unique(cleaned.replace("__", "_"), "w")
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
+    return cleaned if unique == plain and len(plain) < 60 else unique
+
+
+def is_position(operand: DraftOperand | None) -> bool:
+    """Whether an index can stand in the text: an i64 scalar."""
+    return isinstance(operand, KnownTensor) and operand.shape == () and operand.dtype is I64 and not operand.has_sizes
+
+
+def has_quotient(extent: int) -> bool:
+    """Whether an extent is computed by a division, which may round down."""
+    return is_symbolic(extent) and any(quotients(expr_of(extent)))
+
+
+def open_extent(op: str, value: Any) -> Any:
+    """The shape of a reshape with -1 for the one extent that is a quotient, which need not divide evenly."""
+    if op != "reshape" or not isinstance(value, tuple) or sum(map(has_quotient, value)) != 1:
+        return value
+    return tuple(-1 if has_quotient(one) else one for one in value)
+
+
+def layer_index(index: str) -> tuple[Index, ...]:
+    """The layer of a table: a loop index, or a number."""
+    if not index:
+        return ()
+    return (Single(Num(int(index)) if index.isdigit() else Ref(index)),)
+
+
+def plus(expr: Expr, added: int) -> Expr:
+    """A sum, without a zero."""
+    return expr if not is_symbolic(added) and added == 0 else BinaryExpr("+", expr, expr_of(added))
+
+
+def digest(array: Array) -> bytes:
+    """What equal arrays have in common."""
+    return blake2b(array.reshape(-1).view(np.uint8).data if array.size else b"", digest_size=16).digest()
+
+
+def shortened_hint(hint: str) -> str:
+    """What the file calls a value, without what exporters add."""
+    return hint.removesuffix("_output_0").removesuffix(":0")
+
+
+def number_value(constant: KnownTensor) -> InitValue:
+    """The number that a known tensor of one element is."""
+    found = constant.array.reshape(-1)[0]
+    if constant.dtype.kind == "bool":
+        return BoolValue(bool(found))
+    if constant.dtype.kind == "float":
+        return FloatValue(_shortest(found))
+    return IntValue(int(found))
+
+
+def _shortest(value: Any) -> float:
+    """The float with the _shortest text that rounds back to a value of a smaller type."""
+    exact = float(value)
+    if value.dtype.itemsize > 4 or not np.isfinite(exact):
+        return exact
+    short = float(str(value))
+    return short if abs(short) <= abs(exact) or abs(exact) < 1e4 else exact  # the largest rounds up to what it has not
+
+
+def attribute_value(value: Any) -> AttrValue:
+    """A parameter of an op."""
+    match value:
+        case bool():
+            return BoolValue(value)
+        case Dim():
+            return ExprValue(value.expr)
+        case int():
+            return IntValue(value)
+        case float():
+            return FloatValue(value)
+        case str():
+            return StrValue(value)
+        case DType():
+            return DTypeValue(value)
+    assert isinstance(value, tuple), value
+    if all(isinstance(one, DType) for one in value) and value:
+        return DTypeList(value)
+    if any(isinstance(one, float) for one in value):
+        return FloatList(tuple(FloatValue(float(one)) for one in value))
+    return ExprList(tuple(map(expr_of, value)))
