@@ -16,6 +16,7 @@ from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, apply, complete, infer
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.targets.c.kernels import printed
+from openinfer.synth.targets.target import Passes
 
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 
@@ -336,3 +337,31 @@ def test_a_sort_of_no_rows_uses_the_dynamic_size_it_takes() -> None:
     text = """sizes { T <= 33; } dynamic { x: bool[0, T]; } volatile { y: bool[0, T]; i: i64[0, T]; }
     block entry { op sort(x, axis=1) >> y, i; return y, i; }"""
     agree(text, inputs=_inputs(x=np.zeros((0, 3), bool)), flags=FAST)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_a_division_that_always_fails_compiles_without_warnings(cc: str) -> None:
+    """Compilers that are asked not to unroll a loop want one that has a second iteration."""
+    text = """dynamic { x: i8[T, 3]; } sizes { T <= 2; } volatile { y: i8[T, 3]; }
+    block entry { op floor_div(x, y) >> y; return y; }"""
+    plan = Synthesizer("x86-avx512").synthesize(None, graph(text))
+    source = plan.files()["src/kernels.c"]
+    assert isinstance(source, str)
+    assert "return 1;" in source
+    assert "unroll" not in source
+    agree(text, inputs=_inputs(x=np.zeros((0, 3), np.int8)), flags=FAST, cc=cc)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("passes", [Passes(), Passes(simplify=None), Passes(fuse=None)], ids=["all", "plain", "apart"])
+def test_a_read_that_only_its_shape_is_needed_of_compiles_without_warnings(passes: Passes, cc: str) -> None:
+    text = """dynamic { x: i16[S, 4]; } sizes { S <= 5; } persistent { A(i): i16 @table @fixed(i=5); }
+    volatile { t: i16[S, 4]; y: bool[S, 4]; e: i16[0, 3]; z: i16[0, 3]; }
+    block entry { op add(A[1], x) >> t; op lt(t, t) >> y; op sub(e, A[2]) >> z; return y, z; }"""
+    agree(text, inputs=_inputs(x=np.ones((2, 4), np.int16)), flags=FAST, cc=cc, passes=passes)
+
+
+def test_a_read_gives_a_temporary_its_sizes_where_no_op_that_infers_it_has_run() -> None:
+    text = """sizes { S <= 4; } volatile { v: i16[S, 4] @init(0); } persistent { A(i, j): i16[4] @table; n: i32; }
+    block entry { loop l (i in 2..2) { t = op add(v, v); } cache.read A[1, ] >> t; cache.increment n; return; }"""
+    agree(text, inputs=lambda _step: {}, flags=FAST)

@@ -16,6 +16,7 @@ from openinfer.loops.ir import (
     Cast,
     Compare,
     Const,
+    Fail,
     For,
     If,
     Let,
@@ -101,3 +102,12 @@ def test_a_variable_is_not_assigned_to_itself() -> None:
     first, last = Local(total, Const(0, I32)), Store(out, (Const(0, INDEX),), total)
     adds = For(ScalarVar("i"), Const(4, INDEX), (SetLocal(total, Binary("add", total, Const(0, I32))),))
     assert straightened((first, adds, last)) == (first, last)
+
+
+def test_what_follows_a_certain_failure_is_gone() -> None:
+    i, x = ScalarVar("i"), ScalarVar("x", I32)
+    fails = If(Compare("eq", Const(0, I32), Const(0, I32)), (Fail("the divisor is zero"),))
+    body = (Let(x, Const(1, I32)), fails, Store(Buffer("y", I32, (3,)), (i,), x))
+    (loop,) = straightened((For(i, Const(3, INDEX), body),))
+    assert isinstance(loop, For)
+    assert loop.body == (Fail("the divisor is zero"),)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.synth.both_ways import planned
+from tests.synth.both_ways import agree, planned
 
 from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, ScalarVar, Store
@@ -197,6 +197,17 @@ def test_an_output_without_elements_stays_with_the_others() -> None:
     module.insert({"x": x})
     module.run_step()
     assert np.array_equal(module.fetch("c"), x[:, 2:])
+
+
+def test_memory_that_no_other_part_reads_is_not_a_part_of_its_own() -> None:
+    """A transform of five points has no need of the factors that longer ones begin with."""
+    text = """dynamic { x: f16[2, 5, 3, 2]; } volatile { y: f16[2, 5, 3, 2]; }
+    block entry { op fft(x, axis=-2) >> y; return y; }"""
+    own = Synthesizer("cpu", passes=Passes(divide=Divide(3, 0.0))).synthesize(None, graph(text))
+    assert all(step.outputs for step in own.project.placed.program.blocks["entry"] if isinstance(step, KernelStep))
+    impulse = np.zeros((2, 5, 3, 2), np.float16)
+    impulse[:, 0] = 1
+    agree(text, inputs=lambda _step: {"x": impulse}, passes=Passes(divide=Divide(3, 0.0)))
 
 
 def test_a_small_graph_has_one_thread() -> None:

@@ -166,7 +166,11 @@ class StepSizes:
         return _located(known[0][0], OpError(Code.SIZE_CONFLICT, message, advice=advice))
 
     def _agree_with_inferred(self, variable: BoundVar, shape: Shape, what: str) -> None:
-        """A temporary that ops give its type has one shape in all of a step."""
+        """A temporary that ops give its type has one shape in all of a step; no op of them may have run before."""
+        if len(shape) == len(variable.shape):
+            pairs = [(expr_of(wanted), extent) for wanted, extent in zip(variable.shape, shape, strict=True)]
+            while any(self._settle(variable, *pair) for pair in pairs):
+                pass
         if shape != self.shape(variable):
             raise _disagreement(variable, shape, what, self.dynamic)
 

@@ -10,6 +10,7 @@ from openinfer.loops.ir import (
     Buffer,
     Const,
     Contraction,
+    Fail,
     For,
     If,
     Kernel,
@@ -184,10 +185,10 @@ def binders(statement: Statement) -> tuple[ScalarVar, ...]:
 def straightened(statements: Statements) -> Statements:
     """Statements without zero-trip and single-iteration loops; of the latter, the body stays.
 
-    Expressions are simpler too, and conditions whose outcome is known are gone.
+    Expressions are simpler too; conditions whose outcome is known are gone, and so is what follows a certain failure.
     All memory stays allocated: what a kernel is given to work with does not depend on whether loops run.
     """
-    made = without_unused(_straightened(_without_aliases(_straightened(statements))))
+    made = without_unused(_reached(_straightened(_without_aliases(_straightened(statements)))))
     inside = {inner for one in made for inner in walk((one,)) if isinstance(inner, Alloc) and inner is not one}
     memory = (one for one in walk(statements) if isinstance(one, Alloc) and one not in inside)
     return (*memory, *(one for one in made if not isinstance(one, Alloc)))
@@ -212,6 +213,12 @@ def _straightened(statements: Statements) -> Statements:
                 return (one,)
 
     return map_statements(statements, own)
+
+
+def _reached(statements: Statements) -> Statements:
+    """Statements up to the first that fails whatever happens, in every body."""
+    last = next((at for at, one in enumerate(statements) if isinstance(one, Fail)), len(statements))
+    return tuple(with_bodies(one, _reached) for one in statements[: last + 1])
 
 
 def _simpler(one: Contraction) -> Statements:

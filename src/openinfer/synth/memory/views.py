@@ -5,9 +5,12 @@ the table as long as the value is needed, the value can be the table's own memor
 without moving it.
 """
 
+from collections.abc import Iterable
+
 from openinfer.ir import Single
-from openinfer.synth.program.ir import Action, Program, Table, TableStep, Value
-from openinfer.synth.program.liveness import Lives
+from openinfer.loops.used import used_buffers
+from openinfer.synth.program.ir import Action, KernelStep, Program, Step, Table, TableStep, Value
+from openinfer.synth.program.liveness import Lives, uses
 
 
 def views_of(program: Program, lives: Lives) -> frozenset[Value]:
@@ -17,6 +20,7 @@ def views_of(program: Program, lives: Lives) -> frozenset[Value]:
         if isinstance(step, TableStep) and step.action is not Action.READ:
             changed.setdefault(id(step.table), []).append(position)
     outputs = set(program.outputs.values())
+    touched = {value for step in lives.steps for value in _touched(step)}
     return frozenset(
         step.value
         for position, step in enumerate(lives.steps)
@@ -24,10 +28,20 @@ def views_of(program: Program, lives: Lives) -> frozenset[Value]:
         and step.action is Action.READ
         and step.value is not None
         and step.value in lives.alive_after[position]
+        and step.value in touched
         and step.value not in outputs
         and _is_one_piece(step)
         and not lives.occupied[step.value].meets(changed.get(id(step.table), []))
     )
+
+
+def _touched(step: Step) -> Iterable[Value]:
+    """The values that a step reads elements of: a kernel may need no more of an input than its shape."""
+    if not isinstance(step, KernelStep):
+        return uses(step)
+    names = used_buffers(step.kernel)
+    given = zip(step.inputs, step.kernel.inputs, strict=True)
+    return (one for one, buffer in given if isinstance(one, Value) and buffer.name in names)
 
 
 def _is_one_piece(step: TableStep) -> bool:

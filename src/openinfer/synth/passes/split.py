@@ -34,7 +34,9 @@ def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelSt
     # Nothing writes an output without elements, but some part must own it.
     if len(parts) == 1 or not written >= {one.name for one in kernel.outputs} or not _are_apart(parts):
         return [step]
-    return [_call(step, parts, place) for place in range(len(parts))]
+    calls = [_call(step, parts, place) for place in range(len(parts))]
+    # What is written and never read, such as factors that a transform of few points does not need, is not computed.
+    return [call for call in calls if call.outputs]
 
 
 def written_by(statement: Statement) -> str | None:
