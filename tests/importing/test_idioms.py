@@ -111,6 +111,29 @@ def test_a_norm_with_other_numbers_is_none(tmp_path: Path) -> None:
     assert "gelu" not in require_agreement(made, tmp_path, {"x": normal(4)})
 
 
+@pytest.mark.parametrize(
+    ("kind", "number", "stays"),
+    [
+        ("Mul", 1, False),
+        ("Div", 1, False),
+        ("Sub", 0, False),
+        ("Add", 0, False),
+        ("BitwiseAnd", 1, True),
+        ("Mul", 2, True),
+    ],
+)
+def test_an_op_that_changes_nothing_is_left_out(tmp_path: Path, kind: str, number: int, stays: bool) -> None:
+    made = model(
+        [node(kind, ["x", "n"], ["a"]), node("Neg", ["a"], ["y"])],
+        {"x": ("i32", [3])},
+        {"y": ("i32", None)},
+        {"n": np.int32(number)},
+        opset=18,
+    )
+    found = require_agreement(made, tmp_path, {"x": np.array([5, -6, 7], np.int32)})
+    assert found.count("op ") == (2 if stays else 1)
+
+
 def attention(mask: bool) -> Any:
     nodes = [
         node("Transpose", ["q"], ["qt"], perm=[0, 2, 1, 3]),

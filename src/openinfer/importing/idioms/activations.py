@@ -27,7 +27,7 @@ def hard_swish(matches: Matches, root: DraftOp) -> IdiomRewrite:
         gate = matches.inner(other, "hard_sigmoid")
         if gate is not None and gate.inputs[0] is x:
             given = params(gate)
-            if is_near(given["alpha"], 1 / 6) and is_near(given["beta"], 0.5):
+            if is_near(given["alpha"], 1 / 6, x.dtype) and is_near(given["beta"], 0.5, x.dtype):
                 return [made("hard_swish", [x], {}, root)]
     return None
 
@@ -38,7 +38,7 @@ def hard_sigmoid(matches: Matches, root: DraftOp) -> IdiomRewrite:
         return None
     value, divisor = pair(root)
     factor = number(divisor)
-    if not is_near(factor, 6 if root.op == "div" else 1 / 6):
+    if not is_near(factor, 6 if root.op == "div" else 1 / 6, value.dtype):
         return None
     limited = matches.inner(value, "clamp")
     if limited is None or (params(limited)["min"], params(limited)["max"]) != (0, 6):
@@ -57,7 +57,7 @@ def gelu(matches: Matches, root: DraftOp) -> IdiomRewrite:
     if root.op != "mul":
         return None
     factor, operands = _factors(matches, root)
-    if not is_near(factor, 0.5) or len(operands) != 2:
+    if not is_near(factor, 0.5, root.outputs[0].dtype) or len(operands) != 2:
         return None
     for x, other in (operands, operands[::-1]):
         plus = matches.inner(other, "add")
@@ -103,13 +103,13 @@ def _curve(matches: Matches, curve: DraftOperand, x: DraftOperand) -> str | None
         if scaled is None:
             return None
         factor, operands = _factors(matches, scaled)
-        return "none" if len(operands) == 1 and operands[0] is x and is_near(factor, 1 / sqrt(2)) else None
+        return "none" if len(operands) == 1 and operands[0] is x and is_near(factor, 1 / sqrt(2), x.dtype) else None
     tanh = matches.inner(curve, "tanh")
     scaled = None if tanh is None else matches.inner(first(tanh), "mul")
     if scaled is None:
         return None
     factor, operands = _factors(matches, scaled)
-    if len(operands) != 1 or not is_near(factor, sqrt(2 / pi)):
+    if len(operands) != 1 or not is_near(factor, sqrt(2 / pi), x.dtype):
         return None
     total = matches.inner(operands[0], "add")
     if total is None:
@@ -126,7 +126,7 @@ def _is_cube(matches: Matches, operand: DraftOperand, x: DraftOperand) -> bool:
     if scaled is None:
         return False
     factor, operands = _factors(matches, scaled)
-    if not is_near(factor, 0.044715):
+    if not is_near(factor, 0.044715, x.dtype):
         return False
     if len(operands) == 1:
         power = matches.inner(operands[0], "pow")

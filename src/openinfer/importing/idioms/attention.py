@@ -6,7 +6,7 @@ import numpy as np
 
 from openinfer.importing.draft import DraftOp, DraftOperand, DraftPart, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite
-from openinfer.importing.idioms.matching import Matches, first, fits, is_near, made, new, number, orders, pair, params
+from openinfer.importing.idioms.matching import Matches, first, fits, made, new, number, orders, pair, params
 from openinfer.loops.dim import is_same, is_same_shape, is_symbolic
 
 
@@ -79,7 +79,7 @@ def _attention(
     whole = scale * q_scale * k_scale
     if is_symbolic(depth):
         return None
-    own = None if is_near(whole, 1 / sqrt(depth)) else whole
+    own = None if abs(whole * sqrt(depth) - 1) < 1e-6 else whole
     step = made("sdpa", [q, k, v] if mask is None else [q, k, v, mask], {"scale": own}, root)
     return [*steps, step] if fits(step) else None
 

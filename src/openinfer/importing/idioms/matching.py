@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from openinfer.dtypes import DType
 from openinfer.importing.draft import (
     Draft,
     DraftOp,
@@ -62,9 +63,10 @@ def is_known_as(operand: DraftOperand | None, wanted: int) -> bool:
     return operand.array.size > 0 and bool(np.all(operand.array == wanted))
 
 
-def is_near(value: float | None, wanted: float) -> bool:
-    """Whether a number is what a file stores for another, in f16 or better."""
-    return value is not None and abs(value - wanted) <= 1e-3 * max(abs(wanted), 1e-6)
+def is_near(value: float | None, wanted: float, dtype: DType) -> bool:
+    """Whether a number is what a file of this dtype stores for another: six digits, or as many as small floats have."""
+    tolerance = 2e-5 if dtype.bits >= 32 else 1e-3 if dtype.name == "f16" else 1e-2
+    return value is not None and abs(value - wanted) <= tolerance * abs(wanted)
 
 
 def params(step: DraftOp) -> dict[str, DraftParam]:

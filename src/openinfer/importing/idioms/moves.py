@@ -10,9 +10,11 @@ _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1, "and": 1, "or": 0}
 
 def neutral(_matches: Matches, root: DraftOp) -> DraftOperand | None:
     """The operand that an op leaves as it is: a sum with 0, a product with 1."""
-    wanted = _NEUTRAL.get(root.op)
-    if wanted is None or len(root.inputs) != 2:
+    wanted, kind = _NEUTRAL.get(root.op), root.outputs[0].dtype.kind
+    if wanted is None or len(root.inputs) != 2 or (root.op == "and" and kind != "bool"):
         return None
+    if root.op == "add" and kind == "float":
+        return None  # -0 + 0 is 0
     one, other = root.inputs
     pairs = [(one, other)] if root.op in ("sub", "div") else [(one, other), (other, one)]
     for kept, number in pairs:
