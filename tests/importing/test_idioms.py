@@ -160,6 +160,25 @@ def test_written_out_attention_is_sdpa(tmp_path: Path, mask: bool) -> None:
     assert "softmax" not in found
 
 
+def test_attention_as_dynamo_exports_it_is_sdpa(tmp_path: Path) -> None:
+    """Both factors scaled, keys transposed in three dimensions, rows without a key guarded."""
+    nodes = [
+        node("Reshape", ["k", "flat"], ["k3"]),
+        node("Transpose", ["k3"], ["kt"], perm=[0, 2, 1]),
+        node("Reshape", ["kt", "heads"], ["k4"]),
+        *chain(("Mul", ["q", "root"], "qs"), ("Mul", ["k4", "root"], "ks"), ("MatMul", ["qs", "ks"], "s")),
+        *chain(("Add", ["s", "mask"], "m")),
+        node("Softmax", ["m"], ["p"], axis=-1),
+        *chain(("IsNaN", ["p"], "n"), ("Where", ["n", "zero", "p"], "w"), ("MatMul", ["w", "v"], "y")),
+    ]
+    inputs: dict[str, Any] = {name: ("f32", [1, 2, 5, 4]) for name in "qkv"}
+    numbers = {"root": F(2**-0.5), "zero": F(0), "flat": np.array([2, 5, 4]), "heads": np.array([1, 2, 4, 5])}
+    made = model(nodes, {**inputs, "mask": ("f32", [1, 1, 5, 5])}, {"y": ("f32", None)}, numbers)
+    mask = np.where(np.tri(5, k=-1) > 0, 0, -np.inf).astype(F).reshape(1, 1, 5, 5)
+    found = require_agreement(made, tmp_path, {**{name: normal(1, 2, 5, 4) for name in "qkv"}, "mask": mask}, 1e-4)
+    assert "op sdpa(q, k, v, mask) >> y;" in found
+
+
 def test_a_rotary_embedding_is_rope(tmp_path: Path) -> None:
     nodes = [
         *chain(("Mul", ["angles", "one"], "a")),

@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftStep, KnownTensor
+from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftStep, DraftValue, KnownTensor
 from openinfer.ops import OPS, spec_of
 
 _NODE = re.compile(r"[A-Z][A-Za-z0-9]*?(_\d+)?")
 """What exporters call a node in its module: its op type, perhaps with a number."""
-_ANONYMOUS = re.compile(r"(onnx::\w+|val_?\d+|_v_?\d+|[A-Z]\w*?_?\d+|\d+|const\w*|Constant\w*|)(_output_\d+)?(__\d+)?")
+_ANONYMOUS = re.compile(r"(onnx::\w+|val_?\d*|_v_?\d+|[A-Z]\w*?_?\d+|\d+|const\w*|Constant\w*|)(_output_\d+)?(__\d+)?")
 _SPEAKS_FOR_ITSELF = frozenset(
     ("linear", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "batch_norm", "gather", "embedding")
 )
@@ -73,13 +73,22 @@ def _known(tensor: KnownTensor, step: DraftOp, slot: int, renamed: dict[int, Kno
         return found
     path = module_path(step.origin.node)
     is_plain = "/" not in tensor.hint and not _ANONYMOUS.fullmatch(tensor.hint)
-    if is_plain or not path:
+    if is_plain or tensor.array.size == 1:
         found = tensor
     else:
         name = spec_of(OPS[step.op], slot).name
-        found = replace(tensor, hint=".".join((*path, _SLOTS.get(name, name))))
+        result = step.outputs[0]
+        own = value_name(result.hint, step.op) if isinstance(result, DraftValue) else step.op
+        module = path or (_beside(step) or own,)
+        found = replace(tensor, hint=".".join((*module, _SLOTS.get(name, name))))
     renamed[id(tensor)] = found
     return found
+
+
+def _beside(step: DraftOp) -> str:
+    """The module of a bias that the same op reads: the weights are its too."""
+    hints = [one.hint for one in step.inputs if isinstance(one, KnownTensor)]
+    return next((hint.removesuffix(".bias") for hint in hints if hint.endswith(".bias")), "")
 
 
 def family_pattern(hints: Sequence[str]) -> tuple[str, str] | None:

@@ -51,3 +51,20 @@ def _unsqueezed(source: DraftOperand, root: DraftOp, inner: DraftOp) -> DraftOp:
     rest = [one for one in range(rank) if one not in outer]
     own = {rest[one % len(rest)] for one in params(inner)["axes"]}
     return made("unsqueeze", [source], {"axes": tuple(sorted(outer | own))}, root)
+
+
+def batched_transpose(matches: Matches, root: DraftOp) -> IdiomRewrite:
+    """The last two axes exchanged between two reshapes that only join and part the axes before them."""
+    if root.op != "reshape":
+        return None
+    middle = matches.inner(first(root), "transpose")
+    joined = None if middle is None else matches.inner(first(middle), "reshape")
+    if middle is None or joined is None or tuple(params(middle)["perm"] or ()) != (0, 2, 1):
+        return None
+    source, flat, result = first(joined), first(middle).shape, root.outputs[0].shape
+    rank = len(source.shape)
+    if rank < 3 or len(result) != rank or not is_same_shape(source.shape[-2:], flat[-2:]):
+        return None
+    if not is_same_shape(result, (*source.shape[:-2], source.shape[-1], source.shape[-2])):
+        return None
+    return [made("transpose", [source], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, root)]
