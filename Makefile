@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted golden golden-update test-devices test-c test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -25,13 +25,14 @@ types: $(VENV)/.dev
 installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null)
 
 # Graphviz draws graphs; the tests look at real pictures. Clang is the second compiler of generated code, whose header is
-# also C++, and which comes with a CMakeLists.txt. It also reads CUDA, and glslangValidator GLSL.
+# also C++, and which comes with a CMakeLists.txt. It also reads CUDA, and glslangValidator GLSL, which Mesa's lavapipe runs.
 tools:
 	@$(call installed,dot,graphviz)
 	@$(call installed,g++,g++)
 	@$(call installed,cmake,cmake)
 	@$(call installed,clang,clang libclang-rt-dev)
 	@$(call installed,glslangValidator,glslang-tools)
+	@$(call installed,vulkaninfo,vulkan-tools libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers)
 
 # One thread for each of the two processes: threads of NumPy and PyTorch that wait would take a core from the other.
 tests: $(VENV)/.dev $(VENV)/.examples tools
@@ -65,6 +66,11 @@ test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cc gcc clang --level 0 --cases 1
 	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
 	$(BIN)/pytest -n 2 tests/synth/test_project.py tests/synth/test_symbols.py
+
+# Every op on every dtype on the Vulkan device that this machine has, if it has only one: lavapipe.
+test-vulkan: $(VENV)/.dev tools
+	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES)
+	$(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
 
 # 64-bit Arm in QEMU.
 test-aarch64: $(VENV)/.dev

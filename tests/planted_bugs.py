@@ -57,6 +57,9 @@ SIMPLIFY = "tests/synth/test_simplify.py"
 PIPELINE = "tests/synth/test_pipeline.py"
 TRACES = "tests/synth/test_trace_in_c.py"
 THREADS = "tests/synth/test_threads.py"
+LAVAPIPE = "tests/synth/vulkan/test_ops_on_lavapipe.py"
+KERNELS = "tests/synth/vulkan/test_kernels_on_lavapipe.py"
+BASELINE = "tests/synth/test_simt_baseline.py"
 BYTES = "tests/synth/test_byte_contraction.py"
 TUNE = "tests/synth/test_tune.py"
 TUNED = "tests/synth/test_tuned.py"
@@ -909,6 +912,66 @@ PASS_BUGS = (
     ),
 )
 
+DEVICE_BUGS = (
+    Bug(
+        "sums of shaders may be fused",
+        "synth/targets/vulkan/dialect.py",
+        'exact="precise ",',
+        'exact="",',
+        LAVAPIPE,
+        "as_it_is_written",
+    ),
+    Bug(
+        "a thread too many",
+        "synth/targets/vulkan/shader.py",
+        'f"if ({name} < {',
+        'f"if ({name} <= {',
+        LAVAPIPE,
+        "no_iteration",
+    ),
+    Bug(
+        "integers are widened by a cast",
+        "synth/targets/vulkan/dialect.py",
+        'casts={("i32", "i64"): "oi_widened"},',
+        "casts={},",
+        KERNELS,
+        "widened",
+    ),
+    Bug(
+        "drivers see zeros",
+        "synth/targets/vulkan/dialect.py",
+        'zeros={"f32": "OI_ZERO", "f64": "OI_ZERO64"},',
+        "zeros={},",
+        KERNELS,
+        "with_zero",
+    ),
+    Bug(
+        "launches after a failure run",
+        "synth/targets/vulkan/dialect.py",
+        "if (status.v[0] < own) return;",
+        "if (status.v[0] < 0u) return;",
+        LAVAPIPE,
+        "check_has_failed",
+    ),
+    Bug(
+        "what is written later is computed again",
+        "synth/targets/simt/baseline.py",
+        "part.buffer in written for part",
+        "part.buffer is None for part",
+        BASELINE,
+        "memory_that_changes",
+    ),
+    Bug(
+        "threads share the memory of an iteration",
+        "synth/targets/simt/baseline.py",
+        "return rows[buffer], (self._thread, *where)",
+        "return rows[buffer], (index(0), *where)",
+        BASELINE,
+        "threads_own",
+    ),
+)
+
+
 TUNING_BUGS = (
     Bug(
         "a tile that does not fit is taken from a file",
@@ -1028,6 +1091,7 @@ BUGS = (
     + OP_BUGS
     + SYNTHESIZER_BUGS
     + PASS_BUGS
+    + DEVICE_BUGS
     + TUNING_BUGS
     + PROGRAM_BUGS
 )

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -197,7 +197,23 @@ def check_op(
     return len(cases)
 
 
-def judge(one: Prepared, results: tuple[Array, ...], status: int) -> None:
+class Answered(Protocol):
+    """A case that some target has run."""
+
+    @property
+    def record(self) -> OpRecord:
+        """The op."""
+
+    @property
+    def case(self) -> Case:
+        """Its operands."""
+
+    @property
+    def call(self) -> Call:
+        """The op on operands of these types."""
+
+
+def judge(one: Answered, results: tuple[Array, ...], status: int) -> None:
     """Compare what a kernel did with the reference."""
     record = one.record
     try:
@@ -213,7 +229,7 @@ def judge(one: Prepared, results: tuple[Array, ...], status: int) -> None:
         compare(question, results, expected)
 
 
-def answer(one: Prepared) -> tuple[Array, ...]:
+def answer(one: Answered) -> tuple[Array, ...]:
     """What the reference says; of a sum, before it is rounded: within its bound it may round to either neighbour."""
     if one.record.tolerance.kind != "sum":
         return ReferenceKernel(one.record, one.call, one.case.dtypes)(one.case.arrays)

@@ -50,7 +50,7 @@ def test_an_api_that_is_not_registered_is_refused() -> None:
 
 
 def test_the_toy_stays_small() -> None:
-    assert len(Path(toy_target.__file__).read_text().splitlines()) < 60
+    assert len(Path(toy_target.__file__).read_text().splitlines()) <= 60
 
 
 def _printed(plan: Plan) -> str:

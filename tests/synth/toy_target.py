@@ -13,8 +13,9 @@ from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignat
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.statements import printed
 from openinfer.synth.targets.cstyle.support import Support
+from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import Files, ProjectOptions
-from openinfer.synth.targets.target import Feature, Numerics, Target
+from openinfer.synth.targets.target import Target
 
 
 def _frame(_dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> Framed:
@@ -55,5 +56,5 @@ def _not_built(*_: Any) -> NoReturn:
 
 
 def toy_target(_arch: DeviceArch) -> Target[ToyProject]:
-    facts = frozenset(Feature), Numerics(), 16, 64, 1 << 30, 1 << 30
-    return Target("toy", GENERIC, PSEUDO, *facts, lambda _, __: (), _project, _not_built, _not_built)
+    facts = GENERIC, PSEUDO, frozenset(Feature), Numerics(), 16, 64, 1 << 30, 1 << 30
+    return Target("toy", *facts, lambda _, __: (), _project, _not_built, _not_built)

@@ -83,10 +83,24 @@ def interpret(
     >>> interpret(Kernel("k", (x,), (y,), (Store(y, (), Load(x, ()) + 1),)), [np.array(255)])
     (array(0, dtype=uint8),)
     """
-    run = _Run(kernel, arrays, sizes or {}, order)
+    return interpret_in_turn((kernel,), kernel.inputs, kernel.outputs, arrays, sizes, order)
+
+
+def interpret_in_turn(
+    kernels: Sequence[Kernel],
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    arrays: Sequence[Array],
+    sizes: Mapping[str, int] | None = None,
+    order: IterationOrder = iter,
+    scratch: Sequence[Buffer] = (),
+) -> tuple[Array, ...]:
+    """The outputs of kernels that run one after the other and share memory: their buffers are known by their names."""
+    run = _Run(Kernel("all", tuple(inputs), (*outputs, *scratch), ()), arrays, sizes or {}, order)
     with np.errstate(all="ignore"):
-        run.body(kernel.body)
-    return tuple(run.result(buffer) for buffer in kernel.outputs)
+        for kernel in kernels:
+            run.body(kernel.body)
+    return tuple(run.result(buffer) for buffer in outputs)
 
 
 class _Memory:

@@ -120,6 +120,8 @@ class Bind(StrEnum):
     """Neighbouring iterations accumulate in separate lanes, which are combined after the loop."""
     PART = "part"
     """Each part of the kernel runs its share of the iterations of a parallel loop."""
+    THREAD = "thread"
+    """Every iteration of a parallel loop is a thread of a launch."""
 
 
 @dataclass(frozen=True)

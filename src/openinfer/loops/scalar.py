@@ -25,6 +25,8 @@ class Space(StrEnum):
     STATE = "state"
     SCRATCH = "scratch"
     """Memory of the arena that only one kernel uses."""
+    OWN = "own"
+    """Memory that each thread keeps for itself, in its registers."""
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,8 @@ class _Verifier:
         yield from self._bind(loop.index, own, is_local=False)
         if loop.kind is LoopKind.PARALLEL:
             own = own.in_parallel()
-        elif loop.bind is Bind.PART:
-            yield f"parts share the iterations of loop '{loop.index.name}', which build on each other"
+        elif loop.bind in (Bind.PART, Bind.THREAD):
+            yield f"{loop.bind}s share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 
     def _bind(self, var: ScalarVar, scope: "_Scope", *, is_local: bool) -> Iterator[str]:

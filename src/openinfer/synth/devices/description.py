@@ -82,9 +82,30 @@ class Features(_Section):
         default=None, description="Shuffles and reductions among invocations in lockstep."
     )
     cooperative_matrix: bool | None = Field(default=None, description="Matrix instructions shared by invocations.")
+    fp64: bool | None = Field(default=None, description="Arithmetic on f64.")
+    int64: bool | None = Field(default=None, description="Arithmetic on 64-bit integers.")
+    storage_8bit: bool | None = Field(default=None, description="Elements of 8 bits are stored on their own.")
+    storage_16bit: bool | None = Field(default=None, description="Elements of 16 bits are stored on their own.")
     hosted: bool | None = Field(
         default=None,
         description="An operating system: files, threads and memory on request. Without it, code uses none.",
+    )
+
+
+class Rounding(_Section):
+    """How a GPU rounds where its interface leaves it open. What is left out is taken to be inexact."""
+
+    f32_division: Literal["exact", "last bit"] | None = Field(
+        default=None, description="Quotients of f32: `exact`, or wrong in the `last bit`."
+    )
+    f32_sqrt: Literal["exact", "last bit"] | None = Field(
+        default=None, description="Square roots of f32: `exact`, or wrong in the `last bit`."
+    )
+    fma: Literal["exact", "two roundings"] | None = Field(
+        default=None, description="Fused multiply-add: `exact`, or `two roundings`."
+    )
+    f32_subnormals: Literal["exact", "flushed"] | None = Field(
+        default=None, description="Subnormal f32: computed with as they are (`exact`), or as 0 (`flushed`)."
     )
 
 
@@ -180,6 +201,7 @@ class DeviceArch(_Section):
     device: DeviceFacts = Field(description="What kind of device it is, and what it is called.")
     limits: Limits = Field(default=Limits(), description="What its interface allows.")
     features: Features = Field(default=Features(), description="What it can do.")
+    numerics: Rounding = Field(default=Rounding(), description="How it rounds.")
     memory: Memory = Field(default=Memory(), description="Its memories: how much there is, and how fast.")
     preferences: Preferences = Field(
         default=Preferences(), description="Wishes for where the synthesizer has a choice."
@@ -363,6 +385,8 @@ class DeviceSpec:
             if same is not None:
                 return same
             described["cpu"] = {"isa": self._isa}
+        elif self.type == "gpu" and self._api in device_names():
+            return DeviceArch.named(self._api)
         return DeviceArch.from_json(described)
 
 

@@ -16,8 +16,9 @@ from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine, cpu_machine
 from openinfer.synth.targets.cpu.schedule import Schedule
+from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import ProjectOptions
-from openinfer.synth.targets.target import BuildOptions, Feature, Numerics, Pass, Passes, Target
+from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.tuning.records import Tuned, shipped
 from openinfer.synth.tuning.tune import Workshop
 

@@ -6,8 +6,7 @@ The pipeline imports nothing else of a language or a device. A target that is ne
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from openinfer.check.events import TraceLevel
 from openinfer.loops.ir import Structure
@@ -23,6 +22,7 @@ from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine, no_target
 from openinfer.synth.targets.cstyle.dialect import Dialect
+from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import EmittedProject, ProjectOptions
 from openinfer.synth.tuning.records import Tuned
 from openinfer.synth.tuning.tune import Tune
@@ -63,31 +63,6 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
 
 Machine: TypeAlias = CpuMachine
 """What devices have that code is written for; another kind of device is one more member of the union."""
-
-
-class Feature(StrEnum):
-    """What code may use, where a target has it."""
-
-    F64 = "f64"
-    """Arithmetic on f64."""
-    I64 = "i64"
-    """Arithmetic on 64-bit integers."""
-    STORE8 = "store8"
-    """Elements of 8 bits are stored on their own."""
-    STORE16 = "store16"
-    """Elements of 16 bits are stored on their own."""
-    HOSTED = "hosted"
-    """An operating system: memory on request, threads, a clock."""
-
-
-@dataclass(frozen=True)
-class Numerics:
-    """How a target rounds: ``exact``, as IEEE 754 says, or what is wrong."""
-
-    division: Literal["exact", "last bit"] = "exact"
-    root: Literal["exact", "last bit"] = "exact"
-    fma: Literal["exact", "two roundings"] = "exact"
-    subnormals: Literal["exact", "flushed"] = "exact"
 
 
 @dataclass(frozen=True)

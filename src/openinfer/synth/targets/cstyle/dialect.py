@@ -7,8 +7,8 @@ which they differ is a field of the record, so that another language is another 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openinfer.dtypes import DType
-from openinfer.loops.ir import Buffer
+from openinfer.dtypes import INDEX, DType
+from openinfer.loops.ir import Buffer, Space
 from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.support import Support
 
@@ -74,9 +74,21 @@ class Dialect:
     special: Callable[[float, DType], str | None] = lambda _value, _dtype: None
     """The constant of support code that a number is spelled with, if it is."""
     cast: str = "({type}){value}"
+    cast_takes: Rank = Rank.UNARY
+    """How tightly what is cast binds at least, where it stands there without parentheses."""
+    casts: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Support functions that convert, by the dtypes from and to which they do, where a cast would not."""
+    zeros: Mapping[str, str] = field(default_factory=dict)
+    """Support code for a 0 by its dtype, where compilers take liberties with arithmetic on a constant one."""
+    exact: str = ""
+    """What stands before the declaration of a float whose value must be computed as it is written."""
     constant: str = "const {type} {name}"
     variable: str = "{type} {name}"
     element: str = "{name}[{at}]"
+    own_element: str = "{name}[{at}]"
+    """An element of memory that a thread keeps for itself."""
+    store: Callable[[DType, str, str], str] = "{1} = {2};".format
+    """A statement that puts a value of a dtype into an element, where that needs no function."""
     packed_load: str = "{function}({name}, {at})"
     packed_store: str = "{function}({name}, {at}, {value})"
     fail: str = "return 1; /* {reason} */"
@@ -106,6 +118,14 @@ class Dialect:
         """The type of a dynamic size that a kernel takes."""
         return self.narrow or self.index if size in kernel.narrow_sizes else self.index
 
+    def kind_of(self, dtype: DType) -> str:
+        """The dtype whose functions are those of another: positions are integers."""
+        return self.index_dtype if dtype is INDEX else dtype.name
+
     def converted(self, dtype: DType, value: str) -> str:
         """A value in another type; not in parentheses."""
         return self.cast.format(type=self.type_of(dtype), value=value)
+
+    def place(self, buffer: Buffer, name: str, at: str) -> str:
+        """An element of a buffer, which is called so."""
+        return (self.own_element if buffer.space is Space.OWN else self.element).format(name=name, at=at)

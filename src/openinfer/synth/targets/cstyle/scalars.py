@@ -137,12 +137,13 @@ class ScalarPrinter:
         return f"{one.var.name} = {self.widths.narrowed(one, self.code(one.value)).text};"
 
     def _declared(self, template: str, one: Let | Local, ends: Interval | None) -> str:
-        code, kind = self.code(one.value), self.dialect.type_of(one.var.dtype)
+        code, kind = _term(self, one.value), self.dialect.type_of(one.var.dtype)
         if one.var.dtype is INDEX:
             kind = self.widths.declare(one.var.name, ends)
         else:
             self.ranges.pop(one.var.name, None)
-        return f"{template.format(type=kind, name=one.var.name)} = {self.widths.narrowed(one, code).text};"
+        exact = self.dialect.exact if one.var.dtype.kind == "float" else ""
+        return f"{exact}{template.format(type=kind, name=one.var.name)} = {self.widths.narrowed(one, code).text};"
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class ScalarPrinter:
         if dtype.is_packed:
             function = self.need(f"oi_load_{dtype.name}")
             return ExprText(self.dialect.packed_load.format(function=function, name=name, at=offset))
-        element = self.dialect.element.format(name=name, at=offset)
+        element = self.dialect.place(buffer, name, offset)
         if dtype.is_small_float:
             return ExprText(f"{self.need(f'oi_from_{dtype.name}')}({element})")
         return joined(ExprText(element), "!=", _ZERO) if dtype.kind == "bool" else ExprText(element)
@@ -177,7 +178,7 @@ class ScalarPrinter:
             return f"{self.dialect.packed_store.format(function=function, name=name, at=offset, value=text)};"
         if dtype.is_small_float:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
-        return f"{self.dialect.element.format(name=name, at=offset)} = {text};"
+        return self.dialect.store(dtype, self.dialect.place(buffer, name, offset), text)
 
     def _round(self, operand: Scalar, storage: DType) -> ExprText:
         code = self.code(operand)
@@ -198,13 +199,15 @@ class ScalarPrinter:
                 return ExprText(self.dialect.literal(outcome, BOOL))
             code = self.code(known)
             return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
+        if (op, left.dtype.name) in self.dialect.functions:
+            return self._function(op, left.dtype, self.code(left), self.code(right))
         return joined(self.code(left), _COMPARISONS[op], self.code(right))
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
     def _function(self, name: str, dtype: DType, *operands: ExprText) -> ExprText:
         """A call of what the language has itself, or of a support function."""
-        kind = self.dialect.index_dtype if dtype is INDEX else dtype.name
+        kind = self.dialect.kind_of(dtype)
         own = self.dialect.functions.get((name, kind))
         if own is not None:
             return ExprText(own.text.format(*(one.inside(own.takes) for one in operands)), own.rank)
@@ -229,7 +232,7 @@ class ScalarPrinter:
 
     def _binary(self, value: Binary) -> ExprText:
         dtype = value.dtype
-        left, right = self.code(value.left), self.code(value.right)
+        left, right = _term(self, value.left), _term(self, value.right)
         op = value.op
         if op == "xor" and dtype.kind == "bool":
             return self._compare("ne", value.left, value.right)
@@ -244,6 +247,8 @@ class ScalarPrinter:
             return self._function(op, dtype, left, right)
         if op == "rem" and dtype.kind == "float":
             return self._function("fmod", dtype, left, right)
+        if (op, dtype.name) in self.dialect.functions:
+            return self._function(op, dtype, left, right)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
             return joined(left, _PLAIN[op], right)
         if op in ("add", "sub", "mul"):
@@ -304,6 +309,9 @@ class ScalarPrinter:
         if self.widths.is_same_type(value, operand):
             return code  # A position that is as wide.
         is_narrow = dtype is INDEX and self.widths.is_narrow(value)
+        function = None if is_narrow else self.dialect.casts.get((operand.dtype.name, self.dialect.kind_of(dtype)))
+        if function is not None:
+            return ExprText(f"{self.need(function)}({code.text})")
         return _converted(self.dialect, DTYPES["i32"] if is_narrow else dtype, code)
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
@@ -315,8 +323,16 @@ class ScalarPrinter:
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 
+def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
+    """A value that arithmetic is done with."""
+    zeros = printer.dialect.zeros
+    if isinstance(value, Const) and value == Const(0.0, value.type) and value.type.name in zeros:
+        return ExprText(printer.need(zeros[value.type.name]))
+    return printer.code(value)
+
+
 def _converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
-    return ExprText(dialect.converted(dtype, code.inside(Rank.UNARY)), Rank.UNARY)
+    return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
 
 
 def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> ExprText:

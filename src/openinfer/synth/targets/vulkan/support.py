@@ -1,17 +1,53 @@
 """Support code in GLSL, which has no hexadecimal floats and takes a number without a suffix for one of 32 bits."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 
-from openinfer.synth.targets.cstyle.integers import integer_functions
-from openinfer.synth.targets.cstyle.support import Need, Support
+from openinfer.dtypes import DTYPES, DType
+from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
+from openinfer.synth.targets.cstyle.support import Definition, Need, Support, SupportFunction
 
 EXTENSIONS = ("GL_EXT_shader_explicit_arithmetic_types",)
 """What a shader with support code must require."""
 
+
+@cache
+def _generated() -> Mapping[str, Definition]:
+    packed = (one for dtype in DTYPES.values() if dtype.is_packed for one in _packed_functions(dtype))
+    return {**integer_functions(), **{one.name: one for one in packed}}
+
+
+def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
+    """Elements that share words, the first in the lowest bits. Codes of t1 are 0 for -1 and 1 for 1.
+
+    Threads that store to one word do so by atomics, each to the bits of its own element.
+    """
+    own, bits = INTEGERS[dtype.compute.name], dtype.bits
+    mask, half, count = (1 << bits) - 1, 1 << (bits - 1), 32 // bits
+    is_sign = dtype.values is not None and bits == 1
+    value = "2 * int32_t(c) - 1" if is_sign else f"(int32_t(c) ^ {half}) - {half}" if dtype.kind == "int" else "c"
+    name = f"oi_load_{dtype.name}"
+    load = (
+        f"{own} {name}(oi_words p, int64_t i)\n{{\n"
+        f"    const uint32_t c = (p.v[uint32_t(i / {count})] >> uint32_t(i % {count} * {bits})) & {mask}u;\n"
+        f"    return {own}({value});\n}}\n"
+    )
+    yield SupportFunction(name, (), load)
+    code = "v > 0 ? 1u : 0u" if is_sign else f"uint32_t(v) & {mask}u"
+    name = f"oi_store_{dtype.name}"
+    store = (
+        f"void {name}(oi_words p, int64_t i, {own} v)\n{{\n"
+        f"    const uint32_t at = uint32_t(i / {count}), shift = uint32_t(i % {count} * {bits}), c = {code};\n"
+        f"    atomicAnd(p.v[at], ~({mask}u << shift));\n"
+        "    atomicOr(p.v[at], c << shift);\n}\n"
+    )
+    yield SupportFunction(name, (), store)
+
+
 SUPPORT = Support(
     folders=(("openinfer.synth.targets.cstyle", "runtime"), ("openinfer.synth.targets.vulkan", "runtime")),
-    generated=integer_functions,
+    generated=_generated,
 )
 
 _HEXADECIMAL = r"0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?(?:[pP][+-]?\d+)?"
@@ -39,6 +75,8 @@ def _number(digits: str, suffix: str) -> str:
         # The shortest digits that are read back as the same number: 17 at most.
         value = float.fromhex(digits) if is_hexadecimal else float(digits)
         return f"{value!r}{suffix if suffix in ('f', 'F') else 'lf'}"
+    if "l" in suffix.lower():
+        return digits + suffix
     # A number of C has the first type that it fits; one of GLSL has that of its suffix.
     is_unsigned = suffix.lower() == "u"
     bits = 32 if is_unsigned or is_hexadecimal else 31

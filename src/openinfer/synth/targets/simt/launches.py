@@ -1,0 +1,27 @@
+"""Kernels as launches: what is done to all threads at once, one after the other."""
+
+from dataclasses import dataclass
+
+from openinfer.loops.ir import Buffer, Kernel
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel whose body is one loop, over its threads. All its memory is given to it but what threads keep."""
+
+    kernel: Kernel
+    threads: int
+    """A ``Dim`` where it depends on dynamic sizes."""
+    is_guarded: bool = False
+    """Whether an earlier launch of the same call can fail: it relies on what that has checked."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A kernel as launches: each sees what those before it have written."""
+
+    kernel: Kernel
+    """As it was before."""
+    launches: tuple[Launch, ...]
+    scratch: tuple[Buffer, ...]
+    """Memory that launches hand on, or that threads have for themselves where it is too much to keep."""

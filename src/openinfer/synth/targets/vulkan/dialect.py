@@ -1,0 +1,200 @@
+"""GLSL as a dialect: its types, numbers and builtins, and how a launch becomes a function of a compute shader.
+
+Memory is reached by addresses. They, and the dynamic sizes, are arguments of a launch: the push constants, or memory
+that these point to where there are more than fit. Nothing is declared for a kernel outside of its function, so that a
+shader may hold several.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import copysign, isfinite, isnan
+
+import numpy as np
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Buffer, Space
+from openinfer.synth.targets.cstyle.code import Rank
+from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature, Own
+from openinfer.synth.targets.cstyle.integers import INTEGERS
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.vulkan.support import SUPPORT, with_glsl_numbers
+
+PAD = "    "
+PUSHED = 16
+"""Arguments that the push constants of every device hold."""
+WORDS = "oi_words"
+"""The memory of elements that share bytes."""
+TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
+"""The types of values, by compute dtype."""
+
+
+def _stored(dtype: DType) -> str:
+    if dtype.is_packed:
+        return "uint32_t"
+    return INTEGERS[f"u{dtype.bits}"] if dtype.is_small_float or dtype.kind == "bool" else TYPES[dtype.name]
+
+
+STORED = {one.name: _stored(one) for one in DTYPES.values()}
+"""The types of elements in memory, by dtype."""
+
+
+def memory_type(dtype: DType) -> str:
+    """The type of an address of such elements."""
+    return WORDS if dtype.is_packed else f"oi_{STORED[dtype.name].removesuffix('_t')}s"
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def literal(value: float, dtype: DType) -> str:
+    """A number as GLSL reads back exactly, in its own type.
+
+    >>> from openinfer.dtypes import dtype_of
+    >>> literal(0.1, dtype_of("f32")), literal(-(2**31), dtype_of("i32")), literal(3, dtype_of("u8"))
+    ('0.10000000149011612f', '(-2147483647 - 1)', 'uint8_t(3u)')
+    """
+    if dtype.kind == "bool":
+        return "true" if value else "false"
+    if dtype.kind == "float":
+        return _float(value, dtype)
+    number = int(value)
+    suffix = {"int": "", "uint": "u"}[dtype.kind] + ("l" if dtype.bits == 64 else "")
+    if dtype.kind == "int" and number == int(dtype.minimum) and dtype.bits >= 32:
+        return f"(-{-(number + 1)}{suffix} - 1{suffix})"
+    return f"{INTEGERS[dtype.name]}({number}{suffix})" if dtype.bits < 32 else f"{number}{suffix}"
+
+
+def special(value: float, dtype: DType) -> str | None:
+    """The constant of support code that a number is but for its sign: there are no literals of NaN and infinity.
+
+    >>> from openinfer.dtypes import dtype_of
+    >>> special(float("-inf"), dtype_of("f64")), special(0.5, dtype_of("f32"))
+    ('OI_INF64', None)
+    """
+    if dtype.kind != "float" or isfinite(_rounded(value, dtype)):
+        return None
+    return f"OI_{'NAN' if isnan(value) else 'INF'}{'' if dtype.compute.bits == 32 else '64'}"
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) if dtype.compute.bits == 32 else float(value)
+
+
+def _float(value: float, dtype: DType) -> str:
+    name = special(value, dtype)
+    if name is not None:
+        return name if copysign(1, value) > 0 else f"-{name}"
+    value, single = _rounded(value, dtype), dtype.compute.bits == 32
+    if single and 0 < abs(value) < DTYPES["f32"].least_normal:
+        return f"uintBitsToFloat({int(np.float32(value).view(np.uint32))}u)"
+    return f"{value!r}{'f' if single else 'lf'}"
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _functions() -> dict[tuple[str, str], Own]:
+    """NaN and infinity are known by their bits: comparisons with them may be optimized away."""
+    found: dict[tuple[str, str], Own] = {}
+    for name, bits, most, infinite in (
+        ("f32", "floatBitsToUint({0})", "0x7fffffffu", "0x7f800000u"),
+        ("f64", "doubleBitsToUint64({0})", "0x7fffffffffffffffu", "0x7ff0000000000000u"),
+    ):
+        found["isnan", name] = Own(f"({bits} & {most}) > {infinite}", rank=Rank.COMPARISON)
+        found["isinf", name] = Own(f"({bits} & {most}) == {infinite}", rank=Rank.COMPARISON)
+        found["signbit", name] = Own(f"{bits} > {most}", rank=Rank.COMPARISON)
+    # Truth values have no order in GLSL.
+    found["lt", "bool"] = Own("!{0} && {1}", takes=Rank.UNARY, rank=Rank.AND)
+    found["gt", "bool"] = Own("{0} && !{1}", takes=Rank.UNARY, rank=Rank.AND)
+    found["le", "bool"] = Own("!{0} || {1}", takes=Rank.UNARY, rank=Rank.OR)
+    found["ge", "bool"] = Own("{0} || !{1}", takes=Rank.UNARY, rank=Rank.OR)
+    return found
+
+
+def _store(dtype: DType, element: str, value: str) -> str:
+    """Only what a variable gets is computed as it is written; a truth value is a byte in memory."""
+    if dtype.kind == "bool":
+        return f"{element} = uint8_t({value});"
+    if dtype.kind == "float" and not dtype.is_small_float:
+        return f"{{ precise const {TYPES[dtype.name]} put = {value}; {element} = put; }}"
+    return f"{element} = {value};"
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, is_guarded: bool = False) -> Framed:
+    """A launch as a function without parameters."""
+    memory = [one for one in kernel.memory if one.space is not Space.OWN and one.name not in kernel.unused]
+    has_status = kernel.can_fail or is_guarded
+    count = len(memory) + len(kernel.sizes) + 2 * has_status
+    head = [] if count <= PUSHED else ["oi_argument_block more = oi_argument_block(arguments.at[0]);"]
+    at = "arguments.at[{}]" if count <= PUSHED else "more.at[{}]"
+    places = iter(at.format(number) for number in range(count))
+    head += [f"{memory_type(one.dtype)} {one.name} = {memory_type(one.dtype)}({next(places)});" for one in memory]
+    for size in kernel.sizes:
+        kind = dialect.size_type(kernel, size)
+        head.append(f"const {kind} s_{size} = {kind}({next(places)}.x);")
+    if has_status:
+        head += [f"{WORDS} status = {WORDS}({next(places)});", f"const uint32_t own = {next(places)}.x;"]
+    if is_guarded:
+        head.append("if (status.v[0] < own) return;")
+    head += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
+    body = with_glsl_numbers("\n".join([*(f"{PAD}{one}" for one in head), *lines]))
+    return Framed(f"void {kernel.name}()\n{{\n{body}\n}}\n", f"void {kernel.name}();")
+
+
+def _array(dialect: Dialect, buffer: Buffer) -> str:
+    return f"{dialect.stored_type(buffer.dtype)} {buffer.name}[{max(most_elements(buffer.shape), 1)}];"
+
+
+_WORDS_OF_GLSL = """
+active and arguments asm atomic_uint attribute bool break buffer case cast centroid class coherent common const continue
+default demote device discard do double else enum extern external false filter fixed flat float for goto half highp
+hvec2 hvec3 hvec4 if image in inline inout input int interface invariant layout long lowp main mediump more namespace
+noinline noperspective not or out output own partition patch precise precision public put readonly resource restrict
+return sample sampler shared short sizeof smooth static status struct subroutine superp switch template texture this
+true typedef uint uniform union unsigned using varying vec2 vec3 vec4 void volatile while writeonly xor
+"""
+"""Keywords, and names that functions of kernels have for themselves."""
+
+GLSL = Dialect(
+    types=TYPES,
+    stored=STORED,
+    literal=literal,
+    special=special,
+    frame=_framed,
+    support=SUPPORT,
+    functions=_functions(),
+    cast="{type}({value})",
+    cast_takes=Rank.CHOICE,
+    casts={("i32", "i64"): "oi_widened"},
+    zeros={"f32": "OI_ZERO", "f64": "OI_ZERO64"},
+    exact="precise ",
+    element="{name}.v[uint({at})]",
+    own_element="{name}[uint({at})]",
+    store=_store,
+    packed_load="{function}({name}, {at})",
+    fail="{{ atomicMin(status.v[0], own); return; }} /* {reason} */",
+    narrow="int32_t",
+    reserved=frozenset(_WORDS_OF_GLSL.split()),
+)
+"""Buffers have fewer than 2^32 elements: positions of 64 bits are narrowed where memory is reached."""
+
+_THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))")}
+"""Rounded twice, which is harmless: f64 has more than twice the digits."""
+
+
+def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
+    """GLSL for a device that rounds so; ``is_guarded`` if a launch relies on what an earlier one has checked."""
+    functions = GLSL.functions if numerics.division == "exact" else {**GLSL.functions, **_THROUGH_F64}
+    return replace(GLSL, functions=functions, frame=partial(_framed, is_guarded=is_guarded))
+
+
+def definitions(numerics: Numerics) -> tuple[str, ...]:
+    """What support code is told of a device: whether it fuses with one rounding, and which roots are exact."""
+    fused = int(numerics.fma == "exact")
+    return f"#define OI_FUSED {fused}", f"#define OI_ROOTS {12 if numerics.root == 'exact' else 8}"

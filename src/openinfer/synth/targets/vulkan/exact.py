@@ -1,0 +1,70 @@
+"""Names for arithmetic that must be computed as it is written.
+
+``precise`` reaches the operators of the expression that a variable is declared with, and not what functions, choices
+and conditions in it are given. So sums and products of floats in these places get a variable of their own.
+"""
+
+from collections.abc import Collection, Iterator
+
+from openinfer.loops.ir import (
+    Binary,
+    If,
+    Let,
+    Local,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Statement,
+    Store,
+    children,
+    rebuilt,
+)
+from openinfer.loops.rewrite import Statements, with_bodies, with_scalars
+
+_ARITHMETIC = ("add", "sub", "mul", "div")
+
+
+def with_exact_names(body: Statements, taken: Collection[str]) -> Statements:
+    """Statements in which all arithmetic on floats is in the declaration of a variable, or in what a store puts."""
+    return _Namer(taken).run(body)
+
+
+class _Namer:
+    def __init__(self, taken: Collection[str]) -> None:
+        self._taken = set(taken)
+        self._count = 0
+        self._lets: list[Let] = []
+
+    def run(self, body: Statements) -> Statements:
+        return tuple(made for statement in body for made in self._named(statement))
+
+    def _named(self, statement: Statement) -> Iterator[Statement]:
+        one = statement
+        match statement:
+            case Let() | Local() | SetLocal():
+                one = with_scalars(statement, lambda value: self._exact(value, is_covered=True))
+            case Store(buffer=buffer):
+                # The function that rounds to a smaller float would be given the sum.
+                is_covered = not buffer.dtype.is_small_float
+                one = with_scalars(statement, lambda value: self._exact(value, is_covered=is_covered))
+            case If():
+                one = with_scalars(statement, lambda value: self._exact(value, is_covered=False))
+        yield from self._lets
+        self._lets = []
+        yield with_bodies(one, self.run)
+
+    def _exact(self, value: Scalar, *, is_covered: bool) -> Scalar:
+        is_arithmetic = isinstance(value, Binary) and value.op in _ARITHMETIC and value.dtype.kind == "float"
+        parts = tuple(self._exact(part, is_covered=is_arithmetic) for part in children(value))
+        made = rebuilt(value, parts) if parts != children(value) else value
+        if not is_arithmetic or is_covered:
+            return made
+        let = Let(self._fresh(made), made)
+        self._lets.append(let)
+        return let.var
+
+    def _fresh(self, value: Scalar) -> ScalarVar:
+        self._count += 1
+        while f"exact_{self._count}" in self._taken:
+            self._count += 1
+        return ScalarVar(f"exact_{self._count}", value.dtype)

@@ -1,0 +1,126 @@
+"""Launches as compute shaders."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from openinfer.dtypes import DTYPES
+from openinfer.loops.cse import with_names
+from openinfer.loops.ir import Bind, For, Kernel
+from openinfer.loops.rewrite import variables_of
+from openinfer.synth.targets.cstyle import statements
+from openinfer.synth.targets.cstyle.statements import Printed
+from openinfer.synth.targets.cstyle.support import Need
+from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.simt.launches import Launch
+from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, definitions, glsl, memory_type
+from openinfer.synth.targets.vulkan.exact import with_exact_names
+from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
+
+_EXTENSIONS = (
+    *EXTENSIONS,
+    "GL_EXT_buffer_reference",
+    "GL_EXT_buffer_reference_uvec2",
+    "GL_EXT_shader_8bit_storage",
+    "GL_EXT_shader_16bit_storage",
+    "GL_EXT_spirv_intrinsics",
+)
+_PRESERVE = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);'
+"""SignedZeroInfNanPreserve of 32 bits: a product with 0 is not 0 whatever the other factor is."""
+
+
+class Given(StrEnum):
+    """What an argument of a launch is."""
+
+    MEMORY = "memory"
+    """The address of a buffer."""
+    SIZE = "size"
+    """A dynamic size."""
+    STATUS = "status"
+    """The address of the word that holds the number of the first launch that failed."""
+    NUMBER = "number"
+    """The number of the launch, by which a failure is known."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a launch, in eight bytes."""
+
+    kind: Given
+    name: str = ""
+    """Of the buffer or the size."""
+
+
+@dataclass(frozen=True)
+class LaunchCode:
+    """A launch as a function of a shader, and what it is called with."""
+
+    name: str
+    code: Printed
+    arguments: tuple[Argument, ...]
+
+
+def _thread(loop: For, writer: KernelWriter, depth: int) -> None:
+    """Threads of the last group may have no iteration."""
+    name, most = loop.index.name, writer.scalars.widths.interval(loop.extent)[1]
+    kind = writer.scalars.counts(loop.index, most=most)
+    writer.scalars.ranges[name] = (0, max(most - 1, 0))
+    writer.line(depth, f"const {kind} {name} = {kind}(gl_GlobalInvocationID.x);")
+    writer.line(depth, f"if ({name} < {writer.scalars.text(loop.extent)}) {{")
+    writer.body(loop.body, depth + 1)
+    writer.line(depth, "}")
+
+
+def _prepared(kernel: Kernel) -> Kernel:
+    """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
+    taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
+    body = with_names(kernel.body, taken)
+    return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
+
+
+_TEMPLATES = Templates(prepared=_prepared, loops={Bind.THREAD: _thread})
+
+
+def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
+    """A launch as a function of this name, for a device that rounds so."""
+    dialect = glsl(numerics, is_guarded=launch.is_guarded)
+    code = statements.printed(launch.kernel, name, dialect, _TEMPLATES)
+    own = (*launch.kernel.inputs, *launch.kernel.outputs)
+    named = zip(own, code.parameters, strict=True)
+    arguments = [Argument(Given.MEMORY, one.name) for one, called in named if called.name not in code.unused]
+    arguments += [Argument(Given.SIZE, size) for size in code.sizes]
+    if code.can_fail or launch.is_guarded:
+        arguments += [Argument(Given.STATUS), Argument(Given.NUMBER)]
+    return LaunchCode(name, code, tuple(arguments))
+
+
+def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main: str) -> str:
+    """A shader with the functions of launches; ``main`` calls them."""
+    needs: set[Need] = {need for one in launches for need in one.code.needs}
+    parts = [
+        head(group),
+        *definitions(numerics),
+        support_code(needs),
+        *(one.code.text for one in launches),
+        f"void main()\n{{\n    {main}\n}}\n",
+    ]
+    return "\n".join(parts)
+
+
+def head(group: int) -> str:
+    """What every shader begins with: the extensions, the size of a group, memory and arguments."""
+    lines = ["#version 460", *(f"#extension {one} : require" for one in _EXTENSIONS)]
+    lines += [_PRESERVE, f"layout(local_size_x = {group}) in;"]
+    lines += _memory_types()
+    block = "layout(buffer_reference, std430, buffer_reference_align = 8) buffer oi_argument_block { uvec2 at[]; };"
+    lines += [block, f"layout(push_constant) uniform oi_arguments {{ uvec2 at[{PUSHED}]; }} arguments;"]
+    return "\n".join([*lines, ""])
+
+
+def _memory_types() -> Iterable[str]:
+    found = {memory_type(one): STORED[one.name] for one in DTYPES.values()}
+    for name, kind in found.items():
+        align = 4 if name == WORDS else {"float": 4, "double": 8}.get(kind) or int(kind.strip("uint_")) // 8
+        qualifiers = f"buffer_reference, std430, buffer_reference_align = {align}"
+        yield f"layout({qualifiers}) buffer {name} {{ {kind} v[]; }};"

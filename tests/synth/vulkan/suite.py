@@ -1,0 +1,82 @@
+"""Every op on every dtype on a Vulkan device: ``python -m tests.synth.vulkan.suite``."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from tests.synth.in_c import cases_of, judge
+from tests.synth.suite import Verdict
+from tests.synth.vulkan.on_device import NUMERICS, Module, Outcome, Prepared, prepared, run_modules
+
+from openinfer.ops import OPS, OpRecord
+from openinfer.synth.targets.facts import Numerics
+
+_AT_ONCE = 8
+"""Ops of one program."""
+
+
+def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS) -> list[Prepared]:
+    """The cases of an op, on all its dtypes, for a device that rounds so."""
+    found = [(dtype, case) for dtype in record.dtypes for case in cases_of(record.name, dtype, most)]
+    return [prepared(record, case, number, dtype, numerics) for number, (dtype, case) in enumerate(found)]
+
+
+def module_of(found: Sequence[Prepared], numerics: Numerics = NUMERICS) -> Module:
+    """A shader for some cases."""
+    return Module([one.job for one in found], numerics)
+
+
+def verdict_of(
+    names: Sequence[str], most: int | None, *, validate: bool = False, numerics: Numerics = NUMERICS
+) -> Verdict:
+    """The verdict on these ops, on all their dtypes."""
+    verdict = Verdict()
+    found = [cases(OPS[name], most, numerics) for name in names]
+    with TemporaryDirectory(prefix="vulkan-") as folder:
+        outcomes = run_modules([module_of(one, numerics) for one in found], Path(folder), validate=validate)
+    for one, outcome in zip(chain.from_iterable(found), outcomes, strict=True):
+        _judged(one, outcome, verdict)
+    return verdict
+
+
+def _judged(one: Prepared, outcome: Outcome, verdict: Verdict) -> None:
+    dtype = one.dtype.name
+    try:
+        assert not outcome.damage, f"'{one.record.name}' {outcome.damage}"
+        judge(one, outcome.results, outcome.status)
+    except AssertionError as error:
+        shapes = [None if array is None else array.shape for array in one.case.arrays]
+        verdict.failures.append(f"'{one.record.name}' {dtype} {shapes} {dict(one.case.params)}: {error}")
+    else:
+        verdict.passed[one.record.name, dtype] += 1
+
+
+def batches(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Ops that one program runs."""
+    for start in range(0, len(names), _AT_ONCE):
+        yield tuple(names[start : start + _AT_ONCE])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; 0: all")
+    parser.add_argument("--ops", nargs="+", default=sorted({record.name for record in OPS.values()}), help="only these")
+    parser.add_argument("--validate", action="store_true", help="with the validation layer")
+    options = parser.parse_args()
+    start, total = perf_counter(), Verdict()
+    for names in batches(options.ops):
+        found = verdict_of(names, options.cases or None, validate=options.validate)
+        total.add(found)
+        for failure in found.failures:
+            print(failure, flush=True)
+    right, pairs, wrong = sum(total.passed.values()), len(total.passed), len(total.failures)
+    print(f"{right} cases of {pairs} ops and dtypes are right, {wrong} wrong ({perf_counter() - start:.0f} s)")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
