@@ -1,10 +1,8 @@
 """ONNX files to plain records. The file is hostile: nothing in it is believed, nothing outside its folder read."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import Code, Diagnostic, MissingExtraError, printable
@@ -215,8 +213,3 @@ def _dim(proto: Any) -> OnnxDim:
 
 def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
-
-
-def empty_tensor(dtype: DType, shape: Iterable[int]) -> OnnxTensor:
-    """A tensor of zeros."""
-    return OnnxTensor(dtype, np.zeros(tuple(shape), dtype.array))
