@@ -670,8 +670,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "unused names stay in kernels",
         "loops/rewrite.py",
-        "made = without_unused(_straightened(_without_aliases(_straightened(statements))))",
-        "made = _straightened(_without_aliases(_straightened(statements)))",
+        "made = without_unused(_reached(",
+        "made = (_reached(",
         FOUND,
         "nothing_uses",
     ),
