@@ -80,7 +80,10 @@ def _indexed(op: str, inputs: Sequence[KnownTensor | None], arrays: Sequence[Arr
 
 
 _MOVES = frozenset(
-    "reshape flatten squeeze unsqueeze transpose flip concat stack split slice expand tile gather".split()  # noqa: SIM905
+    (
+        *("reshape", "flatten", "squeeze", "unsqueeze", "transpose", "flip", "concat"),
+        *("stack", "split", "slice", "expand", "tile", "gather"),
+    )
 )
 
 

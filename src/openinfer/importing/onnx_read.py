@@ -45,6 +45,8 @@ def onnx_package() -> Any:
 def read_onnx(path: str) -> OnnxModel:
     """The records of a file, or a coded error."""
     onnx = onnx_package()
+    from google.protobuf.message import DecodeError  # comes with onnx, which may be missing
+
     proto = onnx.ModelProto()
     try:
         with open(path, "rb") as file:
@@ -53,9 +55,7 @@ def read_onnx(path: str) -> OnnxModel:
             proto.ParseFromString(file.read())
     except (OSError, ValueError) as error:
         raise bad_file(path, getattr(error, "strerror", None) or "the path is not one") from error
-    except Exception as error:
-        if type(error).__name__ != "DecodeError":
-            raise
+    except DecodeError as error:
         raise bad_file(path, "it is not an ONNX model", "is it a .onnx file, and complete?") from error
     return _Reader(path).model(proto)
 

@@ -1,7 +1,7 @@
 """Dimensions of a model as extents: numbers, dynamic sizes, and expressions over their names."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from openinfer.errors import Code, Diagnostic, ImportingError, nearest
 from openinfer.importing.identifiers import Identifiers
@@ -118,7 +118,7 @@ def _is_expression(text: str) -> bool:
 class _Expression:
     """An expression over names, with ``+ - * /`` and ``floor``; division rounds down."""
 
-    def __init__(self, text: str, lookup: "object") -> None:
+    def __init__(self, text: str, lookup: Callable[[str], int]) -> None:
         self._tokens: list[str] = []
         place = 0
         while place < len(text.rstrip()):
@@ -176,7 +176,7 @@ class _Expression:
         elif word.isdigit():
             found = int(word)
         elif word[0].isalpha() or word[0] == "_":
-            found = self._lookup(word)  # type: ignore[operator]
+            found = self._lookup(word)
         else:
             message = "not an expression"
             raise ValueError(message)

@@ -14,6 +14,7 @@ from openinfer.importing.emitter import Emitter
 from openinfer.importing.onnx_functions import function_body
 from openinfer.importing.onnx_model import (
     AttributeRef,
+    AttributeValue,
     OnnxFunction,
     OnnxGraph,
     OnnxModel,
@@ -175,7 +176,7 @@ class _Translation:
                 self._names.bind(name, KnownTensor(tensor.dtype, tensor.array, name))
             for info, operand in zip(graph.inputs, given, strict=True):
                 self._names.bind(info.name, operand)
-            results = self._deeper(lambda: self.graph(graph))
+            results = self._inner(graph)
         finally:
             self._names = outer
         if len(self.problems) > before:
@@ -185,13 +186,15 @@ class _Translation:
             raise Unsupported("an output of its graph is not computed")
         return tuple(found)
 
-    def _deeper(self, walk: "object") -> list[DraftOperand | None]:
-        self._depth += 1
-        if self._depth > _DEEPEST:
+    def _inner(self, graph: OnnxGraph) -> list[DraftOperand | None]:
+        """A graph inside of a node; what is refused in it leaves the depth as it was."""
+        if self._depth == _DEEPEST:
             raise bad_file(self._model.path, f"its graphs and functions are nested more than {_DEEPEST} deep")
-        found: list[DraftOperand | None] = walk()  # type: ignore[operator]
-        self._depth -= 1
-        return found
+        self._depth += 1
+        try:
+            return self.graph(graph)
+        finally:
+            self._depth -= 1
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
@@ -265,7 +268,7 @@ class _Translation:
                 replace(one, inputs=tuple("" if name in missing else name for name in one.inputs)) for one in nodes
             )
             infos = tuple(OnnxValueInfo(name, None, None, "") for name in function.outputs)
-            results = self._deeper(lambda: self.graph(OnnxGraph("", nodes, (), infos, {})))
+            results = self._inner(OnnxGraph("", nodes, (), infos, {}))
         finally:
             self._names, self._opsets = outer, opsets
             self._around.pop()
@@ -298,16 +301,16 @@ def _named(operand: DraftOperand, name: str) -> DraftOperand:
     return operand
 
 
-def _with_attributes(node: OnnxNode, given: Mapping[str, object]) -> OnnxNode:
+def _with_attributes(node: OnnxNode, given: Mapping[str, AttributeValue | AttributeRef]) -> OnnxNode:
     """A node of a function's body with the attributes of its caller."""
-    found = {}
+    found: dict[str, AttributeValue | AttributeRef] = {}
     for name, value in node.attributes.items():
         own = given.get(value.name) if isinstance(value, AttributeRef) else value
         if isinstance(own, OnnxGraph):
             own = replace(own, nodes=tuple(_with_attributes(one, given) for one in own.nodes))
         if own is not None:
             found[name] = own
-    return replace(node, attributes=found)  # type: ignore[arg-type]
+    return replace(node, attributes=found)
 
 
 def _needed(graph: OnnxGraph) -> list[OnnxNode]:

@@ -106,12 +106,17 @@ def _loop(n: NodeContext) -> NodeResults:
     return _unrolled(n, body, times, carried)
 
 
+def _goes_on() -> DraftOperand:
+    """The condition of an iteration that runs."""
+    return known(np.ones((), np.bool_))
+
+
 def _as_loop(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> NodeResults:
     """A loop with a variable for each value that is carried; what is collected goes into a tensor."""
     variables = [n.emit.variable(one) for one in carried]
     before = n.emit.bodies.mark()
     index = n.emit.open_loop("iterations")
-    results = n.subgraphs.inline(body, [index, known(np.asarray(True)), *variables])  # noqa: FBT003
+    results = n.subgraphs.inline(body, [index, _goes_on(), *variables])
     if not (isinstance(results[0], KnownTensor) and np.all(results[0].array)):
         raise Unsupported("whether it goes on depends on data")
     own, collected = results[1 : 1 + len(carried)], results[1 + len(carried) :]
@@ -141,7 +146,7 @@ def _carry(n: NodeContext, new: tuple[DraftOperand, ...], variables: list[DraftV
 def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> NodeResults:
     collected: list[list[DraftOperand]] = []
     for iteration in range(times):
-        results = n.subgraphs.inline(body, [known(np.int64(iteration)), known(np.asarray(True)), *carried])  # noqa: FBT003
+        results = n.subgraphs.inline(body, [known(np.int64(iteration)), _goes_on(), *carried])
         go_on, rest = results[0], results[1:]
         carried, rows = list(rest[: len(carried)]), rest[len(carried) :]
         collected = collected or [[] for _ in rows]

@@ -59,7 +59,7 @@ def _reduced(n: NodeContext, op: str, x: DraftOperand) -> DraftOperand:
     if op in ("max_axis", "min_axis") and x.dtype.kind == "bool":
         op = "any_axis" if op == "max_axis" else "all_axis"
     if op in ("mean_axis", "logsumexp_axis") and x.dtype.kind != "float":
-        return _integer_reduced(n, op, x, places, keep)
+        return _integer_reduced(n, op, x, places, keep=keep)
     return n.emit.op(op, x, axes=places, keepdims=keep)
 
 
@@ -68,7 +68,8 @@ def _integer_reduced(
     op: str,
     x: DraftOperand,
     places: tuple[int, ...] | None,
-    keep: bool | None,  # noqa: FBT001
+    *,
+    keep: bool | None,
 ) -> DraftOperand:
     wide = n.emit.cast(x, DTYPES["f64"])
     found = n.emit.op(op, wide, axes=places, keepdims=keep)

@@ -100,7 +100,7 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self._firsts == other._firsts and self._lasts == other._lasts
 
-    __hash__ = None  # type: ignore[assignment]  # Stretches can be changed; mypy has no other way to say so.
+    __hash__ = None  # type: ignore[assignment]  # Intervals can be added; mypy has no other way to say so.
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"
