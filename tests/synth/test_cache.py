@@ -242,6 +242,15 @@ def test_a_compiler_may_be_given_by_a_relative_path(
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
+def test_warnings_stop_a_build_only_if_the_environment_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENINFER_CFLAGS", "-Wstack-usage=1")
+    assert works()
+    monkeypatch.setenv("OPENINFER_CFLAGS", "-Wstack-usage=1 -Werror")
+    with pytest.raises(ExecutionError) as caught:
+        works()
+    assert caught.value.code is Code.NOT_SYNTHESIZED
+
+
 def test_a_temporary_folder_that_takes_the_place_of_the_cache_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

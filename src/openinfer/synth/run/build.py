@@ -35,9 +35,9 @@ def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: 
     Builds of the same library wait for each other; a library that was damaged is built again. Where the cache cannot
     be written, a temporary folder takes its place, which is removed once the library is loaded.
     """
-    compiler = _found(cc)
+    compiler, flags = _found(cc), (*flags, *_own_flags())
     job = _Job(code, sources, (compiler, *flags))
-    parts = (_version(compiler), tuple(flags), tuple(sources), sorted(code.items()))
+    parts = (_version(compiler), flags, tuple(sources), sorted(code.items()))
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
     try:
         with cache_entry(digest) as entry:
@@ -60,6 +60,11 @@ def _found(cc: str) -> str:
         advice = "install one (apt-get install gcc), or name another: plan.build(cc='clang')"
         raise MissingExtraError(Diagnostic(Code.MISSING_TOOL, message, None, advice))
     return os.path.abspath(path)
+
+
+def _own_flags() -> tuple[str, ...]:
+    """What the environment adds to every command: warnings are errors only there, as a later compiler has new ones."""
+    return tuple(os.environ.get("OPENINFER_CFLAGS", "").split())
 
 
 @cache
