@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from openinfer.cli.pack import Rules
-from openinfer.importing.onnx import Imported, run_import
+from openinfer.importing.finish import Imported
+from openinfer.importing.onnx import run_import
 from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices, state_pairs
 
 

@@ -1,5 +1,6 @@
 """Importers: models of other formats as graphs that people can read, with their weights as model files."""
 
-from openinfer.importing.onnx import Imported, import_onnx
+from openinfer.importing.finish import Imported
+from openinfer.importing.onnx import import_onnx
 
 __all__ = ["Imported", "import_onnx"]
