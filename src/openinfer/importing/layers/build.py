@@ -10,6 +10,7 @@ import numpy as np
 from openinfer.importing.cleanup import with_operands
 from openinfer.importing.draft import (
     Draft,
+    DraftBranch,
     DraftCopy,
     DraftDeclare,
     DraftFamily,
@@ -386,4 +387,26 @@ def _outside(operand: DraftOperand, renamed: dict[int, DraftOperand]) -> DraftOp
 
 
 def _with_outside(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftStep:
-    return with_operands(step, renamed, _outside)
+    return _with_targets(with_operands(step, renamed, _outside), renamed)
+
+
+def _with_targets(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftStep:
+    """A step that writes other variables too: a loop behind may carry on what the windows computed."""
+    match step:
+        case DraftOp() if not step.declares:
+            return replace(step, outputs=tuple(_target(one, renamed) for one in step.outputs))
+        case DraftCopy():
+            return replace(step, dst=_target(step.dst, renamed))
+        case DraftLoop():
+            return replace(step, body=tuple(_with_targets(one, renamed) for one in step.body))
+        case DraftBranch():
+            bodies = (tuple(_with_targets(one, renamed) for one in body) for body in (step.then_body, step.else_body))
+            then_body, else_body = bodies
+            return replace(step, then_body=then_body, else_body=else_body)
+    return step
+
+
+def _target(target: DraftValue | DraftPart, renamed: dict[int, DraftOperand]) -> DraftValue | DraftPart:
+    found = _outside(target, renamed)
+    assert isinstance(found, DraftValue | DraftPart)
+    return found

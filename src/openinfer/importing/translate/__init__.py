@@ -11,8 +11,10 @@ from openinfer.importing.translate import (
     quantized,
     recurrent,
     reduce,
+    regions,
     sampling,
     signal,
+    unpool,
 )
 from openinfer.importing.translate.context import TABLE, NodeContext, NodeResults, Translator
 
@@ -31,6 +33,8 @@ __all__ = [
     "quantized",
     "recurrent",
     "reduce",
+    "regions",
     "sampling",
     "signal",
+    "unpool",
 ]

@@ -87,6 +87,27 @@ def _element(n: NodeContext, values: DraftOperand, place: int) -> DraftOperand:
     return n.emit.op("gather", values, known(np.int64(place)))
 
 
+@onnx_op("MelWeightMatrix")
+def _mel_weight_matrix(n: NodeContext) -> NodeResults:
+    """Triangles over the bins of a spectrum, their corners equally far apart on the mel scale."""
+    bands, length, rate = (int(n.known_number(place, "the number of bands, or the rate")) for place in range(3))
+    edges = [float(n.known_number(place, "the range of frequencies")) for place in (3, 4)]
+    if not 0 < bands * length <= _MOST_COUNTED or rate < 1:
+        raise Unsupported("its matrix has no elements, or too many")
+    low, high = (2595 * np.log10(1 + edge / 700) for edge in edges)
+    mels = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
+    corners = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
+    found = np.zeros((length // 2 + 1, bands))
+    for band in range(bands):
+        first, peak, last = corners[band : band + 3]
+        rising = np.arange(first, peak + 1)
+        found[rising, band] = (rising - first) / (peak - first) if peak > first else 1.0
+        falling = np.arange(peak, last)
+        found[falling, band] = (last - falling) / (last - peak) if last > peak else 0.0
+    dtype = n.dtype("output_datatype", 1)
+    return known(found.astype(dtype.array), dtype)
+
+
 @onnx_op("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
 def _random(_node: NodeContext) -> NodeResults:
     raise Unsupported("a graph gives the same result each time; it draws random numbers", "make it an input")

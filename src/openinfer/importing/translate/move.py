@@ -193,6 +193,24 @@ def _reduction(n: NodeContext) -> str | None:
     return None if found == "none" else found
 
 
+@onnx_op("TensorScatter")
+def _tensor_scatter(n: NodeContext) -> NodeResults:
+    """Entries written into a cache along an axis, from an index of each batch on; around its end where it is a ring."""
+    update, first = n.input(1), n.optional(2)
+    axis = n.axis(n.integer("axis", -2))
+    mode = n.text("mode", "linear")
+    if mode not in ("linear", "circular") or axis == 0:
+        raise Unsupported(f"its mode {mode!r:.20} is not known, or its axis is that of the batches")
+    along = tuple(one if place == axis else 1 for place, one in enumerate(update.shape))
+    ids = n.emit.reshape(n.emit.ramp(update.shape[axis]), along)
+    if first is not None:
+        begins = n.emit.reshape(n.emit.cast(first, I64), (update.shape[0], *(1,) * (n.rank - 1)))
+        ids = n.emit.op("add", ids, begins)
+    if mode == "circular":
+        ids = n.emit.op("mod", ids, extent(n.x.shape[axis]))
+    return n.emit.op("scatter", n.x, n.emit.op("expand", ids, shape=update.shape), update, axis=axis)
+
+
 @onnx_op("Expand")
 def _expand(n: NodeContext) -> NodeResults:
     """The shape broadcasts with the input's: a 1 in it keeps what is there."""
@@ -297,8 +315,13 @@ def _data_dependent(n: NodeContext) -> NodeResults:
     if n.node.op == "Compress":
         axis = n.axis(n.integer("axis", 0)) if n.has("axis") else None
         return known(np.compress(arrays[1].reshape(-1), arrays[0], axis), n.x.dtype)
-    if n.node.attributes.get("sorted", 1) != 1:
-        raise Unsupported("it is not sorted")
     axis = n.axis(n.integer("axis", 0)) if n.has("axis") else None
-    found = np.unique(arrays[0], return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    return tuple(known(np.asarray(one).reshape(-1) if place else one) for place, one in enumerate(found))
+    values, first, inverse, counts = np.unique(
+        arrays[0], return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = np.asarray(inverse).reshape(-1)
+    if not n.integer("sorted", 1):  # in the order in which they come
+        order = np.argsort(first)
+        values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return (known(values, n.x.dtype), *(known(one.astype(np.int64)) for one in (first, inverse, counts)))

@@ -11,15 +11,18 @@ from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.move import padded
+from openinfer.importing.translate.unpool import largest_places
 from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_same, is_symbolic
 
 
 @onnx_op("MaxPool")
 def _max_pool(n: NodeContext) -> NodeResults:
-    if n.reads(1):
-        raise Unsupported("it gives the positions of the largest elements", "use only its first output")
-    return _pooled(n, "max_pool", n.x)
+    y = _pooled(n, "max_pool", n.x)
+    if not n.reads(1):
+        return y
+    kernel = n.ints("kernel_shape") or ()
+    return (y, largest_places(n, window_of(n, kernel, tuple(n.x.shape[2:])), tuple(y.shape[2:])))
 
 
 @onnx_op("AveragePool")
