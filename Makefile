@@ -32,6 +32,7 @@ tools:
 	@$(call installed,cmake,cmake)
 	@$(call installed,clang,clang libclang-rt-dev)
 	@$(call installed,glslangValidator,glslang-tools)
+	@$(call installed,spirv-val,spirv-tools)
 	@$(call installed,vulkaninfo,vulkan-tools libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers)
 
 # One thread for each of the two processes: threads of NumPy and PyTorch that wait would take a core from the other.

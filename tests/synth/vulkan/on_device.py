@@ -24,11 +24,11 @@ from openinfer.loops.verify import verify
 from openinfer.ops import Call, Case, OpRecord, TensorType
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
-from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import simt_machine
-from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
 
 DEVICE = DeviceArch.named("lavapipe")
 MACHINE, NUMERICS = simt_machine(DEVICE), Numerics.of(DEVICE)
@@ -82,6 +82,11 @@ class Module:
     def codes(self) -> list[LaunchCode]:
         return [code for one in self.jobs for code in one.codes]
 
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What it needs of a device."""
+        return frozenset({Feature.ADDRESSES}).union(*(features(code, self.numerics) for code in self.codes))
+
     def text(self) -> str:
         calls = " ".join(f"case {number}: {code.name}(); break;" for number, code in enumerate(self.codes))
         text = shader(self.codes, MACHINE.group, self.numerics, f"switch (chosen) {{ {calls} }}")
@@ -113,9 +118,15 @@ def prepared(record: OpRecord, case: Case, number: int, dtype: DType, numerics: 
     return Prepared(record, case, call, job_of(kernel, number, inputs, call.outputs, numerics), dtype)
 
 
-def compiled(text: str, folder: Path, name: str) -> Path:
+def module_file(folder: Path, place: int) -> Path:
+    """Where the module of a number is, compiled."""
+    return folder / f"m{place}.spv"
+
+
+def compiled(text: str, folder: Path, place: int) -> Path:
     """A shader as SPIR-V."""
-    source, result = folder / f"{name}.comp", folder / f"{name}.spv"
+    result = module_file(folder, place)
+    source = result.with_suffix(".comp")
     source.write_text(text, encoding="ascii")
     command = ["glslangValidator", "-V", "--target-env", "vulkan1.2", "-o", str(result), str(source)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -138,7 +149,7 @@ def runner() -> Path:
 
 def run_modules(modules: Sequence[Module], folder: Path, *, validate: bool = False) -> list[Outcome]:
     """The outcomes of all kernels of all modules, in their order."""
-    files = [compiled(module.text(), folder, f"m{place}") for place, module in enumerate(modules)]
+    files = [compiled(module.text(), folder, place) for place, module in enumerate(modules)]
     requests: list[tuple[Job, bytes]] = []
     for place, module in enumerate(modules):
         number = 0

@@ -10,7 +10,8 @@ from time import perf_counter
 
 from tests.synth.in_c import cases_of, judge
 from tests.synth.suite import Verdict
-from tests.synth.vulkan.on_device import NUMERICS, Module, Outcome, Prepared, prepared, run_modules
+from tests.synth.vulkan.on_device import NUMERICS, Module, Outcome, Prepared, module_file, prepared, run_modules
+from tests.synth.vulkan.spirv import problems
 
 from openinfer.ops import OPS, OpRecord
 from openinfer.synth.targets.facts import Numerics
@@ -36,8 +37,12 @@ def verdict_of(
     """The verdict on these ops, on all their dtypes."""
     verdict = Verdict()
     found = [cases(OPS[name], most, numerics) for name in names]
+    modules = [module_of(one, numerics) for one in found]
     with TemporaryDirectory(prefix="vulkan-") as folder:
-        outcomes = run_modules([module_of(one, numerics) for one in found], Path(folder), validate=validate)
+        outcomes = run_modules(modules, Path(folder), validate=validate)
+        for place, (name, module) in enumerate(zip(names, modules, strict=True)):
+            wrong = problems(module_file(Path(folder), place), module.features)
+            verdict.failures += [f"the shader of '{name}': {what}" for what in wrong]
     for one, outcome in zip(chain.from_iterable(found), outcomes, strict=True):
         _judged(one, outcome, verdict)
     return verdict

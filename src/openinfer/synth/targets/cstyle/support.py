@@ -13,7 +13,7 @@ brings its words as definitions like the others.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Protocol, TypeAlias
@@ -21,6 +21,8 @@ from typing import Protocol, TypeAlias
 _MARK = re.compile(r"^//: (.*)\n", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _NAME = re.compile(r"\b(?:oi|OI)_\w+")
+_CONDITION = re.compile(r"^#if (\w+)(?: & (\d+))?\n((?:(?!#).*\n)*)(?:#else\n((?:(?!#).*\n)*))?#endif\n", re.MULTILINE)
+"""Text that stands there if a word is not 0, or has some bit; and text that stands there otherwise."""
 
 
 class Definition(Protocol):
@@ -60,6 +62,12 @@ class Support:
     """Packages, and the folders in them that hold the files."""
     generated: Callable[[], Mapping[str, Definition]]
     """Functions that exist for every dtype, by their names."""
+    known: Mapping[str, int] = field(default_factory=dict)
+    """Words of conditions whose values are known: only the text that they choose is there."""
+
+    def knowing(self, words: Mapping[str, int]) -> "Support":
+        """The same functions for a device of which more is known than a compiler could be asked."""
+        return replace(self, known={**self.known, **words})
 
     def code(self, needs: Iterable[Need]) -> str:
         """The definitions of what is needed and all they call, in an order that compiles."""
@@ -81,8 +89,18 @@ class Support:
         """A function by its name, with all that its text calls."""
         found = self._named(name)
         assert found is not None, name
-        called = [one for one in _names_in(found.text) if one != name and self._named(one) is not None]
-        return SupportFunction(name, (*found.needs, *called), found.text)
+        text = self._chosen(found.text) if self.known else found.text
+        called = [one for one in _names_in(text) if one != name and self._named(one) is not None]
+        return SupportFunction(name, (*found.needs, *called), text)
+
+    def _chosen(self, text: str) -> str:
+        def choice(match: re.Match[str]) -> str:
+            word, bit, then, otherwise = match.groups()
+            if word not in self.known:
+                return match[0]
+            return then if self.known[word] & int(bit or -1) else otherwise or ""
+
+        return _CONDITION.sub(choice, text)
 
     def _named(self, name: str) -> Definition | None:
         for package, folder in self.folders:

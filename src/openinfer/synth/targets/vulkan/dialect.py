@@ -194,7 +194,6 @@ def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
     return replace(GLSL, functions=functions, frame=partial(_framed, is_guarded=is_guarded))
 
 
-def definitions(numerics: Numerics) -> tuple[str, ...]:
+def known_words(numerics: Numerics) -> dict[str, int]:
     """What support code is told of a device: whether it fuses with one rounding, and which roots are exact."""
-    fused = int(numerics.fma == "exact")
-    return f"#define OI_FUSED {fused}", f"#define OI_ROOTS {12 if numerics.root == 'exact' else 8}"
+    return {"OI_FUSED": int(numerics.fma == "exact"), "OI_ROOTS": 12 if numerics.root == "exact" else 8}

@@ -12,10 +12,11 @@ from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates
-from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.launches import Launch
-from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, definitions, glsl, memory_type
+from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, glsl, known_words, memory_type
 from openinfer.synth.targets.vulkan.exact import with_exact_names
+from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 
 _EXTENSIONS = (
@@ -97,15 +98,26 @@ def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
 
 def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main: str) -> str:
     """A shader with the functions of launches; ``main`` calls them."""
-    needs: set[Need] = {need for one in launches for need in one.code.needs}
     parts = [
         head(group),
-        *definitions(numerics),
-        support_code(needs),
-        *(one.code.text for one in launches),
+        *functions(launches, numerics),
         f"void main()\n{{\n    {main}\n}}\n",
     ]
     return "\n".join(parts)
+
+
+def functions(launches: Sequence[LaunchCode], numerics: Numerics) -> list[str]:
+    """The functions of launches, after those of support code that they call."""
+    needs: set[Need] = {need for one in launches for need in one.code.needs}
+    known = known_words(numerics)
+    support = support_code(needs, known)
+    words = [f"#define {word} {value}" for word, value in known.items() if word in support]
+    return [*words, support, *(one.code.text for one in launches)]
+
+
+def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
+    """What a launch needs of a device that rounds so."""
+    return features_of("\n".join(functions([launch], numerics))) | {Feature.ADDRESSES}
 
 
 def head(group: int) -> str:

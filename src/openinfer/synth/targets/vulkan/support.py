@@ -55,9 +55,12 @@ _DECIMAL = r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?"
 _TOKEN = re.compile(rf"(?P<number>{_HEXADECIMAL}|{_DECIMAL})(?P<suffix>[a-zA-Z]*)|/\*.*?\*/|\w+", re.DOTALL)
 
 
-def support_code(needs: Iterable[Need]) -> str:
-    """The definitions in GLSL of these functions and all they call, in an order that compiles."""
-    return with_glsl_numbers(SUPPORT.code(needs))
+def support_code(needs: Iterable[Need], known: Mapping[str, int] | None = None) -> str:
+    """The definitions in GLSL of these functions and all they call, in an order that compiles.
+
+    ``known`` are words of their conditions, with values.
+    """
+    return with_glsl_numbers(SUPPORT.knowing(known or {}).code(needs))
 
 
 def with_glsl_numbers(text: str) -> str:

@@ -1,0 +1,33 @@
+"""What the text of a shader needs of a device: a type or a function that the core of Vulkan does not promise.
+
+Text is what decides: the printer narrows positions, support code has other ways where a device rounds otherwise. The
+words are few, and a compiler finds the same features in all shaders.
+"""
+
+import re
+
+from openinfer.synth.targets.facts import Feature
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_WORDS = {
+    Feature.F64: r"double\w*|\w+Double\w*|[\d.]+(?:e[+-]?\d+)?lf",
+    Feature.F16: r"float16_t|f16vec\d",
+    Feature.I64: r"u?int64_t|\w+(?:Int|Uint)64\w*|uint64BitsToDouble|int64BitsToDouble|packU?[Ii]nt2x32|\d\w*l",
+    Feature.I16: r"u?int16_t",
+    Feature.I8: r"u?int8_t",
+    Feature.STORE8: r"oi_u?int8s",
+    Feature.STORE16: r"oi_u?int16s",
+    Feature.SUBGROUPS: r"subgroup(?!Shuffle|\w*Barrier)\w+|gl_Subgroup\w+",
+    Feature.SHUFFLE: r"subgroupShuffle\w*",
+}
+_FEATURES = {feature: re.compile(rf"(?<![\w.])(?:{words})(?!\w)") for feature, words in _WORDS.items()}
+
+
+def features_of(text: str) -> frozenset[Feature]:
+    """What the functions in a text need.
+
+    >>> sorted(features_of("y.v[i] = float(double(x) / 3.0lf); /* int64_t */"))
+    [<Feature.F64: 'f64'>]
+    """
+    code = _COMMENT.sub("", text)
+    return frozenset(feature for feature, words in _FEATURES.items() if words.search(code))

@@ -1,0 +1,52 @@
+"""What shaders need of a device, as text says it and as a compiler finds it."""
+
+from pathlib import Path
+
+import pytest
+from tests.synth.vulkan.on_device import Module, compiled
+from tests.synth.vulkan.spirv import contracted, instructions, problems
+from tests.synth.vulkan.suite import cases
+
+from openinfer.ops import OPS
+from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.vulkan.shader import features, functions
+
+EXACT = Numerics()
+INEXACT = Numerics(division="last bit", root="last bit", fma="two roundings", subnormals="flushed")
+PLAIN = "#version 460\nlayout(local_size_x = 1) in;\nlayout(std430, binding = 0) buffer b { float v[]; };\n"
+
+
+@pytest.mark.parametrize("numerics", [EXACT, INEXACT], ids=["exact", "inexact"])
+@pytest.mark.parametrize("name", ["softplus", "sqrt", "div", "cast"])
+def test_launches_need_what_a_compiler_finds(name: str, numerics: Numerics, tmp_path: Path) -> None:
+    for one in cases(OPS[name], 1, numerics)[::3]:
+        module = Module([one.job], numerics)
+        assert [*problems(compiled(module.text(), tmp_path, 0), module.features)] == []
+
+
+def test_roots_and_quotients_take_f64_only_where_those_of_f32_are_inexact() -> None:
+    for name in ("sqrt", "div"):
+        needs = {}
+        for numerics in (EXACT, INEXACT):
+            codes = [code for one in cases(OPS[name], 3, numerics) if one.dtype.name == "f32" for code in one.job.codes]
+            needs[numerics] = frozenset[Feature]().union(*(features(code, numerics) for code in codes))
+        assert needs[INEXACT] - needs[EXACT] >= {Feature.F64}, name
+
+
+def test_code_for_devices_that_round_otherwise_is_left_out() -> None:
+    (one,) = (one for one in cases(OPS["softplus"], 1) if one.dtype.name == "f64")
+    assert "soft_fma" in "".join(functions(one.job.codes, INEXACT))
+    assert "soft_fma" not in "".join(functions(one.job.codes, EXACT))
+
+
+@pytest.mark.parametrize(("before", "is_contracted"), [("precise ", False), ("", True)])
+def test_a_sum_that_may_be_fused_is_seen(before: str, *, is_contracted: bool, tmp_path: Path) -> None:
+    main = f"void main() {{ {before}float x = v[0] * v[1] + v[2]; v[3] = x; }}\n"
+    found = [*instructions(compiled(PLAIN + main, tmp_path, 0).read_bytes())]
+    assert bool(contracted(found)) is is_contracted
+
+
+def test_a_feature_that_is_not_known_of_is_seen(tmp_path: Path) -> None:
+    file = compiled(PLAIN + "void main() { v[0] = float(double(v[1]) / 3.0lf); }\n", tmp_path, 0)
+    assert [one for one in problems(file, frozenset({Feature.F64})) if "needs" in one] == []
+    assert [one for one in problems(file, frozenset()) if "needs" in one] != []
