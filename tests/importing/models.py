@@ -13,7 +13,14 @@ from onnx import TensorProto, helper, numpy_helper
 from openinfer import ModelLoader, Simulator, load_graph
 from openinfer.importing import Imported, import_onnx
 
-TYPES = {"f32": TensorProto.FLOAT, "i64": TensorProto.INT64, "bool": TensorProto.BOOL, "i32": TensorProto.INT32}
+TYPES = {
+    "f32": TensorProto.FLOAT,
+    "i64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+    "i32": TensorProto.INT32,
+    "u8": TensorProto.UINT8,
+    "i8": TensorProto.INT8,
+}
 Dims = Sequence[int | str | None]
 
 
@@ -31,7 +38,9 @@ def model(
     ]
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()]
     graph = helper.make_graph(list(nodes), "net", infos[0], infos[1], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    domains = sorted({one.domain for one in nodes} - {""})
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
 node = helper.make_node

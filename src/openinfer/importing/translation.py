@@ -224,10 +224,10 @@ class _Translation:
         function = self._model.functions.get((node.domain, node.op, node.overload))
         if function is not None:
             return self._called(node, function, operands)
-        if node.domain:
-            raise Unsupported(f"the operator domain {node.domain!r:.60} is not known", _domain_advice(node))
         opset = self._opsets.get("", 1)
-        translator = TABLE.get(node.op)
+        translator = TABLE.get(node.kind)
+        if translator is None and node.domain:
+            raise Unsupported(_unknown(node), _domain_advice(node))
         if translator is None:
             body = function_body(node, opset, operands)
             if body is None:
@@ -284,6 +284,12 @@ class _Translation:
             f"cannot import {printable(node.kind):.80} node {printable(node.title)!r:.100}{around}: {error.reason}"
         )
         self.problems.append(Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(self._model.path), error.advice))
+
+
+def _unknown(node: OnnxNode) -> str:
+    if any(key.startswith(f"{node.domain}:") for key in TABLE):
+        return f"there is no translation of this op type of the domain {node.domain!r:.60}"
+    return f"the operator domain {node.domain!r:.60} is not known"
 
 
 def _domain_advice(node: OnnxNode) -> str:

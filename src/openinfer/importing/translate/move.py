@@ -295,7 +295,7 @@ def _reverse_sequence(n: NodeContext) -> NodeResults:
     return n.emit.op("take_along", n.x, n.emit.op("expand", ids, shape=n.x.shape), axis=time)
 
 
-@onnx_op("Trilu")
+@onnx_op("Trilu", "com.microsoft:Trilu")
 def _trilu(n: NodeContext) -> NodeResults:
     diagonal = n.known_number(1, "the diagonal") if n.optional(1) is not None else 0
     upper = bool(n.integer("upper", 1))

@@ -12,7 +12,7 @@ from openinfer.loops.dim import is_same
 F32 = DTYPES["f32"]
 
 
-@onnx_op("QuantizeLinear")
+@onnx_op("QuantizeLinear", "com.microsoft:QuantizeLinear")
 def _quantize(n: NodeContext) -> NodeResults:
     scale, point = n.input(1), n.optional(2)
     to = _target(n, point)
@@ -67,7 +67,7 @@ def _quantized_blocks(
     return n.emit.op("cast", steps, to=to, rounding_mode="nearest")
 
 
-@onnx_op("DequantizeLinear")
+@onnx_op("DequantizeLinear", "com.microsoft:DequantizeLinear")
 def _dequantize(n: NodeContext) -> NodeResults:
     scale, point = n.input(1), n.optional(2)
     axis = n.axis(n.integer("axis", 1)) if len(scale.shape) and n.rank > 1 else 0

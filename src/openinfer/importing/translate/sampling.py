@@ -34,7 +34,7 @@ class _Tap:
     weight: DraftOperand | None
 
 
-@onnx_op("GridSample")
+@onnx_op("GridSample", "com.microsoft:GridSample")
 def _grid_sample(n: NodeContext) -> NodeResults:
     """Of images [N, C, ...] at places [N, ..., axes], the last axis first, from -1 to 1."""
     mode = n.text("mode", "linear")
