@@ -923,7 +923,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "a thread too many",
-        "synth/targets/vulkan/shader.py",
+        "synth/targets/vulkan/threads.py",
         'f"if ({name} < {',
         'f"if ({name} <= {',
         LAVAPIPE,
@@ -955,7 +955,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "what is written later is computed again",
-        "synth/targets/simt/baseline.py",
+        "synth/targets/simt/segments.py",
         "part.buffer in written for part",
         "part.buffer is None for part",
         BASELINE,
@@ -963,7 +963,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "threads share the memory of an iteration",
-        "synth/targets/simt/baseline.py",
+        "synth/targets/simt/threads.py",
         "return rows[buffer], (self._thread, *where)",
         "return rows[buffer], (index(0), *where)",
         BASELINE,

@@ -29,6 +29,7 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     Unary,
+    assigned_by,
     children,
     rebuilt,
     scalars,
@@ -61,7 +62,7 @@ def with_names(statements: tuple[Statement, ...], taken: Collection[str] = ()) -
     for one in walk(statements):
         names |= _names_in(*scalars(one))
     names |= set(taken)
-    assigned = {one.var for one in walk(statements) if isinstance(one, SetLocal)}
+    assigned = {var for one in walk(statements) for var in assigned_by(one)}
     return _Scope(names, assigned, {}).run(statements)
 
 

@@ -62,6 +62,7 @@ __all__ = [
     "Bits",
     "Buffer",
     "Cast",
+    "Combine",
     "Compare",
     "CompareOp",
     "Const",
@@ -69,6 +70,7 @@ __all__ = [
     "Element",
     "Fail",
     "For",
+    "GroupBarrier",
     "If",
     "Kernel",
     "Let",
@@ -92,7 +94,10 @@ __all__ = [
     "Unary",
     "UnaryOp",
     "While",
+    "WideLoad",
+    "WideStore",
     "as_scalar",
+    "assigned_by",
     "binary",
     "bodies",
     "children",
@@ -121,7 +126,9 @@ class Bind(StrEnum):
     PART = "part"
     """Each part of the kernel runs its share of the iterations of a parallel loop."""
     THREAD = "thread"
-    """Every iteration of a parallel loop is a thread of a launch."""
+    """Every iteration of a parallel loop is a thread: of a launch, or of a group where it is inside a loop of those."""
+    GROUP = "group"
+    """Every iteration of a parallel loop is a group of a launch; its threads wait for each other and share memory."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +285,64 @@ class Contraction:
         )
 
 
-Statement: TypeAlias = For | While | Let | Local | SetLocal | Store | If | Alloc | Fail | Contraction | Structure
+@dataclass(frozen=True)
+class GroupBarrier:
+    """All threads of a group have come here, and see each other's writes."""
+
+
+@dataclass(frozen=True)
+class Combine:
+    """Variables over neighbouring threads of a subgroup: all of them get the same values, bit for bit.
+
+    ``values`` are what two threads have together, over ``variables``, those of the thread that comes first, and
+    ``others``. Threads join with those whose number differs in the lowest bit, then in the next, up to ``width``.
+    """
+
+    variables: tuple[ScalarVar, ...]
+    others: tuple[ScalarVar, ...]
+    values: tuple[Scalar, ...]
+    width: int
+    """How many threads, a power of two: those with numbers from a multiple of it on."""
+
+
+@dataclass(frozen=True)
+class WideLoad:
+    """Neighbouring elements in one access, from the one at an index on: names for their values.
+
+    The memory is in whole words, and the first element's position is a multiple of how many there are.
+    """
+
+    variables: tuple[ScalarVar, ...]
+    buffer: Buffer
+    index: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class WideStore:
+    """Values in neighbouring elements, in one access, as ``WideLoad`` reads them."""
+
+    buffer: Buffer
+    index: tuple[Scalar, ...]
+    values: tuple[Scalar, ...]
+
+
+Statement: TypeAlias = (
+    For
+    | While
+    | Let
+    | Local
+    | SetLocal
+    | Store
+    | If
+    | Alloc
+    | Fail
+    | Contraction
+    | Structure
+    | GroupBarrier
+    | Combine
+    | WideLoad
+    | WideStore
+)
 
 
 @dataclass(frozen=True)
@@ -344,10 +408,27 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
             return (value,)
         case Store(index=index, value=value):
             return (*index, value)
+        case Combine(variables=variables, values=values):
+            return (*variables, *values)
+        case WideLoad(index=index):
+            return index
+        case WideStore(index=index, values=values):
+            return (*index, *values)
         case Contraction():
             parts: tuple[Any, ...] = (*statement.out_index, *statement.factors, statement.epilogue)
             return (*parts, statement.valid) if statement.valid is not None else parts
         case Structure():
             return statement.scalars
+        case _:
+            return ()
+
+
+def assigned_by(statement: Statement) -> tuple[ScalarVar, ...]:
+    """The variables that get another value by a statement itself."""
+    match statement:
+        case SetLocal(var=var):
+            return (var,)
+        case Combine(variables=variables):
+            return variables
         case _:
             return ()

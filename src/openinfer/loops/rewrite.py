@@ -8,6 +8,7 @@ from openinfer.loops.ir import (
     INDEX,
     Alloc,
     Buffer,
+    Combine,
     Const,
     Contraction,
     Fail,
@@ -25,6 +26,9 @@ from openinfer.loops.ir import (
     Store,
     Structure,
     While,
+    WideLoad,
+    WideStore,
+    assigned_by,
     children,
     rebuilt,
     scalars,
@@ -94,6 +98,13 @@ def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Sta
             return replace(statement, value=apply(statement.value))
         case Store():
             return replace(statement, index=tuple(map(apply, statement.index)), value=apply(statement.value))
+        case Combine():
+            return replace(statement, values=tuple(map(apply, statement.values)))
+        case WideLoad():
+            return replace(statement, index=tuple(map(apply, statement.index)))
+        case WideStore():
+            index, values = tuple(map(apply, statement.index)), tuple(map(apply, statement.values))
+            return replace(statement, index=index, values=values)
         case Contraction():
             return replace(
                 statement,
@@ -122,7 +133,7 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
 
     def own(statement: Statement) -> tuple[Statement]:
         match statement:
-            case Store() | Alloc():
+            case Store() | Alloc() | WideLoad() | WideStore():
                 return (replace(statement, buffer=swap(statement.buffer)),)
             case Contraction():
                 return (replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b)),)
@@ -153,6 +164,11 @@ def renamed(statements: Statements, names: Mapping[str, ScalarVar]) -> Statement
                 return (replace(statement, index=binder(statement.index)),)
             case Let() | Local() | SetLocal():
                 return (replace(statement, var=binder(statement.var)),)
+            case WideLoad():
+                return (replace(statement, variables=tuple(map(binder, statement.variables))),)
+            case Combine():
+                one, other = tuple(map(binder, statement.variables)), tuple(map(binder, statement.others))
+                return (replace(statement, variables=one, others=other),)
             case Contraction():
                 free, bound = tuple(map(binder, statement.free)), tuple(map(binder, statement.bound))
                 return (replace(statement, free=free, bound=bound),)
@@ -176,6 +192,8 @@ def binders(statement: Statement) -> tuple[ScalarVar, ...]:
             return (var,)
         case Contraction(free=free, bound=bound):
             return (*free, *bound)
+        case WideLoad(variables=variables) | Combine(others=variables):
+            return variables
         case Structure():
             return tuple(axis.index for axis in statement.axes)
         case _:
@@ -245,7 +263,7 @@ def _has_factors(one: Contraction) -> bool:
 
 def _without_aliases(statements: Statements) -> Statements:
     """Statements without names for what is as short: a constant, or a variable that keeps its value."""
-    assigned = {one.var for one in walk(statements) if isinstance(one, SetLocal)}
+    assigned = {var for one in walk(statements) for var in assigned_by(one)}
 
     def inside(body: Statements, known: Mapping[Scalar, Scalar]) -> Statements:
         found, made = dict(known), []

@@ -27,6 +27,8 @@ class Space(StrEnum):
     """Memory of the arena that only one kernel uses."""
     OWN = "own"
     """Memory that each thread keeps for itself, in its registers."""
+    GROUP = "group"
+    """Memory that the threads of a group share, and nobody else."""
 
 
 @dataclass(frozen=True)

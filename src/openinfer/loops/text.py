@@ -10,11 +10,13 @@ from openinfer.loops.ir import (
     Bits,
     Buffer,
     Cast,
+    Combine,
     Compare,
     Const,
     Contraction,
     Fail,
     For,
+    GroupBarrier,
     If,
     Kernel,
     Let,
@@ -34,6 +36,8 @@ from openinfer.loops.ir import (
     Structure,
     Unary,
     While,
+    WideLoad,
+    WideStore,
 )
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "and": "&", "or": "|", "xor": "^"}
@@ -103,7 +107,24 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found += [pad + line for line in _contraction(statement)]
             case Structure():
                 found += [pad + line for line in structure_text(statement)]
+            case GroupBarrier() | Combine() | WideLoad() | WideStore():
+                found.append(pad + _of_threads(statement))
     return found
+
+
+def _of_threads(one: GroupBarrier | Combine | WideLoad | WideStore) -> str:
+    match one:
+        case GroupBarrier():
+            return "barrier"
+        case Combine(variables, others, values, width):
+            pairs = " and ".join(f"{var.name}, {other.name}" for var, other in zip(variables, others, strict=True))
+            return f"combine {pairs} of {width} as {', '.join(map(scalar_text, values))}"
+        case WideLoad(variables, buffer, index):
+            names = ", ".join(var.name for var in variables)
+            return f"let {names} = {buffer.name}[{', '.join(map(scalar_text, index))}..]"
+        case WideStore(buffer, index, values):
+            place = ", ".join(map(scalar_text, index))
+            return f"{buffer.name}[{place}..] = {', '.join(map(scalar_text, values))}"
 
 
 def _contraction(one: Contraction) -> list[str]:

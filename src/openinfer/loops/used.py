@@ -14,6 +14,8 @@ from openinfer.loops.ir import (
     ScalarVar,
     Store,
     Structure,
+    WideLoad,
+    WideStore,
     children,
     scalars,
     walk,
@@ -33,7 +35,7 @@ def used_buffers(kernel: Kernel) -> set[str]:
     found = {one.buffer.name for one in _computed(kernel) if isinstance(one, Load)}
     for statement in walk(kernel.body):
         match statement:
-            case Store(buffer=buffer):
+            case Store(buffer=buffer) | WideLoad(buffer=buffer) | WideStore(buffer=buffer):
                 found.add(buffer.name)
             case Contraction(out=out, template=template):
                 found |= {one.name for one in (out, *(() if template is None else template.memory))}
@@ -73,6 +75,10 @@ def _computed(kernel: Kernel) -> Iterator[Scalar]:
         match statement:
             case Store(buffer=buffer, index=index, value=value):
                 values = (offset(buffer, index), value)
+            case WideLoad(buffer=buffer, index=index):
+                values = (offset(buffer, index),)
+            case WideStore(buffer=buffer, index=index, values=stored):
+                values = (offset(buffer, index), *stored)
             case Contraction(out=out, out_index=index):
                 values = (offset(out, index), *values[len(index) :])
         if isinstance(statement, Contraction) and statement.template is not None:

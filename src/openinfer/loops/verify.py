@@ -20,6 +20,7 @@ from openinfer.loops.ir import (
     Bits,
     Buffer,
     Cast,
+    Combine,
     Compare,
     Const,
     Contraction,
@@ -42,6 +43,8 @@ from openinfer.loops.ir import (
     Structure,
     Unary,
     While,
+    WideLoad,
+    WideStore,
     children,
     visit,
 )
@@ -140,6 +143,10 @@ class _Verifier:
                     yield from self._contraction(statement, scope)
                 case Structure():
                     yield from self._structure(statement, scope)
+                case Combine():
+                    yield from self._combined(statement, scope)
+                case WideLoad() | WideStore():
+                    yield from self._wide(statement, scope)
 
     def _loop(self, loop: For, scope: "_Scope") -> Iterator[str]:
         yield from self._expects(loop.extent, INDEX, f"the extent of loop '{loop.index.name}'", scope)
@@ -149,7 +156,7 @@ class _Verifier:
         yield from self._bind(loop.index, own, is_local=False)
         if loop.kind is LoopKind.PARALLEL:
             own = own.in_parallel()
-        elif loop.bind in (Bind.PART, Bind.THREAD):
+        elif loop.bind in (Bind.PART, Bind.THREAD, Bind.GROUP):
             yield f"{loop.bind}s share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 
@@ -180,6 +187,32 @@ class _Verifier:
         yield from self._written(statement.buffer)
         wanted = statement.buffer.dtype.compute
         yield from self._expects(statement.value, wanted, f"what is stored to '{statement.buffer.name}'", scope)
+
+    def _combined(self, one: Combine, scope: "_Scope") -> Iterator[str]:
+        own = scope.inside()
+        if one.width < 1 or one.width & (one.width - 1):
+            yield f"{one.width} threads combine variables, which is no power of two"
+        for var, other, value in zip(one.variables, one.others, one.values, strict=True):
+            if var.name not in scope.locals:
+                yield f"'{var.name}' is combined, but is not a local variable"
+            if other.name not in own.variables:
+                yield from self._bind(other, own, is_local=False)
+            yield from self._expects(other, var.dtype, f"what is combined with '{var.name}'", own)
+            yield from self._expects(value, var.dtype, f"the new value of '{var.name}'", _seeing(one.others, scope))
+
+    def _wide(self, one: WideLoad | WideStore, scope: "_Scope") -> Iterator[str]:
+        buffer = one.buffer
+        parts = one.variables if isinstance(one, WideLoad) else one.values
+        yield from self._place(buffer, one.index, scope)
+        if len(parts) * buffer.dtype.bits % 32:
+            yield f"{len(parts)} elements of '{buffer.name}' are no whole words"
+        if isinstance(one, WideStore):
+            yield from self._written(buffer)
+        for part in parts:
+            if isinstance(one, WideStore):
+                yield from self._expects(part, buffer.dtype.compute, f"what is stored to '{buffer.name}'", scope)
+            elif isinstance(part, ScalarVar):
+                yield from self._bind(part, scope, is_local=False)
 
     def _written(self, buffer: Buffer) -> Iterator[str]:
         if buffer.name in self._buffers and buffer.name not in self._writable:

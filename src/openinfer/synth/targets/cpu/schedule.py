@@ -26,6 +26,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
+from openinfer.loops.reduction import reductions
 from openinfer.loops.rewrite import changed, straightened, with_bodies
 from openinfer.synth.memory.weights import FiniteWeights
 from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
@@ -37,7 +38,6 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import Product, product_of, transposed_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
-from openinfer.synth.targets.cpu.reduction import reductions
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of

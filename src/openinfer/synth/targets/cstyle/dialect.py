@@ -86,7 +86,7 @@ class Dialect:
     variable: str = "{type} {name}"
     element: str = "{name}[{at}]"
     own_element: str = "{name}[{at}]"
-    """An element of memory that a thread keeps for itself."""
+    """An element of memory that a thread keeps for itself, or shares with those of its group."""
     store: Callable[[DType, str, str], str] = "{1} = {2};".format
     """A statement that puts a value of a dtype into an element, where that needs no function."""
     packed_load: str = "{function}({name}, {at})"
@@ -128,4 +128,5 @@ class Dialect:
 
     def place(self, buffer: Buffer, name: str, at: str) -> str:
         """An element of a buffer, which is called so."""
-        return (self.own_element if buffer.space is Space.OWN else self.element).format(name=name, at=at)
+        is_own = buffer.space in (Space.OWN, Space.GROUP)
+        return (self.own_element if is_own else self.element).format(name=name, at=at)

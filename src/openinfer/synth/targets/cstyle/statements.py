@@ -7,10 +7,12 @@ from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import (
     Alloc,
     Buffer,
+    Combine,
     Const,
     Contraction,
     Fail,
     For,
+    GroupBarrier,
     If,
     Kernel,
     Let,
@@ -20,6 +22,8 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     While,
+    WideLoad,
+    WideStore,
     scalars,
     visit,
     walk,
@@ -207,6 +211,8 @@ class KernelPrinter:
                 self.line(depth, self._dialect.fail.format(reason=reason))
             case Contraction():
                 self._templates.contraction(statement, self, depth)
+            case GroupBarrier() | Combine() | WideLoad() | WideStore():
+                self._templates.statements[type(statement)](statement, self, depth)
 
     def _for(self, loop: For, depth: int) -> None:
         template = self._templates.loops.get(loop.bind) if loop.bind is not None else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
@@ -36,6 +36,7 @@ class KernelWriter(Protocol):
 
 
 PrintLoop: TypeAlias = Callable[[For, KernelWriter, int], None]
+PrintStatement: TypeAlias = Callable[[Any, KernelWriter, int], None]
 PrintContraction: TypeAlias = Callable[[Contraction, KernelWriter, int], None]
 
 
@@ -69,6 +70,8 @@ class Templates:
     contraction: PrintContraction = plain
     loops: Mapping[Bind, PrintLoop] = field(default_factory=dict)
     """Loops by what their iterations are bound to; all others are plain ones."""
+    statements: Mapping[type[Statement], PrintStatement] = field(default_factory=dict)
+    """Statements by their types, which only schedules for threads have."""
     names: frozenset[str] = frozenset()
     """Variables that the templates bring: no buffer may have such a name."""
 

@@ -7,13 +7,15 @@ from openinfer.loops.ir import Buffer, Kernel
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel whose body is one loop, over its threads. All its memory is given to it but what threads keep."""
+    """A kernel whose body is one loop, over its threads or groups of them. All its memory but theirs is given to it."""
 
     kernel: Kernel
     threads: int
-    """A ``Dim`` where it depends on dynamic sizes."""
+    """Of all groups together. A ``Dim`` where it depends on dynamic sizes."""
     is_guarded: bool = False
     """Whether an earlier launch of the same call can fail: it relies on what that has checked."""
+    form: str = "threads"
+    """How the schedule made it, for people who read a plan."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,8 @@ def _store(dtype: DType, element: str, value: str) -> str:
 
 def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, is_guarded: bool = False) -> Framed:
     """A launch as a function without parameters."""
-    memory = [one for one in kernel.memory if one.space is not Space.OWN and one.name not in kernel.unused]
+    given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
+    memory = [one for one in given if one.name not in kernel.unused]
     has_status = kernel.can_fail or is_guarded
     count = len(memory) + len(kernel.sizes) + 2 * has_status
     head = [] if count <= PUSHED else ["oi_argument_block more = oi_argument_block(arguments.at[0]);"]
@@ -144,7 +145,8 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
         head.append("if (status.v[0] < own) return;")
     head += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
     body = with_glsl_numbers("\n".join([*(f"{PAD}{one}" for one in head), *lines]))
-    return Framed(f"void {kernel.name}()\n{{\n{body}\n}}\n", f"void {kernel.name}();")
+    shared = "".join(f"shared {_array(dialect, one)}\n" for one in kernel.scratch if one.space is Space.GROUP)
+    return Framed(f"{shared}void {kernel.name}()\n{{\n{body}\n}}\n", f"void {kernel.name}();")
 
 
 def _array(dialect: Dialect, buffer: Buffer) -> str:

@@ -6,18 +6,19 @@ from enum import StrEnum
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.cse import with_names
-from openinfer.loops.ir import Bind, For, Kernel
-from openinfer.loops.rewrite import variables_of
+from openinfer.loops.ir import Kernel, Space
+from openinfer.loops.rewrite import variables_of, with_buffers
 from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
-from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates
+from openinfer.synth.targets.cstyle.templates import Templates
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.launches import Launch
 from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, glsl, known_words, memory_type
 from openinfer.synth.targets.vulkan.exact import with_exact_names
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
+from openinfer.synth.targets.vulkan.threads import LOOPS, STATEMENTS, WIDE_TYPES
 
 _EXTENSIONS = (
     *EXTENSIONS,
@@ -26,6 +27,8 @@ _EXTENSIONS = (
     "GL_EXT_shader_8bit_storage",
     "GL_EXT_shader_16bit_storage",
     "GL_EXT_spirv_intrinsics",
+    "GL_KHR_shader_subgroup_basic",
+    "GL_KHR_shader_subgroup_shuffle",
 )
 _PRESERVE = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);'
 """SignedZeroInfNanPreserve of 32 bits: a product with 0 is not 0 whatever the other factor is."""
@@ -62,17 +65,6 @@ class LaunchCode:
     arguments: tuple[Argument, ...]
 
 
-def _thread(loop: For, writer: KernelWriter, depth: int) -> None:
-    """Threads of the last group may have no iteration."""
-    name, most = loop.index.name, writer.scalars.widths.interval(loop.extent)[1]
-    kind = writer.scalars.counts(loop.index, most=most)
-    writer.scalars.ranges[name] = (0, max(most - 1, 0))
-    writer.line(depth, f"const {kind} {name} = {kind}(gl_GlobalInvocationID.x);")
-    writer.line(depth, f"if ({name} < {writer.scalars.text(loop.extent)}) {{")
-    writer.body(loop.body, depth + 1)
-    writer.line(depth, "}")
-
-
 def _prepared(kernel: Kernel) -> Kernel:
     """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
@@ -80,13 +72,13 @@ def _prepared(kernel: Kernel) -> Kernel:
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 
-_TEMPLATES = Templates(prepared=_prepared, loops={Bind.THREAD: _thread})
+_TEMPLATES = Templates(prepared=_prepared, loops=LOOPS, statements=STATEMENTS)
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     """A launch as a function of this name, for a device that rounds so."""
     dialect = glsl(numerics, is_guarded=launch.is_guarded)
-    code = statements.printed(launch.kernel, name, dialect, _TEMPLATES)
+    code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, _TEMPLATES)
     own = (*launch.kernel.inputs, *launch.kernel.outputs)
     named = zip(own, code.parameters, strict=True)
     arguments = [Argument(Given.MEMORY, one.name) for one, called in named if called.name not in code.unused]
@@ -94,6 +86,12 @@ def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     if code.can_fail or launch.is_guarded:
         arguments += [Argument(Given.STATUS), Argument(Given.NUMBER)]
     return LaunchCode(name, code, tuple(arguments))
+
+
+def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
+    """Memory of groups is declared outside of functions, of which a shader may have several."""
+    shared = {one.name: replace(one, name=f"{name}_{one.name}") for one in kernel.scratch if one.space is Space.GROUP}
+    return with_buffers(kernel, shared) if shared else kernel
 
 
 def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main: str) -> str:
@@ -136,3 +134,5 @@ def _memory_types() -> Iterable[str]:
         align = 4 if name == WORDS else {"float": 4, "double": 8}.get(kind) or int(kind.strip("uint_")) // 8
         qualifiers = f"buffer_reference, std430, buffer_reference_align = {align}"
         yield f"layout({qualifiers}) buffer {name} {{ {kind} v[]; }};"
+    for name, kind, align in WIDE_TYPES:
+        yield f"layout(buffer_reference, std430, buffer_reference_align = {align}) buffer {name} {{ {kind} v[]; }};"

@@ -1,0 +1,153 @@
+"""The threads of a group, for the interpreter: each runs until it waits for others, in any order.
+
+Two of them that touch one element without a barrier in between, one of them writing it, are refused as iterations of a
+parallel loop are. So are threads that wait where others of their group never come.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from openinfer.loops.arithmetic import NumpyScalar, UndefinedError
+from openinfer.loops.ir import Combine, For, GroupBarrier, If, Scalar, Statement, While, walk
+
+Waiting = GroupBarrier | Combine
+
+
+class GroupExecution(Protocol):
+    """The interpreter, as threads see it."""
+
+    variables: dict[str, NumpyScalar]
+    memory: dict[str, Any]
+    turn: tuple[tuple[int, int], ...]
+    runs: int
+    """How many loops of parallel iterations have been begun."""
+    order: Callable[[range], Iterable[int]]
+
+    def value(self, scalar: Scalar, /) -> NumpyScalar:
+        """What an expression is."""
+
+    def statement(self, statement: Statement, /) -> None:
+        """Run a statement in which nothing waits."""
+
+
+def waits(statement: Statement) -> bool:
+    """Whether threads wait for each other anywhere in a statement."""
+    return any(isinstance(one, GroupBarrier | Combine) for one in walk((statement,)))
+
+
+def run_group(run: GroupExecution, loop: For) -> None:
+    """The threads of a group from beginning to end."""
+    _Group(run, loop).finish()
+
+
+@dataclass
+class _Lane:
+    number: int
+    variables: dict[str, NumpyScalar]
+    memory: dict[str, Any]
+    steps: Iterator[Waiting]
+    at: Waiting | None = None
+
+
+class _Group:
+    def __init__(self, run: GroupExecution, loop: For) -> None:
+        self._run = run
+        self._outside = run.variables, run.memory, run.turn
+        count = range(int(run.value(loop.extent)))
+        self._lanes = [
+            _Lane(
+                number, {**run.variables, loop.index.name: np.int64(number)}, dict(run.memory), self._steps(loop.body)
+            )
+            for number in run.order(count)
+        ]
+
+    def finish(self) -> None:
+        self._next_phase()
+        self._advance(self._lanes)
+        while any(lane.at is not None for lane in self._lanes):
+            self._meet()
+        self._run.variables, self._run.memory, self._run.turn = self._outside
+
+    def _next_phase(self) -> None:
+        """From here on, threads see what others have written before."""
+        self._run.runs += 1
+        self._phase = self._run.runs
+
+    def _advance(self, lanes: Sequence[_Lane]) -> None:
+        for lane in lanes:
+            self._enter(lane)
+            lane.at = next(lane.steps, None)
+
+    def _enter(self, lane: _Lane) -> None:
+        run = self._run
+        run.variables, run.memory = lane.variables, lane.memory
+        run.turn = (*self._outside[2], (self._phase, lane.number))
+
+    def _steps(self, body: tuple[Statement, ...]) -> Iterator[Waiting]:
+        """A thread, from one place where it waits to the next."""
+        run = self._run
+        for statement in body:
+            match statement:
+                case GroupBarrier() | Combine():
+                    yield statement
+                case For(index, extent, inside) if waits(statement):
+                    for place in range(max(int(run.value(extent)), 0)):
+                        run.variables[index.name] = np.int64(place)
+                        yield from self._steps(inside)
+                case While(cond, inside) if waits(statement):
+                    while run.value(cond):
+                        yield from self._steps(inside)
+                case If(cond, then, otherwise) if waits(statement):
+                    yield from self._steps(then if run.value(cond) else otherwise)
+                case _:
+                    run.statement(statement)
+
+    def _meet(self) -> None:
+        """Let those go on for whom all others are there."""
+        first = self._lanes[0].at
+        if isinstance(first, GroupBarrier) and all(lane.at is first for lane in self._lanes):
+            self._next_phase()
+            self._advance(self._lanes)
+            return
+        teams = [team for team in self._teams() if team]
+        if not teams:
+            where = {type(lane.at).__name__.lower() for lane in self._lanes if lane.at is not None}
+            message = f"threads of a group wait at a {' and a '.join(sorted(where))} where others do not come"
+            raise UndefinedError(message)
+        for team in teams:
+            self._combine(team)
+            self._advance(team)
+
+    def _teams(self) -> Iterator[list[_Lane]]:
+        """The threads that combine variables now."""
+        for one in {id(lane.at): lane.at for lane in self._lanes}.values():
+            if isinstance(one, Combine):
+                there = [lane for lane in self._lanes if lane.at is one]
+                for first in sorted({lane.number // one.width for lane in there}):
+                    team = [lane for lane in there if lane.number // one.width == first]
+                    yield team if len(team) == one.width else []
+
+    def _combine(self, team: Sequence[_Lane]) -> None:
+        one = team[0].at
+        assert isinstance(one, Combine)
+        by_number = {lane.number: lane for lane in team}
+        mask = 1
+        while mask < one.width:
+            made = {}
+            for lane in team:
+                first, second = by_number[lane.number & ~mask], by_number[lane.number | mask]
+                made[lane.number] = self._joined(one, lane, first, second)
+            for number, values in made.items():
+                by_number[number].variables |= values
+            mask *= 2
+
+    def _joined(self, one: Combine, lane: _Lane, first: _Lane, second: _Lane) -> dict[str, NumpyScalar]:
+        self._enter(lane)
+        seen = {var.name: first.variables[var.name] for var in one.variables}
+        pairs = zip(one.variables, one.others, strict=True)
+        seen |= {other.name: second.variables[var.name] for var, other in pairs}
+        self._run.variables = {**lane.variables, **seen}
+        return {var.name: self._run.value(value) for var, value in zip(one.variables, one.values, strict=True)}

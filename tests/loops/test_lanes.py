@@ -1,0 +1,119 @@
+"""Threads of a group in the interpreter: what they have together, what they share, and where they race or diverge."""
+
+import numpy as np
+import pytest
+
+from openinfer.dtypes import DTYPES
+from openinfer.loops.build import index, load
+from openinfer.loops.interpret import IterationOrder, UndefinedError, interpret
+from openinfer.loops.ir import (
+    Alloc,
+    Bind,
+    Buffer,
+    Combine,
+    Const,
+    For,
+    GroupBarrier,
+    If,
+    Kernel,
+    Let,
+    Local,
+    LoopKind,
+    ScalarVar,
+    Select,
+    Space,
+    Statement,
+    Store,
+    WideLoad,
+    WideStore,
+)
+from openinfer.loops.verify import verify
+
+F32, BF16 = DTYPES["f32"], DTYPES["bf16"]
+T, S, OTHER = ScalarVar("t"), ScalarVar("s", F32), ScalarVar("other", F32)
+X, Y = Buffer("x", F32, (8,)), Buffer("y", F32, (8,))
+SHARED = Buffer("shared", F32, (8,), Space.GROUP)
+ARRAY = np.arange(8, dtype=np.float32)
+
+
+def group(*body: Statement, threads: int = 8) -> Kernel:
+    inner = For(T, index(threads), body, LoopKind.PARALLEL, Bind.THREAD)
+    loop = For(ScalarVar("g"), index(1), (Alloc(SHARED), inner), LoopKind.PARALLEL, Bind.GROUP)
+    return Kernel("k", (X,), (Y,), (loop,))
+
+
+def both(kernel: Kernel) -> np.ndarray:
+    assert verify(kernel) == []
+    one, other = (interpret(kernel, [ARRAY], order=order)[0] for order in (iter, reversed))
+    assert (one == other).all()
+    return one
+
+
+def test_threads_see_what_others_wrote_before_a_barrier() -> None:
+    turned = Store(Y, (T,), load(SHARED, index(7) - T))
+    assert both(group(Store(SHARED, (T,), load(X, T)), GroupBarrier(), turned)).tolist() == ARRAY[::-1].tolist()
+
+
+@pytest.mark.parametrize("order", [iter, reversed])
+def test_without_a_barrier_it_is_a_race(order: IterationOrder) -> None:
+    kernel = group(GroupBarrier(), Store(SHARED, (T,), load(X, T)), Store(Y, (T,), load(SHARED, index(7) - T)))
+    with pytest.raises(UndefinedError, match=r"read before it is written|parallel loop"):
+        interpret(kernel, [ARRAY], order=order)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_variables_are_combined_over_neighbours(width: int) -> None:
+    combine = Combine((S,), (OTHER,), (S + OTHER,), width)
+    found = both(group(Local(S, load(X, T)), combine, Store(Y, (T,), S)))
+    assert found.tolist() == np.repeat(ARRAY.reshape(-1, width).sum(axis=1), width).tolist()
+
+
+def test_all_threads_get_the_same_bits_though_the_order_matters() -> None:
+    """Of two that compare equal, it is the first."""
+    combine = Combine((S,), (OTHER,), (Select(OTHER > S, OTHER, S),), 8)
+    zero = Select((T % 2).eq(0), Const(0.0, F32), Const(-0.0, F32))
+    assert not np.signbit(both(group(Local(S, zero), combine, Store(Y, (T,), S)))).any()
+
+
+@pytest.mark.parametrize("one", [GroupBarrier(), Combine((S,), (OTHER,), (S + OTHER,), 8)], ids=["barrier", "combine"])
+def test_a_meeting_to_which_not_all_come_is_refused(one: Statement) -> None:
+    kernel = group(Local(S, load(X, T)), If(T < 7, (one,)), Store(Y, (T,), S))
+    with pytest.raises(UndefinedError, match="others do not come"):
+        interpret(kernel, [ARRAY])
+
+
+def test_half_of_the_threads_may_meet_by_themselves() -> None:
+    combine = Combine((S,), (OTHER,), (S + OTHER,), 4)
+    assert both(group(Local(S, load(X, T)), If(T < 4, (combine,)), Store(Y, (T,), S))).tolist() == [6] * 4 + [
+        4,
+        5,
+        6,
+        7,
+    ]
+
+
+def test_neighbours_are_loaded_and_stored_at_once() -> None:
+    names = tuple(ScalarVar(f"v{place}", F32) for place in range(4))
+    first, made = T * 4, tuple(ScalarVar(f"n{place}", F32) for place in range(4))
+    lets = tuple(Let(one, -value) for one, value in zip(made, names, strict=True))
+    body: tuple[Statement, ...] = (WideLoad(names, X, (first,)), *lets, WideStore(Y, (first,), made))
+    assert both(group(*body, threads=2)).tolist() == (-ARRAY).tolist()
+
+
+def test_a_wide_access_that_is_not_aligned_is_refused() -> None:
+    names = tuple(ScalarVar(f"v{place}", F32) for place in range(4))
+    kernel = group(WideLoad(names, X, (T + 2,)), threads=1)
+    with pytest.raises(UndefinedError, match="in one access from 2 on"):
+        interpret(kernel, [ARRAY])
+
+
+def test_verify_knows_what_threads_do() -> None:
+    wide = Buffer("x", BF16, (8,))
+    three = tuple(ScalarVar(f"v{place}", F32) for place in range(3))
+    body = (Let(S, Const(1.0, F32)), Combine((S,), (OTHER,), (S + OTHER,), 3), WideLoad(three, wide, (T,)))
+    loop = For(T, index(2), body, LoopKind.PARALLEL, Bind.THREAD)
+    assert verify(Kernel("k", (wide,), (), (loop,))) == [
+        "3 threads combine variables, which is no power of two",
+        "'s' is combined, but is not a local variable",
+        "3 elements of 'x' are no whole words",
+    ]
