@@ -2,6 +2,7 @@
 
 from openinfer.oinf import (
     Bitset,
+    QuantOffset,
     QuantParams,
     QuantScale,
     QuantZeroPoint,
@@ -15,6 +16,7 @@ from openinfer.oinf import (
 
 __all__ = [
     "Bitset",
+    "QuantOffset",
     "QuantParams",
     "QuantScale",
     "QuantZeroPoint",

@@ -154,7 +154,7 @@ READER_BUGS = (
     Bug(
         "version 1 takes the flags of version 2",
         "oinf/parse.py",
-        "if flags >> self.version:",
+        "if flags >> min(self.version, 2):",
         "if flags >> 2:",
         REFUSALS,
         "HAS_QUANT",
@@ -163,8 +163,8 @@ READER_BUGS = (
     Bug(
         "NaN scale accepted",
         "oinf/payloads.py",
-        "good = np.isfinite(scales) & (scales > 0)",
-        "good = ~(scales <= 0)",
+        "good = np.isfinite(values)",
+        "good = values == values",
         REFUSALS,
         "finite and scales",
     ),
@@ -195,7 +195,7 @@ READER_BUGS = (
     Bug(
         "tensor flags unchecked (left to the mutants)",
         "oinf/parse.py",
-        "if flags >> self.version:",
+        "if flags >> min(self.version, 2):",
         "if flags < 0:",
         MUTANTS,
         "located_error and 0",

@@ -147,7 +147,8 @@ def meant(spec: TensorSpec, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     assert spec.quant is not None
     assert spec.quant.zero_point is not None
     scale, zero = (np.asarray(each.values)[:, None] for each in (spec.quant.scale, spec.quant.zero_point))
-    return ((np.asarray(spec.values) - zero) * scale).reshape(shape).astype(np.float32)
+    found: npt.NDArray[np.float32] = ((np.asarray(spec.values) - zero) * scale).reshape(shape).astype(np.float32)
+    return found
 
 
 def rounded(weights: Array, moments: Array, scale: Array, zero: Array, most: int) -> Array:

@@ -77,7 +77,7 @@ def header_cases() -> Iterator[Case]:
         yield Case(f"short file ({size} bytes)", IMAGE.data[:size], Code.SHORT_FILE, "header", 0)
     for magic in (b"OINF1", b"oinf\0", b"\0\0\0\0\0"):
         yield _set(f"bad magic ({magic!r})", Code.BAD_MAGIC, "magic", ("magic", magic))
-    for version in (0, 3, 2**32 - 1):
+    for version in (0, 4, 2**32 - 1):
         yield _set(f"unknown version ({version})", Code.UNKNOWN_VERSION, "version", ("version", version))
     yield _set("unknown flags or reserved bits (flags)", Code.RESERVED_BITS, "flags", ("flags", 1))
     yield _set("unknown flags or reserved bits (reserved)", Code.RESERVED_BITS, "reserved", ("reserved", 2**31))

@@ -81,14 +81,18 @@ def part_quant(access: Access, quant: QuantParams | None) -> QuantParams | None:
         return quant
     if cuts_channels(access, quant):
         return None
+    if quant.scale.group is not None:
+        return quant
     axis = sum(isinstance(index, Slice) for index in access.indices[: quant.scale.axis])
     zero = None if quant.zero_point is None else QuantZeroPoint(axis, quant.zero_point.values)
     return QuantParams(quant.scheme, QuantScale(axis, quant.scale.values), zero)
 
 
 def cuts_channels(access: Access, quant: QuantParams | None) -> bool:
-    """Whether brackets leave out channels of a tensor that is quantized per channel."""
+    """Whether brackets leave out channels of a tensor that is quantized per channel, or anything of one in groups."""
     axis = None if quant is None else quant.scale.axis
+    if quant is not None and quant.scale.group is not None:
+        return any(index != Slice() for index in access.indices)
     return axis is not None and bool(access.indices) and access.indices[axis] != Slice()
 
 

@@ -123,7 +123,11 @@ class OpTypes:
             operand = given.operand
             quantized = self._named.vars.get(operand.base) if isinstance(operand, Access) else None
             if isinstance(operand, Access) and quantized is not None and cuts_channels(operand, quantized.quant):
+                assert quantized.quant is not None
+                has_groups = quantized.quant.scale.group is not None
                 message = f"{operand.base!r} is quantized per channel, and {operand} leaves out channels"
+                if has_groups:
+                    message = f"{operand.base!r} is quantized in groups, and {operand} is a part of it"
                 advice = f"slice what it stands for: t = op dequantize({operand.base});"
                 raise OpError(Code.BAD_INDEXING, message, position, advice)
 

@@ -6,7 +6,7 @@ from openinfer.oinf.authoring import SizeVar, TensorSpec, UninitializedTensor, d
 from openinfer.oinf.metadata import Bitset, MetadataValue, ScalarValue, metadata_value
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import MetadataInfo, TensorInfo
-from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint
+from openinfer.oinf.quant import QuantOffset, QuantParams, QuantScale, QuantZeroPoint
 from openinfer.oinf.writer import Writer, rewrite, save_file
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ __all__ = [
     "MetadataInfo",
     "MetadataValue",
     "ModelLoader",
+    "QuantOffset",
     "QuantParams",
     "QuantScale",
     "QuantZeroPoint",

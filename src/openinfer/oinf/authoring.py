@@ -198,7 +198,9 @@ def tensor_entry(name: str, value: object) -> TensorEntry:
         if dtype.kind in ("float", "bool"):
             message = f"tensor {name!r} is {dtype.name}; quantization parameters belong to integer tensors"
             raise OinfError(Diagnostic(Code.BAD_QUANTIZATION, message, help="give the tensor an integer dtype"))
-    return TensorEntry(name, dtype, shape, data, None if quant is None else Held(quant.encode()))
+    if quant is None:
+        return TensorEntry(name, dtype, shape, data)
+    return TensorEntry(name, dtype, shape, data, Held(quant.encode()), quant.scale.group is not None)
 
 
 def _tensor(name: str, spec: TensorSpec) -> Tensor:

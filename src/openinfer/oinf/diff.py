@@ -145,7 +145,7 @@ def _compare_integers(one: Tensor, other: Tensor, info: TensorInfo, loss: Loss) 
         if info.quant is None:
             largest: float = int(apart.max())
         else:
-            real *= info.quant.scale.values[_channel(info, start, a.size)]
+            real *= np.abs(info.quant.scale.values[_channel(info, start, a.size)].astype(np.float64))
             largest = float(real.max())
         loss.count += a.size
         loss.largest = max(loss.largest, largest)
@@ -172,11 +172,22 @@ def _dequantized(flat: Tensor, info: TensorInfo, start: int) -> Reals:
     if info.quant.zero_point is not None:
         stored -= info.quant.zero_point.values[channel]
     stored *= info.quant.scale.values[channel]
+    if info.quant.offset is not None:
+        stored += info.quant.offset.values[channel]
     return stored
 
 
 def _channel(info: TensorInfo, start: int, count: int) -> Any:
     """Which scale belongs to each of ``count`` elements from ``start`` on."""
     assert info.quant is not None
-    axis = info.quant.scale.axis
-    return 0 if axis is None else np.arange(start, start + count) // prod(info.shape[axis + 1 :]) % info.shape[axis]
+    axis, group = info.quant.scale.axis, info.quant.scale.group
+    if axis is None:
+        return 0
+    inner = prod(info.shape[axis + 1 :])
+    place = np.arange(start, start + count)
+    along = place // inner % info.shape[axis]
+    if group is None:
+        return along
+    groups = -(-info.shape[axis] // group)
+    outer = place // (inner * info.shape[axis])
+    return (outer * groups + along // group) * inner + place % inner

@@ -8,7 +8,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.tensor import MAX_DIMS
 
 MAGIC = b"OINF\0"
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 ALIGNMENT = 8
 TENSOR_ALIGNMENT = 64
 MAX_NAME_BYTES = 255
@@ -39,6 +39,8 @@ METADATA_FIELDS = struct.Struct("<IIQQ")
 NDARRAY_HEADER = struct.Struct("<II")
 BITSET_HEADER = struct.Struct("<II")
 QUANT_HEADER = struct.Struct("<IIIIQQQQ")
+GROUP_HEADER = struct.Struct("<II")
+"""What follows where there is a scale for each group: the dtype of scales, and a reserved word."""
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 TEXT = re.compile(r"[\x20-\x7e]*")
@@ -90,7 +92,9 @@ def tensor_fields(ndim: int, version: int) -> struct.Struct:
     return _TENSOR_FIELDS[version][ndim]
 
 
+_QUANTIZABLE_FIELDS = [struct.Struct(f"<III{ndim}QQQQQ") for ndim in range(MAX_DIMS + 1)]
 _TENSOR_FIELDS = {
     1: [struct.Struct(f"<III{ndim}QQQ") for ndim in range(MAX_DIMS + 1)],
-    2: [struct.Struct(f"<III{ndim}QQQQQ") for ndim in range(MAX_DIMS + 1)],
+    2: _QUANTIZABLE_FIELDS,
+    3: _QUANTIZABLE_FIELDS,
 }

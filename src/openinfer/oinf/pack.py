@@ -130,7 +130,9 @@ class PackJob:
         elif tensor.read is not None:
             loss = Loss() if dtype is not tensor.dtype else None
             data = tensor.stored if loss is None and tensor.stored is not None else _CastData(name, tensor, dtype, loss)
-        entry = TensorEntry(name, dtype, tensor.shape, data, quant)
+        kept = tensor.quant if quantization is None else None
+        has_groups = kept is not None and kept.scale.group is not None
+        entry = TensorEntry(name, dtype, tensor.shape, data, quant, has_groups)
         text = str(quantization) if quantization is not None else None
         size = data.nbytes if data is not None else 0
         return entry, PackedTensor(name, tensor.type_name, dtype, tensor.shape, size, text, loss)

@@ -23,7 +23,6 @@ from openinfer.oinf.layout import (
     TENSOR_ALIGNMENT,
     U32,
     U64,
-    VERSIONS,
     TensorFlags,
     align,
     string_bytes,
@@ -36,6 +35,8 @@ ProgressCallback = Callable[[str, int], None]
 """Called with a tensor's name and the bytes of it just written."""
 
 _ZEROS = bytes(TENSOR_ALIGNMENT)
+_WRITTEN = (1, 2)
+"""The versions that can be asked for."""
 
 
 class Blob(Protocol):
@@ -74,6 +75,8 @@ class TensorEntry:
     shape: tuple[int, ...]
     data: Blob | None
     quant: Blob | None = None
+    has_groups: bool = False
+    """Whether there is a scale for each group, which files have from version 3 on."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Package:
         tensors: Iterable[TensorEntry],
         version: int = 2,
     ) -> "Package":
-        """Check the entries and put them in order."""
+        """Check the entries and put them in order. Version 2 becomes 3 where a tensor is quantized in groups."""
         entries = list(tensors)
         for name in (*sizevars, *metadata, *(tensor.name for tensor in entries)):
             require_name(name)
@@ -105,6 +108,8 @@ class Package:
                 raise duplicate_name("tensor", first.name)
         for tensor in ordered:
             _require_shape(tensor)
+        if any(tensor.has_groups for tensor in ordered):
+            version = 3
         return cls(dict(sorted(sizes.items())), dict(sorted(metadata.items())), ordered, version)
 
     def write(self, write: Callable[[Any], None], progress: ProgressCallback | None = None) -> None:
@@ -230,7 +235,7 @@ def duplicate_name(what: str, name: str) -> OinfError:
 
 
 def _require_version(version: int, tensors: tuple[TensorEntry, ...]) -> None:
-    if type(version) is not int or version not in VERSIONS:
+    if type(version) is not int or version not in _WRITTEN:
         message = f"cannot write version {version!r}"
         raise OinfError(Diagnostic(Code.VERSION_CANNOT_HOLD, message, help="write version 2, or version 1"))
     quantized = [tensor.name for tensor in tensors if tensor.quant is not None]

@@ -138,7 +138,9 @@ class _Parser:
             start
         )
         if version not in VERSIONS:
-            self._refuse_header(Code.UNKNOWN_VERSION, f"version {version} is unknown; 1 and 2 can be read", "version")
+            self._refuse_header(
+                Code.UNKNOWN_VERSION, f"version {version} is unknown; 1, 2 and 3 can be read", "version"
+            )
         if flags:
             self._refuse_header(Code.RESERVED_BITS, f"flags must be 0, not {flags:#x}", "flags")
         if reserved:
@@ -293,7 +295,7 @@ class _Parser:
         if dtype is None:
             message = f"{tag} is not the tag of a tensor dtype"
             self.refuse(Code.UNKNOWN_TYPE_TAG, message, f"tensors[{index}].dtype", (fields, 4), name)
-        if flags >> self.version:
+        if flags >> min(self.version, 2):
             message = f"flags {flags:#x} has bits that version {self.version} does not define"
             self.refuse(Code.RESERVED_BITS, message, f"tensors[{index}].flags", (fields + 8, 4), name)
         needed = storage_bytes(dtype, shape)
@@ -326,7 +328,7 @@ class _Parser:
             self.refuse(Code.BAD_QUANTIZATION, message, f"tensors[{index}].{field}", (at, 8), name)
         self._claim(offset, nbytes, fields + 8, "tensors", index, "quant_offset", name)
         try:
-            return decode_quant(lambda start, count: self.file.read(offset + start, count), nbytes, shape)
+            return decode_quant(lambda start, count: self.file.read(offset + start, count), nbytes, shape, self.version)
         except Flaw as flaw:
             self.refuse(
                 flaw.code,

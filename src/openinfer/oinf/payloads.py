@@ -7,7 +7,7 @@ with the value. Sizes are compared before anything of that size is allocated.
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from openinfer.errors import Code, counted
 from openinfer.oinf.layout import (
     BITSET_HEADER,
     DTYPE_BY_TAG,
+    GROUP_HEADER,
     NDARRAY_HEADER,
     QUANT_HEADER,
     U32,
@@ -25,13 +26,16 @@ from openinfer.oinf.layout import (
     string_bytes,
 )
 from openinfer.oinf.quant import (
+    GROUP_DTYPES,
     PER_CHANNEL,
+    PER_GROUP,
     PER_TENSOR,
     SCHEMES,
+    QuantOffset,
     QuantParams,
     QuantScale,
     QuantZeroPoint,
-    quant_nbytes,
+    group_shape,
 )
 from openinfer.tensor import MAX_DIMS, storage_bytes
 
@@ -201,67 +205,157 @@ _QUANT_FIELDS = {
     "scale_count": (24, 8),
     "zp_axis": (32, 8),
     "zp_count": (40, 8),
+    "scale_dtype": (48, 4),
+    "group_reserved": (52, 4),
 }
 
 
-def decode_quant(read: Callable[[int, int], bytes], nbytes: int, shape: tuple[int, ...]) -> QuantParams:
-    """The quantization parameters of a tensor of this shape, or a ``Flaw``.
+def decode_quant(
+    read: Callable[[int, int], bytes], nbytes: int, shape: tuple[int, ...], version: int = 2
+) -> QuantParams:
+    """The quantization parameters of a tensor of this shape in a file of this version, or a ``Flaw``.
 
     ``read(start, count)`` gives bytes of the payload; sizes are compared before more than the header is read.
     """
     if nbytes < QUANT_HEADER.size:
         message = f"a quantization needs at least {counted(QUANT_HEADER.size, 'byte')}, but quant_nbytes is {nbytes}"
         raise Flaw(Code.BAD_QUANTIZATION, message, "quant_nbytes", None, 8)
-    header = QUANT_HEADER.unpack(read(0, QUANT_HEADER.size))
-    scheme, scale_mode, zp_mode, reserved, scale_axis, scale_count, zp_axis, zp_count = header
-    if scheme not in SCHEMES:
-        raise _quant_flaw("scheme", f"unknown scheme {scheme}; 1 is symmetric, 2 asymmetric")
-    if scale_mode not in (PER_TENSOR, PER_CHANNEL):
-        raise _quant_flaw("scale_mode", f"unknown mode {scale_mode}; 1 is per_tensor, 2 per_channel")
-    if zp_mode not in (0, scale_mode):
-        raise _quant_flaw(
-            "zp_mode", f"a zero point is absent (0) or has the scale's mode ({scale_mode}), not {zp_mode}"
+    header = _QuantHeader._make(QUANT_HEADER.unpack(read(0, QUANT_HEADER.size)))
+    header.check(shape, version)
+    place = _places(header, read, nbytes)
+    if nbytes != place.end:
+        what = "offset" if header.is_affine else "zero point"
+        message = f"{counted(header.scale_count, 'scale')} and {counted(header.zp_count, what)} take"
+        message += f" {counted(place.end, 'byte')}, but quant_nbytes is {nbytes}"
+        raise Flaw(Code.BAD_QUANTIZATION, message, "quant_nbytes", None, 8)
+    return _quant_params(header, place, read(0, nbytes))
+
+
+class _QuantHeader(NamedTuple):
+    """The words that every quantization begins with."""
+
+    scheme: int
+    scale_mode: int
+    zp_mode: int
+    reserved: int
+    scale_axis: int
+    scale_count: int
+    zp_axis: int
+    zp_count: int
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether there are offsets in place of zero points."""
+        return SCHEMES[self.scheme] == "affine"
+
+    @property
+    def group(self) -> int | None:
+        """How many elements share a scale, where groups do."""
+        return self.reserved if self.scale_mode == PER_GROUP else None
+
+    def check(self, shape: tuple[int, ...], version: int) -> None:
+        """Refuse what does not belong to a tensor of this shape in a file of this version."""
+        self._check_modes(version)
+        _require_channels("scale", self, self.scale_axis, self.scale_count, shape)
+        if self.zp_mode:
+            _require_channels("zp", self, self.zp_axis, self.zp_count, shape)
+            if self.zp_axis != self.scale_axis:
+                raise _quant_flaw(
+                    "zp_axis", f"a zero point has the scale's axis ({self.scale_axis}), not {self.zp_axis}"
+                )
+        elif self.zp_axis or self.zp_count:
+            raise _quant_flaw("zp_axis" if self.zp_axis else "zp_count", "must be 0 where there is no zero point")
+
+    def _check_modes(self, version: int) -> None:
+        modes = {PER_TENSOR: "per_tensor", PER_CHANNEL: "per_channel"} | (
+            {PER_GROUP: "per_group"} if version > 2 else {}
         )
-    if SCHEMES[scheme] == "symmetric" and zp_mode:
-        raise _quant_flaw("zp_mode", "a symmetric quantization has no zero point")
-    if reserved:
-        raise _quant_flaw("reserved", f"reserved bits must be zero, not {reserved:#x}")
-    _require_channels("scale", scale_mode, scale_axis, scale_count, shape)
-    if zp_mode:
-        _require_channels("zp", zp_mode, zp_axis, zp_count, shape)
-        if zp_axis != scale_axis:
-            raise _quant_flaw("zp_axis", f"a zero point has the scale's axis ({scale_axis}), not {zp_axis}")
-    elif zp_axis or zp_count:
-        raise _quant_flaw("zp_axis" if zp_axis else "zp_count", "must be 0 where there is no zero point")
-    if nbytes != quant_nbytes(scale_count, zp_count):
-        size = counted(quant_nbytes(scale_count, zp_count), "byte")
-        message = f"{counted(scale_count, 'scale')} and {counted(zp_count, 'zero point')} take {size}"
-        raise Flaw(Code.BAD_QUANTIZATION, f"{message}, but quant_nbytes is {nbytes}", "quant_nbytes", None, 8)
-    scales, zero_points = _quant_values(read(0, nbytes), scale_count, zp_count)
-    axis = scale_axis if scale_mode == PER_CHANNEL else None
-    zero_point = QuantZeroPoint(axis, zero_points) if zp_mode else None
-    return QuantParams(SCHEMES[scheme], QuantScale(axis, scales), zero_point)
+        schemes = {tag: name for tag, name in SCHEMES.items() if version > 2 or name != "affine"}
+        if self.scheme not in schemes:
+            raise _quant_flaw("scheme", f"unknown scheme {self.scheme}; {_tags(schemes)}")
+        if self.scale_mode not in modes:
+            raise _quant_flaw("scale_mode", f"unknown mode {self.scale_mode}; {_tags(modes)}")
+        if self.zp_mode not in (0, self.scale_mode):
+            message = f"a zero point is absent (0) or has the scale's mode ({self.scale_mode}), not {self.zp_mode}"
+            raise _quant_flaw("zp_mode", message)
+        if SCHEMES[self.scheme] == "symmetric" and self.zp_mode:
+            raise _quant_flaw("zp_mode", "a symmetric quantization has no zero point")
+        if self.is_affine and self.scale_mode != PER_GROUP:
+            raise _quant_flaw("scale_mode", "an affine quantization is per_group")
+        if self.is_affine and not self.zp_mode:
+            raise _quant_flaw("zp_mode", "an affine quantization has offsets")
+        if self.scale_mode != PER_GROUP and self.reserved:
+            raise _quant_flaw("reserved", f"reserved bits must be zero, not {self.reserved:#x}")
+        if self.scale_mode == PER_GROUP and not self.reserved:
+            raise _quant_flaw("reserved", "a group has at least 1 element, not 0")
 
 
-def _quant_values(
-    payload: bytes, scale_count: int, zp_count: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
-    zp_start = QUANT_HEADER.size + 4 * scale_count
-    end = zp_start + 4 * zp_count
-    scales = np.frombuffer(payload, np.float32, scale_count, QUANT_HEADER.size)
-    good = np.isfinite(scales) & (scales > 0)
-    if not good.all():
-        at = int(np.argmin(good))
-        message = f"scale {at} is {scales[at]}; scales are finite and greater than zero"
-        raise Flaw(Code.BAD_QUANTIZATION, message, f"scale[{at}]", QUANT_HEADER.size + 4 * at, 4)
-    bad = first_non_zero(payload[end:])
+class _QuantPlaces(NamedTuple):
+    """Where scales and zero points or offsets begin, their types, and where the payload ends."""
+
+    scales: int
+    scale_type: np.dtype[Any]
+    others: int
+    other_type: np.dtype[Any]
+    end: int
+
+
+def _places(header: _QuantHeader, read: Callable[[int, int], bytes], nbytes: int) -> _QuantPlaces:
+    scales = QUANT_HEADER.size
+    scale_type: np.dtype[Any] = np.dtype(np.float32)
+    if header.scale_mode == PER_GROUP:
+        scales += GROUP_HEADER.size
+        if nbytes < scales:
+            message = f"groups need at least {counted(scales, 'byte')}, but quant_nbytes is {nbytes}"
+            raise Flaw(Code.BAD_QUANTIZATION, message, "quant_nbytes", None, 8)
+        tag, reserved = GROUP_HEADER.unpack(read(QUANT_HEADER.size, GROUP_HEADER.size))
+        if DTYPE_BY_TAG.get(tag) not in GROUP_DTYPES:
+            raise _quant_flaw("scale_dtype", f"{tag} is not the tag of f32, f16 or bf16")
+        if reserved:
+            raise _quant_flaw("group_reserved", f"reserved bits must be zero, not {reserved:#x}")
+        scale_type = np.dtype(DTYPE_BY_TAG[tag].array)
+    other_type = scale_type if header.is_affine else np.dtype(np.int32)
+    others = scales + scale_type.itemsize * header.scale_count
+    return _QuantPlaces(scales, scale_type, others, other_type, align(others + other_type.itemsize * header.zp_count))
+
+
+def _quant_params(header: _QuantHeader, place: _QuantPlaces, payload: bytes) -> QuantParams:
+    axis = None if header.scale_mode == PER_TENSOR else header.scale_axis
+    scales = np.frombuffer(payload, place.scale_type, header.scale_count, place.scales)
+    others = np.frombuffer(payload, place.other_type, header.zp_count, place.others)
+    _require_finite("scale", scales, place.scales, is_positive=header.group is None)
+    bad = first_non_zero(payload[place.others + others.nbytes :])
     if bad is not None:
-        raise Flaw(Code.NON_ZERO_PADDING, "padding bytes must be zero", "padding", end + bad, 1)
-    return scales, np.frombuffer(payload, np.int32, zp_count, zp_start)
+        at = place.others + others.nbytes + bad
+        raise Flaw(Code.NON_ZERO_PADDING, "padding bytes must be zero", "padding", at, 1)
+    scale = QuantScale(axis, scales, header.group)
+    if header.is_affine:
+        assert axis is not None
+        assert header.group is not None
+        _require_finite("offset", others, place.others, is_positive=False)
+        return QuantParams("affine", scale, None, QuantOffset(axis, others, header.group))
+    zero_point = QuantZeroPoint(axis, others, header.group) if header.zp_mode else None
+    return QuantParams(SCHEMES[header.scheme], scale, zero_point)
 
 
-def _require_channels(prefix: str, mode: int, axis: int, count: int, shape: tuple[int, ...]) -> None:
-    if mode == PER_TENSOR:
+def _require_finite(what: str, values: npt.NDArray[Any], start: int, *, is_positive: bool) -> None:
+    good = np.isfinite(values)
+    if is_positive:
+        good &= values > 0
+    if good.all():
+        return
+    at, itemsize = int(np.argmin(good)), values.dtype.itemsize
+    message = f"{what} {at} is {values[at]}; {what}s are finite{' and greater than zero' if is_positive else ''}"
+    raise Flaw(Code.BAD_QUANTIZATION, message, f"{what}[{at}]", start + itemsize * at, itemsize)
+
+
+def _tags(names: dict[int, Any]) -> str:
+    (first, called), *rest = names.items()
+    return ", ".join([f"{first} is {called}", *(f"{tag} {name}" for tag, name in rest)])
+
+
+def _require_channels(prefix: str, header: _QuantHeader, axis: int, count: int, shape: tuple[int, ...]) -> None:
+    if header.scale_mode == PER_TENSOR:
         if axis:
             raise _quant_flaw(f"{prefix}_axis", f"per_tensor parameters have axis 0, not {axis}")
         if count != 1:
@@ -269,7 +363,11 @@ def _require_channels(prefix: str, mode: int, axis: int, count: int, shape: tupl
         return
     if axis >= len(shape):
         raise _quant_flaw(f"{prefix}_axis", f"axis {axis} is outside a tensor of {counted(len(shape), 'dimension')}")
-    if count != shape[axis]:
+    if header.group is not None:
+        groups = prod(group_shape(shape, axis, header.group))
+        if count != groups:
+            raise _quant_flaw(f"{prefix}_count", f"axis {axis} has {counted(groups, 'group')}, not {count}")
+    elif count != shape[axis]:
         raise _quant_flaw(f"{prefix}_count", f"axis {axis} has {shape[axis]} channels, not {count}")
 
 

@@ -1,18 +1,26 @@
-"""Quantization parameters: ``real = (stored - zero_point) * scale``, per tensor or per channel."""
+"""Quantization parameters: ``real = (stored - zero_point) * scale``, per tensor, per channel or per group.
+
+In groups there is also ``real = stored * scale + offset``, which is called affine.
+"""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import Code, Diagnostic, OinfError, counted
-from openinfer.oinf.layout import QUANT_HEADER, align
+from openinfer.oinf.layout import GROUP_HEADER, QUANT_HEADER, TAG_OF_DTYPE, align
 
-Scheme = Literal["symmetric", "asymmetric"]
-SCHEME_TAGS: dict[Scheme, int] = {"symmetric": 1, "asymmetric": 2}
+Scheme = Literal["symmetric", "asymmetric", "affine"]
+SCHEME_TAGS: dict[Scheme, int] = {"symmetric": 1, "asymmetric": 2, "affine": 3}
 SCHEMES = {tag: name for name, tag in SCHEME_TAGS.items()}
-PER_TENSOR, PER_CHANNEL = 1, 2
+PER_TENSOR, PER_CHANNEL, PER_GROUP = 1, 2, 3
+GROUP_DTYPES = tuple(DTYPES[name] for name in ("f32", "f16", "bf16"))
+"""What scales and offsets of groups may be stored in."""
+MAX_GROUP = (1 << 32) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +32,10 @@ class QuantScale:
     """
 
     axis: int | None
-    values: npt.NDArray[np.float32]
+    values: npt.NDArray[Any]
+    """In f32; those of groups may be f16 or bf16."""
+    group: int | None = None
+    """How many consecutive elements along the axis share a scale, if not all of a channel do."""
 
     @classmethod
     def per_tensor(cls, value: float) -> Self:
@@ -36,13 +47,46 @@ class QuantScale:
         """One scale for each index along ``axis``."""
         return cls(_axis(axis), _scales(values))
 
+    @classmethod
+    def per_group(cls, axis: int, group: int, values: npt.ArrayLike) -> Self:
+        """One scale for each run of ``group`` elements along ``axis``, in the order of the elements.
+
+        They may be zero or negative. Arrays of f16 and bf16 stay what they are; anything else becomes f32.
+
+        >>> QuantScale.per_group(1, 32, np.ones((4, 2), np.float16)).values.shape
+        (8,)
+        """
+        return cls(_axis(axis), _group_numbers(values), _group(group))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuantScale):
             return NotImplemented
-        return self.axis == other.axis and np.array_equal(self.values, other.values)
+        return (self.axis, self.group) == (other.axis, other.group) and _same(self.values, other.values)
 
     def __hash__(self) -> int:
-        return hash((self.axis, self.values.tobytes()))
+        return hash((self.axis, self.group, self.values.tobytes()))
+
+
+@dataclass(frozen=True, eq=False)
+class QuantOffset:
+    """What is added to ``stored * scale`` in each group of an affine quantization."""
+
+    axis: int
+    values: npt.NDArray[Any]
+    group: int
+
+    @classmethod
+    def per_group(cls, axis: int, group: int, values: npt.ArrayLike) -> Self:
+        """One offset for each run of ``group`` elements along ``axis``."""
+        return cls(_axis(axis), _group_numbers(values), _group(group))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QuantOffset):
+            return NotImplemented
+        return (self.axis, self.group) == (other.axis, other.group) and _same(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash((self.axis, self.group, self.values.tobytes()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +99,7 @@ class QuantZeroPoint:
 
     axis: int | None
     values: npt.NDArray[np.int32]
+    group: int | None = None
 
     @classmethod
     def per_tensor(cls, value: int) -> Self:
@@ -66,13 +111,18 @@ class QuantZeroPoint:
         """One zero point for each index along ``axis``."""
         return cls(_axis(axis), _zero_points(values))
 
+    @classmethod
+    def per_group(cls, axis: int, group: int, values: npt.ArrayLike) -> Self:
+        """One zero point for each run of ``group`` elements along ``axis``."""
+        return cls(_axis(axis), _zero_points(values), _group(group))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuantZeroPoint):
             return NotImplemented
-        return self.axis == other.axis and np.array_equal(self.values, other.values)
+        return (self.axis, self.group) == (other.axis, other.group) and np.array_equal(self.values, other.values)
 
     def __hash__(self) -> int:
-        return hash((self.axis, self.values.tobytes()))
+        return hash((self.axis, self.group, self.values.tobytes()))
 
 
 @dataclass(frozen=True)
@@ -86,57 +136,85 @@ class QuantParams:
     scheme: Scheme
     scale: QuantScale
     zero_point: QuantZeroPoint | None = None
+    offset: QuantOffset | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.scheme, str) or self.scheme not in SCHEME_TAGS:
-            raise _refusal(f"unknown quantization scheme {self.scheme!r}", "use 'symmetric' or 'asymmetric'")
+            advice = "use 'symmetric', 'asymmetric' or 'affine'"
+            raise _refusal(f"unknown quantization scheme {self.scheme!r}", advice)
         scale: object = self.scale
         point: object = self.zero_point
+        offset: object = self.offset
         if not isinstance(scale, QuantScale):
             raise _refusal(f"the scale must be a QuantScale, not {scale!r:.100}", "use QuantScale.per_tensor(0.1)")
         if point is not None and not isinstance(point, QuantZeroPoint):
             advice = "use QuantZeroPoint.per_tensor(3)"
             raise _refusal(f"the zero point must be a QuantZeroPoint, not {point!r:.100}", advice)
-        if self.zero_point is None:
-            return
-        if self.scheme == "symmetric":
-            raise _refusal("a symmetric quantization has no zero point", "use 'asymmetric', or leave it out")
-        if self.zero_point.axis != self.scale.axis or len(self.zero_point.values) != len(self.scale.values):
-            raise _refusal("a zero point has the scale's mode, axis and length", None)
+        if offset is not None and not isinstance(offset, QuantOffset):
+            advice = "use QuantOffset.per_group(1, 32, values)"
+            raise _refusal(f"the offset must be a QuantOffset, not {offset!r:.100}", advice)
+        if self.zero_point is not None and self.scheme != "asymmetric":
+            advice = "use 'asymmetric', or leave it out"
+            raise _refusal(f"{_article(self.scheme)} quantization has no zero point", advice)
+        if (self.offset is not None) != (self.scheme == "affine"):
+            advice = "use 'affine', QuantScale.per_group and QuantOffset.per_group together"
+            raise _refusal("an offset belongs to an affine quantization, and an affine quantization has one", advice)
+        for what, other in (("a zero point", self.zero_point), ("an offset", self.offset)):
+            if other is not None and (other.axis, other.group, len(other.values)) != (
+                self.scale.axis,
+                self.scale.group,
+                len(self.scale.values),
+            ):
+                raise _refusal(f"{what} has the scale's mode, axis and length", None)
+        if self.offset is not None and self.offset.values.dtype != self.scale.values.dtype:
+            raise _refusal("scales and offsets have the same dtype", None)
+
+    @property
+    def mode(self) -> int:
+        """What has a scale of its own: ``PER_TENSOR``, ``PER_CHANNEL`` or ``PER_GROUP``."""
+        return PER_TENSOR if self.scale.axis is None else PER_CHANNEL if self.scale.group is None else PER_GROUP
+
+    @property
+    def scale_dtype(self) -> DType:
+        """The dtype that scales are stored in."""
+        return next(dtype for dtype in GROUP_DTYPES if dtype.array == self.scale.values.dtype)
 
     def require_fit(self, name: str, shape: tuple[int, ...]) -> None:
         """Refuse parameters that do not belong to a tensor of this shape."""
-        axis, count = self.scale.axis, len(self.scale.values)
+        axis, count, group = self.scale.axis, len(self.scale.values), self.scale.group
         if axis is None:
             return
         if axis >= len(shape):
             raise _refusal(
                 f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no axis {axis} to quantize along", None
             )
-        if count != shape[axis]:
+        if group is not None and count != prod(group_shape(shape, axis, group)):
+            groups = counted(prod(group_shape(shape, axis, group)), "group")
+            raise _refusal(f"tensor {name!r} has {groups} along axis {axis}, but {count} scales are given", None)
+        if group is None and count != shape[axis]:
             raise _refusal(
                 f"tensor {name!r} has {shape[axis]} channels along axis {axis}, but {count} scales are given",
                 None,
             )
 
     def encode(self) -> bytes:
-        """The parameters as the payload of a version 2 file."""
-        per_channel = self.scale.axis is not None
+        """The parameters as the payload of a version 2 file; of groups, of a version 3 file."""
         axis = self.scale.axis or 0
-        zero_points = self.zero_point.values if self.zero_point is not None else np.empty(0, np.int32)
-        mode = PER_CHANNEL if per_channel else PER_TENSOR
-        zero_mode = mode if self.zero_point is not None else 0
+        other = self.zero_point or self.offset
+        others = other.values if other is not None else np.empty(0, np.int32)
         header = QUANT_HEADER.pack(
             SCHEME_TAGS[self.scheme],
-            mode,
-            zero_mode,
-            0,
+            self.mode,
+            self.mode if other is not None else 0,
+            self.scale.group or 0,
             axis,
             len(self.scale.values),
-            axis if zero_mode else 0,
-            len(zero_points),
+            axis if other is not None else 0,
+            len(others),
         )
-        payload = header + self.scale.values.tobytes() + zero_points.tobytes()
+        if self.scale.group is not None:
+            header += GROUP_HEADER.pack(TAG_OF_DTYPE[self.scale_dtype], 0)
+        payload = header + self.scale.values.tobytes() + others.tobytes()
         return payload.ljust(align(len(payload)), b"\0")
 
     def dequantize(self, stored: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
@@ -147,25 +225,45 @@ class QuantParams:
         """
         real = stored.astype(np.float32)
         if self.zero_point is not None:
-            real -= self._along(self.zero_point.values.astype(np.float32), stored.ndim)
-        real *= self._along(self.scale.values, stored.ndim)
+            real -= self.along(self.zero_point.values, stored.shape)
+        real *= self.along(self.scale.values, stored.shape)
+        if self.offset is not None:
+            real += self.along(self.offset.values, stored.shape)
         return real
 
-    def _along(self, values: npt.NDArray[np.float32], ndim: int) -> npt.NDArray[np.float32]:
-        """Per-channel values shaped to broadcast over a tensor; a per-tensor value as it is."""
-        if self.scale.axis is None:
-            return values.reshape(())
-        return values.reshape([-1 if axis == self.scale.axis else 1 for axis in range(ndim)])
+    def along(self, values: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        """Scales, zero points or offsets in f32, shaped to broadcast over a tensor."""
+        axis, group, real = self.scale.axis, self.scale.group, values.astype(np.float32)
+        if axis is None:
+            return real.reshape(())
+        if group is None:
+            return real.reshape([-1 if at == axis else 1 for at in range(len(shape))])
+        repeated = np.repeat(real.reshape(group_shape(shape, axis, group)), min(group, max(shape[axis], 1)), axis)
+        return repeated[(slice(None),) * axis + (slice(shape[axis]),)]
 
     def describe(self) -> str:
         """The parameters in one line."""
-        mode = "per_tensor" if self.scale.axis is None else f"per_channel axis={self.scale.axis}"
+        axis, group = self.scale.axis, self.scale.group
+        mode = "per_tensor" if axis is None else f"per_channel axis={axis}"
+        if group is not None:
+            mode = f"per_group={group} axis={axis}"
         text = f"{self.scheme} {mode} scale={_brief(self.scale.values)}"
-        return text if self.zero_point is None else f"{text} zero_point={_brief(self.zero_point.values)}"
+        for name, other in (("zero_point", self.zero_point), ("offset", self.offset)):
+            text += "" if other is None else f" {name}={_brief(other.values)}"
+        return text
+
+
+def group_shape(shape: tuple[int, ...], axis: int, group: int) -> tuple[int, ...]:
+    """How many groups a tensor has along each axis; the last one of an axis may be shorter.
+
+    >>> group_shape((4, 70), 1, 32)
+    (4, 3)
+    """
+    return (*shape[:axis], -(-shape[axis] // group), *shape[axis + 1 :])
 
 
 def quant_nbytes(scale_count: int, zero_point_count: int) -> int:
-    """The size of a quantization payload.
+    """The size of a quantization payload, per tensor or per channel.
 
     >>> quant_nbytes(1, 0)
     56
@@ -173,18 +271,43 @@ def quant_nbytes(scale_count: int, zero_point_count: int) -> int:
     return align(QUANT_HEADER.size + 4 * scale_count + 4 * zero_point_count)
 
 
-def _brief(values: npt.NDArray[np.float32] | npt.NDArray[np.int32]) -> str:
+def _article(scheme: Scheme) -> str:
+    return f"{'an' if scheme[0] == 'a' else 'a'} {scheme}"
+
+
+def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return one is other or (one.dtype == other.dtype and np.array_equal(one, other))
+
+
+def _brief(values: npt.NDArray[Any]) -> str:
     if len(values) == 1:
-        return f"{values[0]:.6g}"
+        return f"{float(values[0]):.6g}"
     if len(values) == 0:
         return "[]"
-    return f"[{values.min():.6g} .. {values.max():.6g}]"
+    return f"[{float(values.min()):.6g} .. {float(values.max()):.6g}]"
 
 
 def _axis(axis: int) -> int:
     if not isinstance(axis, int | np.integer) or axis < 0:
         raise _refusal(f"the quantization axis must be an integer from 0 on, not {axis!r}", None)
     return int(axis)
+
+
+def _group(group: int) -> int:
+    if not isinstance(group, int | np.integer) or not 0 < group <= MAX_GROUP:
+        raise _refusal(f"a group has from 1 to {MAX_GROUP} elements, not {group!r:.100}", None)
+    return int(group)
+
+
+def _group_numbers(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Scales or offsets of groups, in one of the dtypes that they may be stored in."""
+    given = np.asarray(values)
+    kept = any(given.dtype == dtype.array for dtype in GROUP_DTYPES)
+    with np.errstate(all="ignore"):
+        numbers = np.ascontiguousarray(given).reshape(-1) if kept else _numbers(given).astype(np.float32)
+    if not np.isfinite(numbers.astype(np.float32)).all():
+        raise _refusal("scales and offsets of groups must be finite", None)
+    return numbers
 
 
 def _scales(values: npt.ArrayLike) -> npt.NDArray[np.float32]:

@@ -180,7 +180,7 @@ class QuantizedData:
         steps = np.rint(values / scales)
         # A symmetric range leaves out the most negative integer, so that it is the same on both sides.
         least = -dtype.maximum if parameters.zero_point is None and dtype.kind == "int" else dtype.minimum
-        stored = np.clip(steps + points, least, dtype.maximum)
+        stored: Array = np.clip(steps + points, least, dtype.maximum)
         self._loss.add(values, (stored - points) * scales.astype(np.float64))
         return stored.astype(np.int16).astype(np.uint8)
 

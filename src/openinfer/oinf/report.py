@@ -15,11 +15,20 @@ from openinfer.errors import Diagnostic
 from openinfer.oinf.model import ModelLoader
 from openinfer.oinf.parse import TensorInfo
 from openinfer.oinf.payloads import PayloadValue
+from openinfer.oinf.quant import QuantParams
 from openinfer.oinf.statistics import Advance, Bar, Statistics, statistics
 from openinfer.tensor import Tensor
 
 _SHOWN = 5
 _BAR_WIDTH = 40
+
+
+def _group_facts(quant: QuantParams) -> dict[str, Any]:
+    """What only a quantization in groups has."""
+    if quant.scale.group is None:
+        return {}
+    offset = None if quant.offset is None else quant.offset.values.tolist()
+    return {"group": quant.scale.group, "scale_dtype": quant.scale_dtype.name, "offset": offset}
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class TensorReport:
                 "axis": quant.scale.axis,
                 "scale": quant.scale.values.tolist(),
                 "zero_point": None if quant.zero_point is None else quant.zero_point.values.tolist(),
+                **_group_facts(quant),
             },
         }
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -61,6 +61,7 @@ def package_of(model: ModelLoader, version: int = 2) -> Package:
             info.shape,
             None if info.offset is None else Held(model.load(info.name).storage),
             None if info.quant is None else Held(info.quant.encode()),
+            info.quant is not None and info.quant.scale.group is not None,
         )
         for info in model.tensors.values()
     ]
@@ -148,7 +149,7 @@ class Writer:
         entry = tensor_entry(name, values)
         if entry.data is not None:
             data = self._spooled(spool.fileno(), entry.data)
-            entry = TensorEntry(entry.name, entry.dtype, entry.shape, data, entry.quant)
+            entry = replace(entry, data=data)
         self._tensors[name] = entry
 
     def _open_spool(self) -> BinaryIO:

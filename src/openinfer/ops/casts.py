@@ -353,6 +353,8 @@ def dequantize(call: Call, x: Array, scale: Array | None = None, zero_point: Arr
     one-dimensional along `axis`. Without them, those that the model stores with the tensor are meant, and `y` is f32.
     """
     quant = call.input(0).quant
+    if scale is None and quant is not None and quant.scale.group is not None:
+        return quant.dequantize(x)
     if scale is None:
         assert quant is not None
         axis, scale = quant.scale.axis, quant.scale.values

@@ -11,6 +11,7 @@ import numpy as np
 
 from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.errors import Code, counted
+from openinfer.oinf.quant import group_shape
 from openinfer.ops.cases import random, special
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
 from openinfer.ops.shapes import axis_of, broadcast_pair, bytes_moved
@@ -63,20 +64,29 @@ def _picked(call: Call, x: Array, places: Array, axis: int) -> Array:
     kind = call.input(0)
     if kind.quant is None or x.dtype == kind.dtype.array:
         return picked
-    channel = kind.quant.scale.axis
+    channel, group = kind.quant.scale.axis, kind.quant.scale.group
 
     def along(values: Array) -> Array:
         """What belongs to each slice of the tensor, to broadcast over what was picked."""
         if channel is None:
             return values.reshape(())
+        if group is not None:
+            groups = values.reshape(group_shape(x.shape, channel, group))
+            if channel == axis:
+                return np.take(groups, places // group, axis)
+            behind = channel if channel < axis else channel - 1 + places.ndim
+            repeated = np.repeat(np.take(groups, places, axis), group, behind)
+            return repeated[(slice(None),) * behind + (slice(x.shape[channel]),)]
         own = values[places] if channel == axis else values
         first = channel if channel <= axis else channel - 1 + places.ndim
         return own.reshape((*own.shape, *(1,) * (picked.ndim - first - own.ndim)))
 
     real = picked.astype(np.float32)
     if kind.quant.zero_point is not None:
-        real -= along(kind.quant.zero_point.values.astype(np.float32))
-    real *= along(kind.quant.scale.values)
+        real -= along(kind.quant.zero_point.values).astype(np.float32)
+    real *= along(kind.quant.scale.values).astype(np.float32)
+    if kind.quant.offset is not None:
+        real += along(kind.quant.offset.values).astype(np.float32)
     return real.astype(kind.dtype.array, copy=False)
 
 

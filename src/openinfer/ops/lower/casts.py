@@ -6,7 +6,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, bits, cast, const, pair, rounded, select, unary
 from openinfer.loops.ir import Bits, Buffer, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import U64, elementwise, pointwise
-from openinfer.ops.lower.operand import KernelInput, lowers
+from openinfer.ops.lower.operand import ElementQuantization, KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 from openinfer.ops.types import F32, F64
@@ -204,13 +204,16 @@ def _dequantize(
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         if scale is None:
             assert x.quantization is not None
-            factor, zero = x.quantization(where)
+            own = x.quantization(where)
         else:
-            factor, zero = _along(call, scale, where), None if point is None else _along(call, point, where)
+            zero = None if point is None else _along(call, point, where)
+            own = ElementQuantization(_along(call, scale, where), zero)
         steps = cast(x[where], exact)
-        if zero is not None:
-            steps = steps - cast(zero, exact)
-        builder.store(out, where, cast(steps, factor.dtype) * factor)
+        if own.zero is not None:
+            steps = steps - cast(own.zero, exact)
+        factor = cast(own.scale, out.dtype.compute)
+        real = cast(steps, factor.dtype) * factor
+        builder.store(out, where, real if own.offset is None else real + cast(own.offset, real.dtype))
 
 
 @lowers("dynamic_quantize")

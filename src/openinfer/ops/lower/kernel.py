@@ -7,21 +7,22 @@ from typing import Literal
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, cast, index
 from openinfer.loops.ir import Buffer, Const, Kernel, Load, Scalar, Space
-from openinfer.oinf.quant import QuantParams
-from openinfer.ops.lower.operand import LOWERINGS, Dequantize, KernelInput, Quantization
+from openinfer.oinf.quant import QuantParams, group_shape
+from openinfer.ops.lower.operand import LOWERINGS, Dequantize, ElementQuantization, Groups, KernelInput
 from openinfer.ops.record import Call, InputSpec, OpRecord, OutputSpec
 from openinfer.ops.types import F32
 
 I32 = DTYPES["i32"]
+QuantizationPart = Literal["scale", "zero", "offset"]
 
 
 @dataclass(frozen=True)
 class QuantizationInput:
-    """An input that a quantized operand brings: its scales, or its zero points."""
+    """An input that a quantized operand brings: its scales, its zero points or its offsets."""
 
     slot: int
     """Which of the op's operands is quantized."""
-    part: Literal["scale", "zero"]
+    part: QuantizationPart
     buffer: Buffer
 
 
@@ -49,11 +50,12 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
             continue
         buffer = Buffer(_called(record.signature.inputs, slot), own, kind.shape)
         inputs.append(buffer)
-        dequantize = None
+        dequantize, groups = None, None
         if kind.quant is not None and kind.dtype is not own:
-            dequantize = _dequantizing(kind.quant, slot, extra)
-        quantization = None if kind.quant is None else _parameters(kind.quant, slot, extra)
-        operands.append(KernelInput(buffer, kind.dtype, dequantize, quantization))
+            parameters = _Parameters(kind.quant, kind.shape, slot, extra, F32)
+            dequantize, groups = parameters.dequantize, parameters.groups
+        quantization = None if kind.quant is None else _Parameters(kind.quant, kind.shape, slot, extra, I32).stored
+        operands.append(KernelInput(buffer, kind.dtype, dequantize, quantization, groups))
     taken = {buffer.name for buffer in inputs}
     names = [_called(record.signature.outputs, slot) for slot in range(len(call.outputs))]
     outputs = tuple(
@@ -75,38 +77,71 @@ def _called(specs: Sequence[InputSpec | OutputSpec], slot: int) -> str:
     return f"{spec.name}_{slot - len(specs) + 1}" if spec.variadic else spec.name
 
 
-def _input(slot: int, part: Literal["scale", "zero"], dtype: DType, quant: QuantParams) -> QuantizationInput:
-    return QuantizationInput(slot, part, Buffer(f"{part}{slot}", dtype, (len(quant.scale.values),), Space.WEIGHTS))
+class _Parameters:
+    """What the model stores beside the integers of one operand: inputs of the kernel from when they are asked for."""
 
+    def __init__(
+        self, quant: QuantParams, shape: tuple[int, ...], slot: int, extra: list[QuantizationInput], zeros: DType
+    ) -> None:
+        self._quant = quant
+        self._shape = shape
+        self._slot = slot
+        self._extra = extra
+        self._zeros = zeros
+        """What zero points are read as."""
 
-def _dequantizing(quant: QuantParams, slot: int, extra: list[QuantizationInput]) -> Dequantize:
-    """``(stored - zero_point) * scale`` in f32, in the simulator's order."""
-    axis = quant.scale.axis
-    extra.append(scales := _input(slot, "scale", F32, quant))
-    zeros: QuantizationInput | None = None
-    if quant.zero_point is not None:
-        extra.append(zeros := _input(slot, "zero", F32, quant))
+    @property
+    def dequantize(self) -> Dequantize:
+        """``(stored - zero_point) * scale`` or ``stored * scale + offset`` in f32, in the simulator's order."""
+        inputs = self._inputs()
+        return lambda value, where: self._real(value, inputs, self._place(where))
 
-    def real(value: Scalar, where: tuple[Position, ...]) -> Scalar:
-        channel = Const(0, index(0).dtype) if axis is None else index(where[axis])
+    @property
+    def groups(self) -> Groups | None:
+        """The same by the position of a group."""
+        axis, group = self._quant.scale.axis, self._quant.scale.group
+        if axis is None or group is None:
+            return None
+        inputs = [one for one in self._extra if one.slot == self._slot]
+        return Groups(
+            axis, group, lambda value, where: self._real(value, inputs, tuple(index(position) for position in where))
+        )
+
+    def stored(self, where: tuple[Position, ...]) -> ElementQuantization:
+        """The numbers that belong to an element."""
+        place = self._place(where)
+        found: dict[str, Scalar] = {one.part: Load(one.buffer, place) for one in self._inputs()}
+        return ElementQuantization(found["scale"], found.get("zero"), found.get("offset"))
+
+    def _inputs(self) -> list[QuantizationInput]:
+        quant = self._quant
+        stored = quant.scale_dtype if quant.scale.group is not None else F32
+        found = [self._input("scale", stored)]
+        found += [self._input("zero", self._zeros)] if quant.zero_point is not None else []
+        found += [self._input("offset", stored)] if quant.offset is not None else []
+        self._extra += found
+        return found
+
+    def _input(self, part: QuantizationPart, dtype: DType) -> QuantizationInput:
+        axis, group = self._quant.scale.axis, self._quant.scale.group
+        shape: tuple[int, ...] = (len(self._quant.scale.values),)
+        if axis is not None and group is not None:
+            shape = group_shape(self._shape, axis, group)
+        return QuantizationInput(self._slot, part, Buffer(f"{part}{self._slot}", dtype, shape, Space.WEIGHTS))
+
+    def _place(self, where: tuple[Position, ...]) -> tuple[Scalar, ...]:
+        """Where the numbers for an element are."""
+        axis, group = self._quant.scale.axis, self._quant.scale.group
+        if axis is None:
+            return (Const(0, index(0).dtype),)
+        if group is None:
+            return (index(where[axis]),)
+        return tuple(index(one) // group if at == axis else index(one) for at, one in enumerate(where))
+
+    def _real(self, value: Scalar, inputs: Sequence[QuantizationInput], place: tuple[Scalar, ...]) -> Scalar:
+        loaded: dict[str, Scalar] = {one.part: cast(Load(one.buffer, place), F32) for one in inputs}
         number = cast(value, F32)
-        if zeros is not None:
-            number = number - Load(zeros.buffer, (channel,))
-        return number * Load(scales.buffer, (channel,))
-
-    return real
-
-
-def _parameters(quant: QuantParams, slot: int, extra: list[QuantizationInput]) -> Quantization:
-    """Scales and zero points as they are stored: they become inputs when a lowering asks for them."""
-    axis = quant.scale.axis
-
-    def parameters(where: tuple[Position, ...]) -> tuple[Scalar, Scalar | None]:
-        channel = (index(0) if axis is None else index(where[axis]),)
-        extra.append(scales := _input(slot, "scale", F32, quant))
-        if quant.zero_point is None:
-            return Load(scales.buffer, channel), None
-        extra.append(zeros := _input(slot, "zero", I32, quant))
-        return Load(scales.buffer, channel), Load(zeros.buffer, channel)
-
-    return parameters
+        if "zero" in loaded:
+            number = number - loaded["zero"]
+        number = number * loaded["scale"]
+        return number + loaded["offset"] if "offset" in loaded else number

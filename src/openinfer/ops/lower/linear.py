@@ -53,10 +53,14 @@ def contract(
     factors: tuple[tuple[KernelInput, Sequence[Position]], tuple[KernelInput, Sequence[Position]]],
     epilogue: Callable[[Scalar], Scalar],
     valid: Scalar | None = None,
+    b_value: Scalar | None = None,
 ) -> None:
-    """``out = epilogue(sum of the products of two factors)``, each at its coordinates."""
+    """``out = epilogue(sum of the products of two factors)``, each at its coordinates.
+
+    ``b_value`` is given where the second factor is dequantized in another way than an element at its coordinates.
+    """
     dtype = sum_dtype(call)
-    add_products(builder, over, out, factors, epilogue(ScalarVar(ACCUMULATOR, dtype)), valid)
+    add_products(builder, over, out, factors, epilogue(ScalarVar(ACCUMULATOR, dtype)), valid, b_value)
 
 
 def add_products(
@@ -66,6 +70,7 @@ def add_products(
     factors: tuple[tuple[KernelInput, Sequence[Position]], tuple[KernelInput, Sequence[Position]]],
     epilogue: Scalar,
     valid: Scalar | None = None,
+    b_value: Scalar | None = None,
 ) -> None:
     """The same with the epilogue as an expression over the sum, whose type says what is added up in."""
     (a, a_place), (b, b_place) = ((operand, tuple(map(index, place))) for operand, place in factors)
@@ -86,9 +91,17 @@ def add_products(
             epilogue=epilogue,
             valid=valid,
             a_value=None if a.dequantize is None else a[a_place],
-            b_value=None if b.dequantize is None else b[b_place],
+            b_value=None if b.dequantize is None else b_value or b[b_place],
         )
     )
+
+
+def group_extents(operand: KernelInput, axis: int) -> tuple[int, int] | None:
+    """How many groups an operand has along an axis, and their size, where all have the same."""
+    groups = operand.groups
+    if groups is None or groups.axis != axis or operand.shape[axis] % groups.size:
+        return None
+    return operand.shape[axis] // groups.size, groups.size
 
 
 def finished(call: Call, bias: KernelInput | None, channel: Position) -> Callable[[Scalar], Scalar]:
@@ -131,10 +144,17 @@ def linear(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...],
     assert x is not None
     assert w is not None
     (out,) = outputs
-    over = indices(builder, out.shape, x.shape[-1:])
-    (k,), (*rows, feature) = over.bound, over.free
+    groups = group_extents(w, 1)
+    over = indices(builder, out.shape, groups or x.shape[-1:])
+    *rows, feature = over.free
+    if groups:
+        group, element = over.bound
+        k: Scalar = group * groups[1] + element
+        value = w.in_group((feature, k), (feature, group))
+    else:
+        (k,), value = over.bound, None
     factors = (x, (*rows, k)), (w, (feature, k))
-    contract(call, builder, over, (out, over.free), factors, finished(call, bias, feature))
+    contract(call, builder, over, (out, over.free), factors, finished(call, bias, feature), b_value=value)
 
 
 @lowers("outer")

@@ -13,8 +13,27 @@ Dequantize: TypeAlias = Callable[[Scalar, tuple[Position, ...]], Scalar]
 """A stored integer, and where it stands, to the real number it means."""
 
 
-Quantization: TypeAlias = Callable[[tuple[Position, ...]], tuple[Scalar, Scalar | None]]
-"""The scale and the zero point that the model stores for an element, by where it stands."""
+@dataclass(frozen=True)
+class ElementQuantization:
+    """What the model stores to make a real number of an element."""
+
+    scale: Scalar
+    zero: Scalar | None = None
+    offset: Scalar | None = None
+
+
+Quantization: TypeAlias = Callable[[tuple[Position, ...]], ElementQuantization]
+"""What the model stores for an element, by where it stands."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Runs of elements along an axis that share a scale."""
+
+    axis: int
+    size: int
+    dequantize: Dequantize
+    """As that of the input, by the position of the group."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +45,8 @@ class KernelInput:
     dequantize: Dequantize | None = None
     quantization: Quantization | None = None
     """Only of a tensor of the model that stands for real numbers; asking makes its parameters inputs of the kernel."""
+    groups: Groups | None = None
+    """Of an input that is dequantized in groups."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,6 +59,12 @@ class KernelInput:
         value: Scalar = load(self.buffer, *place)
         if self.dequantize is not None:
             value = self.dequantize(value, place)
+        return cast(value, self.dtype.compute)
+
+    def in_group(self, where: tuple[Position, ...], group: tuple[Position, ...]) -> Scalar:
+        """An element whose group is known; ``group`` says where it is among the groups."""
+        assert self.groups is not None
+        value = self.groups.dequantize(load(self.buffer, *where), group)
         return cast(value, self.dtype.compute)
 
     def at(self, where: tuple[Position, ...]) -> Scalar:

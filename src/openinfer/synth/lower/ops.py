@@ -57,7 +57,7 @@ class Ops:
         types = tuple(
             None
             if operand is None or value is None
-            else TensorType(value.dtype, value.shape, self._quant(operand, value))
+            else TensorType(value.dtype, value.shape, self._quant(operand, value, node))
             for operand, value in zip(own.operands, operands, strict=True)
         )
         wanted = tuple(self._wanted(output) for output in kind.outputs)
@@ -134,13 +134,16 @@ class Ops:
             message = f"which values {error.size!r} can have in {node_head(node)} is not a matter of a least one"
             raise refused(node, message, f"let it be at most {error.most}") from error
 
-    def _quant(self, operand: Operand, value: StepOperand) -> QuantParams | None:
+    def _quant(self, operand: Operand, value: StepOperand, node: Node) -> QuantParams | None:
         """How an operand is quantized: as the variable that it names, whatever that has been given since."""
         source = self._quantized(operand, value)
         if source is None or self._bound.model is None:
             return None
-        info = self._bound.model.tensors.get(next(name for name in source.names if name))
-        quant = None if info is None else info.quant
+        infos = [self._bound.model.tensors.get(name) for name in source.names if name]
+        quant = None if infos[0] is None else infos[0].quant
+        if len({None if one is None else _kind_of(one.quant) for one in infos}) > 1:
+            message = f"the tensors that {operand} can be are quantized in different ways"
+            raise refused(node, message, "quantize all of them with the same scheme, axis and group size")
         return part_quant(operand, quant) if isinstance(operand, Access) and self._accesses.is_part(operand) else quant
 
     def _quantized(self, operand: Operand, value: StepOperand) -> Weight | None:
@@ -191,6 +194,13 @@ class Ops:
             if not (name in inputs and record.param(name) is None)
         }
         return complete(record, given)
+
+
+def _kind_of(quant: QuantParams | None) -> tuple[object, ...]:
+    """What code depends on: all but the numbers themselves."""
+    if quant is None:
+        return ()
+    return quant.scheme, quant.scale.axis, quant.scale.group, quant.scale_dtype.name, quant.zero_point is None
 
 
 def _can_fit(declared: Sequence[int], found: Sequence[int]) -> bool:

@@ -155,7 +155,7 @@ def _data(program: Program, name: str, part: str, dtype: DType) -> bytes:
     if part != "data":
         quant = model.tensors[name].quant
         assert quant is not None
-        numbers = quant.scale if part == "scale" else quant.zero_point
+        numbers = {"scale": quant.scale, "zero": quant.zero_point, "offset": quant.offset}[part]
         assert numbers is not None
         return numbers.values.astype(dtype.array).tobytes()
     if name in model.tensors:
