@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -82,6 +82,10 @@ test-aarch64: $(VENV)/.dev
 	$(BIN)/pytest -n 2 tests/synth/aarch64.py
 
 # Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
+# ONNX's own test cases for nodes through the importer: what agrees, and why the others are refused.
+test-onnx: $(VENV)/.dev
+	$(BIN)/python -m tests.importing.backend
+
 test-cortex-m: $(VENV)/.dev
 	@$(call installed,qemu-system-arm,qemu-system-arm)
 	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
@@ -94,7 +98,7 @@ format: $(VENV)/.dev
 
 FUZZ_COUNT ?= 200000
 FUZZ_SEED ?= 1
-fuzz: fuzz-oinf fuzz-lang fuzz-synth planted
+fuzz: fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted
 
 fuzz-oinf: $(VENV)/.dev
 	$(BIN)/python -m tests.oinf.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
@@ -102,6 +106,10 @@ fuzz-oinf: $(VENV)/.dev
 FUZZ_LANG_COUNT ?= 500000
 fuzz-lang: $(VENV)/.dev
 	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
+
+FUZZ_ONNX_COUNT ?= 50000
+fuzz-onnx: $(VENV)/.dev
+	$(BIN)/python -m tests.importing.onnx_fuzz --count $(FUZZ_ONNX_COUNT) --seed $(FUZZ_SEED)
 
 FUZZ_SYNTH_COUNT ?= 10000
 FUZZ_PROGRAM_COUNT ?= 20000

@@ -119,7 +119,8 @@ class _Lowering:
     def __init__(self, draft: Draft) -> None:
         indices = {step.index for step in walk(draft.steps) if isinstance(step, DraftLoop)}
         self._draft = draft
-        self._names = _Names(Identifiers((*indices, "entry")))
+        self._sizes = {name for name, _ in draft.sizes}
+        self._names = _Names(Identifiers((*indices, *self._sizes, "entry")))
         self._declared: dict[str, VarDecl] = {}
         self._tensors: dict[str, tuple[DType, Array]] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -327,7 +328,10 @@ class _Lowering:
         return name
 
     def _counter(self, counter: DraftCounter) -> str:
-        name = self._names.name(counter, counter.hint, "n")
+        if counter.hint in self._sizes:  # which is the size that it counts
+            name = self._names.of.setdefault(id(counter), counter.hint)
+        else:
+            name = self._names.name(counter, counter.hint, "n")
         if name not in self._declared:
             self._declared[name] = VarDecl(name, MemoryKind.PERSISTENT, I64, (), IntValue(0))
         return name

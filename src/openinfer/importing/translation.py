@@ -84,7 +84,9 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     for info, output in zip(model.graph.outputs, outputs, strict=True):
         if output is None:
             raise bad_file(model.path, f"no node computes the output {printable(info.name)!r:.100}")
-        ports.append(Port(info.name, output))
+        placed = translation.emitter.placed(output)  # a result that is a size is a value of the graph
+        assert placed is not None
+        ports.append(Port(info.name, placed))
     name = options.name or model.graph.name
     count, opset = counted(len(model.graph.nodes), "node"), model.opsets.get("", 1)
     comment = f"Imported from {os.path.basename(model.path)}: {count} of opset {opset}."
