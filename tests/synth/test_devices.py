@@ -17,6 +17,7 @@ from openinfer.synth.targets.cpu.machine import PRESETS, cpu_machine
 
 ROOT = Path(__file__).parents[2]
 CPU = {"device": {"type": "cpu"}}
+MATRIX = {"a": "f16", "b": "f16", "sum": "f32", "m": 16, "n": 16, "k": 16}
 DOCUMENTED = """{
   "device": {
     "type": "gpu", "api": "vulkan", "vendor": "nvidia", "name": "Mock RTX",
@@ -50,7 +51,8 @@ def places(error: DeviceError) -> list[str]:
 
 
 def test_the_promised_devices_are_there() -> None:
-    promised = {"generic", "x86-avx2", "x86-avx512", "aarch64-neon", "cortex-m4", "ada_mock", "h200"}
+    promised = {"generic", "x86-avx2", "x86-avx512", "aarch64-neon", "cortex-m4"}
+    promised |= {"ada_mock", "vulkan", "lavapipe", "h200", "h200-vulkan"}
     assert promised <= set(device_names())
 
 
@@ -175,6 +177,21 @@ def test_comments_are_no_unknown_keys() -> None:
         ({**CPU, "memory": {"regions": [{"name": "a", "bytes": 1, "holds": ["x"]}]}}, "/memory/regions/0/holds/0"),
         ({**CPU, "preferences": {"max_kernel_ops": 0}}, "/preferences/max_kernel_ops"),
         ({**CPU, "comment": 3}, "/comment"),
+        ({**CPU, "limits": {"max_workgroup_invocations": 0}}, "/limits/max_workgroup_invocations"),
+        ({**CPU, "limits": {"subgroup_size": 0}}, "/limits/subgroup_size"),
+        ({**CPU, "limits": {"subgroup_size": 33}}, "/limits/subgroup_size"),
+        ({**CPU, "features": {"fp64": 1}}, "/features/fp64"),
+        ({**CPU, "features": {"subgroup_shuffle": "yes"}}, "/features/subgroup_shuffle"),
+        ({**CPU, "numerics": {"fma": "fused"}}, "/numerics/fma"),
+        ({**CPU, "numerics": {"f32_subnormals": True}}, "/numerics/f32_subnormals"),
+        ({**CPU, "matrix": {}}, "/matrix"),
+        ({**CPU, "matrix": [MATRIX, {**MATRIX, "a": "f12"}]}, "/matrix/1/a"),
+        ({**CPU, "matrix": [{**MATRIX, "k": 0}]}, "/matrix/0/k"),
+        ({**CPU, "matrix": [{"a": "f16", "b": "f16", "sum": "f32", "m": 8, "n": 8}]}, "/matrix/0"),
+        ({**CPU, "matrix": [MATRIX] * 1001}, "/matrix"),
+        ({**CPU, "toolchain": {"glslang": "glslang -V"}}, "/toolchain/glslang"),
+        ({**CPU, "toolchain": {"nvcc": "nvcc;ls"}}, "/toolchain/nvcc"),
+        ({**CPU, "toolchain": {"nvccflags": ["-O3", "$(ls)"]}}, "/toolchain/nvccflags/1"),
     ],
 )
 def test_a_wrong_value_is_located(document: Any, where: str) -> None:
@@ -217,7 +234,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-SECTIONS = ("device", "limits", "features", "memory", "preferences", "cpu", "toolchain")
+SECTIONS = ("device", "limits", "features", "numerics", "matrix", "memory", "preferences", "cpu", "toolchain")
 KEYS = sorted({key for section in device_schema()["$defs"].values() for key in section["properties"]})
 
 

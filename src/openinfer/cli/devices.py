@@ -17,25 +17,33 @@ if TYPE_CHECKING:
 def devices(
     name: Annotated[str | None, typer.Argument(metavar="NAME|FILE.json", help="A device; without one, all.")] = None,
     detect: Annotated[bool, typer.Option("--detect", help="Describe this machine, as the text of a file.")] = False,
+    api: Annotated[
+        str | None,
+        typer.Option("--api", metavar="c|vulkan", help="With --detect: this machine's processor, or its GPU."),
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of device files.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the devices that code can be written for, show one, or describe this machine.
 
     What --detect prints is a device file: 'openinfer devices --detect > host.json', and then 'openinfer synth ...
-    --device host.json' writes the same code on every machine.
+    --device host.json' writes the same code on every machine. With --api vulkan it is that of the Vulkan device, whose
+    arithmetic is tried out.
     """
     from openinfer.cli.app import print_diagnostics
 
     if sum((detect, schema, name is not None)) > 1:
         message = "choose one of NAME, --detect and --schema"
         raise typer.BadParameter(message)
+    if api is not None and not detect:
+        message = "--api says what --detect describes"
+        raise typer.BadParameter(message)
     with errors_as_json() if as_json else nullcontext():
         # Here, not above: the other commands need no device descriptions.
         from openinfer.synth.devices.description import DeviceArch, device_schema
 
         if detect:
-            typer.echo(DeviceArch.detect().to_text(), nl=False)
+            typer.echo(DeviceArch.detect(api or "c").to_text(), nl=False)
         elif schema:
             typer.echo(json.dumps(device_schema(), indent=2))
         elif name is None:

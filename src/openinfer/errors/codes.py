@@ -143,6 +143,7 @@ class Code(StrEnum):
     BAD_DEVICE = "E802"
     UNKNOWN_STAGE = "E803"
     BAD_TUNED = "E804"
+    NO_VULKAN = "E806"
     UNSAFE_CACHE = "E807"
 
     # W8xx: warnings about devices

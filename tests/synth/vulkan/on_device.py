@@ -166,7 +166,7 @@ def run_modules(modules: Sequence[Module], folder: Path, *, validate: bool = Fal
 def _run(requests: Sequence[tuple[Job, bytes]], command: Sequence[str]) -> list[Outcome]:
     """The outcomes up to and with the first kernel that ends the program."""
     data = b"".join(data for _, data in requests)
-    ended = subprocess.run(command, input=data, capture_output=True, check=False, env=_environment())
+    ended = subprocess.run(command, input=data, capture_output=True, check=False, env=environment())
     outcomes: list[Outcome] = []
     place = 0
     for one, _ in requests:
@@ -186,7 +186,7 @@ def _run(requests: Sequence[tuple[Job, bytes]], command: Sequence[str]) -> list[
     return outcomes
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """With lavapipe as the only driver, unless another was asked for."""
     drivers = sorted(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
     return {**({"VK_ICD_FILENAMES": drivers[0]} if drivers else {}), **os.environ}

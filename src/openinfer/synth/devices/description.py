@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "files"
 """The shipped descriptions; ``devices/`` in the repository is a link to it."""
 MAX_DEVICE_BYTES = 1 << 20
 _Bytes = Annotated[int, Field(ge=0, lt=1 << 63)]
-_Count = Annotated[int, Field(ge=0, lt=1 << 31)]
+_Count = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
 _Program = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+-]{1,200}$")]
@@ -64,7 +64,9 @@ class Limits(_Section):
     max_shared_memory_bytes: _Bytes | None = Field(default=None, description="The most shared memory of a work group.")
     max_push_constants_bytes: _Bytes | None = Field(default=None, description="The most bytes of push constants.")
     max_storage_buffer_range_bytes: _Bytes | None = Field(default=None, description="The most bytes of one buffer.")
-    subgroup_size: _Count | None = Field(default=None, description="How many invocations run in lockstep.")
+    subgroup_size: Literal[1, 2, 4, 8, 16, 32, 64, 128] | None = Field(
+        default=None, description="How many invocations run in lockstep."
+    )
     compute_units: _Count | None = Field(default=None, description="How many multiprocessors there are.")
     registers_per_unit: _Count | None = Field(default=None, description="32-bit registers of a multiprocessor.")
 
@@ -76,11 +78,17 @@ class Features(_Section):
     bf16: bool | None = Field(default=None, description="Arithmetic on bf16.")
     int8: bool | None = Field(
         default=None,
-        description="Dot products of 8-bit integers; of a processor with the isa `avx512`, its instructions VNNI.",
+        description="Arithmetic on 8-bit integers; of a processor with the isa `avx512`, its instructions VNNI.",
     )
+    int8_dot: bool | None = Field(default=None, description="Dot products of 8-bit integers.")
+    int16: bool | None = Field(default=None, description="Arithmetic on 16-bit integers.")
     subgroup_ops: bool | None = Field(
         default=None, description="Shuffles and reductions among invocations in lockstep."
     )
+    subgroup_shuffle: bool | None = Field(
+        default=None, description="Shuffles among them; as `subgroup_ops` says if it is left out."
+    )
+    buffer_addresses: bool | None = Field(default=None, description="Memory is reached by addresses that are numbers.")
     cooperative_matrix: bool | None = Field(default=None, description="Matrix instructions shared by invocations.")
     fp64: bool | None = Field(default=None, description="Arithmetic on f64.")
     int64: bool | None = Field(default=None, description="Arithmetic on 64-bit integers.")
@@ -104,9 +112,26 @@ class Rounding(_Section):
     fma: Literal["exact", "two roundings"] | None = Field(
         default=None, description="Fused multiply-add: `exact`, or `two roundings`."
     )
-    f32_subnormals: Literal["exact", "flushed"] | None = Field(
-        default=None, description="Subnormal f32: computed with as they are (`exact`), or as 0 (`flushed`)."
+    f32_subnormals: Literal["exact", "flushed", "when_asked"] | None = Field(
+        default=None,
+        description="Subnormal f32: computed with as they are (`exact`; `when_asked`: if a shader says so), or as 0 "
+        "(`flushed`).",
     )
+
+
+_Matrix = Literal["f64", "f32", "f16", "bf16", "f8", "i32", "u32", "i8", "u8"]
+_Side = Annotated[int, Field(ge=1, le=1024)]
+
+
+class MatrixShape(_Section):
+    """A product that a matrix unit computes: `m` rows and `k` columns times `k` rows and `n` columns."""
+
+    a: _Matrix = Field(description="The dtype of the first factor.")
+    b: _Matrix = Field(description="The dtype of the second factor.")
+    sum: _Matrix = Field(description="The dtype in which products are added.")
+    m: _Side = Field(description="Rows of the result.")
+    n: _Side = Field(description="Columns of the result.")
+    k: _Side = Field(description="Products of a sum.")
 
 
 class MemoryRegion(_Section):
@@ -185,6 +210,13 @@ class Toolchain(_Section):
     cflags: Annotated[tuple[_Flag, ...], Field(strict=False)] = Field(
         default=(), description="More flags for it; those of the instruction set are added anyway."
     )
+    glslang: _Program | None = Field(
+        default=None, description="The compiler of shaders; `glslangValidator` if not given."
+    )
+    nvcc: _Program | None = Field(default=None, description="The compiler of CUDA; `nvcc` if not given.")
+    nvccflags: Annotated[tuple[_Flag, ...], Field(strict=False)] = Field(
+        default=(), description="More flags for it; that of the architecture is added anyway."
+    )
 
 
 class DeviceArch(_Section):
@@ -202,6 +234,9 @@ class DeviceArch(_Section):
     limits: Limits = Field(default=Limits(), description="What its interface allows.")
     features: Features = Field(default=Features(), description="What it can do.")
     numerics: Rounding = Field(default=Rounding(), description="How it rounds.")
+    matrix: Annotated[tuple[MatrixShape, ...], Field(strict=False, max_length=1000)] = Field(
+        default=(), description="What its matrix units compute; nothing if there are none."
+    )
     memory: Memory = Field(default=Memory(), description="Its memories: how much there is, and how fast.")
     preferences: Preferences = Field(
         default=Preferences(), description="Wishes for where the synthesizer has a choice."
@@ -243,11 +278,21 @@ class DeviceArch(_Section):
         return cls.load(FOLDER / f"{name}.json")
 
     @classmethod
-    def detect(cls) -> Self:
-        """The description of this machine: instruction set, cores, caches, memory and compiler."""
-        from openinfer.synth.devices.host import host_document
+    def detect(cls, api: str = "c") -> Self:
+        """The description of this machine: instruction set, cores, caches, memory and compiler.
 
-        return cls.from_json(host_document(), name="<this machine>")
+        With the api ``vulkan``, that of its Vulkan device, which is asked and tried out; error E806 says what is
+        missing for that.
+        """
+        from openinfer.synth.devices.host import host_document
+        from openinfer.synth.devices.vulkan import vulkan_document
+
+        ways = {"c": host_document, "vulkan": vulkan_document}
+        if api not in ways:
+            advice = nearest(api, ways) or f"devices are found by {' and '.join(ways)}"
+            message = f"nothing finds devices by {api[:80]!r} on this machine"
+            raise DeviceError(Diagnostic(Code.BAD_DEVICE, message, None, advice))
+        return cls.from_json(ways[api](), name="<this machine>")
 
     def to_json(self) -> dict[str, Any]:
         """The document: what was given, unknown keys included, and nothing else."""
@@ -266,7 +311,8 @@ class DeviceArch(_Section):
         return hash(self.to_text())
 
     def __repr__(self) -> str:
-        return f"<DeviceArch {self.title!r}: {self.cpu.isa}, {counted(self.cpu.cores or 1, 'core')}>"
+        what = f"{self.cpu.isa}, {counted(self.cpu.cores or 1, 'core')}" if self.device.type == "cpu" else self.api
+        return f"<DeviceArch {self.title!r}: {what}>"
 
     @property
     def title(self) -> str:

@@ -41,7 +41,8 @@ class Numerics:
     division: Literal["exact", "last bit"] = "exact"
     root: Literal["exact", "last bit"] = "exact"
     fma: Literal["exact", "two roundings"] = "exact"
-    subnormals: Literal["exact", "flushed"] = "exact"
+    subnormals: Literal["exact", "flushed", "when_asked"] = "exact"
+    """``when_asked``: exact in shaders that ask for it, and flushed in others."""
 
     @classmethod
     def of(cls, arch: DeviceArch) -> "Numerics":
