@@ -2,5 +2,6 @@
 
 from openinfer.importing.finish import Imported
 from openinfer.importing.onnx import import_onnx
+from openinfer.importing.pytorch import import_torch
 
-__all__ = ["Imported", "import_onnx"]
+__all__ = ["Imported", "import_onnx", "import_torch"]

@@ -251,6 +251,8 @@ class DraftState:
     given: str
     result: str
     memory: DraftValue | DraftTable
+    initial: KnownTensor | None = None
+    """What it is at the start, if not zero."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What every importer does with a draft: states, idioms, names, loops, the graph as text, and the files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from openinfer.importing.layers import with_loops
 from openinfer.importing.lowering import Lowered, lowered
 from openinfer.importing.names import with_names
 from openinfer.importing.options import ImportOptions
-from openinfer.importing.states import with_states
+from openinfer.importing.states import StatePair, with_states
 from openinfer.ir.text import graph_text
 from openinfer.oinf.atomic import atomic_file, write_failed
 from openinfer.oinf.model import ModelLoader
@@ -47,9 +47,9 @@ class Imported:
         }
 
 
-def finished(draft: Draft, options: ImportOptions) -> Lowered:
+def finished(draft: Draft, options: ImportOptions, states: Sequence[StatePair] = ()) -> Lowered:
     """The graph of a draft, stage by stage: tie states, recognise patterns, name, find loops, lower."""
-    draft = cleaned(with_states(draft, options.states))
+    draft = cleaned(with_states(draft, options.states, states))
     if options.idioms:
         draft = with_idioms(draft)
     draft = with_names(draft)

@@ -8,7 +8,7 @@ import numpy as np
 
 from openinfer.dtypes import Array, DType
 from openinfer.importing.draft import I64, DraftOperand, KnownTensor
-from openinfer.importing.identifiers import Identifiers
+from openinfer.importing.identifiers import Identifiers, identifier
 from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, quotients
 from openinfer.ir.operand import Index, Single
 from openinfer.ir.values import (
@@ -32,7 +32,7 @@ def tensor_name(text: str, taken: Identifiers) -> str:
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text)[-200:] or "tensor"
     unique = taken.unique(cleaned.replace("__", "_"), "w")
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
-    return cleaned if unique == plain and len(plain) < 60 else unique
+    return cleaned if unique == identifier(plain, "w") and len(plain) < 60 else unique
 
 
 def is_position(operand: DraftOperand | None) -> bool:

@@ -324,7 +324,19 @@ class _Lowering:
         if isinstance(state.memory, DraftTable):
             return self._table(state.memory)
         name = self._names.name(state.memory, state.given, "s")
-        self._declare(name, MemoryKind.PERSISTENT, state.memory.dtype, state.memory.shape)
+        initial = state.initial
+        if initial is None or not np.any(initial.array):
+            self._tensor_names.unique(name)  # a tensor of that name would be its first value
+            self._declare(name, MemoryKind.PERSISTENT, state.memory.dtype, state.memory.shape)
+            return name
+        dims = tuple(map(expr_of, state.memory.shape))
+        if not dims:
+            self._declared[name] = VarDecl(name, MemoryKind.PERSISTENT, initial.dtype, dims, number_value(initial))
+            return name
+        stored = tensor_name(initial.hint, self._tensor_names)
+        self._tensors[stored] = (initial.dtype, np.ascontiguousarray(initial.array))
+        reference = None if stored == name else stored
+        self._declared[name] = VarDecl(name, MemoryKind.PERSISTENT, initial.dtype, dims, None, reference)
         return name
 
     def _counter(self, counter: DraftCounter) -> str:
@@ -392,7 +404,8 @@ class _Lowering:
         """The text around the number of the layer: that of the file, if model files allow it and it is free."""
         found = family_pattern(hints)
         if found is not None and re.fullmatch(r"[A-Za-z0-9._-]{1,200}", "".join(found)):
-            taken = any(f"{found[0]}{place}{found[1]}" in self._tensors for place in range(len(hints)))
+            names = [f"{found[0]}{place}{found[1]}" for place in range(len(hints))]
+            taken = any(name in self._tensors or name in self._declared for name in names)
             return (f"{name}.", "") if taken else found
         return f"{name}.", ""
 

@@ -17,6 +17,12 @@ def bad_file(path: str, reason: str, advice: str | None = None) -> ImportingErro
     return ImportingError(Diagnostic(Code.BAD_IMPORT_FILE, f"cannot import {path!r}: {reason}", FileSpan(path), advice))
 
 
+def bad_model(name: str, reason: str, advice: str | None = None, notes: tuple[str, ...] = ()) -> ImportingError:
+    """The error for a model in memory that cannot be imported as a whole."""
+    message = f"cannot import {name}: {reason}"
+    return ImportingError(Diagnostic(Code.BAD_IMPORT_FILE, message, help=advice, notes=notes))
+
+
 def bad_option(message: str, advice: str | None = None) -> ImportingError:
     """The error for an option that has another form, or means nothing for this model."""
     return ImportingError(Diagnostic(Code.BAD_IMPORT_OPTION, message, help=advice))

@@ -20,6 +20,7 @@ from openinfer.importing.draft import (
     DraftTable,
     DraftValue,
     DraftWrite,
+    KnownTensor,
     NodeOrigin,
     Port,
     base_of,
@@ -32,20 +33,22 @@ from openinfer.loops.dim import Dim, is_same, is_same_shape, is_symbolic, sizes_
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """An output, and the input that it is in the next step."""
+class StatePair:
+    """An output, and the input that it is in the next step; ``initial`` is what it is in the first, if not zero."""
 
     output: Port
     given: Port
     value: DraftValue
+    initial: KnownTensor | None = None
 
 
-def with_states(draft: Draft, patterns: Sequence[tuple[str, str]]) -> Draft:
-    """The draft with inputs tied to outputs, as patterns of their names say."""
-    if not patterns:
+def with_states(draft: Draft, patterns: Sequence[tuple[str, str]], own: Sequence[StatePair] = ()) -> Draft:
+    """The draft with inputs tied to outputs, as patterns of their names say; ``own`` are those that the model ties."""
+    if not patterns and not own:
         return draft
     pairs = [pair for output, given in patterns for pair in _matches(draft, output, given)]
     _require_once(pairs)
+    pairs += own
     growing = [(pair, growth) for pair in pairs if (growth := _growth(draft, pair)) is not None]
     plain = [pair for pair in pairs if all(pair is not one for one, _ in growing)]
     for pair in plain:
@@ -56,16 +59,17 @@ def with_states(draft: Draft, patterns: Sequence[tuple[str, str]]) -> Draft:
         draft,
         inputs=tuple(port for port in draft.inputs if id(port) not in tied),
         outputs=tuple(port for port in draft.outputs if id(port) not in results),
-        states=tuple(DraftState(pair.given.name, pair.output.name, pair.value) for pair in plain),
+        states=tuple(DraftState(pair.given.name, pair.output.name, pair.value, pair.initial) for pair in plain),
     )
     draft = _with_tables(draft, growing) if growing else draft
+    draft = _with_kept_outputs(draft, plain)
     return replace(draft, steps=(*draft.steps, *_stores(plain)))
 
 
 # --- which output is which input --------------------------------------------------------------------------------------
 
 
-def _matches(draft: Draft, output: str, given: str) -> list[_Pair]:
+def _matches(draft: Draft, output: str, given: str) -> list[StatePair]:
     """The pairs of one pattern; each ``*`` stands for the same text on both sides."""
     if output.count("*") != given.count("*"):
         raise bad_option(f"the state {output}={given} has not as many * on both sides")
@@ -81,7 +85,7 @@ def _matches(draft: Draft, output: str, given: str) -> list[_Pair]:
             advice = nearest(wanted, inputs) or f"its inputs are {', '.join(inputs)}"
             raise bad_option(f"the model has no input {wanted!r:.100} for the output {port.name!r:.100}", advice)
         assert isinstance(own.operand, DraftValue)
-        found.append(_Pair(port, own, own.operand))
+        found.append(StatePair(port, own, own.operand))
     if not found:
         names = [port.name for port in draft.outputs]
         advice = nearest(output, names) or f"its outputs are {', '.join(names[:20])}"
@@ -99,14 +103,14 @@ def _filled(pattern: str, texts: tuple[str, ...]) -> str:
     return parts[0] + "".join(text + part for text, part in zip(texts, parts[1:], strict=True))
 
 
-def _require_once(pairs: Sequence[_Pair]) -> None:
+def _require_once(pairs: Sequence[StatePair]) -> None:
     for names in ([pair.output.name for pair in pairs], [pair.given.name for pair in pairs]):
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise bad_option(f"{min(twice)!r:.100} is tied twice")
 
 
-def _require_same(pair: _Pair) -> None:
+def _require_same(pair: StatePair) -> None:
     one, other = pair.output.operand, pair.value
     if one.dtype is not other.dtype or not is_same_shape(one.shape, other.shape):
         message = (
@@ -121,7 +125,7 @@ def _require_same(pair: _Pair) -> None:
 # --- states of one type -----------------------------------------------------------------------------------------------
 
 
-def _stores(pairs: Sequence[_Pair]) -> list[DraftStep]:
+def _stores(pairs: Sequence[StatePair]) -> list[DraftStep]:
     """The writes at the end of a step. What is a state itself is kept first: another write may change it."""
     states = {id(pair.value) for pair in pairs}
     kept: list[DraftStep] = []
@@ -138,6 +142,21 @@ def _stores(pairs: Sequence[_Pair]) -> list[DraftStep]:
     return kept + writes
 
 
+def _with_kept_outputs(draft: Draft, pairs: Sequence[StatePair]) -> Draft:
+    """Outputs that are a state as it was before the step, copied before it is written."""
+    written = {id(pair.value) for pair in pairs if pair.output.operand is not pair.value}
+    kept: list[DraftStep] = []
+    outputs = []
+    for port in draft.outputs:
+        operand = port.operand
+        if id(base_of(operand)) in written:
+            copy = DraftValue(operand.dtype, operand.shape, port.name)
+            kept += [DraftDeclare(copy), DraftCopy(operand, copy)]
+            operand = copy
+        outputs.append(replace(port, operand=operand))
+    return replace(draft, steps=(*draft.steps, *kept), outputs=tuple(outputs))
+
+
 # --- states that grow -------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +170,7 @@ class _Growth:
     added: int
 
 
-def _growth(draft: Draft, pair: _Pair) -> _Growth | None:
+def _growth(draft: Draft, pair: StatePair) -> _Growth | None:
     """How an output is its input with something added at the end, or None."""
     result = pair.output.operand
     for step in draft.steps:
@@ -173,10 +192,10 @@ def _growth(draft: Draft, pair: _Pair) -> _Growth | None:
     return None
 
 
-def _with_tables(draft: Draft, growing: Sequence[tuple[_Pair, _Growth]]) -> Draft:
+def _with_tables(draft: Draft, growing: Sequence[tuple[StatePair, _Growth]]) -> Draft:
     """The concatenations as writes into tables, read back as a whole."""
     counters: dict[str, tuple[DraftCounter, int]] = {}
-    tables: dict[int, tuple[DraftTable, _Pair, _Growth]] = {}
+    tables: dict[int, tuple[DraftTable, StatePair, _Growth]] = {}
     for pair, growth in growing:
         name = str(growth.past)
         counter, added = counters.setdefault(name, (DraftCounter(name), growth.added))
@@ -238,7 +257,7 @@ def _transposed(
     return made
 
 
-def _past_reads(draft: Draft, tables: Sequence[tuple[DraftTable, _Pair, _Growth]]) -> list[DraftStep]:
+def _past_reads(draft: Draft, tables: Sequence[tuple[DraftTable, StatePair, _Growth]]) -> list[DraftStep]:
     """What was there before, where something reads it, or where nothing else says how much that is."""
     appended = {id(growth.step) for _, _, growth in tables}
     read = {id(base_of(one)) for step in walk(draft.steps) if id(step) not in appended for one in operands(step)}

@@ -184,11 +184,15 @@ def _is_rotated(matches: Matches, operand: DraftOperand, x: DraftOperand, depth:
 
 
 def _is_slice(matches: Matches, operand: DraftOperand, x: DraftOperand, ends: tuple[int, int]) -> bool:
-    step = matches.inner(operand, "slice")
+    step = matches.inner(operand, "slice", "split")
     if step is None or step.inputs[0] is not x:
         return False
     given = params(step)
     rank = len(x.shape)
+    if step.op == "split":
+        place = next(at for at, one in enumerate(step.outputs) if one is operand)
+        halves = (ends[1] - ends[0],) * 2
+        return bool(given["axis"] % rank == rank - 1 and tuple(given["sizes"]) == halves and place == int(ends[0] > 0))
     axes = tuple(one % rank for one in given["axes"]) if given["axes"] is not None else ()
     return bool(
         axes == (rank - 1,) and (given["starts"], given["ends"]) == ((ends[0],), (ends[1],)) and not given["steps"]

@@ -40,11 +40,11 @@ def _einsum(n: NodeContext) -> NodeResults:
     equation = n.text("equation", "").replace(" ", "")
     given = [one for one in n.operands if one is not None]
     if "..." in equation:
-        equation = _without_dots(equation, [len(one.shape) for one in given])
+        equation = without_dots(equation, [len(one.shape) for one in given])
     return n.emit.op("einsum", *given, equation=equation)
 
 
-def _without_dots(equation: str, ranks: list[int]) -> str:
+def without_dots(equation: str, ranks: list[int]) -> str:
     """Letters in place of ``...``, the last for the last axis."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")

@@ -92,7 +92,7 @@ def _one_direction(
     c = n.emit.variable(states[1], "c") if len(states) > 1 else None
     y = n.emit.declare(x.dtype, (length, 1, batch, hidden), n.node.outputs[0] if n.node.outputs else "")
     index = n.emit.open_loop("time")
-    at = _time(index, length, is_reversed=is_reversed)
+    at = place_in_time(index, length, is_reversed=is_reversed)
     row = DraftPart(source, (at, Slice(), Slice()), tuple(source.shape[1:]))
     if lengths is None and _is_native(n, weights):
         _native(n, weights, row, h, c)
@@ -105,7 +105,8 @@ def _one_direction(
     return y, h, c
 
 
-def _time(index: IndexOperand, length: int, *, is_reversed: bool) -> Single:
+def place_in_time(index: IndexOperand, length: int, *, is_reversed: bool) -> Single:
+    """Where an iteration of a loop over time is, forwards or backwards."""
     if not is_reversed:
         return Single(Ref(index.name))
     last = Num(length - 1) if not hasattr(length, "expr") else BinaryExpr("-", expr_of(length), Num(1))

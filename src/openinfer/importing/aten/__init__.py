@@ -1,0 +1,17 @@
+"""ATen's ops as ops of the language: one translator for each, looked up by name."""
+
+from openinfer.importing.aten import (  # noqa: F401  (each registers its translators)
+    activations,
+    create,
+    elementwise,
+    index,
+    linear,
+    move,
+    norm,
+    pool,
+    recurrent,
+    reduce,
+)
+from openinfer.importing.aten.context import TABLE, AtenContext
+
+__all__ = ["TABLE", "AtenContext"]

@@ -1,0 +1,97 @@
+"""A module as an exported program: traced by ``torch.export``, in the ops that are translated here and core ATen."""
+
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from openinfer.errors import Code, Diagnostic, MissingExtraError, printable
+from openinfer.importing.problems import bad_model
+
+
+def torch_package() -> Any:
+    """The package ``torch``, or how to install it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError(
+            Diagnostic(
+                Code.MISSING_EXTRA,
+                "importing PyTorch modules needs the package torch, which is not installed",
+                help="pip install 'openinfer[torch]'",
+            )
+        ) from error
+    return torch
+
+
+def exported(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, kept: Collection[str]) -> Any:
+    """The program of a module, or a program as it is, with every op that is not in ``kept`` decomposed."""
+    torch = torch_package()
+    name = type(module).__name__
+    if isinstance(module, torch.export.ExportedProgram):
+        program = module
+    else:
+        if not isinstance(module, torch.nn.Module):
+            raise bad_model(name, "it is not a torch.nn.Module, nor a torch.export.ExportedProgram")
+        program = _refusing(name, lambda: _traced(torch, module, args, kwargs, dynamic))
+    return _refusing(name, lambda: _decomposed(torch, program, kept))
+
+
+def _traced(torch: Any, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any) -> Any:
+    with torch.no_grad(), _without_fast_path(torch), _in_inference(module):
+        return torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
+
+
+@contextmanager
+def _in_inference(module: Any) -> Iterator[None]:
+    """The module as in inference; afterwards it is as it was."""
+    training = [one for one in module.modules() if one.training]
+    for one in training:
+        one.training = False
+    try:
+        yield
+    finally:
+        for one in training:
+            one.training = True
+
+
+@contextmanager
+def _without_fast_path(torch: Any) -> Iterator[None]:
+    """Attention as it is written, not as one op for a whole layer."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _decomposed(torch: Any, program: Any, kept: Collection[str]) -> Any:
+    """The program without ops in place, and without composite ops that have no translation of their own."""
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        if op_name(op) in kept:
+            table.pop(op)
+    with torch.no_grad(), _without_fast_path(torch):
+        return program.run_decompositions(table)
+
+
+def op_name(target: Any) -> str:
+    """What a function that a node calls is named, without its overload: ``aten.add``, ``_operator.mul``."""
+    schema = getattr(target, "_schema", None)
+    if schema is not None:
+        return str(schema.name).replace("::", ".")
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+
+
+def _refusing(name: str, action: Any) -> Any:
+    """What ``torch.export`` makes, or the reason why it does not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch about itself
+            return action()
+    except Exception as error:
+        lines = [printable(line.strip())[:400] for line in str(error).splitlines() if line.strip()]
+        first = lines[0] if lines else type(error).__name__
+        advice = "torch.export traces the module with the example inputs: try torch.export.export alone first"
+        raise bad_model(name, f"torch.export refuses it: {first}", advice, tuple(lines[1:5])) from error
