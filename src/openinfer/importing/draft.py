@@ -35,6 +35,16 @@ class DraftValue:
 
 
 @dataclass(frozen=True, eq=False)
+class QuantizedCodes:
+    """What real numbers were dequantized from: codes of i8 less their zero point, and a scale, or one along an axis."""
+
+    values: Array
+    scale: Array
+    axis: int
+    hint: str
+
+
+@dataclass(frozen=True, eq=False)
 class KnownTensor:
     """A tensor that is known while importing: a weight, or what was computed from weights and sizes.
 
@@ -44,6 +54,8 @@ class KnownTensor:
     dtype: DType
     array: Array
     hint: str = ""
+    codes: QuantizedCodes | None = None
+    """What its elements were dequantized from, so that products can take that."""
 
     @property
     def shape(self) -> Shape:

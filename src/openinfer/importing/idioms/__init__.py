@@ -11,6 +11,7 @@ from openinfer.importing.cleanup import cleaned, with_operands
 from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftOperand, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite, gelu, hard_sigmoid, hard_swish, silu
 from openinfer.importing.idioms.attention import rope, sdpa
+from openinfer.importing.idioms.integers import integer_product
 from openinfer.importing.idioms.matching import Matches
 from openinfer.importing.idioms.moves import batched_transpose, joined_moves, neutral
 from openinfer.importing.idioms.norms import (
@@ -25,6 +26,7 @@ from openinfer.importing.idioms.norms import (
 
 IdiomRule = Callable[[Matches, DraftOp], IdiomRewrite]
 ROUNDS: tuple[tuple[IdiomRule, ...], ...] = (
+    (integer_product,),
     (batched_transpose, joined_moves, silu, hard_sigmoid, gelu, layer_norm, rms_norm, folded_batch_norm, linear, rope),
     (scaled_norm, hard_swish, conv_bias, sdpa),
     (shifted_norm, folded_batch_norm, joined_moves),

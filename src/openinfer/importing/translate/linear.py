@@ -1,5 +1,7 @@
 """Products: matrices, convolutions, sums in Einstein's notation."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from openinfer.dtypes import DTYPES
@@ -25,6 +27,9 @@ def _gemm(n: NodeContext) -> NodeResults:
     fits = c is None or (len(c.shape) == 1 and is_same(c.shape[0], b.shape[0 if trans_b else 1]))
     if alpha == beta == 1 and not trans_a and fits and (trans_b or isinstance(b, KnownTensor)):
         weights = b if trans_b else n.emit.transpose(b, (1, 0))
+        if isinstance(b, KnownTensor) and b.codes is not None and isinstance(weights, KnownTensor) and not trans_b:
+            turned = replace(b.codes, values=np.ascontiguousarray(b.codes.values.T), axis=1 - b.codes.axis)
+            weights = replace(weights, codes=turned)
         return n.emit.op("linear", a, weights, c)
     product = n.emit.op("matmul", a, b, transpose_a=trans_a or None, transpose_b=trans_b or None)
     if alpha != 1:

@@ -1,9 +1,11 @@
 """Quantization: conversions, and products of quantized values."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.importing.draft import DraftOperand, KnownTensor, known
+from openinfer.importing.draft import DraftOperand, KnownTensor, QuantizedCodes, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.linear import I32, centred_product, integer_convolved
@@ -83,7 +85,22 @@ def _dequantize(n: NodeContext) -> NodeResults:
     if isinstance(points_, KnownTensor) and not np.any(points_.array):
         points_ = None
     found = n.emit.op("dequantize", n.x, scale, points_, axis=axis or None if len(scale.shape) else None)
+    if isinstance(found, KnownTensor):
+        found = replace(found, codes=_stored_codes(n.x, scale, points_, axis))
     return n.emit.cast(found, n.dtype("output_dtype")) if n.integer("output_dtype", 0) else found
+
+
+def _stored_codes(x: DraftOperand, scale: DraftOperand, point: DraftOperand | None, axis: int) -> QuantizedCodes | None:
+    """What stored weights are made of, if their codes fit i8 without their zero points."""
+    if not isinstance(x, KnownTensor) or not isinstance(scale, KnownTensor) or x.dtype.bits > 8:
+        return None
+    values = x.array.astype(np.int32)
+    if isinstance(point, KnownTensor):
+        shape = (-1, *(1,) * (values.ndim - 1 - axis)) if point.shape else ()
+        values = values - point.array.astype(np.int32).reshape(shape)
+    if not values.size or values.min() < -128 or values.max() > 127:
+        return None
+    return QuantizedCodes(values.astype(np.int8), scale.array, axis, x.hint)
 
 
 @onnx_op("DynamicQuantizeLinear")
