@@ -1,4 +1,4 @@
-"""Single ops through their lowering, the baseline schedule, GLSL and a Vulkan device.
+"""Single ops through their lowering, the schedule of launches, GLSL and a Vulkan device.
 
 The cases of an op are in one shader, behind a specialization constant; many shaders are run by one program.
 """
@@ -25,13 +25,14 @@ from openinfer.ops import Call, Case, OpRecord, TensorType
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.targets.facts import Feature, Numerics
-from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import simt_machine
+from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
 
 DEVICE = DeviceArch.named("lavapipe")
 MACHINE, NUMERICS = simt_machine(DEVICE), Numerics.of(DEVICE)
+SCHEDULE = scheduled
 RUNNER = Path(__file__).with_name("runner.c")
 SPECIALIZED = "layout(constant_id = 0) const uint chosen = 0u;\n"
 GOOD = 0xFFFFFFFF
@@ -102,7 +103,7 @@ def job_of(
     sizes: Mapping[str, int] | None = None,
 ) -> Job:
     """A kernel for a device that rounds so; its functions are numbered."""
-    launches = baseline(kernel, MACHINE)
+    launches = SCHEDULE(kernel, MACHINE)
     for launch in launches.launches:
         assert verify(launch.kernel) == [], f"a launch of '{kernel.name}' breaks rules of the loop IR"
     names = (f"case{number}_{place}" for place in range(len(launches.launches)))

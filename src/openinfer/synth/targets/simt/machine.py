@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from openinfer.synth.devices.description import DeviceArch
 
-_GROUP = 64
-"""Threads of a group, where the device has no fewer: whole subgroups on every device."""
+_GROUP = 256
+"""Threads of a group, where the device allows as many."""
+_LEAST_GROUP = 128
+"""Threads of a group that every device allows."""
 
 
 @dataclass(frozen=True)
@@ -13,13 +15,20 @@ class SimtMachine:
     """A device on which a launch runs the same code in many threads, in groups of a fixed number."""
 
     group: int = _GROUP
-    """Threads of a group."""
+    """Threads of a group: a power of two, at most the square of the threads of a subgroup."""
+    subgroup: int = 0
+    """Threads of a subgroup, which exchange values without memory; 0 if that is not known."""
     most_groups: int = 65_535
     """Groups of one launch."""
     own_elements: int = 64
     """Memory of a thread is in its registers up to so many elements."""
     in_flight: int = 4096
     """Threads of a launch that have larger memory of their own: others wait for one of them to end."""
+
+    units: int = 64
+    """Groups that run at the same time, and no fewer, where there are enough of them."""
+    unaligned: frozenset[str] = frozenset()
+    """Buffers of the kernel at hand that may begin anywhere, not only where the widest access may."""
 
     @property
     def most_threads(self) -> int:
@@ -30,7 +39,14 @@ class SimtMachine:
 def simt_machine(arch: DeviceArch) -> SimtMachine:
     """What code may assume of a device.
 
-    >>> simt_machine(DeviceArch.named("lavapipe")).group
-    64
+    >>> simt_machine(DeviceArch.named("lavapipe")).group, simt_machine(DeviceArch.named("vulkan")).group
+    (64, 128)
     """
-    return SimtMachine(group=min(_GROUP, arch.limits.max_workgroup_invocations or _GROUP))
+    limits = arch.limits
+    subgroup = limits.subgroup_size or 0
+    if subgroup & (subgroup - 1) or arch.features.subgroup_ops is False:
+        subgroup = 0
+    most = min(_GROUP, limits.max_workgroup_invocations or _LEAST_GROUP)
+    if subgroup:
+        most = min(most, subgroup**2)
+    return SimtMachine(1 << (most.bit_length() - 1), subgroup, units=limits.compute_units or SimtMachine.units)

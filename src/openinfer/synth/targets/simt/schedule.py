@@ -1,0 +1,19 @@
+"""The schedule of launches: each has the form that fits what it does, and without one, a thread for each iteration.
+
+Forms are known by the structure of loops alone. They are functions from statements to statements, which the
+interpreter of launches proves before a device runs them.
+"""
+
+from openinfer.loops.ir import Kernel
+from openinfer.loops.rewrite import straightened
+from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
+from openinfer.synth.targets.simt.flat import flat
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+
+FORMS: tuple[LaunchForm, ...] = (flat,)
+
+
+def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
+    """A kernel without structures as launches in the forms that suit a device."""
+    return formed(kernel, straightened(without_contractions(kernel)), machine, *FORMS)

@@ -1,0 +1,227 @@
+"""Iterations that touch neighbours, several at once: what they load and store is one access each."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from openinfer.dtypes import DType
+from openinfer.loops.affine import position
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    INDEX,
+    Buffer,
+    If,
+    Let,
+    Load,
+    Math,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Space,
+    Statement,
+    Store,
+    WideLoad,
+    WideStore,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, with_scalars
+from openinfer.synth.targets.simt.segments import free_name
+
+_ACCESS_BITS = 128
+_MOST = 16
+"""The most iterations at once."""
+_MOST_LONG = 4
+"""The most iterations at once, where each is long code."""
+
+
+@dataclass
+class FreshNames:
+    """Names for variables and memory, none of which is taken."""
+
+    taken: set[str]
+
+    def var(self, hint: str, dtype: DType = INDEX) -> ScalarVar:
+        """A variable that is called so, or much like it."""
+        return ScalarVar(self.name(hint), dtype)
+
+    def name(self, hint: str) -> str:
+        """A name like another."""
+        found = free_name(hint, self.taken)
+        self.taken.add(found)
+        return found
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Some iterations, one after the other: what is loaded for all of them first, and stored last."""
+
+    first: Statements
+    body: Statements
+    last: Statements
+
+    @property
+    def statements(self) -> Statements:
+        """All of it."""
+        return (*self.first, *self.body, *self.last)
+
+
+@dataclass(frozen=True)
+class WideLoop:
+    """The body of a loop over an index, of which some iterations run at once."""
+
+    index: ScalarVar
+    body: Statements
+    unaligned: frozenset[str] = frozenset()
+    """Buffers that may begin anywhere."""
+    _varying: dict[Scalar, None] = field(default_factory=dict)
+    """What is another in each iteration."""
+
+    def __post_init__(self) -> None:
+        self._varying[self.index] = None
+        written = self._stored
+        for one in self.body:
+            parts = [part for value in scalars(one) for part in visit(value)]
+            is_read = any(isinstance(part, Load) and part.buffer.name in written for part in parts)
+            if isinstance(one, Let) and (is_read or any(part in self._varying for part in parts)):
+                self._varying[one.var] = None
+
+    @property
+    def _stored(self) -> set[str]:
+        return {one.buffer.name for one in walk(self.body) if isinstance(one, Store)}
+
+    @property
+    def is_long(self) -> bool:
+        """Whether an iteration has functions in it."""
+        return any(isinstance(part, Math) for one in walk(self.body) for value in scalars(one) for part in visit(value))
+
+    # --- how many -----------------------------------------------------------------------------------------------------
+
+    def width(self, extent: int, *, has_tail: bool = False) -> int:
+        """How many iterations run at once: those of 16 bytes of what is smallest, if it lies so."""
+        bits = [buffer.dtype.bits for buffer, index in self._accesses() if self._step(buffer, index) == 1]
+        if not bits or is_symbolic(extent):
+            return 1
+        found = min(_ACCESS_BITS // min(bits), _MOST_LONG if self.is_long else _MOST)
+        found = max(found, 32) if min(bits) == 1 else found
+        while found > 1:
+            is_whole = extent >= found if has_tail else extent % found == 0
+            if is_whole and any(self._is_wide(buffer, index, found) for buffer, index in self._accesses()):
+                return found
+            found //= 2
+        return 1
+
+    def _accesses(self) -> Iterator[tuple[Buffer, tuple[Scalar, ...]]]:
+        """Those of statements that are no branches."""
+        for one in self.body:
+            if isinstance(one, Store):
+                yield one.buffer, one.index
+            if isinstance(one, Let | Store | SetLocal):
+                parts = (part for value in scalars(one) for part in visit(value))
+                yield from ((part.buffer, part.index) for part in parts if isinstance(part, Load))
+
+    def _step(self, buffer: Buffer, index: tuple[Scalar, ...]) -> int | None:
+        found = position(buffer, index)
+        return None if found is None else found.step(self.index)
+
+    def _is_wide(self, buffer: Buffer, index: tuple[Scalar, ...], width: int) -> bool:
+        """Whether accesses of iterations from a multiple of ``width`` on are of whole, aligned words."""
+        if buffer.space in (Space.OWN, Space.GROUP) or buffer.name in self.unaligned or self._is_read_again(buffer):
+            return False
+        found = position(buffer, index)
+        if found is None or width * buffer.dtype.bits % 32 or is_symbolic(found.first) or found.first % width:
+            return False
+        steps = dict(found.steps)
+        own = steps.pop(self.index.name, 0)
+        if is_symbolic(own) or own != 1 or any(ScalarVar(name) in self._varying for name in steps):
+            return False
+        return all(not is_symbolic(step) and step % width == 0 for step in steps.values())
+
+    def _is_read_again(self, buffer: Buffer) -> bool:
+        """Whether a buffer is loaded from after it was stored to."""
+        is_stored = False
+        for one in walk(self.body):
+            parts = (part for value in scalars(one) for part in visit(value))
+            if is_stored and any(isinstance(part, Load) and part.buffer.name == buffer.name for part in parts):
+                return True
+            is_stored = is_stored or (isinstance(one, Store) and one.buffer.name == buffer.name)
+        return False
+
+    # --- copies -------------------------------------------------------------------------------------------------------
+
+    def copies(self, start: Scalar, width: int, names: FreshNames) -> Copies:
+        """The iterations from a multiple of ``width`` on."""
+        wide: dict[Scalar, tuple[ScalarVar, ...]] = {}
+        first: list[Statement] = []
+        same: dict[Scalar, Scalar] = {}
+        for one in self.body:
+            if isinstance(one, Let) and one.var not in self._varying:
+                made = names.var(one.var.name, one.var.dtype)
+                first.append(Let(made, replaced(one.value, same)))
+                same[one.var] = made
+        begin = {**same, self.index: start}
+        if width > 1:
+            loads = dict.fromkeys(self._wide_loads(width))
+            for load in loads:
+                wide[load] = tuple(names.var(f"{load.buffer.name}_{place}", load.dtype) for place in range(width))
+                index = tuple(replaced(part, begin) for part in load.index)
+                first.append(WideLoad(wide[load], load.buffer, index))
+        return self._written(first, wide, begin, width, names)
+
+    def _wide_loads(self, width: int) -> Iterator[Load]:
+        for one in self.body:
+            if isinstance(one, Let | Store | SetLocal):
+                for part in (part for value in scalars(one) for part in visit(value)):
+                    if isinstance(part, Load) and self._is_wide(part.buffer, part.index, width):
+                        yield part
+
+    def _written(
+        self,
+        first: list[Statement],
+        wide: Mapping[Scalar, tuple[ScalarVar, ...]],
+        begin: Mapping[Scalar, Scalar],
+        width: int,
+        names: FreshNames,
+    ) -> Copies:
+        body: list[Statement] = []
+        stored: dict[int, list[Scalar]] = {}
+        for place in range(width):
+            known = {**begin, self.index: begin[self.index] + place}
+            loads: dict[Scalar, Scalar] = {load: found[place] for load, found in wide.items()}
+            for number, one in enumerate(self.body):
+                if isinstance(one, Let) and one.var not in self._varying:
+                    continue
+                copy = _substituted(_substituted(one, loads), known)
+                if isinstance(copy, Let):
+                    known[copy.var] = made = names.var(copy.var.name, copy.var.dtype)
+                    copy = Let(made, copy.value)
+                is_wide = isinstance(one, Store) and width > 1 and self._is_wide(one.buffer, one.index, width)
+                if isinstance(copy, Store) and is_wide:
+                    stored.setdefault(number, []).append(_named(copy.value, body, names, copy.buffer))
+                else:
+                    body.append(copy)
+        last: list[Statement] = []
+        for number, values in stored.items():
+            store = self.body[number]
+            assert isinstance(store, Store)
+            index = tuple(replaced(part, begin) for part in store.index)
+            last.append(WideStore(store.buffer, index, tuple(values)))
+        return Copies(tuple(first), tuple(body), tuple(last))
+
+
+def _named(value: Scalar, body: list[Statement], names: FreshNames, buffer: Buffer) -> Scalar:
+    if isinstance(value, ScalarVar):
+        return value
+    made = names.var(f"{buffer.name}_out", value.dtype)
+    body.append(Let(made, value))
+    return made
+
+
+def _substituted(one: Statement, parts: Mapping[Scalar, Scalar]) -> Statement:
+    if not parts:
+        return one
+    made = with_scalars(one, lambda value: changed(value, parts.get))
+    if isinstance(made, If):
+        then, otherwise = (changed_statements(body, parts.get) for body in (made.then, made.otherwise))
+        made = If(made.cond, then, otherwise)
+    return made
