@@ -7,7 +7,7 @@ import pytest
 
 from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.ir.expr import Ref
-from openinfer.loops.build import Builder, cast, load
+from openinfer.loops.build import Builder, cast, index, load, pair, select
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Buffer, Kernel, LoopKind, WideLoad, WideStore, walk
@@ -124,3 +124,112 @@ def test_a_dynamic_number_of_rows_is_flat() -> None:
     assert forms(found) == ["flat"]
     values = numbers(F32, 4, 8)
     assert (launched(found, [values], {"T": 4})[0] == values + 1).all()
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+MACHINES = {"subgroups": MACHINE, "no subgroups": SimtMachine(group=8), "few groups": SimtMachine(8, 4, most_groups=2)}
+
+
+def softmax(rows: int, length: int) -> Kernel:
+    """Of integers: a maximum, elements that are written and read again, and a sum that is exact in any order."""
+    x, y = Buffer("x", F32, (rows, length)), Buffer("y", F32, (rows, length))
+    builder = Builder()
+    with builder.loop(rows, PARALLEL) as i:
+        top = builder.local(-np.inf, F32)
+        with builder.loop(length) as j:
+            value = builder.let(load(x, i, j))
+            builder.assign(top, select(value > top, value, top))
+        total = builder.local(0, F32)
+        with builder.loop(length) as j:
+            value = builder.let(load(x, i, j) - top)
+            builder.store(y, (i, j), value)
+            builder.assign(total, total + value)
+        with builder.loop(length) as j:
+            builder.store(y, (i, j), load(y, i, j) * 2 - total)
+    return Kernel("k", (x,), (y,), builder.body)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize(("rows", "length"), [(1, 33), (3, 32), (5, 64), (2, 67), (3, 300), (7, 36), (21, 40)])
+def test_rows_are_right_at_every_length(rows: int, length: int, machine: SimtMachine) -> None:
+    found = checked(softmax(rows, length), [numbers(F32, rows, length)], machine)
+    assert forms(found) == ["rows"] if machine.subgroup else True
+
+
+def test_how_many_threads_a_row_has() -> None:
+    def team(rows: int, length: int, machine: SimtMachine = MACHINE) -> str:
+        return scheduled(softmax(rows, length), machine).launches[0].form
+
+    assert team(1, 8) == "threads"
+    assert team(1000, 32) == "rows: 4 threads each"
+    assert team(1000, 1000) == "rows: 8 threads each"
+    assert team(2, 32) == "rows: 8 threads each"
+
+
+def total(dtype: DType, shape: tuple[int, ...], axes: tuple[int, ...], op: str = "add") -> Kernel:
+    x, kept = Buffer("x", dtype, shape), [axis for axis in range(len(shape)) if axis not in axes]
+    y, builder = Buffer("y", dtype, tuple(shape[axis] for axis in kept)), Builder()
+    with builder.loops([shape[axis] for axis in kept], PARALLEL) as outer:
+        found = builder.local(0 if op != "mul" else 1, dtype.compute)
+        with builder.loops([shape[axis] for axis in axes]) as inner:
+            where = dict(zip((*kept, *axes), (*outer, *inner), strict=True))
+            builder.assign(found, pair(op, found, load(x, *(where[axis] for axis in range(len(shape))))))
+        builder.store(y, outer, found)
+    return Kernel("k", (x,), (y,), builder.body)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("dtype", [F32, I64, U8, DTYPES["i16"], DTYPES["f64"]], ids=str)
+@pytest.mark.parametrize("op", ["add", "max", "mul", "min"])
+def test_totals_of_every_type(dtype: DType, op: str, machine: SimtMachine) -> None:
+    kernel = total(dtype, (3, 70), (1,), op)
+    values = (np.arange(210).reshape(3, 70) % (2 if op == "mul" else 100)).astype(dtype.array)
+    assert forms(checked(kernel, [values], machine)) == ["rows"]
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2), (0, 2), (0, 1), (0,)])
+def test_totals_along_several_axes(axes: tuple[int, ...]) -> None:
+    checked(total(F32, (5, 9, 12), axes), [numbers(F32, 5, 9, 12)])
+
+
+def test_neighbouring_rows_stay_with_neighbouring_threads() -> None:
+    """Many columns whose elements are far apart."""
+    assert forms(scheduled(total(F32, (64, 100_000), (0,)), MACHINE)) == ["threads"]
+    assert forms(scheduled(total(F32, (64, 3), (0,)), MACHINE)) == ["rows"]
+
+
+def test_loops_that_touch_each_others_elements_are_one_threads() -> None:
+    x, y = Buffer("x", F32, (2, 64)), Buffer("y", F32, (2, 64))
+    builder = Builder()
+    with builder.loop(2, PARALLEL) as i:
+        with builder.loop(64) as j:
+            builder.store(y, (i, j), load(x, i, j))
+        with builder.loop(64) as j:
+            builder.store(y, (i, j), load(y, i, index(63) - j))
+    kernel = Kernel("k", (x,), (y,), builder.body)
+    assert forms(scheduled(kernel, MACHINE)) == ["threads"]
+
+
+def test_a_loop_whose_iterations_build_on_each_other_is_one_threads() -> None:
+    x, y = Buffer("x", F32, (2, 64)), Buffer("y", F32, (2,))
+    builder = Builder()
+    with builder.loop(2, PARALLEL) as i, builder.loop(64) as j:
+        builder.store(y, (i,), load(x, i, j))
+    assert forms(scheduled(Kernel("k", (x,), (y,), builder.body), MACHINE)) == ["threads"]
+
+
+def test_a_dynamic_row_is_a_row() -> None:
+    rows, length = Dim(9, Ref("R")), Dim(80, Ref("T"))
+    x, y = Buffer("x", F32, (rows, length)), Buffer("y", F32, (rows,))
+    builder = Builder()
+    with builder.loop(rows, PARALLEL) as i:
+        found = builder.local(0, F32)
+        with builder.loop(length) as j:
+            builder.assign(found, found + load(x, i, j))
+        builder.store(y, (i,), found)
+    made = scheduled(Kernel("k", (x,), (y,), builder.body), MACHINE)
+    assert forms(made) == ["rows"]
+    for count, extent in ((9, 80), (5, 37), (1, 1), (3, 0)):
+        values = numbers(F32, count, extent)
+        assert launched(made, [values], {"R": count, "T": extent})[0].tolist() == values.sum(axis=1).tolist()

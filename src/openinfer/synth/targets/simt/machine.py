@@ -25,6 +25,8 @@ class SimtMachine:
     in_flight: int = 4096
     """Threads of a launch that have larger memory of their own: others wait for one of them to end."""
 
+    least_row: int = 32
+    """Elements of a row for which several threads pay."""
     units: int = 64
     """Groups that run at the same time, and no fewer, where there are enough of them."""
     unaligned: frozenset[str] = frozenset()

@@ -10,8 +10,9 @@ from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_co
 from openinfer.synth.targets.simt.flat import flat
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.rows import rows
 
-FORMS: tuple[LaunchForm, ...] = (flat,)
+FORMS: tuple[LaunchForm, ...] = (flat, rows)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:

@@ -1,0 +1,147 @@
+"""Which loops can be a row's: threads may run their iterations in any order, and meet after each loop."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from openinfer.loops.affine import Affine, position
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    INDEX,
+    Buffer,
+    Const,
+    Fail,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Statement,
+    Store,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.reduction import Reduction, reductions
+from openinfer.loops.rewrite import Statements, replaced
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """Nested loops with nothing between them, over constant extents, whose iterations may run in any order."""
+
+    indices: tuple[ScalarVar, ...]
+    extents: tuple[int, ...]
+    body: Statements
+    reductions: tuple[Reduction, ...]
+
+    @property
+    def shape(self) -> tuple[Scalar, ...]:
+        """The extents; a dynamic one is never equal to a number."""
+        return tuple(Const(extent, INDEX) for extent in self.extents)
+
+    @property
+    def loads(self) -> Iterator[Affine]:
+        """Where it loads from, as far as positions are simple."""
+        for part in (part for one in self.body for value in scalars(one) for part in visit(value)):
+            found = position(part.buffer, part.index) if isinstance(part, Load) else None
+            if found is not None:
+                yield found
+
+    def alike(self, where: Sequence[Scalar]) -> tuple[Scalar, ...]:
+        """An index as loops over the same extents have it."""
+        names: dict[Scalar, Scalar] = {var: ScalarVar(f" {place}") for place, var in enumerate(self.indices)}
+        return tuple(replaced(part, names) for part in where)
+
+
+RowItem = Statement | RowLoop
+
+
+def row_items(body: Sequence[Statement]) -> list[RowItem] | None:
+    """The statements of a row, its loops as such; None if anything else is among them."""
+    found: list[RowItem] = []
+    for one in body:
+        match one:
+            case For():
+                loop = _loop(one)
+                if loop is None:
+                    return None
+                found.append(loop)
+            case Let() | Local() | SetLocal() | Store() | If(then=(Fail(),), otherwise=()):
+                found.append(one)
+            case _:
+                return None
+    return found if _is_consistent(found) else None
+
+
+def _loop(loop: For) -> RowLoop | None:
+    nested = [loop]
+    while len(nested[-1].body) == 1 and isinstance(nested[-1].body[0], For):
+        nested.append(nested[-1].body[0])
+    body = nested[-1].body
+    if any(one.bind is not None or not isinstance(one.extent, Const) for one in nested):
+        return None
+    if not all(isinstance(one, Let | Store | SetLocal) for one in body):
+        return None
+    found = reductions(nested[-1])
+    if not found and any(isinstance(one, SetLocal) for one in body):
+        return None
+    if any(each.var.dtype is INDEX for each in found):
+        return None
+    indices = tuple(one.index for one in nested)
+    extents = tuple(one.extent.value for one in nested if isinstance(one.extent, Const))
+    made = RowLoop(indices, tuple(one for one in extents if isinstance(one, int)), body, found)
+    is_parallel = all(one.kind is LoopKind.PARALLEL for one in nested)
+    return made if is_parallel or _is_independent(made) else None
+
+
+def _is_independent(one: RowLoop) -> bool:
+    """Whether each iteration stores to elements of its own."""
+    for store in (each for each in one.body if isinstance(each, Store)):
+        found = position(store.buffer, store.index)
+        if found is None or any(is_symbolic(step) for step in found.steps.values()):
+            return False
+        inner = {each.var.name for each in one.body if isinstance(each, Let)}
+        if inner & found.steps.keys():
+            return False
+        pairs = [(abs(found.step(var)), extent) for var, extent in zip(one.indices, one.extents, strict=True)]
+        reach = 0
+        for step, extent in sorted(pairs, key=lambda pair: pair[0]):
+            if is_symbolic(extent) and len(pairs) > 1:
+                return False
+            if step <= reach:
+                return False
+            reach += step * (extent - 1)
+    return True
+
+
+def _is_consistent(items: Sequence[RowItem]) -> bool:
+    """Whether all accesses of memory that a row writes are of one thread: the same element of loops that are alike."""
+    written = {one.buffer.name for item in items for one in _statements(item) if isinstance(one, Store)}
+    seen: dict[str, tuple[object, ...]] = {}
+    for number, item in enumerate(items):
+        for buffer, where in _accesses(item):
+            if buffer.name not in written:
+                continue
+            own = (item.shape, item.alike(where)) if isinstance(item, RowLoop) else (number, where)
+            if seen.setdefault(buffer.name, own) != own:
+                return False
+            if not isinstance(item, RowLoop) and not isinstance(item, Store):
+                return False
+    return True
+
+
+def _statements(item: RowItem) -> Iterator[Statement]:
+    yield from item.body if isinstance(item, RowLoop) else walk((item,))
+
+
+def _accesses(item: RowItem) -> Iterator[tuple[Buffer, tuple[Scalar, ...]]]:
+    for one in _statements(item):
+        if isinstance(one, Store):
+            yield one.buffer, one.index
+        for part in (part for value in scalars(one) for part in visit(value)):
+            if isinstance(part, Load):
+                yield part.buffer, part.index
