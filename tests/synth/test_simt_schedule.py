@@ -10,7 +10,20 @@ from openinfer.ir.expr import Ref
 from openinfer.loops.build import Builder, cast, index, load, pair, select
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import Buffer, Kernel, LoopKind, WideLoad, WideStore, walk
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    Buffer,
+    Contraction,
+    Kernel,
+    Load,
+    LoopKind,
+    ScalarVar,
+    WideLoad,
+    WideStore,
+    scalars,
+    visit,
+    walk,
+)
 from openinfer.loops.verify import verify
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launches
@@ -233,3 +246,39 @@ def test_a_dynamic_row_is_a_row() -> None:
     for count, extent in ((9, 80), (5, 37), (1, 1), (3, 0)):
         values = numbers(F32, count, extent)
         assert launched(made, [values], {"R": count, "T": extent})[0].tolist() == values.sum(axis=1).tolist()
+
+
+# --- contractions of few rows -----------------------------------------------------------------------------------------
+
+
+def linear(rows: int, columns: int, length: int, dtype: DType, *, group: int = 0) -> Kernel:
+    """A product with a matrix of rows along the sum; with groups, of numbers that have a scale for each group."""
+    x, y = Buffer("x", F32, (rows, length)), Buffer("y", F32, (rows, columns))
+    w, scale = Buffer("w", dtype, (columns, length)), Buffer("scale", F32, (columns, -(-length // (group or length))))
+    i, j, k = (ScalarVar(name) for name in "ijk")
+    value = cast(load(w, j, k), F32) * load(scale, j, k // group) if group else None
+    acc = ScalarVar(ACCUMULATOR, F32)
+    one = Contraction(
+        y, x, w, (i, j), (rows, columns), (k,), (length,), (i, j), (i, k), (j, k), F32, acc + 1, b_value=value
+    )
+    return Kernel("k", (x, w, scale) if group else (x, w), (y,), (one,))
+
+
+@pytest.mark.parametrize(("rows", "columns", "length"), [(1, 5, 64), (1, 3, 129), (3, 6, 40), (8, 9, 96), (9, 2, 64)])
+@pytest.mark.parametrize("dtype", [F32, BF16, U8, U4], ids=str)
+def test_products_of_few_rows_read_the_matrix_once(rows: int, columns: int, length: int, dtype: DType) -> None:
+    kernel = linear(rows, columns, length, dtype)
+    found = checked(kernel, [numbers(F32, rows, length), numbers(dtype, columns, length)])
+    assert forms(found) == ["rows"]
+    if rows <= 8 and length % 32 == 0:
+        assert found.launches[0].threads <= 8 * columns
+        assert {name for name, _ in accesses(found)} == {"x", "w"}
+
+
+@pytest.mark.parametrize("dtype", [U8, U4], ids=str)
+def test_scales_of_groups_are_loaded_once_for_an_access(dtype: DType) -> None:
+    arrays = [numbers(F32, 2, 128), numbers(dtype, 3, 128), numbers(F32, 3, 4)]
+    found = checked(linear(2, 3, 128, dtype, group=32), arrays)
+    body = [one for launch in found.launches for one in walk(launch.kernel.body)]
+    loads = [part for one in body for value in scalars(one) for part in visit(value) if isinstance(part, Load)]
+    assert 0 < sum(part.buffer.name == "scale" for part in loads) == accesses(found)["w", 128 // dtype.bits]

@@ -63,14 +63,22 @@ def _threads(segment: LaunchPart, machine: SimtMachine, taken: set[str], number:
     return Formed(made.body, made.count, "threads", tuple(made.memory))
 
 
-def without_contractions(kernel: Kernel) -> Statements:
-    """Contractions as loops; each has a name of its own for its sum, so that two may stand in one scope."""
+def without_contractions(
+    kernel: Kernel, expand: Callable[[Contraction, set[str]], Statements | None] = lambda _one, _taken: None
+) -> Statements:
+    """Contractions as the loops that ``expand`` makes of them, with names that are not taken; else as plain loops.
+
+    Each has a name of its own for its sum, so that two may stand in one scope.
+    """
     taken = {var.name for var in variables_of(kernel.body)}
     taken |= {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
 
     def own(statement: Statement) -> Statements:
         if not isinstance(statement, Contraction):
             return (statement,)
+        found = expand(statement, taken)
+        if found is not None:
+            return found
         name = free_name(ACCUMULATOR, taken)
         taken.add(name)
         return renamed(expanded(statement), {ACCUMULATOR: ScalarVar(name, statement.accumulator)})

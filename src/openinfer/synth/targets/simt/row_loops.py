@@ -119,14 +119,17 @@ def _is_independent(one: RowLoop) -> bool:
 
 
 def _is_consistent(items: Sequence[RowItem]) -> bool:
-    """Whether all accesses of memory that a row writes are of one thread: the same element of loops that are alike."""
+    """Whether all accesses of an element that a row writes are one thread's.
+
+    It is the same element of loops that are alike, or what the row's first thread stores, and only that reads.
+    """
     written = {one.buffer.name for item in items for one in _statements(item) if isinstance(one, Store)}
     seen: dict[str, tuple[object, ...]] = {}
-    for number, item in enumerate(items):
+    for item in items:
         for buffer, where in _accesses(item):
             if buffer.name not in written:
                 continue
-            own = (item.shape, item.alike(where)) if isinstance(item, RowLoop) else (number, where)
+            own = (item.shape, item.alike(where)) if isinstance(item, RowLoop) else ("first",)
             if seen.setdefault(buffer.name, own) != own:
                 return False
             if not isinstance(item, RowLoop) and not isinstance(item, Store):

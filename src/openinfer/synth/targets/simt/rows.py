@@ -39,11 +39,13 @@ from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
 from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
-_MOST_COPIES = 32
+_MOST_COPIES = 64
 _MOST_LONG_COPIES = 8
 """The most iterations of a loop in a row, and of one that is long code."""
 _CHUNKS = 8
 """Accesses of each buffer that a thread has in flight."""
+_SUBGROUPS = 8
+"""Subgroups of a unit that keep its memory busy."""
 
 
 def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
@@ -106,7 +108,10 @@ class _Rows:
         is_few = count < 2 * machine.units
         if not machine.subgroup:
             return machine.group if is_few or most >= machine.group // 2 else 1
-        if most > _CHUNKS * machine.subgroup or (is_few and most > machine.subgroup):
+        # Rows that are gone along once need no more than enough subgroups; others are kept in caches meanwhile.
+        is_many = len(self._loops) == 1 and count >= _SUBGROUPS * machine.units
+        longest = machine.subgroup * _CHUNKS * (_CHUNKS if is_many else 1)
+        if most > longest or (is_few and most > machine.subgroup):
             return machine.group
         return min(machine.subgroup, 1 << max(most.bit_length() - 1, 0))
 

@@ -11,10 +11,13 @@ from openinfer.synth.targets.simt.flat import flat
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.rows import rows
+from openinfer.synth.targets.simt.stream import streamed
+from openinfer.synth.targets.simt.wide import FreshNames
 
 FORMS: tuple[LaunchForm, ...] = (flat, rows)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
     """A kernel without structures as launches in the forms that suit a device."""
-    return formed(kernel, straightened(without_contractions(kernel)), machine, *FORMS)
+    body = without_contractions(kernel, lambda one, taken: streamed(one, FreshNames(taken)))
+    return formed(kernel, straightened(body), machine, *FORMS)

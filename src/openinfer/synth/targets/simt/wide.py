@@ -8,7 +8,9 @@ from openinfer.loops.affine import position
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     INDEX,
+    Binary,
     Buffer,
+    Const,
     If,
     Let,
     Load,
@@ -21,6 +23,7 @@ from openinfer.loops.ir import (
     Store,
     WideLoad,
     WideStore,
+    children,
     scalars,
     visit,
     walk,
@@ -29,8 +32,8 @@ from openinfer.loops.rewrite import Statements, changed, changed_statements, rep
 from openinfer.synth.targets.simt.segments import free_name
 
 _ACCESS_BITS = 128
-_MOST = 16
-"""The most iterations at once."""
+_MOST, _MOST_PACKED = 16, 32
+"""The most iterations at once; where elements share bytes, too."""
 _MOST_LONG = 4
 """The most iterations at once, where each is long code."""
 
@@ -102,7 +105,8 @@ class WideLoop:
         bits = [buffer.dtype.bits for buffer, index in self._accesses() if self._step(buffer, index) == 1]
         if not bits or is_symbolic(extent):
             return 1
-        found = min(_ACCESS_BITS // min(bits), _MOST_LONG if self.is_long else _MOST)
+        most = _MOST_LONG if self.is_long else _MOST if min(bits) >= 8 else _MOST_PACKED
+        found = min(_ACCESS_BITS // min(bits), most)
         found = max(found, 32) if min(bits) == 1 else found
         while found > 1:
             is_whole = extent >= found if has_tail else extent % found == 0
@@ -154,19 +158,49 @@ class WideLoop:
         wide: dict[Scalar, tuple[ScalarVar, ...]] = {}
         first: list[Statement] = []
         same: dict[Scalar, Scalar] = {}
+        shared: dict[Scalar, Scalar] = {}
         for one in self.body:
             if isinstance(one, Let) and one.var not in self._varying:
                 made = names.var(one.var.name, one.var.dtype)
                 first.append(Let(made, replaced(one.value, same)))
                 same[one.var] = made
         begin = {**same, self.index: start}
+        for part in dict.fromkeys(self._uniform(width)):
+            made = names.var("same" if isinstance(part, Binary) else part.buffer.name, part.dtype)
+            seen = changed(part, shared.get)
+            first.append(Let(made, replaced(seen, begin)))
+            shared |= {part: made, seen: made}
         if width > 1:
             loads = dict.fromkeys(self._wide_loads(width))
             for load in loads:
                 wide[load] = tuple(names.var(f"{load.buffer.name}_{place}", load.dtype) for place in range(width))
                 index = tuple(replaced(part, begin) for part in load.index)
                 first.append(WideLoad(wide[load], load.buffer, index))
-        return self._written(first, wide, begin, width, names)
+        return self._written(first, wide, begin, width, names, shared)
+
+    def _uniform(self, width: int) -> Iterator[Binary | Load]:
+        """What some iterations have in common: quotients of the index, and loads from there; inner ones first."""
+        found: set[Scalar] = set()
+        stored = self._stored
+
+        def is_same(part: Scalar) -> bool:
+            return part in found or (part not in self._varying and all(map(is_same, children(part))))
+
+        def look(part: Scalar) -> Iterator[Binary | Load]:
+            for inner in children(part):
+                yield from look(inner)
+            match part:
+                case Binary("div", left, Const(divisor)) if left == self.index and _divides(width, divisor):
+                    found.add(part)
+                    yield part
+                case Load(buffer, index) if width > 1 and buffer.name not in stored and all(map(is_same, index)):
+                    found.add(part)
+                    yield part
+
+        for one in self.body:
+            is_plain = isinstance(one, Store | SetLocal) or (isinstance(one, Let) and one.var in self._varying)
+            for value in scalars(one) if is_plain else ():
+                yield from look(value)
 
     def _wide_loads(self, width: int) -> Iterator[Load]:
         for one in self.body:
@@ -182,12 +216,13 @@ class WideLoop:
         begin: Mapping[Scalar, Scalar],
         width: int,
         names: FreshNames,
+        shared: Mapping[Scalar, Scalar],
     ) -> Copies:
         body: list[Statement] = []
         stored: dict[int, list[Scalar]] = {}
         for place in range(width):
             known = {**begin, self.index: begin[self.index] + place}
-            loads: dict[Scalar, Scalar] = {load: found[place] for load, found in wide.items()}
+            loads = {**shared, **{load: found[place] for load, found in wide.items()}}
             for number, one in enumerate(self.body):
                 if isinstance(one, Let) and one.var not in self._varying:
                     continue
@@ -207,6 +242,10 @@ class WideLoop:
             index = tuple(replaced(part, begin) for part in store.index)
             last.append(WideStore(store.buffer, index, tuple(values)))
         return Copies(tuple(first), tuple(body), tuple(last))
+
+
+def _divides(width: int, divisor: float) -> bool:
+    return width > 1 and type(divisor) is int and divisor % width == 0
 
 
 def _named(value: Scalar, body: list[Statement], names: FreshNames, buffer: Buffer) -> Scalar:
