@@ -8,7 +8,7 @@
 #include <string.h>
 #include <vulkan/vulkan.h>
 
-enum { PUSHED = 16, ROUNDS = 24, MOST_LAUNCHES = 16, MOST_BUFFERS = 16, ALIGNMENT = 256 };
+enum { PUSHED = 16, ROUNDS = 24, MOST_LAUNCHES = 16, MOST_BUFFERS = 16, ALIGNMENT = 256, NUMBER = 255 };
 typedef struct { const uint32_t *code; size_t bytes; uint32_t groups, count, buffers[PUSHED]; } launch;
 typedef struct { uint64_t bytes; uint32_t word; } memory;
 typedef struct {
@@ -159,7 +159,7 @@ static void record(const measured *one, const VkPipeline *pipelines, uint64_t by
         for (uint32_t k = 0; k < one->launch_count; ++k) {
             const launch *own = &one->launches[k];
             uint64_t values[PUSHED] = { 0 };
-            for (uint32_t i = 0; i < own->count; ++i) values[i] = at[own->buffers[i]];
+            for (uint32_t i = 0; i < own->count; ++i) values[i] = own->buffers[i] == NUMBER ? 0 : at[own->buffers[i]];
             vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipelines[k]);
             vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof values, values);
             vkCmdDispatch(commands, own->groups, 1, 1);

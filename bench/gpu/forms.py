@@ -7,7 +7,7 @@ scheduled as in a graph, with the bytes that they have to move at least.
 
 import argparse
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -26,11 +26,13 @@ from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
-from openinfer.synth.targets.vulkan.shader import Given, head, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import Argument, Given, head, launch_code, shader
 
 HOST = Path(__file__).with_name("forms.c")
-ONES, ZEROS = 0x3F803F80, 0
-"""Memory full of numbers near 1, or of zeros."""
+ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
+"""Memory full of numbers near 1, or of zeros; and the status of a call that has not failed."""
+NUMBER = 255
+"""In place of a buffer: the number of a launch."""
 NUMERICS = {"exact": Numerics(), "h200": Numerics("last bit", "last bit", "exact", "flushed")}
 
 
@@ -134,6 +136,12 @@ void main()
 """
 
 
+def _place(one: Argument, places: Mapping[str, int]) -> int:
+    """The buffer that an argument is, by its number; the status is behind all others."""
+    assert one.kind is not Given.SIZE
+    return {Given.MEMORY: places.get(one.name, 0), Given.STATUS: len(places)}.get(one.kind, NUMBER)
+
+
 @dataclass
 class Program:
     """The header of the program while it is written."""
@@ -174,17 +182,15 @@ class Program:
             for launch in found.launches:
                 made = launch_code(launch, "run", self.numerics)
                 name = self.code(shader([made], self.machine.group, self.numerics, "run();"))
-                given = [places[argument.name] for argument in made.arguments if argument.kind is Given.MEMORY]
-                assert len(given) <= len(made.arguments) <= 16
+                given = [_place(one, places) for one in made.arguments]
                 groups = -(-launch.threads // self.machine.group)
                 numbers = ", ".join(map(str, given)) or "0"
                 launches.append(f"{{ {name}, sizeof {name}, {groups}u, {len(given)}u, {{ {numbers} }} }}")
-            memory = ", ".join(
-                f"{{ {_bytes(buffer)}u, {ONES if buffer.dtype.kind == 'float' else ZEROS}u }}" for buffer in buffers
-            )
+            facts = [(_bytes(one), ONES if one.dtype.kind == "float" else ZEROS) for one in buffers]
+            memory = ", ".join(f"{{ {size}u, {word}u }}" for size, word in (*facts, (4, GOOD)))
             form = " + ".join(dict.fromkeys(launch.form for launch in found.launches))
             form = "baseline" if schedule is baseline else form
-            self._entry(one.name, form, one.moved, one.done, launches, memory, len(buffers))
+            self._entry(one.name, form, one.moved, one.done, launches, memory, len(buffers) + 1)
 
     def _entry(
         self, name: str, form: str, moved: int, done: int, launches: Sequence[str], memory: str, count: int

@@ -56,7 +56,7 @@ class FreshNames:
 
 
 @dataclass(frozen=True)
-class Copies:
+class WideCopies:
     """Some iterations, one after the other: what is loaded for all of them first, and stored last."""
 
     first: Statements
@@ -153,7 +153,7 @@ class WideLoop:
 
     # --- copies -------------------------------------------------------------------------------------------------------
 
-    def copies(self, start: Scalar, width: int, names: FreshNames) -> Copies:
+    def copies(self, start: Scalar, width: int, names: FreshNames) -> WideCopies:
         """The iterations from a multiple of ``width`` on."""
         wide: dict[Scalar, tuple[ScalarVar, ...]] = {}
         first: list[Statement] = []
@@ -217,7 +217,7 @@ class WideLoop:
         width: int,
         names: FreshNames,
         shared: Mapping[Scalar, Scalar],
-    ) -> Copies:
+    ) -> WideCopies:
         body: list[Statement] = []
         stored: dict[int, list[Scalar]] = {}
         for place in range(width):
@@ -241,7 +241,7 @@ class WideLoop:
             assert isinstance(store, Store)
             index = tuple(replaced(part, begin) for part in store.index)
             last.append(WideStore(store.buffer, index, tuple(values)))
-        return Copies(tuple(first), tuple(body), tuple(last))
+        return WideCopies(tuple(first), tuple(body), tuple(last))
 
 
 def _divides(width: int, divisor: float) -> bool:
