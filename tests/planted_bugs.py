@@ -258,8 +258,8 @@ WRITER_BUGS = (
     Bug(
         "scales and zero points swapped",
         "oinf/quant.py",
-        "header + self.scale.values.tobytes() + zero_points.tobytes()",
-        "header + zero_points.tobytes() + self.scale.values.tobytes()",
+        "header + self.scale.values.tobytes() + others.tobytes()",
+        "header + others.tobytes() + self.scale.values.tobytes()",
         MODEL,
         "quantization",
     ),

@@ -7,12 +7,13 @@ import typer
 
 from openinfer.cli.pack import Rules
 from openinfer.importing.finish import Imported
+from openinfer.importing.gguf import run_gguf_import
 from openinfer.importing.onnx import run_import
 from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices, state_pairs
 
 
 def import_model(
-    model: Annotated[str, typer.Argument(metavar="MODEL.onnx", help="An ONNX model.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="An ONNX or a GGUF model.")],
     output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into.")],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="What the files are called.")] = None,
     size: Annotated[
@@ -34,12 +35,22 @@ def import_model(
     """
     choices, pairs, fixed = size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ())
     options = ImportOptions(name, choices, pairs, fixed, loops=not no_loops, idioms=not no_idioms)
-    report = run_import(model, output, options)
+    report = (run_gguf_import if _is_gguf(model) else run_import)(model, output, options)
     typer.echo(json.dumps(report.facts(), indent=2) if as_json else "\n".join(_lines(report)))
+
+
+def _is_gguf(path: str) -> bool:
+    """Whether a file is a GGUF model, by how it begins or else by its name."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"GGUF" or path.endswith(".gguf")
+    except (OSError, ValueError):
+        return path.endswith(".gguf")
 
 
 def _lines(report: Imported) -> list[str]:
     lines = [f"graph: {report.graph}", f"model: {report.model}"]
+    lines[1:1] = [] if report.prefill is None else [f"prefill: {report.prefill}"]
     for title, names in (("inputs", report.inputs), ("outputs", report.outputs), ("states", report.states)):
         lines += [f"{title}:"] if names else []
         lines += [f"  {one}" if one == other else f"  {one} is {other}" for one, other in names.items()]

@@ -1,7 +1,8 @@
 """Importers: models of other formats as graphs that people can read, with their weights as model files."""
 
 from openinfer.importing.finish import Imported
+from openinfer.importing.gguf import import_gguf
 from openinfer.importing.onnx import import_onnx
 from openinfer.importing.pytorch import import_torch
 
-__all__ = ["Imported", "import_onnx", "import_torch"]
+__all__ = ["Imported", "import_gguf", "import_onnx", "import_torch"]

@@ -35,6 +35,8 @@ class Imported:
     outputs: Mapping[str, str]
     states: Mapping[str, str]
     """The variable of each state, by the name of its input and that of its output."""
+    prefill: str | None = None
+    """The path of the graph that takes several tokens a step, where there is one."""
 
     def facts(self) -> dict[str, Any]:
         """The report as plain values, for ``--json``."""
@@ -44,6 +46,7 @@ class Imported:
             "inputs": dict(self.inputs),
             "outputs": dict(self.outputs),
             "states": dict(self.states),
+            **({} if self.prefill is None else {"prefill": self.prefill}),
         }
 
 
