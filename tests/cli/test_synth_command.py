@@ -169,7 +169,7 @@ def test_an_arena_that_is_too_large_names_who_fills_it(tmp_path: Path, mlp: tupl
 
 
 def test_what_cannot_be_synthesized_is_an_error(tmp_path: Path, mlp: tuple[str, ...]) -> None:
-    for arguments in ((*mlp, "--device", "ada_mock"), (written(tmp_path, TABLE, "t.oig"), "--device", "generic")):
+    for arguments in ((*mlp, "--device", "h200"), (written(tmp_path, TABLE, "t.oig"), "--device", "generic")):
         done = openinfer("synth", *arguments)
         assert (done.status, done.out) == (1, "")
         assert done.err.startswith("error[E801]: ")

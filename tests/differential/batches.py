@@ -52,7 +52,7 @@ class Setting:
 
     @property
     def has_heap(self) -> bool:
-        return self.device == "cpu"
+        return self.device in ("cpu", VULKAN.device)
 
     @property
     def arch(self) -> DeviceArch | str:
@@ -67,6 +67,8 @@ def narrow(name: str) -> DeviceArch:
     return DeviceArch.from_json({**document, "cpu": {**document["cpu"], "address_bits": 32}})
 
 
+VULKAN = Setting("lavapipe", Toolchain("gcc", ("-O0",)))
+"""On a device, which runs the shaders."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
     for device, cc, level in (

@@ -15,9 +15,12 @@ from unittest.mock import patch
 import numpy as np
 
 from openinfer.ops import Array
+from openinfer.synth.run.build import compile_shaders
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.project import EmittedProject
+from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
+from openinfer.synth.targets.vulkan.project import VulkanProject
 
 GUARD = 256
 CANARY = 0xA5
@@ -39,16 +42,22 @@ def library_of(projects: Sequence[EmittedProject], folder: Path, toolchain: Tool
     """One library of projects with different names."""
     sources, includes = [], []
     for project in projects:
+        assert isinstance(project, Project | VulkanProject)
         own = folder / project.name
         for path, text in project.code().items():
             target = own / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="ascii")
+        if project.shaders:
+            compile_shaders(project.shaders, own)
+            includes += [f"-I{project.name}/src", f"-I{project.name}/build"]
         sources += [str(path.relative_to(folder)) for path in sorted((own / "src").glob("*.c"))]
         includes.append(f"-I{project.name}/include")
     flags = dict.fromkeys(flag for project in projects for flag in project.options.flags)
     common = [toolchain.cc, *FLAGS, *toolchain.options, *flags, "-fPIC", "-pthread"]
-    line = [*common, "-shared", *includes, *sources, "-o", "all.so"]
+    is_on_device = any(isinstance(project, VulkanProject) for project in projects)
+    libraries = LIBRARIES * is_on_device
+    line = [*common, "-shared", *includes, *sources, "-o", "all.so", *libraries]
     # What a sanitizer needs loaded first is not for the compiler.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     ended = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, env=environment)
@@ -101,13 +110,13 @@ def _watching(found: list[_Watched]) -> Iterator[None]:
         found.append(_Watched.of(nbytes, alignment))
         return found[-1].data
 
-    with patch("openinfer.synth.run.module._aligned", aligned):
+    with patch("openinfer.synth.run.step_memory._aligned", aligned):
         yield
 
 
 def watched(project: EmittedProject, library: ctypes.CDLL) -> WatchedModule:
     """A module of a library, in memory with canaries."""
-    assert isinstance(project, Project)
+    assert isinstance(project, Project | VulkanProject)
     memories: list[_Watched] = []
     with _watching(memories):
         module = CompiledModule(project, library)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ class Job:
 
     seeds: tuple[int, ...]
     is_sanitized: bool
+    is_on_device: bool = False
 
 
 Judge = Callable[[Job, Path], Iterator[Failure]]
@@ -40,12 +41,12 @@ class Campaign:
     covered: Callable[[Sequence[int]], str]
     """What a run has covered, in words."""
 
-    def jobs(self, first: int, count: int, *, is_sanitized: bool) -> Iterator[Job]:
+    def jobs(self, first: int, count: int, *, is_sanitized: bool, is_on_device: bool = False) -> Iterator[Job]:
         """Seeds in batches whose borders do not depend on where one begins, so that a seed always means the same."""
         start = first
         while start < first + count:
             end = min(first + count, (start // self.batch + 1) * self.batch)
-            yield Job(tuple(range(start, end)), is_sanitized)
+            yield Job(tuple(range(start, end)), is_sanitized, is_on_device)
             start = end
 
     def main(self, description: str | None) -> int:
@@ -54,7 +55,8 @@ class Campaign:
         if options.sanitize and not os.environ.get("LD_PRELOAD"):
             return self.sanitized(sys.argv[1:]).returncode
         start, done, failed = perf_counter(), 0, 0
-        every = list(self.jobs(options.seed, options.count, is_sanitized=options.sanitize))
+        flags = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan}
+        every = list(self.jobs(options.seed, options.count, **flags))
         for job, failures in self._results(every, options.processes):
             done += len(job.seeds)
             self._progress(done, options.count, perf_counter() - start)
@@ -73,6 +75,7 @@ class Campaign:
         parser.add_argument("--seed", type=int, default=1, help="the first of them")
         parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
         parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
+        parser.add_argument("--vulkan", action="store_true", help="on a Vulkan device, as lavapipe is")
         parser.add_argument("--keep-going", action="store_true", help=f"judge all {self.what}s, even after a failure")
         return parser.parse_args()
 
@@ -125,4 +128,4 @@ def run(judge: Judge, job: Job) -> list[Failure]:
         except AssertionError as error:
             if len(job.seeds) == 1:
                 return [Failure(job.seeds[0], str(error), "")]
-    return [failure for seed in job.seeds for failure in run(judge, Job((seed,), job.is_sanitized))]
+    return [failure for seed in job.seeds for failure in run(judge, replace(job, seeds=(seed,)))]

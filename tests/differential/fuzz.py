@@ -2,7 +2,7 @@
 
 Stops after the batch with the first failure, unless told to ``--keep-going``, and prints the smallest seed that fails;
 ``--seed N --count 1`` runs it again by itself. ``--sanitize`` compiles with ASan and UBSan (the process starts itself
-again with their runtime).
+again with their runtime). ``--vulkan`` runs them on a Vulkan device.
 Graphs that fail are kept in ``build/fuzz``.
 """
 
@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.differential.batches import BATCH, Failure, judge_batch, setting
+from tests.differential.batches import BATCH, VULKAN, Failure, judge_batch, setting
 from tests.differential.campaign import Campaign, Job
 from tests.differential.uses import PAIRS, hand
 
 
 def judge(job: Job, folder: Path) -> Iterator[Failure]:
     """Judge the graphs of a job."""
-    return judge_batch(job.seeds, setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized), folder)
+    how = VULKAN if job.is_on_device else setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized)
+    return judge_batch(job.seeds, how, folder)
 
 
 def covered(seeds: Sequence[int]) -> str:

@@ -38,6 +38,12 @@ class Launches:
     def pointer(self, value: Value) -> str:
         return f"host({value.name})"
 
+    def looked_at(self, value: Value, depth: int) -> None:
+        pass
+
+    def changed(self, value: Value, depth: int) -> None:
+        pass
+
     def kernel(self, step: KernelStep, _checks: KernelChecks, depth: int) -> None:
         self.file.line(depth, f"LAUNCH({step.kernel.name});")
 

@@ -32,7 +32,7 @@ HANDED_ON = (
     "synth.targets.target",
 )
 """The modules of kernels, programs, and all that is in a ``Placed`` and a ``Target``."""
-LANGUAGES = ("c", "c_target", "cuda", "vulkan")
+LANGUAGES = ("c", "c_target", "cuda", "vulkan", "vulkan_target")
 
 
 def dataclasses_of(module: str) -> list[Any]:

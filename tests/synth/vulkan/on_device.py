@@ -188,10 +188,15 @@ def _run(requests: Sequence[tuple[Job, bytes]], command: Sequence[str]) -> list[
     return outcomes
 
 
-def environment() -> dict[str, str]:
-    """With lavapipe as the only driver, unless another was asked for."""
+def on_lavapipe() -> dict[str, str]:
+    """What an environment says so that lavapipe is the only driver, unless another was asked for."""
     drivers = sorted(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
-    return {**({"VK_ICD_FILENAMES": drivers[0]} if drivers else {}), **os.environ}
+    return {"VK_ICD_FILENAMES": drivers[0]} if drivers and "VK_ICD_FILENAMES" not in os.environ else {}
+
+
+def environment() -> dict[str, str]:
+    """This process's, so that lavapipe is the only driver."""
+    return {**os.environ, **on_lavapipe()}
 
 
 def _request(one: Job, module: int, first: int) -> bytes:

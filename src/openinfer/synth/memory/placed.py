@@ -3,7 +3,9 @@
 ``place`` decides; whoever prints code afterwards only reads.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.checks.plan import plan_checks
@@ -14,7 +16,7 @@ from openinfer.synth.memory.rollback import Rollback, rollback_of
 from openinfer.synth.memory.state import StateLayout, state_layout
 from openinfer.synth.memory.weights import WeightLayout, weight_layout
 from openinfer.synth.program.failures import Failures
-from openinfer.synth.program.ir import LoopStep, Program
+from openinfer.synth.program.ir import LoopStep, Program, Value
 from openinfer.synth.program.names import InterfaceNames, names_of
 
 
@@ -32,6 +34,8 @@ class MemoryRules:
     """There is an operating system: a step can be told to end."""
     rolls_back: bool = True
     """A step that fails is rolled back, which takes memory."""
+    on_device: bool = False
+    """Memory is a device's: inputs are copied into the arena when a step begins."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,22 @@ class Placed:
         """The bytes at the end of the arena in which a step keeps what it changes, for its rollback."""
         return 0 if self.rollback is None else aligned(self.rollback.nbytes, self.rules.alignment)
 
+    @cached_property
+    def input_offsets(self) -> Mapping[Value, int]:
+        """Where in the arena inputs are copied to, behind all other values; none where steps read the caller's."""
+        found: dict[Value, int] = {}
+        end = max(self.memory.peak, self.rules.alignment)
+        for value in self.program.inputs.values() if self.rules.on_device else ():
+            found[value] = aligned(end, self.rules.alignment)
+            end = found[value] + max(value.nbytes, 1)
+        return found
+
     @property
     def arena_bytes(self) -> int:
         """The bytes of memory one step works in."""
-        return max(self.memory.peak, self.rules.alignment) + self.rollback_bytes
+        ends = [offset + max(value.nbytes, 1) for value, offset in self.input_offsets.items()]
+        used = max([self.memory.peak, self.rules.alignment, *ends])
+        return (aligned(used, self.rules.alignment) if ends else used) + self.rollback_bytes
 
     @property
     def state_bytes(self) -> int:
@@ -94,7 +110,7 @@ def place(program: Program, rules: MemoryRules) -> Placed:
     state = state_layout(program, rules.alignment, heap=rules.has_heap)
     weights = weight_layout(program, rules.alignment, rules.max_buffer_bytes)
     names, layouts = names_of(program), Layouts(program, memory, state, weights, is_interruptible)
-    checks, failures = plan_checks(layouts, names.input_sizes, rules.alignment)
+    checks, failures = plan_checks(layouts, names.input_sizes, rules.alignment, on_device=rules.on_device)
     return Placed(
         program=program,
         rules=rules,

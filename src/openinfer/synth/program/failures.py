@@ -24,6 +24,8 @@ STATUS = {
     "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
 }
 """What functions return, and what it means; ``{alignment}`` stands for that of the target."""
+DEVICE_STATUS = {**STATUS, "ERROR_DEVICE": "there is no device, it lacks something, or it is lost"}
+"""The same where code runs on a device that drivers reach."""
 OF_STATUS = {
     "ERROR_MEMORY": Code.OUT_OF_MEMORY,
     "ERROR_VALUE": Code.BAD_VALUE,
@@ -35,6 +37,7 @@ OF_STATUS = {
     "ERROR_BUSY": Code.BUSY,
     "ERROR_INTERRUPTED": Code.INTERRUPTED,
     "ERROR_BUDGET": Code.NODE_BUDGET,
+    "ERROR_DEVICE": Code.NO_VULKAN,
 }
 """The code of a failure of which nothing but the status is known."""
 
@@ -134,6 +137,28 @@ FOREIGN_STATE = mistake("ERROR_STATE", "saved state is corrupt or from another p
 NO_STATE_MEMORY = mistake("ERROR_MEMORY", "there is no memory for the tables of the state")
 UNKNOWN_NAME = mistake("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
 NO_THREADS = mistake("ERROR_THREADS", "threads cannot be started, or have been already")
+
+# --- what devices can do wrong ----------------------------------------------------------------------------------------
+
+NO_DRIVER = mistake("ERROR_DEVICE", "there is no driver: no device of this kind was found")
+NO_FEATURE = mistake("ERROR_DEVICE", "no device has what the code needs")
+NO_PIPELINE = mistake("ERROR_DEVICE", "the driver does not take a kernel")
+LOST_DEVICE = mistake("ERROR_DEVICE", "the device is lost: initialise the instance again")
+FORKED = mistake("ERROR_DEVICE", "the device belongs to another process: a fork does not copy it")
+NO_DEVICE_MEMORY = mistake("ERROR_MEMORY", "the device has not so much memory")
+FOREIGN_MEMORY = mistake("ERROR_MEMORY", "the arena or the state is no memory of the function that gives such memory")
+TWO_DEVICES = mistake("ERROR_MEMORY", "the arena, the state and the weights are on different devices")
+DEVICE_MISTAKES = (
+    NO_DRIVER,
+    NO_FEATURE,
+    NO_PIPELINE,
+    LOST_DEVICE,
+    FORKED,
+    NO_DEVICE_MEMORY,
+    FOREIGN_MEMORY,
+    TWO_DEVICES,
+)
+"""What can be wrong with a device, in the order of the numbers that support code has for it."""
 
 
 def unaligned(alignment: int) -> Mistake:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from operator import is_
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.dtypes import DType
@@ -21,7 +21,7 @@ from openinfer.errors import Code
 from openinfer.ir import Index
 from openinfer.ir.expr import Expr
 from openinfer.loops.dim import most_elements
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import Buffer, Kernel
 from openinfer.synth.program.packing import Packing
 from openinfer.tensor import Tensor
 
@@ -119,6 +119,14 @@ class Family:
 StepOperand: TypeAlias = Value | Weight
 
 
+class KernelSchedule(Protocol):
+    """What a target has decided about how a kernel runs, where that is more than its loops say."""
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        """The memory that it works in, in place of the kernel's own."""
+
+
 @dataclass(frozen=True)
 class KernelStep:
     """One call of a kernel."""
@@ -136,6 +144,7 @@ class KernelStep:
     """Whether it gives a variable its initial value, which it has also while its sizes are unknown."""
     parts: int = 1
     """In how many parts it runs at the same time, each with scratch memory of its own."""
+    schedule: KernelSchedule | None = None
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,9 @@ class Verifier:
                 self._sound[id(kernel)] = kernel
         yield from _fits(kernel, "input", kernel.inputs, step.inputs)
         yield from _fits(kernel, "output", kernel.outputs, step.outputs)
-        needed, given = sum(map(_nbytes, kernel.scratch)), sum(map(_nbytes, step.scratch))
-        if len(kernel.scratch) != len(step.scratch) or given < needed:
+        scratch = kernel.scratch if step.schedule is None else step.schedule.scratch
+        needed, given = sum(map(_nbytes, scratch)), sum(map(_nbytes, step.scratch))
+        if len(scratch) != len(step.scratch) or given < needed:
             yield f"kernel {kernel.name} needs {counted(needed, 'byte')} of scratch and gets {given}"
 
 

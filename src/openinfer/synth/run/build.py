@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -29,15 +29,25 @@ _MOST_SAID = 2000
 _MOST_LINES = 40
 
 
-def library_of(code: Mapping[str, str], sources: Sequence[str], cc: str, flags: Sequence[str]) -> ctypes.CDLL:
+def library_of(
+    code: Mapping[str, str],
+    sources: Sequence[str],
+    cc: str,
+    flags: Sequence[str],
+    libraries: Sequence[str] = (),
+    shaders: Mapping[str, str] | None = None,
+) -> ctypes.CDLL:
     """The shared library made from some files, compiled unless the cache has it, and loaded.
 
     Builds of the same library wait for each other; a library that was damaged is built again. Where the cache cannot
-    be written, a temporary folder takes its place, which is removed once the library is loaded.
+    be written, a temporary folder takes its place, which is removed once the library is loaded. ``shaders`` are those
+    files of the code that become headers first, and what each is called in its header.
     """
     compiler, flags = _found(cc), (*flags, *_own_flags())
-    job = _Job(code, sources, (compiler, *flags))
-    parts = (_version(compiler), flags, tuple(sources), sorted(code.items()))
+    job = _Job(code, sources, (compiler, *flags), libraries, shaders or {})
+    parts: tuple[object, ...] = (_version(compiler), flags, tuple(sources), sorted(code.items()))
+    if shaders:
+        parts = (*parts, tuple(libraries), _version(shader_compiler()))
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
     try:
         with cache_entry(digest) as entry:
@@ -92,6 +102,8 @@ def _loaded(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
     except OSError as error:
+        if "libvulkan" in str(error):
+            raise _missing("the loader of Vulkan is not installed", "libvulkan1") from error
         message = f"the compiled code cannot be loaded: {printable(str(error))}"
         advice = "the compiler must be one for this machine, and the cache (OPENINFER_CACHE) where programs may run"
         raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice)) from error
@@ -127,6 +139,8 @@ class _Job:
     code: Mapping[str, str]
     sources: Sequence[str]
     command: Sequence[str]
+    libraries: Sequence[str] = ()
+    shaders: Mapping[str, str] = field(default_factory=dict)
 
     def compile(self, folder: Path) -> None:
         """Write the code into a folder, and compile it there; ``OSError`` where files cannot be written."""
@@ -134,11 +148,50 @@ class _Job:
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="ascii", newline="\n")
-        line = [*self.command, "-shared", "-fPIC", "-Iinclude", *self.sources, "-o", LIBRARY]
+        if self.shaders:
+            compile_shaders(self.shaders, folder)
+        headers = ["-Isrc", "-Ibuild"] * bool(self.shaders)
+        line = [*self.command, "-shared", "-fPIC", "-Iinclude", *headers, *self.sources, "-o", LIBRARY, *self.libraries]
         ended = _run(line, folder)
+        if self.shaders and ended.status:
+            require_headers(ended.errors)
         if ended.status or not (folder / LIBRARY).is_file():
             message = f"the generated code does not compile: {ended.told()}"
             raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message))
+
+
+# --- shaders ----------------------------------------------------------------------------------------------------------
+
+_GLSLANG = "glslangValidator"
+
+
+def _missing(message: str, package: str) -> MissingExtraError:
+    return MissingExtraError(Diagnostic(Code.NO_VULKAN, message, None, f"apt-get install {package}"))
+
+
+def shader_compiler() -> str:
+    """The absolute path of the compiler of shaders."""
+    path = shutil.which(_GLSLANG)
+    if path is None:
+        raise _missing(f"there is no {_GLSLANG!r}, which compiles shaders", "glslang-tools")
+    return os.path.abspath(path)
+
+
+def compile_shaders(shaders: Mapping[str, str], folder: Path) -> None:
+    """Make headers of shaders, in the folder ``build``."""
+    (folder / "build").mkdir(exist_ok=True)
+    command = [shader_compiler(), "-V", "--target-env", "vulkan1.2", "-Ishaders"]
+    for path, name in shaders.items():
+        ended = _run([*command, "--vn", name, "-o", f"build/{name}.h", path], folder)
+        if ended.status:
+            said = without_colours(ended.output)[:_MOST_SAID]
+            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the shader {path} does not compile: {said}"))
+
+
+def require_headers(errors: str) -> None:
+    """Refuse to go on where a compiler did not find Vulkan."""
+    if "vulkan/vulkan.h" in errors or "-lvulkan" in errors:
+        raise _missing("the compiler finds no headers or no loader of Vulkan", "libvulkan-dev")
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,14 @@ from openinfer.errors import OinfError
 from openinfer.oinf.atomic import Sink, write_failed
 
 _STAGING = ".openinfer-new"
-_GATE = "src/kernels.c"
-"""The file that every build compiles: with it the project becomes the new one."""
+_GATES = ("src/kernels.c", "src/device.c")
+"""The files of which every build compiles one: with it the project becomes the new one."""
 _CLOSED = b'#error "this project was not written to its end: write it again, with openinfer synth or plan.emit"\n'
 _BANNER = b"Made by OpenInfer"
-_OPTIONAL = ("src/weights.c", "src/weights.S", "selftest/main.c", "bare/startup.c", "bare/mps2.ld")
+_KERNEL_FILES = ("src/kernels.h", "src/support.h", "src/device.h", "src/shaders.c", "shaders/support.glsl")
+_OPTIONAL = ("src/weights.c", "src/weights.S", "selftest/main.c", "bare/startup.c", "bare/mps2.ld", *_KERNEL_FILES)
 """Files that not every project has."""
+_SHADERS = "shaders"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL)
@@ -93,7 +95,21 @@ class _Target:
     def stale(self, files: Mapping[str, bytes]) -> list[str]:
         """Files of the project that was here before which the new one does not have."""
         names = [path for old in self._old_name() for path in (f"include/{old}.h", f"src/{old}.c")]
-        return [path for path in (*names, *_OPTIONAL) if path not in files and _BANNER in self._beginning(path, 200)]
+        known = (*_GATES, *names, *_OPTIONAL, *self._shaders())
+        return [path for path in known if path not in files and _BANNER in self._beginning(path, 200)]
+
+    def _shaders(self) -> list[str]:
+        """The shaders of the project that was here before, and of whoever else has put some there."""
+        try:
+            descriptor = os.open(_SHADERS, _FOLDER, dir_fd=self.root)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return []
+            raise
+        try:
+            return sorted(f"{_SHADERS}/{name}" for name in os.listdir(descriptor) if name.endswith(".comp"))
+        finally:
+            os.close(descriptor)
 
     def _old_name(self) -> list[str]:
         try:
@@ -160,17 +176,18 @@ class _Staged:
 
     def swap(self) -> None:
         """Put the files in the places of the old ones."""
-        self._move("", _GATE)
+        gate = next(path for path in _GATES if path in self.paths)
+        self._move("", gate)
         self._flush("src")
         for path in self.stale:
             where, name = self.target.at(path)
             os.unlink(name, dir_fd=where)
         for path in self.paths:
-            if path != _GATE:
+            if path != gate:
                 self._move(path, path)
         self._flush(*self.target.folders)
         os.fsync(self.target.root)
-        self._move(_GATE, _GATE)
+        self._move(gate, gate)
         self._flush("src")
         for folder in {path.rpartition("/")[0] for path in self.stale}:
             with suppress(OSError):  # there are other files in it

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ExecutionError
-from openinfer.synth.program.failures import OF_STATUS, STATUS
+from openinfer.synth.program.failures import DEVICE_STATUS, OF_STATUS
 from openinfer.synth.run.build import library_of
 from openinfer.synth.targets.project import Field, RunnableProject
 
@@ -13,12 +13,14 @@ FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-ffp-contract=off", "-fno-math-
 _ADVICE = {
     "ERROR_STATE": "reset() or load_state(...) first",
     "ERROR_BUDGET": "give a larger node_budget, or None",
+    "ERROR_DEVICE": "a driver that runs on every machine: apt-get install mesa-vulkan-drivers",
 }
 
 
 def compiled(project: RunnableProject, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
     """The library of a project: compiled into the cache, unless it is there, and loaded."""
-    return library_of(project.code(), project.sources, cc, (*flags, *project.build_options.flags))
+    own = (*flags, *project.build_options.flags)
+    return library_of(project.code(), project.sources, cc, own, project.libraries, project.shaders)
 
 
 def structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
@@ -66,10 +68,10 @@ class Instance:
         """Raise the error of a status."""
         if not status:
             return
-        name, text = list(STATUS)[status], self.function("last_error")(ctypes.byref(self.context)).decode()
+        name, text = list(DEVICE_STATUS)[status], self.function("last_error")(ctypes.byref(self.context)).decode()
         code, span = OF_STATUS.get(name, Code.BAD_VALUE), None
         if name == "ERROR_BUSY":
-            text = STATUS[name]  # the last error is that of another call
+            text = DEVICE_STATUS[name]  # the last error is that of another call
         elif self.context.status == status:
             failure = self._failures[self.context.failure]
             code, span = failure.mistake.code, self._spans.get(failure.node)

@@ -23,6 +23,7 @@ from openinfer.synth.program.ir import Value
 from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
 from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
+from openinfer.synth.run.step_memory import initialised
 from openinfer.synth.targets.project import RunnableProject
 from openinfer.tensor import Tensor
 
@@ -62,14 +63,9 @@ class CompiledModule:
         self._name = project.name
         self._calls = OneCall("module")
         self._watch = Watch()
-        alignment = project.placed.rules.alignment
-        self._arena = _aligned(project.placed.arena_bytes, alignment)
-        self._state = _aligned(project.placed.state_bytes, alignment)
-        blob = project.blob
-        self._weights = _aligned(max(len(blob), 1), alignment)
-        self._weights[: len(blob)] = np.frombuffer(blob, np.uint8)
         self._instance = Instance(project, library)
         self._context = self._instance.context
+        self._arena, self._state, self._weights = initialised(project, self._instance)
         self._persistent = PersistentMemory(project, self._state, self._instance)
         self._input_type = structure("Inputs", project.inputs)
         self._output_type = structure("Outputs", project.outputs)
@@ -82,15 +78,6 @@ class CompiledModule:
         self._running: _Running | None = None
         self._results: Any = None
         self._sizes: dict[str, int] = {}
-        self._instance.call(
-            "init",
-            _address(self._arena),
-            ctypes.c_size_t(project.placed.arena_bytes),
-            _address(self._state),
-            ctypes.c_size_t(project.placed.state_bytes),
-            _address(self._weights),
-            ctypes.c_size_t(len(blob)),
-        )
         if project.placed.is_interruptible:
             self._instance.tell("set_interrupt", self._watch.callback, None)
             self._instance.tell("set_budget", ctypes.c_int64(-1 if node_budget is None else node_budget))
@@ -102,7 +89,7 @@ class CompiledModule:
             return
         if self._project.placed.threads > 1:
             self._instance.tell("stop_threads")
-        if self._project.placed.state.growing:
+        if self._project.placed.state.growing or self._project.placed.rules.on_device:
             self._instance.tell("free")
 
     def __repr__(self) -> str:
@@ -395,22 +382,6 @@ def _require_budget(project: RunnableProject, nodes: int | None) -> None:
     if nodes is not None and not project.placed.rules.is_hosted:
         message = "code for a device without an operating system counts no nodes"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "leave out node_budget"))
-
-
-def _aligned(nbytes: int, alignment: int) -> Array:
-    """Memory that starts at a multiple of the alignment."""
-    try:
-        raw = np.zeros(nbytes + alignment, np.uint8)
-    except (MemoryError, ValueError) as error:
-        message = f"there is no memory of {nbytes:,} bytes to run the code in"
-        advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
-        raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice)) from error
-    start = -raw.ctypes.data % alignment
-    return raw[start : start + nbytes]
-
-
-def _address(array: Array) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 def _is_readable(array: object, dtype: DType) -> bool:

@@ -146,13 +146,14 @@ class TableMemory:
 class _Memory:
     """Bytes at an address, for NumPy to look at."""
 
-    def __init__(self, address: int, nbytes: int) -> None:
+    def __init__(self, address: int, nbytes: int, owner: object) -> None:
+        self.owner = owner
         self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
 
 
-def borrowed(address: int, nbytes: int) -> Array:
-    """Bytes at an address, which the array does not keep alive."""
-    return np.asarray(_Memory(address, nbytes)) if nbytes else np.empty(0, np.uint8)
+def borrowed(address: int, nbytes: int, owner: object = None) -> Array:
+    """Bytes at an address; the array keeps alive what owns them, if that is given."""
+    return np.asarray(_Memory(address, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
 
 
 def _contiguous_copy(array: Array) -> Array:

@@ -30,7 +30,8 @@ class TimedModule(CompiledModule):
     """A compiled module whose steps are timed, in C. The clock is the library's: one such module at a time."""
 
     def __init__(self, project: RunnableProject, cc: str) -> None:
-        library = library_of(*project.timed_code(), cc, (*FLAGS, *project.build_options.flags))
+        flags = (*FLAGS, *project.build_options.flags)
+        library = library_of(*project.timed_code(), cc, flags, project.libraries, project.shaders)
         super().__init__(project, library)
         name, numbers = project.name, ctypes.c_int64 * max(len(project.kernels.calls), 1)
         self._step = getattr(library, f"{name}_clocked_step")

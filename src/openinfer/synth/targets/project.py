@@ -118,6 +118,14 @@ class RunnableProject(EmittedProject, Protocol):
         """The files of the code that are compiled."""
 
     @property
+    def shaders(self) -> Mapping[str, str]:
+        """The shaders that become headers first, by their paths, and what each is called in its header."""
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What the sources are linked with."""
+
+    @property
     def trace_flags(self) -> tuple[str, ...]:
         """What a compiler is told so that steps say what they do."""
 

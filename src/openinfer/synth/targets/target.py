@@ -24,6 +24,7 @@ from openinfer.synth.targets.cpu.machine import CpuMachine, no_target
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import EmittedProject, ProjectOptions
+from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.tuning.records import Tuned
 from openinfer.synth.tuning.tune import Tune
 
@@ -61,7 +62,7 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
-Machine: TypeAlias = CpuMachine
+Machine: TypeAlias = CpuMachine | SimtMachine
 """What devices have that code is written for; another kind of device is one more member of the union."""
 
 
@@ -105,6 +106,9 @@ class Target(Generic[P]):
     structures: frozenset[type[Structure]] = frozenset()
     """The structured statements that its schedule has templates for; all others are loops from the start."""
 
+    on_device: bool = False
+    """Whether steps run in memory of a device."""
+
     def rules(self, passes: Passes) -> MemoryRules:
         """How memory is laid out."""
         is_hosted = Feature.HOSTED in self.supports
@@ -114,6 +118,7 @@ class Target(Generic[P]):
             has_heap=is_hosted,
             is_hosted=is_hosted,
             rolls_back=is_hosted if passes.undo is None else passes.undo,
+            on_device=self.on_device,
         )
 
 
@@ -123,7 +128,13 @@ def _c(arch: DeviceArch) -> Target[Any]:
     return c_target(arch)
 
 
-TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c}
+def _vulkan(arch: DeviceArch) -> Target[Any]:
+    from openinfer.synth.targets.vulkan_target import vulkan_target
+
+    return vulkan_target(arch)
+
+
+TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c, "vulkan": _vulkan}
 """Targets, by the ``api`` of the devices they are for. A target is imported when it is asked for."""
 
 

@@ -7,6 +7,7 @@ from openinfer.synth.memory.checks.steps import Layouts, StepPlanner
 from openinfer.synth.program.failures import (
     BROKEN_STATE,
     BROKEN_STEP,
+    DEVICE_MISTAKES,
     FOREIGN_STATE,
     NO_POINTER,
     NO_STATE_MEMORY,
@@ -26,7 +27,9 @@ from openinfer.synth.program.failures import (
 from openinfer.synth.program.ir import Program
 
 
-def plan_checks(layouts: Layouts, input_sizes: Iterable[str], alignment: int) -> tuple[Checks, Failures]:
+def plan_checks(
+    layouts: Layouts, input_sizes: Iterable[str], alignment: int, *, on_device: bool = False
+) -> tuple[Checks, Failures]:
     """The checks of a program. Blocks come first, those of the interface behind them."""
     numbers, known = FailureNumbers(), tuple(input_sizes)
     # All blocks share them: a walk through the graph for each would be the square of the text.
@@ -38,6 +41,7 @@ def plan_checks(layouts: Layouts, input_sizes: Iterable[str], alignment: int) ->
     _give(numbers, NO_POINTER, BROKEN_STEP, SMALL_SAVED, BROKEN_STATE, FOREIGN_STATE)
     _give(numbers, *[NO_STATE_MEMORY] * bool(layouts.state.growing), UNKNOWN_NAME)
     _give(numbers, *[NO_THREADS] * (layouts.threads > 1))
+    _give(numbers, *DEVICE_MISTAKES * on_device)
     return Checks(blocks, inputs), numbers.failures()
 
 

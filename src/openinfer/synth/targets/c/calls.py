@@ -41,6 +41,12 @@ class CCalls:
         """How the function names the memory of a value."""
         return self._pointers.pointer(value)
 
+    def looked_at(self, value: Value, depth: int) -> None:
+        """Nothing is outstanding in C: a scalar is there."""
+
+    def changed(self, value: Value, depth: int) -> None:
+        """Nothing else works on a scalar meanwhile."""
+
     def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
         """Calls the function of a kernel, which can fail; one in parts is run by all threads."""
         kernel, inputs = self._unaliased(step, checks)

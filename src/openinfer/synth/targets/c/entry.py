@@ -19,6 +19,7 @@ from openinfer.synth.program.failures import (
     unaligned,
 )
 from openinfer.synth.program.ir import Program, Value, Weight
+from openinfer.synth.targets.c.device_side import DeviceSide
 from openinfer.synth.targets.c.fetch import fetch_function
 from openinfer.synth.targets.c.public import Parameter, PublicFunction
 from openinfer.synth.targets.c.source import SourcePrinters
@@ -36,6 +37,8 @@ class EntryPrinter:
     placed: Placed
     printers: SourcePrinters
     state_hash: bytes
+    device: DeviceSide | None = None
+    """What is different where steps launch kernels on a device."""
 
     @property
     def upper(self) -> str:
@@ -56,14 +59,15 @@ class EntryPrinter:
     def functions(self) -> str:
         """All functions, behind the blocks."""
         states = StatePrinter(self.name, self.placed, self.printers.file, self.state_hash)
-        parts = [self._init(), self._reset(), self._step(), states.functions(), self._states()]
+        init = self._init() if self.device is None else self.device.init
+        parts = [init, self._checked_weights(), self._reset(), self._step(), states.functions(), self._states()]
         parts.append(self._fetch())
-        if self.placed.state.growing:
-            parts.insert(1, self._free())
+        if self.placed.state.growing or self.device is not None:
+            parts.insert(2, self._free())
         if self.placed.threads > 1:
-            parts.insert(1, self._threads())
+            parts.insert(2, self._threads())
         if self.placed.is_interruptible:
-            parts.insert(1, self._limits())
+            parts.insert(2, self._limits())
         self.printers.file.needs |= {"oi_crc32", "oi_same_text"}
         return "\n".join(parts)
 
@@ -91,14 +95,19 @@ _Static_assert({upper}_ARENA_BYTES < SIZE_MAX && {upper}_STATE_BYTES < SIZE_MAX 
 _Static_assert({upper}_ARENA_BYTES % {upper}_ALIGNMENT == 0, "the arena is whole cache lines");
 _Static_assert({upper}_STATE_BYTES % {upper}_ALIGNMENT == 0, "the state is whole cache lines");
 
-/* Records what went wrong; every function up to the caller's then returns. */
-static int fail({name}_context *c, {name}_status status, int32_t failure)
+{self._recorded()}{overlap}{one_call}{watched}"""
+
+    def _recorded(self) -> str:
+        if self.device is not None:
+            return self.device.plumbing
+        return f"""/* Records what went wrong; every function up to the caller's then returns. */
+static int fail({self.name}_context *c, {self.name}_status status, int32_t failure)
 {{
     c->status = (int32_t)status;
     c->failure = failure;
     return 1;
 }}
-{overlap}{one_call}{watched}"""
+"""
 
     def _ours(self) -> str:
         """The memory that a step writes: the arena, and the state if there is one."""
@@ -209,8 +218,11 @@ const char *{self.name}_last_error(const {self.name}_context *c)
 {state}    c->weights = weights;
 {budget}{cleared}    return {name}_reset(c);
 }}
+"""
 
-int {name}_check_weights(const void *weights, size_t weight_bytes)
+    def _checked_weights(self) -> str:
+        name, upper = self.name, self.upper
+        return f"""int {name}_check_weights(const void *weights, size_t weight_bytes)
 {{
     if (weight_bytes != {upper}_WEIGHT_BYTES) return {upper}_ERROR_WEIGHTS;
     return oi_crc32(0, weights, weight_bytes) == {upper}_WEIGHT_CRC32 ? {upper}_OK : {upper}_ERROR_WEIGHTS;
@@ -251,7 +263,14 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 """
 
     def _free(self) -> str:
+        if not self.placed.state.growing:
+            assert self.device is not None
+            return f"void {self.name}_free({self.name}_context *c)\n{{\n{self._lines(list(self.device.free))}}}\n"
+        return self._free_tables()
+
+    def _free_tables(self) -> str:
         name, upper = self.name, self.upper
+        closed = "" if self.device is None else self._lines(list(self.device.free))
         self.printers.file.needs.add("oi_table_grow")
         cases = "\n".join(
             f"    if (table == {layout.heap}) return !oi_table_grow(&(const oi_grid[]){{ grid{layout.number}(c) }}[0], "
@@ -272,7 +291,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         free(c->heap[i]);
         c->heap[i] = NULL;
     }}
-    c->arena = NULL;
+{closed}    c->arena = NULL;
 }}
 
 {self._public("reserve", reserve, *parameters)}"""
@@ -342,13 +361,14 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
     return 0;
 }}
 """
+        copied = [] if self.device is None else self.device.inputs
         begin = ["c->nodes = 0;", "c->countdown = 1;"] * self.placed.is_interruptible
         if self.placed.threads > 1:
             begin.append(f"c->team = oi_team_here(c->team, {upper}_THREADS);")
         step = f"""    c->has_outputs = 0;
     if (is_ready(c, in, out)) return c->status;
     c->in = in;
-{self._lines([*begin, *self._run()])}    c->in = NULL;
+{self._lines([*begin, *copied, *self._run()])}    c->in = NULL;
     c->status = {upper}_OK;
     c->has_outputs = 1;
 {self._lines(results)}    return {upper}_OK;
@@ -359,9 +379,10 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
         block, undo = self.printers.blocks.name("entry"), self.placed.rollback
+        ended = "" if self.device is None else " || settle(c)"
         if undo is None:
             broken = ["c->is_broken = 1;"] * self.placed.can_tear
-            return [*broken, f"if ({block}(c)) return c->status;", *["c->is_broken = 0;"] * self.placed.can_tear]
+            return [*broken, f"if ({block}(c){ended}) return c->status;", *["c->is_broken = 0;"] * self.placed.can_tear]
         has_heap = bool(self.placed.state.growing)
         take_back = "oi_take_back_heap" if has_heap else "oi_take_back"
         self.printers.file.needs |= {take_back}
@@ -376,7 +397,7 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
             f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false }};",
             *(f"oi_keep(&undo, c->state + {offsets[home]}, {home.nbytes});" for home in undo.homes),
             "c->undo = &undo;",
-            f"const int has_failed = {block}(c);",
+            f"const int has_failed = {block}(c){ended};",
             "c->undo = NULL;",
             "if (has_failed) {",
             *(f"    {line}" for line in failed),

@@ -1,7 +1,5 @@
 """A small program that shows how a project is used: it runs a step on simple inputs and prints the first results."""
 
-from typing import TYPE_CHECKING
-
 from openinfer.check.sizes import trial_sizes
 from openinfer.loops.dim import Dim, most_elements
 from openinfer.loops.ir import Buffer
@@ -11,9 +9,7 @@ from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cstyle.names import comment, string
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter, size_code
 from openinfer.synth.targets.cstyle.support import Need
-
-if TYPE_CHECKING:
-    from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.project import EmittedProject
 
 SHOWN = 8
 
@@ -37,7 +33,7 @@ STATUS_OF_FILES = """
 """
 
 
-def mapped_weights(project: "Project") -> str:
+def mapped_weights(project: EmittedProject) -> str:
     """Functions that give the weights, and give them back; a file is mapped where the system can do that."""
     name, upper = project.name, project.name.upper()
     if project.options.weights != "file":
@@ -74,7 +70,7 @@ static void give_back(const void *weights)
 """
 
 
-def read_weights(project: "Project") -> str:
+def read_weights(project: EmittedProject) -> str:
     """A function that gives the weights: from a file, which is read, or from the program itself."""
     name, upper = project.name, project.name.upper()
     if project.options.weights != "file":
@@ -107,19 +103,19 @@ def read_weights(project: "Project") -> str:
 """
 
 
-def started(project: "Project") -> str:
+def started(project: EmittedProject) -> str:
     """The statement that starts threads, where there are any; without them a step only takes longer."""
     if project.placed.threads == 1:
         return ""
     return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
 
 
-def stopped(project: "Project") -> str:
+def stopped(project: EmittedProject) -> str:
     """The statement that ends threads, where there are any."""
     return f"    {project.name}_stop_threads(&context);\n" * (project.placed.threads > 1)
 
 
-def freed(project: "Project") -> str:
+def freed(project: EmittedProject) -> str:
     """The statements that end threads and give the weights back, where they were read."""
     if project.options.weights != "file":
         return stopped(project)
@@ -127,7 +123,7 @@ def freed(project: "Project") -> str:
     return stopped(project) + given_back
 
 
-def memory(project: "Project") -> str:
+def memory(project: EmittedProject) -> str:
     """The memory that a caller gives, as static arrays."""
     upper = project.name.upper()
     arena = f"static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES];\n"
@@ -135,7 +131,34 @@ def memory(project: "Project") -> str:
     return arena + state * project.placed.has_state
 
 
-def example(project: "Project") -> str:
+def asked(project: EmittedProject) -> str:
+    """The statements that ask for memory on a device."""
+    if not project.placed.rules.on_device:
+        return ""
+    name, upper = project.name, project.name.upper()
+    lines = f"    void *const arena = {name}_memory({upper}_ARENA_BYTES);\n"
+    return lines + f"    void *const state = {name}_memory({upper}_STATE_BYTES);\n" * project.placed.has_state
+
+
+def released(project: EmittedProject) -> str:
+    """The statements that give an instance back, and its memory on a device."""
+    if not project.placed.rules.on_device:
+        return ""
+    name = project.name
+    lines = f"    {name}_free(&context);\n    {name}_release(arena);\n"
+    return lines + f"    {name}_release(state);\n" * project.placed.has_state
+
+
+def _given(project: EmittedProject) -> str:
+    """The arguments that are memory."""
+    upper = project.name.upper()
+    arena, state = ("sizeof arena", "sizeof state")
+    if project.placed.rules.on_device:
+        arena, state = f"{upper}_ARENA_BYTES", f"{upper}_STATE_BYTES"
+    return f"arena, {arena}, " + (f"state, {state}" if project.placed.has_state else "NULL, 0")
+
+
+def example(project: EmittedProject) -> str:
     """The text of ``example/main.c``."""
     name, upper = project.name, project.name.upper()
     program = project.program
@@ -151,7 +174,6 @@ def example(project: "Project") -> str:
     run = _several_sizes(project, shown) if project.placed.names.input_sizes else _one_step(project, shown)
     from_file = project.options.weights == "file"
     given_back = "    give_back(weights);\n" * from_file
-    state = "state, sizeof state" if project.placed.has_state else "NULL, 0"
     return f"""{_MAPPING * from_file}
 #include <stdbool.h>
 #include <stdint.h>
@@ -161,7 +183,7 @@ def example(project: "Project") -> str:
 
 #include "{name}.h"
 
-{support}{memory(project)}{arrays}
+{support}{"" if project.placed.rules.on_device else memory(project)}{arrays}
 {mapped_weights(project)}
 int main(int argc, char **argv)
 {{
@@ -169,19 +191,19 @@ int main(int argc, char **argv)
     {name}_context context;
     {name}_inputs in = {{ 0 }};
     {name}_outputs out;
-    if (weights == NULL) return 1;
-    if ({name}_init(&context, arena, sizeof arena, {state}, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
+{asked(project)}    if (weights == NULL) return 1;
+    if ({name}_init(&context, {_given(project)}, weights, {upper}_WEIGHT_BYTES) != {upper}_OK) {{
         fprintf(stderr, "%s\\n", {name}_last_error(&context));
         return 1;
     }}
 {started(project)}{body or "    (void)in;"}
 {run}
-{stopped(project)}{given_back}    return 0;
+{stopped(project)}{released(project)}{given_back}    return 0;
 }}
 """
 
 
-def _one_step(project: "Project", shown: list[str]) -> str:
+def _one_step(project: EmittedProject, shown: list[str]) -> str:
     name = project.name
     lines = [
         f"if ({name}_step(&context, &in, &out) != {name.upper()}_OK) {{",
@@ -193,7 +215,7 @@ def _one_step(project: "Project", shown: list[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _several_sizes(project: "Project", shown: list[str]) -> str:
+def _several_sizes(project: EmittedProject, shown: list[str]) -> str:
     """A step at each of several sizes, from a fresh start: those below the bounds may be refused."""
     name, sizes = project.name, project.placed.names.input_sizes
     trials = trial_sizes({size: project.program.sizes[size] for size in sizes})
@@ -219,7 +241,7 @@ def _several_sizes(project: "Project", shown: list[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str, list[str]]:
+def _input(project: EmittedProject, key: str, value: Value, place: int) -> tuple[str, list[str]]:
     """Memory for an input with a ramp in it, or zeros where numbers have no type of their own in C."""
     kind, field = stored_type(value.dtype), project.placed.names.inputs[key]
     length = max(1, value.nbytes // (1 if value.dtype.is_packed else value.dtype.bits // 8))
@@ -231,7 +253,7 @@ def _input(project: "Project", key: str, value: Value, place: int) -> tuple[str,
     return array, lines
 
 
-def _output(project: "Project", key: str, value: Value) -> tuple[list[str], set[Need]]:
+def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str], set[Need]]:
     """Statements that print the first elements of an output."""
     printer = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     element = printer.load(Buffer("out", value.dtype, value.shape), "i").atom

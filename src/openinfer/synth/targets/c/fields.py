@@ -45,6 +45,8 @@ class Structs:
             Field("weights", "const unsigned char *weights;", "pointer"),
             Field("in", f"const {self.name}_inputs *in;", "pointer"),
         ]
+        if self.placed.rules.on_device:
+            found.append(Field("device", "void *device; /* what is launched, and where */", "pointer"))
         if self.placed.rollback is not None:
             found.append(Field("undo", "void *undo; /* what the running step has changed */", "pointer"))
         if self.placed.threads > 1:

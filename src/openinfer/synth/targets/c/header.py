@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openinfer.synth.program.failures import STATUS
+from openinfer.synth.program.failures import DEVICE_STATUS, STATUS
 from openinfer.synth.targets.c.fields import trace_fields
 from openinfer.synth.targets.cstyle.host.function import PAD
 from openinfer.synth.targets.project import Field
@@ -39,6 +39,7 @@ class HeaderFacts:
     is_interruptible: bool
     threads: int
     embeds_weights: bool
+    on_device: bool = False
 
 
 def header(facts: HeaderFacts) -> str:
@@ -48,7 +49,7 @@ def header(facts: HeaderFacts) -> str:
         f"    {upper}_{status} = {number}, /* {about.format(alignment=facts.alignment)} */"
         if about
         else f"    {upper}_{status} = {number},"
-        for number, (status, about) in enumerate(STATUS.items())
+        for number, (status, about) in enumerate((DEVICE_STATUS if facts.on_device else STATUS).items())
     )
     return f"""{facts.banner}
 #ifndef OPENINFER_{upper}_H
@@ -121,6 +122,19 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 """
 
 
+def _on_device(facts: HeaderFacts, stateless: str) -> str:
+    """What is said of memory on a device, before the function that takes it."""
+    name, upper = facts.name, facts.name.upper()
+    return f"""/* Memory for init. What it stands for lies on a device, from the first time on that an instance gets it;
+   the pointer itself is of no other use. Instances that are given the same memory are on the same device. It is given
+   back when no instance has it any more. NULL: there is no memory. */
+void *{name}_memory(size_t bytes);
+void {name}_release(void *memory);
+
+/* Prepares an instance on a device with such memory, and resets it. {stateless}The weights, any memory,
+   are copied to the device. Returns {upper}_OK or what is wrong, as all functions do. */"""
+
+
 def _interrupt_type(facts: HeaderFacts) -> str:
     if not facts.is_interruptible:
         return ""
@@ -183,9 +197,15 @@ def _optional(upper: str, facts: HeaderFacts) -> str:
 def _functions(facts: HeaderFacts) -> str:
     name, upper = facts.name, facts.name.upper()
     heap = ""
-    if facts.has_heap:
+    if facts.on_device and not facts.has_heap:
         heap = f"""
-/* Gives back the memory of tables that grow; the context must be initialised again before it is used. */
+/* Gives back what init has made; the context must be initialised again before it is used. */
+void {name}_free({name}_context *c);
+"""
+    if facts.has_heap:
+        made = "what init has made, and " * facts.on_device
+        heap = f"""
+/* Gives back {made}the memory of tables that grow; the context must be initialised again before it is used. */
 void {name}_free({name}_context *c);
 
 /* Makes room for a number of cells along each axis of a table that grows, the first of which is table 0. */
@@ -208,9 +228,10 @@ void {name}_stop_threads({name}_context *c);
 /* The weights, part of the program. */
 extern const unsigned char {name}_weights[];
 """
-    return f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and
+    init = f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and
    resets it. {stateless}The weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong,
-   as all functions do. */
+   as all functions do. */"""
+    return f"""{_on_device(facts, stateless) if facts.on_device else init}
 int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes);
 {threads}{heap}

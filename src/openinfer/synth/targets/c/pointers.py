@@ -24,6 +24,8 @@ class Pointers:
         root = self._plan.classes.root(value)
         kind = stored_type(value.dtype)
         match root.storage:
+            case Storage.INPUT if root in self._placed.input_offsets:
+                return f"({kind} *){offset_from('c->arena', self._placed.input_offsets[root])}"
             case Storage.INPUT:
                 return f"c->in->{self._placed.names.inputs[str(root.variable)]}"
             case Storage.STATE:

@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping
 from textwrap import fill
-from typing import TYPE_CHECKING
 
 from openinfer._version import VERSION
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.cstyle.fold import WIDEST
-
-if TYPE_CHECKING:
-    from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.project import EmittedProject
 
 
-def readme(project: "Project", *, has_selftest: bool) -> str:
+def readme(project: EmittedProject, *, has_selftest: bool) -> str:
     """The text of ``README.md``."""
     name, upper = project.name, project.name.upper()
     test = "make selftest   # runs steps with known results and compares\n" if has_selftest else ""
@@ -21,7 +18,7 @@ def readme(project: "Project", *, has_selftest: bool) -> str:
         "array": "`src/weights.c`, an array that is part of the program",
         "incbin": "`src/weights.bin`, which `src/weights.S` makes part of the program",
     }[project.options.weights]
-    saved = "varies with the tables" if project.saved_bytes is None else _bytes(project.saved_bytes)
+    saved = "varies with the tables" if project.saved_bytes is None else bytes_text(project.saved_bytes)
     threads = (
         f"\n`{name}_start_threads` lets {project.placed.threads} threads share the large kernels of a step; results"
         " are the same without.\n"
@@ -34,7 +31,7 @@ def readme(project: "Project", *, has_selftest: bool) -> str:
     reason = f"`{name}_last_error` says what went wrong and where in the graph"
     return f"""# {name}
 
-C11 without dependencies, made by OpenInfer {VERSION} for the device {_plain(project.options.device)}.
+C11 without dependencies, made by OpenInfer {VERSION} for the device {plain_text(project.options.device)}.
 
 ```
 make            # build/lib{name}.a
@@ -47,26 +44,26 @@ threads, with a context for each.
 
 | memory | bytes |
 |---|---|
-| arena (`{upper}_ARENA_BYTES`) | {_bytes(project.placed.arena_bytes)} |
-| state (`{upper}_STATE_BYTES`) | {_bytes(project.placed.state_bytes)} |
-| weights (`{upper}_WEIGHT_BYTES`) | {_bytes(project.placed.weights.size)} |
+| arena (`{upper}_ARENA_BYTES`) | {bytes_text(project.placed.arena_bytes)} |
+| state (`{upper}_STATE_BYTES`) | {bytes_text(project.placed.state_bytes)} |
+| weights (`{upper}_WEIGHT_BYTES`) | {bytes_text(project.placed.weights.size)} |
 | saved state | {saved} |
 
 The weights are in {weights}.
 {threads}{free}
 ## Inputs
 
-{_listed(project, project.program.inputs, project.placed.names.inputs)}
+{listed(project, project.program.inputs, project.placed.names.inputs)}
 
 ## Outputs
 
-{_listed(project, project.program.outputs, project.placed.names.outputs)}
+{listed(project, project.program.outputs, project.placed.names.outputs)}
 
-{fill(f"{_failed_steps(project)}; {reason}.", WIDEST)}
+{fill(f"{failed_steps(project)}; {reason}.", WIDEST)}
 """
 
 
-def _failed_steps(project: "Project") -> str:
+def failed_steps(project: EmittedProject) -> str:
     """What becomes of a step that fails, as the header says it too."""
     if not project.placed.can_tear:
         return "A step that fails has not happened: persistent variables are as they were before"
@@ -77,23 +74,24 @@ def _failed_steps(project: "Project") -> str:
     return f"When a step fails because of an input, nothing has happened. When it fails later, {rest}"
 
 
-def _bytes(count: int) -> str:
+def bytes_text(count: int) -> str:
+    """A number of bytes."""
     return f"{count:,}"
 
 
-def _listed(project: "Project", values: Mapping[str, Value], fields: Mapping[str, str]) -> str:
+def listed(project: EmittedProject, values: Mapping[str, Value], fields: Mapping[str, str]) -> str:
     """A table of tensors. Names are identifiers of the graph, which no table can break."""
     if not values:
         return "None."
     rows = [
-        f"| `{fields[key]}` | {_plain(key)} | {value.dtype.name}[{', '.join(map(repr, value.shape))}] |"
+        f"| `{fields[key]}` | {plain_text(key)} | {value.dtype.name}[{', '.join(map(repr, value.shape))}] |"
         for key, value in values.items()
     ]
-    sizes = [f"{_plain(size)} is at most {bound}" for size, bound in project.program.sizes.items()]
+    sizes = [f"{plain_text(size)} is at most {bound}" for size, bound in project.program.sizes.items()]
     note = f"\n\nDynamic sizes: {'; '.join(sizes)}." if sizes and any(project.placed.names.input_sizes) else ""
     return "\n".join(["| field | variable | type |", "|---|---|---|", *rows]) + note
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Untrusted text in Markdown: ASCII letters, digits and a few marks; the rest is left out."""
     return "".join(one for one in text if (one.isascii() and one.isalnum()) or one in "_.- ")[:100]

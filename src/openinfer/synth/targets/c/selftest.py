@@ -4,7 +4,7 @@ The caller provides the values, usually the simulator's: synthesis itself knows 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,13 +18,12 @@ from openinfer.synth.targets.cstyle.host.solve import sizes_of_shapes
 from openinfer.synth.targets.cstyle.names import string
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
-from openinfer.synth.targets.project import Golden
+from openinfer.synth.targets.project import EmittedProject, Golden
 
-if TYPE_CHECKING:
-    from openinfer.synth.targets.c.project import Project
+_REPORT = '    printf("%d of %d value%s right\\n", checked - failures, checked, checked == 1 ? " is" : "s are");'
 
 
-def selftest(project: "Project", golden: Sequence[Golden]) -> str:
+def selftest(project: EmittedProject, golden: Sequence[Golden]) -> str:
     """The text of ``selftest/main.c``."""
     name, upper = project.name, project.name.upper()
     needs: set[Need] = set()
@@ -34,6 +33,7 @@ def selftest(project: "Project", golden: Sequence[Golden]) -> str:
         steps += _step(project, one, number, arrays, needs)
     support = support_code(needs)
     body = "\n".join(f"    {line}" for line in steps)
+    memory = _memory(project)
     return f"""{STATUS_OF_FILES * (project.options.weights == "file")}
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,10 +44,7 @@ def selftest(project: "Project", golden: Sequence[Golden]) -> str:
 #include "{name}.h"
 
 {support}
-/* Memory as a program finds it, with a guard behind it that nothing may write. */
-enum {{ GUARD = 64, FILL = 0xff }};
-static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES + GUARD];
-static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES + GUARD];
+{memory.declared}
 
 {"".join(arrays)}
 {read_weights(project)}
@@ -63,14 +60,7 @@ static void check(int step, const char *output, int64_t i, double got, double wa
         printf("step %d: %s[%lld] is %.9g, not %.9g\\n", step, output, (long long)i, got, wanted);
 }}
 
-/* Whether nothing was written behind the arena and the state. */
-static int is_whole(void)
-{{
-    for (int i = 0; i < GUARD; ++i)
-        if (arena[{upper}_ARENA_BYTES + i] != FILL || state[{upper}_STATE_BYTES + i] != FILL) return 0;
-    return 1;
-}}
-
+{memory.guard}
 static int init({name}_context *c, size_t arena_bytes, size_t state_bytes, const void *weights)
 {{
     return {name}_init(c, arena, arena_bytes, state, state_bytes, weights, {upper}_WEIGHT_BYTES);
@@ -82,9 +72,7 @@ int main(int argc, char **argv)
     {name}_context context;
     {name}_outputs out;
     if (weights == NULL) return 1;
-    memset(arena, FILL, sizeof arena);
-    memset(state, FILL, sizeof state);
-    if ({_refused(project)}) {{
+{memory.prepared}    if ({_refused(project)}) {{
         printf("one byte less than is needed was not refused\\n");
         return 1;
     }}
@@ -93,17 +81,51 @@ int main(int argc, char **argv)
         return 1;
     }}
 {started(project)}{body}
-    if (!is_whole()) {{
-        printf("memory behind the arena or the state was written\\n");
-        return 1;
-    }}
-{freed(project)}    printf("%d of %d value%s right\\n", checked - failures, checked, checked == 1 ? " is" : "s are");
+{memory.ended}{freed(project)}{_REPORT}
     return failures != 0;
 }}
 """
 
 
-def _refused(project: "Project") -> str:
+@dataclass(frozen=True)
+class _TestMemory:
+    """Texts about the memory that steps work in: where it is declared, prepared, and given back in the end."""
+
+    declared: str
+    guard: str
+    prepared: str
+    ended: str
+
+
+def _memory(project: EmittedProject) -> _TestMemory:
+    name, upper = project.name, project.name.upper()
+    if project.placed.rules.on_device:
+        asked = f"    arena = {name}_memory({upper}_ARENA_BYTES);\n"
+        asked += f"    state = {name}_memory({upper}_STATE_BYTES);\n" * project.placed.has_state
+        released = f"    {name}_free(&context);\n    {name}_release(arena);\n    {name}_release(state);\n"
+        return _TestMemory("static void *arena, *state;", "", asked, released)
+    declared = f"""/* Memory as a program finds it, with a guard behind it that nothing may write. */
+enum {{ GUARD = 64, FILL = 0xff }};
+static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES + GUARD];
+static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES + GUARD];"""
+    guard = f"""/* Whether nothing was written behind the arena and the state. */
+static int is_whole(void)
+{{
+    for (int i = 0; i < GUARD; ++i)
+        if (arena[{upper}_ARENA_BYTES + i] != FILL || state[{upper}_STATE_BYTES + i] != FILL) return 0;
+    return 1;
+}}
+"""
+    filled = "    memset(arena, FILL, sizeof arena);\n    memset(state, FILL, sizeof state);\n"
+    whole = """    if (!is_whole()) {
+        printf("memory behind the arena or the state was written\\n");
+        return 1;
+    }
+"""
+    return _TestMemory(declared, guard, filled, whole)
+
+
+def _refused(project: EmittedProject) -> str:
     """Whether memory that is one byte too short is taken; without a state there is none to be short."""
     upper = project.name.upper()
     short = [(f"{upper}_ARENA_BYTES - 1", f"{upper}_STATE_BYTES")]
@@ -112,7 +134,7 @@ def _refused(project: "Project") -> str:
     return "\n            || ".join(tests)
 
 
-def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs: set[Need]) -> list[str]:
+def _step(project: EmittedProject, one: Golden, number: int, arrays: list[str], needs: set[Need]) -> list[str]:
     name, upper, program = project.name, project.name.upper(), project.program
     lines = [f"{name}_inputs in{number} = {{ 0 }};"]
     lines += [f"if ({name}_reset(&context) != {upper}_OK) return 1;"] * one.begins
@@ -145,7 +167,7 @@ def _step(project: "Project", one: Golden, number: int, arrays: list[str], needs
     return lines
 
 
-def _size_checks(project: "Project", one: Golden, number: int) -> list[str]:
+def _size_checks(project: EmittedProject, one: Golden, number: int) -> list[str]:
     """The dynamic sizes of outputs must be those of the known results."""
     program = project.program
     shapes = {key: np.shape(wanted) for key, wanted in one.outputs.items() if key in program.outputs}
@@ -158,7 +180,7 @@ def _size_checks(project: "Project", one: Golden, number: int) -> list[str]:
 
 
 def _comparison(
-    project: "Project",
+    project: EmittedProject,
     key: str,
     wanted: Array,
     one: Golden,

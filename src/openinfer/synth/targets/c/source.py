@@ -2,15 +2,25 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.c.calls import CCalls
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.pointers import Pointers
-from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter
+from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter, HostCalls
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
+from openinfer.synth.targets.cstyle.library import KernelLibrary
+
+
+class LibraryCalls(HostCalls, Protocol):
+    """The calls of a target, and the kernels that they have called."""
+
+    @property
+    def kernels(self) -> KernelLibrary:
+        """The functions of kernels, and their calls in the order of the source."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,7 @@ class SourcePrinters:
     file: HostFile
     sizes: SizePrinter
     pointers: Pointers
-    calls: CCalls
+    calls: LibraryCalls
     blocks: BlockPrinter
 
 

@@ -92,6 +92,8 @@ class Dialect:
     packed_load: str = "{function}({name}, {at})"
     packed_store: str = "{function}({name}, {at}, {value})"
     fail: str = "return 1; /* {reason} */"
+    known_outcomes: bool = False
+    """Whether a comparison whose outcome is known may be that: compilers of C warn of conditions that never change."""
     rolled: str = ""
     """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
     index_dtype: str = "i64"

@@ -195,7 +195,8 @@ class ScalarPrinter:
         outcome = _outcome(op, left, right, self.widths)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
-            if isinstance(known, Const) and not isinstance(known.value, Dim):
+            is_number = isinstance(known, Const) and not isinstance(known.value, Dim)
+            if is_number or self.dialect.known_outcomes:
                 return ExprText(self.dialect.literal(outcome, BOOL))
             code = self.code(known)
             return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)

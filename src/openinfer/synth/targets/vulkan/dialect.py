@@ -182,6 +182,7 @@ GLSL = Dialect(
     packed_load="{function}({name}, {at})",
     fail="{{ atomicMin(status.v[0], own); return; }} /* {reason} */",
     narrow="int32_t",
+    known_outcomes=True,
     reserved=frozenset(_WORDS_OF_GLSL.split()),
 )
 """Buffers have fewer than 2^32 elements: positions of 64 bits are narrowed where memory is reached."""

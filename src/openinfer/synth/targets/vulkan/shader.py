@@ -20,6 +20,7 @@ from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.threads import LOOPS, STATEMENTS, WIDE_TYPES
 
+VERSION_LINE = "#version 460"
 _EXTENSIONS = (
     *EXTENSIONS,
     "GL_EXT_buffer_reference",
@@ -79,13 +80,17 @@ def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     """A launch as a function of this name, for a device that rounds so."""
     dialect = glsl(numerics, is_guarded=launch.is_guarded)
     code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, _TEMPLATES)
-    own = (*launch.kernel.inputs, *launch.kernel.outputs)
-    named = zip(own, code.parameters, strict=True)
+    return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
+
+
+def arguments_of(kernel: Kernel, code: Printed, *, is_guarded: bool) -> tuple[Argument, ...]:
+    """What a launch of a kernel is called with."""
+    named = zip((*kernel.inputs, *kernel.outputs), code.parameters, strict=True)
     arguments = [Argument(Given.MEMORY, one.name) for one, called in named if called.name not in code.unused]
     arguments += [Argument(Given.SIZE, size) for size in code.sizes]
-    if code.can_fail or launch.is_guarded:
+    if code.can_fail or is_guarded:
         arguments += [Argument(Given.STATUS), Argument(Given.NUMBER)]
-    return LaunchCode(name, code, tuple(arguments))
+    return tuple(arguments)
 
 
 def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
@@ -97,6 +102,7 @@ def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
 def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main: str) -> str:
     """A shader with the functions of launches; ``main`` calls them."""
     parts = [
+        VERSION_LINE,
         head(group),
         *functions(launches, numerics),
         f"void main()\n{{\n    {main}\n}}\n",
@@ -106,11 +112,15 @@ def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main:
 
 def functions(launches: Sequence[LaunchCode], numerics: Numerics) -> list[str]:
     """The functions of launches, after those of support code that they call."""
-    needs: set[Need] = {need for one in launches for need in one.code.needs}
+    needs = {need for one in launches for need in one.code.needs}
+    return [*support_texts(needs, numerics), *(one.code.text for one in launches)]
+
+
+def support_texts(needs: Iterable[Need], numerics: Numerics) -> list[str]:
+    """Support code for a device that rounds so, behind what it must know."""
     known = known_words(numerics)
     support = support_code(needs, known)
-    words = [f"#define {word} {value}" for word, value in known.items() if word in support]
-    return [*words, support, *(one.code.text for one in launches)]
+    return [*(f"#define {word} {value}" for word, value in known.items() if word in support), support]
 
 
 def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
@@ -119,8 +129,8 @@ def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
 
 
 def head(group: int) -> str:
-    """What every shader begins with: the extensions, the size of a group, memory and arguments."""
-    lines = ["#version 460", *(f"#extension {one} : require" for one in _EXTENSIONS)]
+    """What every shader has behind its first line: the extensions, the size of a group, memory and arguments."""
+    lines = [f"#extension {one} : require" for one in _EXTENSIONS]
     lines += [_PRESERVE, f"layout(local_size_x = {group}) in;"]
     lines += _memory_types()
     block = "layout(buffer_reference, std430, buffer_reference_align = 8) buffer oi_argument_block { uvec2 at[]; };"

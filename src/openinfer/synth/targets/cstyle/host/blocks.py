@@ -70,6 +70,12 @@ class HostCalls(Protocol):
     def pointer(self, value: Value) -> str:
         """How the function names the memory of a scalar."""
 
+    def looked_at(self, value: Value, depth: int) -> None:
+        """The next line reads a scalar."""
+
+    def changed(self, value: Value, depth: int) -> None:
+        """The next line writes a scalar."""
+
     def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
         """Runs a kernel."""
 
@@ -244,6 +250,7 @@ class BlockPrinter:
     def _integer(self, step: IntegerStep, checks: IntegerChecks, depth: int) -> None:
         self._sizes.check(checks.sizes, depth)
         found = self._indices.integer(step.expr, depth)
+        self._calls.changed(step.value, depth)
         self._file.line(depth, f"*{self._calls.pointer(step.value)} = {found.text};")
         if checks.failure is not None:
             self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.failure)}")
@@ -282,6 +289,7 @@ class BlockPrinter:
         if step.cond is None:
             self._run(step.then_block, depth)
             return
+        self._calls.looked_at(step.cond, depth)
         self._file.line(depth, f"if (*{self._calls.pointer(step.cond)}) {{")
         self._run(step.then_block, depth + 1)
         if step.else_block is not None:

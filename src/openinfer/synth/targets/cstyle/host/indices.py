@@ -11,17 +11,31 @@ from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 
 class IndexPrinter:
-    """Index expressions in the function that is being printed; ``pointer`` says how it names a scalar's memory."""
+    """Index expressions in the function that is being printed; ``pointer`` says how it names a scalar's memory.
 
-    def __init__(self, file: HostFile, sizes: SizePrinter, pointer: Callable[[Value], str]) -> None:
+    ``looked_at`` is told of scalars, and where the lines stand that read them, before these are printed.
+    """
+
+    def __init__(
+        self,
+        file: HostFile,
+        sizes: SizePrinter,
+        pointer: Callable[[Value], str],
+        looked_at: Callable[[Value, int], None] = lambda _value, _depth: None,
+    ) -> None:
         self._file = file
         self._sizes = sizes
         self._pointer = pointer
+        self._looked_at = looked_at
+        self._read: list[Value] = []
         self._integers = IntegerPrinter(self._named, file.needs, self._temporary)
 
     def integers(self, exprs: Iterable[Expr], depth: int) -> list[Integer]:
         """Expressions that the next lines compute, in this order; the function names all memory that they read."""
+        self._read = []
         found = self._integers.integers(exprs)
+        for scalar_read in dict.fromkeys(self._read):
+            self._looked_at(scalar_read, depth)
         for line in (line for one in found for line in one.before):
             self._file.line(depth, line)
         self._file.now.computes(*found)
@@ -48,6 +62,7 @@ class IndexPrinter:
 
     def _scalar(self, home: Value) -> Integer:
         dtype, name, found = home.dtype, self._pointer(home), scalar(home.dtype)
+        self._read.append(home)
         if found.can_fail:
             return Integer(f"oi_index_u64(*{name}, &bad)", found, function="oi_index_u64")
         if dtype.is_packed:

@@ -1,0 +1,69 @@
+"""The memory that an instance of compiled code works in: this process's own, or that of a device."""
+
+import ctypes
+
+import numpy as np
+
+from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.ops import Array
+from openinfer.synth.run.library import Instance
+from openinfer.synth.run.table_memory import borrowed
+from openinfer.synth.targets.project import RunnableProject
+
+
+class _Asked:
+    """Memory that the code has been asked for, and gets back when nothing looks at it any more."""
+
+    def __init__(self, instance: Instance, nbytes: int) -> None:
+        ask, self._release = instance.function("memory"), instance.function("release")
+        ask.restype, ask.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        self._release.restype, self._release.argtypes = None, [ctypes.c_void_p]
+        self.pointer: int | None = ask(nbytes)
+        if self.pointer is None:
+            raise no_memory(nbytes)
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None) is not None:
+            self._release(self.pointer)
+
+
+def initialised(project: RunnableProject, instance: Instance) -> tuple[Array, Array, Array]:
+    """The arena, the state and the weights of an instance, which is then ready for steps."""
+    placed, blob = project.placed, project.blob
+    alignment, sizes = placed.rules.alignment, (placed.arena_bytes, placed.state_bytes)
+    weights = _aligned(max(len(blob), 1), alignment)
+    weights[: len(blob)] = np.frombuffer(blob, np.uint8)
+    last = _address(weights), ctypes.c_size_t(len(blob))
+    if not placed.rules.on_device:
+        arena, state = (_aligned(nbytes, alignment) for nbytes in sizes)
+        first = (_address(arena), ctypes.c_size_t(sizes[0]), _address(state), ctypes.c_size_t(sizes[1]))
+        instance.call("init", *first, *last)
+        return arena, state, weights
+    asked = [_Asked(instance, nbytes) if nbytes else None for nbytes in sizes]
+    given = [None if one is None else ctypes.c_void_p(one.pointer) for one in asked]
+    instance.call("init", given[0], ctypes.c_size_t(sizes[0]), given[1], ctypes.c_size_t(sizes[1]), *last)
+    context = instance.context
+    places = (context.arena, context.state)
+    arena, state = (borrowed(at or 0, nbytes, own) for at, nbytes, own in zip(places, sizes, asked, strict=True))
+    return arena, state, borrowed(context.weights or 0, len(blob))
+
+
+def no_memory(nbytes: int) -> ExecutionError:
+    """What is said where there is too little memory to run code in."""
+    message = f"there is no memory of {nbytes:,} bytes to run the code in"
+    advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
+    return ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice))
+
+
+def _aligned(nbytes: int, alignment: int) -> Array:
+    """Memory that starts at a multiple of the alignment."""
+    try:
+        raw = np.zeros(nbytes + alignment, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise no_memory(nbytes) from error
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + nbytes]
+
+
+def _address(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)

@@ -1,0 +1,180 @@
+"""What steps do to memory, on a Vulkan device: launches, which are recorded, and the host's own work between them.
+
+The host waits for what it has recorded before it looks at memory that a launch writes, or changes memory itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from openinfer.loops.dim import is_symbolic, most_elements
+from openinfer.loops.ir import Buffer, Kernel
+from openinfer.loops.used import used_buffers
+from openinfer.synth.memory.checks.records import EntryChecks, KernelChecks, MoveChecks, SliceChecks
+from openinfer.synth.memory.trace_points import Reported
+from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
+from openinfer.synth.targets.c.calls import CCalls
+from openinfer.synth.targets.c.operands import Operands
+from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
+from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
+from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
+from openinfer.synth.targets.cstyle.names import comment
+from openinfer.synth.targets.cstyle.statements import Printed
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.simt.launches import Launch, Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.vulkan.shader import Argument, Given, arguments_of, launch_code
+from openinfer.synth.targets.vulkan.waits import Waits
+
+FIRST_SHADER = 1
+"""The number of the first kernel's shader: the one before copies memory."""
+
+
+def _printed(kernel: Kernel, name: str, _parts: int, numerics: Numerics) -> Printed:
+    return launch_code(Launch(kernel, 0, is_guarded=True), name, numerics).code
+
+
+class VulkanCalls:
+    """The ``HostCalls`` of the Vulkan target."""
+
+    def __init__(
+        self, sizes: SizePrinter, indices: IndexPrinter, waits: Waits, machine: SimtMachine, numerics: Numerics
+    ) -> None:
+        file, pointers = waits.file, waits.pointers
+        self.kernels = KernelLibrary(file.name, partial(_printed, numerics=numerics))
+        """The launches, each a shader."""
+        self._file = file
+        self._sizes = sizes
+        self._pointers = pointers
+        self._waits = waits
+        self._machine = machine
+        self._numbers: dict[str, int] = {}
+        self._operands = Operands(file, pointers, indices)
+        # What the host does itself, it does as in C.
+        self._host = CCalls(file, sizes, indices, pointers, partial(_printed, numerics=numerics))
+
+    def pointer(self, value: Value) -> str:
+        """How the function names the memory of a value."""
+        return self._pointers.pointer(value)
+
+    def looked_at(self, value: Value, depth: int) -> None:
+        """Waits if something that is recorded writes a scalar."""
+        self._waits.looked_at(value, depth)
+
+    def changed(self, value: Value, depth: int) -> None:
+        """Waits if something that is recorded works on a scalar."""
+        self._waits.changed(value, depth)
+
+    # --- launches -------------------------------------------------------------------------------------------------
+
+    def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
+        """Records the launches of a kernel."""
+        launches = step.schedule
+        assert isinstance(launches, Launches), "kernels have launches"
+        touched = {name for one in launches.launches for name in used_buffers(one.kernel)}
+        operands: dict[str, StepOperand] = {}
+        memory: dict[str, str] = {}
+        for buffer, operand, chosen in zip(step.kernel.inputs, step.inputs, checks.inputs, strict=True):
+            operands[buffer.name] = operand
+            if buffer.name in touched:
+                memory[buffer.name] = self._operands.operand(operand, chosen, depth)
+            elif chosen is not None:
+                # Nothing is read, but the indices must name a tensor.
+                self._file.line(depth, f"(void){self._operands.operand(operand, chosen, depth)};")
+        written = zip(step.kernel.outputs, step.outputs, strict=True)
+        for buffer, value in (*written, *zip(launches.scratch, step.scratch, strict=True)):
+            operands[buffer.name] = value
+            if buffer.name in touched:
+                memory[buffer.name] = self.pointer(value)
+        for launch in launches.launches:
+            self._launch(_call(step, launch, operands), launch, memory, checks.failure, depth)
+
+    def _launch(
+        self, step: KernelStep, launch: Launch, memory: Mapping[str, str], failure: int | None, depth: int
+    ) -> None:
+        used = self.kernels.function(launch.kernel, step)
+        number = self._numbers.setdefault(used.name, FIRST_SHADER + len(self._numbers))
+        operands = dict(zip((one.name for one in _memory(launch.kernel)), _operands(step), strict=True))
+        written = {one.name for one in launch.kernel.outputs}
+        given = []
+        for one in _arguments(used):
+            match one.kind:
+                case Given.MEMORY:
+                    flag = "true" if one.name in written else "false"
+                    given.append(f"{{ {memory[one.name]}, {_nbytes(operands[one.name])}, {flag} }}")
+                case Given.SIZE:
+                    given.append(f"{{ NULL, {self._sizes.place(one.name)}, false }}")
+        groups = self._groups(launch.threads)
+        own = -1 if failure is None or not launch.kernel.can_fail else failure
+        arguments = f"(const oi_argument[]){{ {', '.join(given)} }}" if given else "NULL"
+        self._file.line(depth, f"LAUNCH({number}, {groups}, {own}, {len(given)}, {arguments}); /* {used.name} */")
+
+    def _groups(self, threads: int) -> str:
+        group = self._machine.group
+        if not is_symbolic(threads):
+            return str(-(-threads // group))
+        return f"({self._sizes.extent(threads).text} + {group - 1}) / {group}"
+
+    def move(self, step: Move, checks: MoveChecks, depth: int, *, is_whole: bool) -> None:
+        """Records the copy of a value; of a whole one, with all the memory that it can need."""
+        source, target = self._operands.operand(step.src, checks.source, depth), self.pointer(step.dst)
+        nbytes = str(step.dst.nbytes) if is_whole else self._sizes.nbytes(step.dst)
+        about = "" if step.dst.variable is None else f" /* {comment(str(step.dst.variable))} */"
+        self._file.line(depth, f"oi_copy(c->device, {target}, {source}, {nbytes});{about}")
+
+    # --- the host's own work --------------------------------------------------------------------------------------
+
+    def fill(self, value: Value, depth: int) -> None:
+        """All the memory that a variable can need gets its initial value."""
+        self._waits.settle(depth)
+        self._host.fill(value, depth)
+
+    def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
+        """Works on a slice of a table."""
+        self._waits.settle(depth)
+        self._host.table(step, checks, depth)
+
+    def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
+        """Works on a slice of a tensor."""
+        self._waits.settle(depth)
+        self._host.part(step, checks, depth)
+
+    def entry(self, step: EntryStep | WeightCheck, checks: EntryChecks, depth: int) -> None:
+        """Works on an entry of a prefix table, or checks that there is one."""
+        if isinstance(step, EntryStep):
+            self._waits.settle(depth)
+        self._host.entry(step, checks, depth)
+
+    def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
+        """Lines that are empty unless compiled for traces, in which nothing is outstanding."""
+        lines = self._host.marked(rows, first)
+        return ["TRACE_SETTLED;", *lines] if lines else []
+
+
+def _memory(kernel: Kernel) -> Sequence[Buffer]:
+    return (*kernel.inputs, *kernel.outputs)
+
+
+def _operands(step: KernelStep) -> Sequence[StepOperand]:
+    return (*step.inputs, *step.outputs)
+
+
+def _call(step: KernelStep, launch: Launch, operands: Mapping[str, StepOperand]) -> KernelStep:
+    """A launch as the call of its own kernel."""
+    outputs = [operands[one.name] for one in launch.kernel.outputs]
+    return replace(
+        step,
+        kernel=launch.kernel,
+        inputs=tuple(operands[one.name] for one in launch.kernel.inputs),
+        outputs=tuple(one for one in outputs if isinstance(one, Value)),
+        scratch=(),
+    )
+
+
+def _arguments(used: UsedKernel) -> tuple[Argument, ...]:
+    return arguments_of(used.kernel, used.code, is_guarded=True)
+
+
+def _nbytes(operand: StepOperand) -> int:
+    """The most bytes of an operand; a weight's are those of the tensor that indices choose."""
+    return operand.dtype.nbytes(most_elements(operand.shape))

@@ -1,0 +1,184 @@
+"""A Vulkan project: shaders, and a host in C that launches them."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files as resources
+
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.trace_points import Reported
+from openinfer.synth.targets.c.buildfiles import weights_array, weights_assembly
+from openinfer.synth.targets.c.code_files import CodeFiles
+from openinfer.synth.targets.c.example import example
+from openinfer.synth.targets.c.fields import trace_fields
+from openinfer.synth.targets.c.host_source import HostSource
+from openinfer.synth.targets.c.selftest import selftest
+from openinfer.synth.targets.cstyle.fold import folded
+from openinfer.synth.targets.cstyle.library import KernelLibrary
+from openinfer.synth.targets.cstyle.names import project_name
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES, cmake_lists, makefile
+from openinfer.synth.targets.vulkan.host_side import device_side
+from openinfer.synth.targets.vulkan.readme import readme
+from openinfer.synth.targets.vulkan.shader_files import ShaderFiles
+from openinfer.synth.targets.vulkan.source import launching_printers
+from openinfer.synth.targets.vulkan.timed import TIMED_SOURCE, timed_source
+
+_TAKEN = ("copy", "device", "oi", "shaders", "vulkan")
+"""Our files, and what Vulkan's names begin with."""
+_EXTERNAL = (
+    "oi_memory_new",
+    "oi_memory_free",
+    "oi_open",
+    "oi_close",
+    "oi_launch",
+    "oi_copy",
+    "oi_is_awaited",
+    "oi_settle",
+    "oi_time",
+    "oi_place",
+)
+"""The functions of ``device.c``; every project has its own, so that a program can have several projects."""
+
+
+@cache
+def _runtime(name: str) -> str:
+    return (resources("openinfer.synth.targets.vulkan") / "host" / name).read_text(encoding="utf-8")
+
+
+class VulkanProject:
+    """The files of a program, and the facts about them that others need."""
+
+    def __init__(self, placed: Placed, options: ProjectOptions, machine: SimtMachine, numerics: Numerics) -> None:
+        self.placed = placed
+        self.program = placed.program
+        self.options = options
+        own = project_name(options.name)
+        self.name = f"{own}_" if own in _TAKEN else own
+        self._host = HostSource(self.name, placed, options)
+        printers = launching_printers(placed, self.name, machine, numerics)
+        self._source = self._host.source(printers, "device.h", device_side(placed, printers, self.name))
+        self._file = printers.file
+        self._machine = machine
+        self.kernels: KernelLibrary = printers.calls.kernels
+        """The launches, and their places in the order of the source."""
+        self.reported: tuple[Reported, ...] = tuple(printers.blocks.reported)
+        """What the lines that trace say, in the order of the source."""
+        self._shaders = ShaderFiles(self.name, self.kernels, machine.group, numerics, printers.file.title)
+
+    # --- facts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def saved_bytes(self) -> int | None:
+        """The bytes of a saved state; None where tables can grow."""
+        return self._host.saved_bytes
+
+    @property
+    def inputs(self) -> list[Field]:
+        """The fields of the struct of inputs."""
+        return self._host.structs.inputs
+
+    @property
+    def outputs(self) -> list[Field]:
+        """The fields of the struct of outputs."""
+        return self._host.structs.outputs
+
+    @property
+    def traced_context(self) -> list[Field]:
+        """The fields of the context, those included that are there for traces alone."""
+        return [*self._host.structs.context, *trace_fields(self.name)]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of the code that are compiled."""
+        return (f"src/{self.name}.c", "src/device.c", "src/shaders.c")
+
+    @property
+    def shaders(self) -> Mapping[str, str]:
+        """The shaders by their paths, and what each is called in the program."""
+        return self._shaders.names
+
+    @property
+    def trace_flags(self) -> tuple[str, ...]:
+        """What a compiler is told so that steps say what they do."""
+        return (f"-D{self.name.upper()}_TRACE",)
+
+    @property
+    def build_options(self) -> ProjectOptions:
+        """The options, which say all that a compiler must be told."""
+        return self.options
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What a program is linked with."""
+        return LIBRARIES
+
+    @property
+    def blob(self) -> bytes:
+        """The weights."""
+        return self._host.blob
+
+    @property
+    def graph_hash(self) -> str:
+        """The SHA-256 of the graph's canonical text."""
+        return self._host.graph_hash
+
+    @property
+    def model_hash(self) -> str | None:
+        """The SHA-256 of the model's file."""
+        return self._host.model_hash
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def code(self) -> dict[str, str]:
+        """The sources that compilers need, without the weights and without the names of graph and model."""
+        return self._code("/* Made by OpenInfer. */\n", 0)
+
+    def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The code with a clock around every launch, and which files of it are compiled."""
+        return {**self.code(), TIMED_SOURCE: timed_source(self)}, (TIMED_SOURCE, *self.sources[1:])
+
+    def _code(self, banner: str, crc: int) -> dict[str, str]:
+        name, files = (
+            self.name,
+            CodeFiles(self.name, self.placed, self.kernels, frozenset(self._file.needs), self._file.title),
+        )
+        return {
+            f"include/{name}.h": folded(self._host.header(banner, crc)),
+            f"src/{name}.c": banner + folded(self._source),
+            "src/device.h": banner + self._device_header(),
+            "src/device.c": f"{banner}\n{_runtime('device.c')}",
+            "src/shaders.c": banner + self._shaders.table(),
+            "src/runtime.h": banner + folded(files.runtime()),
+            **self._shaders.files(banner),
+        }
+
+    def _device_header(self) -> str:
+        guard, name = f"OPENINFER_{self.name.upper()}_DEVICE_H", self.name
+        renamed = "\n".join(f"#define {one} {name}_{one}" for one in _EXTERNAL)
+        facts = f"enum {{ OI_GROUP = {self._machine.group}, OI_SHADERS = {len(self.shaders)} }};\n"
+        shaders = f"extern const oi_shader {name}_shaders[];\n"
+        body = f"{renamed}\n\n{facts}\n{_runtime('device.h')}\n{shaders}"
+        return f"\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
+
+    def files(self, golden: Sequence[Golden] = ()) -> Files:
+        """All files but the plan, by their paths; golden values make a self-test."""
+        banner = self._host.banner()
+        found: Files = {**self._code(banner, zlib.crc32(self.blob))}
+        found["src/weights.bin"] = self.blob
+        match self.options.weights:
+            case "array":
+                del found["src/weights.bin"]
+                found["src/weights.c"] = banner + weights_array(self.name, self.blob, self.placed.rules.alignment)
+            case "incbin":
+                found["src/weights.S"] = weights_assembly(self.name, self.placed.rules.alignment)
+        has_selftest = bool(golden)
+        found["Makefile"] = makefile(self.name, self.options, self.shaders, has_selftest=has_selftest)
+        found["CMakeLists.txt"] = cmake_lists(self.name, self.options, self.shaders, has_selftest=has_selftest)
+        found["example/main.c"] = banner + folded(example(self))
+        if golden:
+            found["selftest/main.c"] = banner + folded(selftest(self, golden))
+        found["README.md"] = readme(self, has_selftest=has_selftest)
+        return found

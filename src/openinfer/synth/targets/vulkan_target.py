@@ -1,0 +1,81 @@
+"""Vulkan, put together: schedules of ``targets.simt``, files of ``targets.vulkan``, modules of ``run``."""
+
+from dataclasses import dataclass, replace
+
+from openinfer.check.events import TraceLevel
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.loops.ir import Kernel
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.placed import MemoryRules, Placed
+from openinfer.synth.report.profile import Profile
+from openinfer.synth.run.module import CompiledModule, built
+from openinfer.synth.run.timed import TimedRun
+from openinfer.synth.run.traced import traced
+from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.project import ProjectOptions
+from openinfer.synth.targets.simt.baseline import baseline
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
+from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
+from openinfer.synth.targets.vulkan.dialect import glsl
+from openinfer.synth.targets.vulkan.onto_device import OntoDevice
+from openinfer.synth.targets.vulkan.project import VulkanProject
+
+_KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
+_REACH = 1 << 32
+"""Positions in memory have 32 bits."""
+
+
+def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
+    """The target of a device with Vulkan."""
+    own = _VulkanDevice(arch, simt_machine(arch), Numerics.of(arch))
+    return Target(
+        name="vulkan",
+        machine=own.machine,
+        dialect=glsl(own.numerics),
+        supports=_KERNELS,
+        numerics=own.numerics,
+        alignment=64,  # that of C, so that states are the same bytes
+        index_bits=32,
+        max_argument_bytes=128,
+        max_buffer_bytes=_REACH,
+        passes=own.passes,
+        project=own.project,
+        build=_built,
+        profile=own.profile,
+        on_device=True,
+    )
+
+
+@dataclass(frozen=True)
+class _VulkanDevice:
+    """A device that shaders are written for."""
+
+    arch: DeviceArch
+    machine: SimtMachine
+    numerics: Numerics
+
+    def schedule(self, kernel: Kernel) -> Launches:
+        return baseline(kernel, self.machine)
+
+    def passes(self, _wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
+        return (OntoDevice(self.schedule).run,)
+
+    def project(self, placed: Placed, options: ProjectOptions) -> VulkanProject:
+        for value in placed.memory.offsets:
+            if value.nbytes >= _REACH:
+                name = value.variable or value.name
+                message = f"{name!r} takes {value.nbytes:,} bytes, and a kernel reaches {_REACH:,}"
+                raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "smaller sizes make it smaller"))
+        own = replace(options, device=self.arch.title, isa="vulkan")
+        return VulkanProject(placed, own, self.machine, self.numerics)
+
+    def profile(self, project: VulkanProject, _cc: str, _trial: TimedRun) -> Profile:
+        message = f"{project.name!r} cannot be profiled: no clock is read on a device yet"
+        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "profile the graph on a CPU"))
+
+
+def _built(project: VulkanProject, options: BuildOptions) -> CompiledModule:
+    if options.trace is TraceLevel.OFF:
+        return built(project, options.cc, options.flags, options.node_budget)
+    return traced(project, options.cc, options.flags, options.trace, options.node_budget)

@@ -1,0 +1,151 @@
+"""Whole projects on lavapipe: built by make, run with the validation layer, and loaded as modules."""
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.vulkan.on_device import on_lavapipe
+
+from openinfer import Executor, ModelLoader, Simulator, Synthesizer, graph
+from openinfer.errors import ExecutionError, OpenInferError
+from openinfer.oinf import save_file
+from openinfer.synth.plan import Plan
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.project import Golden
+
+TEXT = """
+sizes { T <= 6; }
+dynamic { x: f32[T, 4]; ids: i32[3]; keep: bool; }
+persistent { n: i32 @init(0); total: f32[4] @init(0); seen(i): f32[4] @table @fixed(i=8); log(i): f32[4] @table; }
+constant { w: f32[4, 4]; }
+volatile { y: f32[T, 4]; picked: f32[3, 4]; all: f32[4]; before: f32[4]; }
+block more { op add(total, all) >> total; return; }
+block less { op sub(total, all) >> total; return; }
+block entry {
+    op matmul(x, w) >> y;
+    op softmax(y, axis=1) >> y;
+    op sum_axis(y, axes=[0]) >> all;
+    cache.write all >> seen[n];
+    cache.write all >> log[n];
+    branch keep more less;
+    cache.read seen[n] >> before;
+    op gather(w, ids, axis=0) >> picked;
+    cache.increment n;
+    return y, picked, before;
+}
+"""
+"""A counter, tables, a branch, a dynamic size, and an op that fails after all of them have changed."""
+
+
+def inputs_of(step: int) -> dict[str, Any]:
+    rng = np.random.default_rng(step)
+    return {
+        "x": rng.normal(size=(1 + step % 6, 4)).astype(np.float32),
+        "ids": rng.integers(0, 4, 3).astype(np.int32),
+        "keep": np.bool_(step % 2),
+    }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
+    path = tmp_path_factory.mktemp("vulkan") / "model.oinf"
+    save_file(path, {"w": np.random.default_rng(7).normal(size=(4, 4)).astype(np.float32)})
+    return ModelLoader.open(path)
+
+
+@pytest.fixture(scope="module")
+def plan(model: ModelLoader) -> Plan:
+    return Synthesizer("lavapipe", name="seen").synthesize(model, graph(TEXT))
+
+
+@pytest.fixture
+def module(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> CompiledModule:
+    for name, value in on_lavapipe().items():
+        monkeypatch.setenv(name, value)
+    return plan.build()
+
+
+@pytest.fixture
+def executor(model: ModelLoader) -> Executor:
+    return Simulator(model).make_executor(graph(TEXT))
+
+
+def same(one: CompiledModule, other: Executor | CompiledModule) -> None:
+    for name in ("y", "picked", "before", "n", "total", "seen", "log"):
+        np.testing.assert_allclose(one.fetch(name), other.fetch(name), rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_module_does_what_the_simulator_does(module: CompiledModule, executor: Executor) -> None:
+    for step in range(5):
+        for one in (module, executor):
+            one.insert(inputs_of(step))
+            one.run_step()
+        same(module, executor)
+
+
+def test_a_step_that_fails_on_the_device_has_not_happened(module: CompiledModule, executor: Executor) -> None:
+    for step in range(4):
+        wrong = {**inputs_of(step), "ids": np.array([0, 4, 1], np.int32)}
+        codes = []
+        for one in (module, executor):
+            before = one.save_state()
+            with pytest.raises(OpenInferError) as caught:
+                one(wrong)
+            codes.append((caught.value.code, caught.value.diagnostics[0].span))
+            assert one.save_state() == before
+            one(inputs_of(step))
+        assert codes[0] == codes[1]
+    same(module, executor)
+
+
+def saved(module: CompiledModule) -> bytes:
+    """What the code itself saves."""
+    instance = module._instance
+    size = instance.function("saved_bytes")
+    size.restype = ctypes.c_size_t
+    found = ctypes.create_string_buffer(size(ctypes.byref(module._context)))
+    instance.call("save_state", found, ctypes.c_size_t(len(found)))
+    return found.raw
+
+
+def test_states_are_those_of_generated_c_byte_for_byte(module: CompiledModule, model: ModelLoader) -> None:
+    in_c = Synthesizer(name="seen").synthesize(model, graph(TEXT)).build(flags=("-std=c11", "-O0"))
+    assert saved(module) == saved(in_c)
+    for step in range(3):
+        module(inputs_of(step))
+    made = saved(module)
+    in_c._instance.call("load_state", made, ctypes.c_size_t(len(made)))
+    assert saved(in_c) == made
+    in_c(inputs_of(3))
+    theirs = saved(in_c)
+    module._instance.call("load_state", theirs, ctypes.c_size_t(len(theirs)))
+    assert saved(module) == theirs
+
+
+def test_a_project_builds_and_its_selftest_passes_under_validation(
+    plan: Plan, executor: Executor, tmp_path: Path
+) -> None:
+    golden = []
+    for step in range(3):
+        executor(inputs_of(step))
+        golden.append(Golden(inputs_of(step), {name: executor.fetch(name) for name in ("y", "picked", "before")}))
+    wrong = {**inputs_of(0), "ids": np.array([9, 0, 0], np.int32)}
+    plan.emit(tmp_path, [*golden, Golden(wrong, {}, is_refused=True)])
+    layers = {"VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation"}
+    command = ["make", "example", "selftest", "CFLAGS=-O1 -Wall -Wextra -Werror"]
+    environment = {**os.environ, **on_lavapipe(), **layers}
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
+    assert "Validation" not in ended.stdout + ended.stderr, ended.stdout
+    assert "values are right" in ended.stdout
+
+
+def test_what_is_missing_is_said(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VK_ICD_FILENAMES", "/no/driver.json")
+    with pytest.raises(ExecutionError, match="there is no driver") as caught:
+        plan.build()
+    assert (caught.value.code, "mesa-vulkan-drivers" in str(caught.value)) == ("E806", True)
