@@ -68,9 +68,9 @@ test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
 	$(BIN)/pytest -n 2 tests/synth/test_project.py tests/synth/test_symbols.py
 
-# Every op on every dtype on the Vulkan device that this machine has, if it has only one: lavapipe.
+# Every op on every dtype on the Vulkan device that this machine has, if it has only one: lavapipe; notes what passed.
 test-vulkan: $(VENV)/.dev tools
-	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES)
+	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES) --record
 	$(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
 
 # 64-bit Arm in QEMU.

@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 COPIED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TESTED = DOCS / "tested_ops.json"
 """What the suite of generated code noted when it ran: ``make test-devices``."""
-MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n"}
+MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n", "lavapipe": "v"}
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/README.md"))
 
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -78,7 +78,7 @@ def error_page() -> str:
 
 
 def tested_section() -> str:
-    """Which ops ran on which dtypes as generated C, on which devices, within the numerics contract."""
+    """Which ops ran on which dtypes as generated code, on which devices, within the numerics contract."""
     tested = json.loads(TESTED.read_text("ascii"))
     heads = [f"* **{MARKS[isa]}**: {_run_text(isa, facts)}" for isa, facts in sorted(tested.items())]
     names = [dtype.name for dtype in ALL]
@@ -90,10 +90,11 @@ def tested_section() -> str:
         rows.append([f"[{record.name}](#{record.name})", *cells, f"{total:,}"])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     about = (
-        "Each op was compiled and run on the cases that its record generates, and at sizes around those of vectors and "
-        "tiles; all results are as precise as its entry above says. A letter stands for a device:"
+        "Each op was compiled and run on the cases that its record generates, in C also at sizes around those of "
+        "vectors and tiles; all results are as precise as its entry above says. A letter stands for a device, the last "
+        "of them for compute shaders on Vulkan:"
     )
-    return "\n".join(["## Dtypes in generated C\n", about, "", *heads, "", table, ""])
+    return "\n".join(["## Dtypes in generated code\n", about, "", *heads, "", table, ""])
 
 
 def _run_text(isa: str, facts: dict[str, Any]) -> str:

@@ -58,8 +58,11 @@ PIPELINE = "tests/synth/test_pipeline.py"
 TRACES = "tests/synth/test_trace_in_c.py"
 THREADS = "tests/synth/test_threads.py"
 LAVAPIPE = "tests/synth/vulkan/test_ops_on_lavapipe.py"
+SHADER_FEATURES = "tests/synth/vulkan/test_features.py"
 KERNELS = "tests/synth/vulkan/test_kernels_on_lavapipe.py"
 BASELINE = "tests/synth/test_simt_baseline.py"
+LAUNCHES = "tests/synth/test_simt_checks.py"
+DETECT = "tests/synth/vulkan/test_detect.py"
 BYTES = "tests/synth/test_byte_contraction.py"
 TUNE = "tests/synth/test_tune.py"
 TUNED = "tests/synth/test_tuned.py"
@@ -918,8 +921,56 @@ DEVICE_BUGS = (
         "synth/targets/vulkan/dialect.py",
         'exact="precise ",',
         'exact="",',
-        LAVAPIPE,
-        "as_it_is_written",
+        SHADER_FEATURES,
+        "compiler_finds and softplus",
+    ),
+    Bug(
+        "sums in arguments of functions may be fused",
+        "synth/targets/vulkan/exact.py",
+        "if not is_arithmetic or is_covered:",
+        "if is_arithmetic or not is_covered:",
+        SHADER_FEATURES,
+        "compiler_finds and softplus",
+    ),
+    Bug(
+        "a feature of shaders is overlooked",
+        "synth/targets/vulkan/features.py",
+        'Feature.F64: r"double',
+        'Feature.F64: r"dvec',
+        SHADER_FEATURES,
+        "compiler_finds and cast",
+    ),
+    Bug(
+        "a device is taken to be exact without looking",
+        "synth/devices/probe/probe.c",
+        "if (i < NORMAL) exact &= ~(1 << k);",
+        "if (i < 0) exact &= ~(1 << k);",
+        DETECT,
+        "noticed and quotient",
+    ),
+    Bug(
+        "launches are proved in one order",
+        "synth/targets/simt/interpret.py",
+        "for order in (iter, reversed)",
+        "for order in (iter, iter)",
+        LAUNCHES,
+        "one_order",
+    ),
+    Bug(
+        "an element behind a buffer is seen as one of it",
+        "loops/interpret.py",
+        "if not 0 <= place < extent:",
+        "if not 0 <= place <= extent:",
+        LAUNCHES,
+        "next_to",
+    ),
+    Bug(
+        "threads read what was there before",
+        "loops/interpret.py",
+        "if not memory.is_written[offset]:",
+        "if offset < 0:",
+        LAUNCHES,
+        "thread_before",
     ),
     Bug(
         "a thread too many",

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -108,20 +108,31 @@ def verdict_of(run: Run, names: Sequence[str], workers: int) -> Verdict:
     return total
 
 
-def recorded(path: Path, run: Run, verdict: Verdict) -> None:
+@dataclass(frozen=True)
+class Device:
+    """What ops ran on, for the page of ops."""
+
+    name: str
+    compiler: str
+    flags: str
+    runner: str = ""
+
+
+def device_of(run: Run) -> Device:
+    """The device of a run, with the compiler as it calls itself."""
+    version = subprocess.run([run.toolchain.cc, "--version"], capture_output=True, text=True, check=True).stdout
+    toolchain = run.toolchain
+    return Device(run.target.isa, version.splitlines()[0], " ".join(toolchain.flags), " ".join(toolchain.runner))
+
+
+def recorded(path: Path, device: Device, verdict: Verdict) -> None:
     """Note what passed on this device, in place of what was noted before: a line for each op."""
     known = json.loads(path.read_text("ascii")) if path.exists() else {}
-    version = subprocess.run([run.toolchain.cc, "--version"], capture_output=True, text=True, check=True).stdout
     ops: dict[str, dict[str, int]] = {}
     for (name, dtype), count in sorted(verdict.passed.items()):
         ops.setdefault(name, {})[dtype] = count
-    known[run.target.isa] = {
-        "compiler": version.splitlines()[0],
-        "flags": " ".join(run.toolchain.flags),
-        "runner": " ".join(run.toolchain.runner),
-        "ops": ops,
-    }
-    parts = [f'"{isa}": {_device_text(facts)}' for isa, facts in sorted(known.items())]
+    known[device.name] = {**asdict(device), "ops": ops}
+    parts = [f'"{name}": {_device_text(facts)}' for name, facts in sorted(known.items())]
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="ascii")
 
 
@@ -177,7 +188,7 @@ def main() -> int:
         print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)", flush=True)
         wrong += len(verdict.failures)
         if options.record and not verdict.failures and not options.ops and options.address_bits == 64:
-            recorded(RECORD, run, verdict)
+            recorded(RECORD, device_of(run), verdict)
     return bool(wrong)
 
 

@@ -24,6 +24,7 @@ from openinfer.loops.verify import verify
 from openinfer.ops import Call, Case, OpRecord, TensorType
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import simt_machine
@@ -36,6 +37,7 @@ MACHINE, NUMERICS = replace(simt_machine(DEVICE), least_row=2), Numerics.of(DEVI
 SCHEDULE = scheduled
 RUNNER = Path(__file__).with_name("runner.c")
 SPECIALIZED = "layout(constant_id = 0) const uint chosen = 0u;\n"
+FLAGS = ("-V", "--target-env", "vulkan1.2")
 GOOD = 0xFFFFFFFF
 INPUT, OUTPUT, SCRATCH = range(3)
 KINDS = {Given.MEMORY: 0, Given.STATUS: 1, Given.NUMBER: 2, Given.SIZE: 2}
@@ -130,7 +132,7 @@ def compiled(text: str, folder: Path, place: int) -> Path:
     result = module_file(folder, place)
     source = result.with_suffix(".comp")
     source.write_text(text, encoding="ascii")
-    command = ["glslangValidator", "-V", "--target-env", "vulkan1.2", "-o", str(result), str(source)]
+    command = [GLSLANG, *FLAGS, "-o", str(result), str(source)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, f"{source}\n{ended.stdout[:3000]}"
     assert "WARNING" not in ended.stdout, ended.stdout[:3000]

@@ -1,6 +1,10 @@
-"""Every op on every dtype on a Vulkan device: ``python -m tests.synth.vulkan.suite``."""
+"""Every op on every dtype on a Vulkan device: ``python -m tests.synth.vulkan.suite``.
+
+``--record`` notes in a file what passed; the page of ops is made from it.
+"""
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -9,11 +13,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from tests.synth.in_c import cases_of, judge
-from tests.synth.suite import Verdict
-from tests.synth.vulkan.on_device import NUMERICS, Module, Outcome, Prepared, module_file, prepared, run_modules
+from tests.synth.suite import RECORD, Device, Verdict, recorded
+from tests.synth.vulkan.on_device import FLAGS, NUMERICS, Module, Outcome, Prepared, module_file, prepared, run_modules
 from tests.synth.vulkan.spirv import problems
 
 from openinfer.ops import OPS, OpRecord
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.targets.facts import Numerics
 
 _AT_ONCE = 8
@@ -66,11 +72,21 @@ def batches(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(names[start : start + _AT_ONCE])
 
 
+def device_here() -> Device:
+    """The device of this machine, with the compiler of shaders as it calls itself."""
+    version = subprocess.run([GLSLANG, "--version"], capture_output=True, text=True, check=True).stdout
+    arch = DeviceArch.detect("vulkan")
+    name = "lavapipe" if arch.device.vendor == "mesa" else arch.title
+    return Device(name, version.splitlines()[0], " ".join(FLAGS), str(arch.device.driver))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; 0: all")
-    parser.add_argument("--ops", nargs="+", default=sorted({record.name for record in OPS.values()}), help="only these")
+    everything = sorted({record.name for record in OPS.values()})
+    parser.add_argument("--ops", nargs="+", default=everything, help="only these")
     parser.add_argument("--validate", action="store_true", help="with the validation layer")
+    parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")
     options = parser.parse_args()
     start, total = perf_counter(), Verdict()
     for names in batches(options.ops):
@@ -80,6 +96,8 @@ def main() -> int:
             print(failure, flush=True)
     right, pairs, wrong = sum(total.passed.values()), len(total.passed), len(total.failures)
     print(f"{right} cases of {pairs} ops and dtypes are right, {wrong} wrong ({perf_counter() - start:.0f} s)")
+    if options.record and not wrong and options.ops == everything:
+        recorded(RECORD, device_here(), total)
     return bool(wrong)
 
 
