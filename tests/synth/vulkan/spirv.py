@@ -10,15 +10,14 @@ from openinfer.synth.targets.facts import Feature
 
 CAPABILITY, DECORATE, NO_CONTRACTION = 17, 71, 42
 F_ADD, F_SUB, F_MUL, F_DIV = 129, 131, 133, 136
-SHADER, PRESERVE = 1, 4466
-"""Capabilities: of every shader, and NaN and infinity as they are."""
+ALWAYS = frozenset({1, 61, 4466})
+"""Capabilities that every device has: shaders, subgroups; NaN and infinity as they are."""
 CAPABILITIES = {
     9: Feature.F16,
     10: Feature.F64,
     11: Feature.I64,
     22: Feature.I16,
     39: Feature.I8,
-    61: Feature.SUBGROUPS,
     63: Feature.SUBGROUPS,
     65: Feature.SHUFFLE,
     4433: Feature.STORE16,
@@ -61,5 +60,5 @@ def contracted(found: list[Instruction]) -> set[int]:
 
 def needed(found: list[Instruction]) -> frozenset[Feature]:
     """The features of the capabilities that a shader declares."""
-    numbers = {operands[0] for opcode, operands in found if opcode == CAPABILITY} - {SHADER, PRESERVE}
+    numbers = {operands[0] for opcode, operands in found if opcode == CAPABILITY} - ALWAYS
     return frozenset(CAPABILITIES[number] for number in numbers)

@@ -46,9 +46,12 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
     """
     limits = arch.limits
     subgroup = limits.subgroup_size or 0
-    if subgroup & (subgroup - 1) or arch.features.subgroup_ops is False:
+    shuffles = arch.features.subgroup_shuffle
+    if (arch.features.subgroup_ops if shuffles is None else shuffles) is False:
         subgroup = 0
     most = min(_GROUP, limits.max_workgroup_invocations or _LEAST_GROUP)
+    if limits.max_workgroup_size is not None:
+        most = min(most, limits.max_workgroup_size[0])
     if subgroup:
         most = min(most, subgroup**2)
     return SimtMachine(1 << (most.bit_length() - 1), subgroup, units=limits.compute_units or SimtMachine.units)

@@ -17,7 +17,7 @@ _WORDS = {
     Feature.I8: r"u?int8_t",
     Feature.STORE8: r"oi_u?int8s",
     Feature.STORE16: r"oi_u?int16s",
-    Feature.SUBGROUPS: r"subgroup(?!Shuffle|\w*Barrier)\w+|gl_Subgroup\w+",
+    Feature.SUBGROUPS: r"subgroup(?:Inclusive|Exclusive|Clustered)?(?:Add|Mul|Min|Max|And|Or|Xor)",
     Feature.SHUFFLE: r"subgroupShuffle\w*",
 }
 _FEATURES = {feature: re.compile(rf"(?<![\w.])(?:{words})(?!\w)") for feature, words in _WORDS.items()}
