@@ -282,3 +282,37 @@ def test_scales_of_groups_are_loaded_once_for_an_access(dtype: DType) -> None:
     body = [one for launch in found.launches for one in walk(launch.kernel.body)]
     loads = [part for one in body for value in scalars(one) for part in visit(value) if isinstance(part, Load)]
     assert 0 < sum(part.buffer.name == "scale" for part in loads) == accesses(found)["w", 128 // dtype.bits]
+
+
+# --- long loops -------------------------------------------------------------------------------------------------------
+
+LONG = SimtMachine(group=8, subgroup=4, least_row=2, long_row=100, units=1)
+
+
+@pytest.mark.parametrize("shape", [(513,), (1000,), (64, 17), (3, 400)])
+@pytest.mark.parametrize("op", ["add", "max", "min"])
+def test_a_long_total_is_taken_in_two_launches(shape: tuple[int, ...], op: str) -> None:
+    kernel = total(F32, shape, tuple(range(len(shape))), op)
+    assert forms(checked(kernel, [numbers(F32, *shape)], LONG)) == ["rows", "rows"]
+
+
+def test_what_is_computed_of_a_long_total_is_flat() -> None:
+    x, y = Buffer("x", F32, (1024,)), Buffer("y", F32, (1024,))
+    builder = Builder()
+    found = builder.local(0, F32)
+    with builder.loop(1024) as i:
+        builder.assign(found, found + load(x, i))
+    with builder.loop(1024) as i:
+        builder.store(y, (i,), load(x, i) - found)
+    made = checked(Kernel("k", (x,), (y,), builder.body), [numbers(F32, 1024)], LONG)
+    assert forms(made) == ["rows", "rows", "flat"]
+
+
+def test_a_long_total_that_begins_with_something_is_taken_by_one_group() -> None:
+    x, y = Buffer("x", F32, (1024,)), Buffer("y", F32, ())
+    builder = Builder()
+    found = builder.local(load(x, 5), F32)
+    with builder.loop(1024) as i:
+        builder.assign(found, pair("max", found, load(x, i)))
+    builder.store(y, (), found)
+    assert forms(checked(Kernel("k", (x,), (y,), builder.body), [numbers(F32, 1024)], LONG)) == ["rows"]

@@ -27,6 +27,8 @@ class SimtMachine:
 
     least_row: int = 32
     """Elements of a row for which several threads pay."""
+    long_row: int = 1 << 16
+    """Elements from which on a row is too long for one group, if there are no others."""
     units: int = 64
     """Groups that run at the same time, and no fewer, where there are enough of them."""
     unaligned: frozenset[str] = frozenset()

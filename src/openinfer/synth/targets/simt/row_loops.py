@@ -66,7 +66,7 @@ def row_items(body: Sequence[Statement]) -> list[RowItem] | None:
     for one in body:
         match one:
             case For():
-                loop = _loop(one)
+                loop = row_loop(one)
                 if loop is None:
                     return None
                 found.append(loop)
@@ -77,7 +77,8 @@ def row_items(body: Sequence[Statement]) -> list[RowItem] | None:
     return found if _is_consistent(found) else None
 
 
-def _loop(loop: For) -> RowLoop | None:
+def row_loop(loop: For) -> RowLoop | None:
+    """A loop as one of a row; None if it cannot be."""
     nested = [loop]
     while len(nested[-1].body) == 1 and isinstance(nested[-1].body[0], For):
         nested.append(nested[-1].body[0])
