@@ -215,10 +215,10 @@ class DraftTable:
 
 @dataclass(frozen=True)
 class DraftStore:
-    """A persistent variable gets its value for the next step."""
+    """A persistent variable, or a part of one, gets its value for the next step."""
 
     src: DraftOperand
-    state: DraftValue
+    state: DraftValue | DraftPart
 
 
 @dataclass(frozen=True)

@@ -169,8 +169,8 @@ class _Lowering:
         """Steps of an outermost module in a scope of its name, where they stand together and are not all there is."""
         groups: list[tuple[str, list[DraftStep]]] = []
         for step in steps:
-            path = module_path(step.origin.node) if isinstance(step, DraftOp | DraftLoop) else None
-            word = groups[-1][0] if path is None and groups else (path or ("",))[0]
+            module = _outermost(step)
+            word = groups[-1][0] if module is None and groups else module or ""
             if not groups or groups[-1][0] != word:
                 groups.append((word, []))
             groups[-1][1].append(step)
@@ -246,7 +246,7 @@ class _Lowering:
             case DraftBranch():
                 return self._branch(step)
             case DraftStore(src, state):
-                return [CacheWrite(self._operand(src), Access(self._value(state)))]
+                return [CacheWrite(self._operand(src), self._target(state))]
             case DraftWrite(src, table, added, _):
                 begin = Ref(self._counter(table.counter))
                 slots = (*layer_index(step.layer), Slice(begin, plus(begin, added)))
@@ -323,7 +323,9 @@ class _Lowering:
     def _state(self, state: DraftState) -> str:
         if isinstance(state.memory, DraftTable):
             return self._table(state.memory)
-        name = self._names.name(state.memory, state.given, "s")
+        name = self._names.name(state.memory, state.memory.hint or state.given, "s")
+        if name in self._declared:
+            return name
         initial = state.initial
         if initial is None or not np.any(initial.array):
             self._tensor_names.unique(name)  # a tensor of that name would be its first value
@@ -426,6 +428,19 @@ class _Lowering:
         reference = None if stored == name else stored
         self._declared[name] = VarDecl(name, MemoryKind.CONSTANT, constant.dtype, dims, None, reference)
         return name
+
+
+def _outermost(step: DraftStep) -> str | None:
+    """The outermost module of a step, none if it is of the whole; None where it belongs to the step before."""
+    match step:
+        case DraftOp():
+            return (module_path(step.origin.node) or ("",))[0]
+        case DraftLoop():
+            first = (module_path(step.origin.node) or ("",))[0]
+            return "" if re.search(r"[._]\d+$", first) else first  # of one layer, where the loop is over all
+        case DraftStore() | DraftCount():
+            return ""
+    return None
 
 
 _LEAST_SCOPE = 3

@@ -75,7 +75,9 @@ def expanded(n: AtenContext, x: DraftOperand, wanted: Sequence[int]) -> DraftOpe
     """A tensor broadcast to a shape, in which -1 keeps what is there."""
     own = (1,) * (len(wanted) - len(x.shape)) + tuple(x.shape)
     shape = tuple(one if is_same(two, -1) else two for one, two in zip(own, wanted, strict=True))
-    return x if is_same_shape(shape, x.shape) else n.emit.op("expand", x, shape=shape)
+    if is_same_shape(shape, own):
+        return n.emit.reshape(x, shape)
+    return n.emit.op("expand", x, shape=shape)
 
 
 # --- slices -----------------------------------------------------------------------------------------------------------

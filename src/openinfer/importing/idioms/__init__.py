@@ -10,7 +10,7 @@ from dataclasses import replace
 from openinfer.importing.cleanup import cleaned, with_operands
 from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftOperand, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite, gelu, hard_sigmoid, hard_swish, silu
-from openinfer.importing.idioms.attention import rope, sdpa
+from openinfer.importing.idioms.attention import grouped, rope, sdpa
 from openinfer.importing.idioms.integers import integer_product
 from openinfer.importing.idioms.matching import Matches
 from openinfer.importing.idioms.moves import batched_transpose, joined_moves, neutral
@@ -28,7 +28,7 @@ IdiomRule = Callable[[Matches, DraftOp], IdiomRewrite]
 ROUNDS: tuple[tuple[IdiomRule, ...], ...] = (
     (integer_product,),
     (batched_transpose, joined_moves, silu, hard_sigmoid, gelu, layer_norm, rms_norm, folded_batch_norm, linear, rope),
-    (scaled_norm, hard_swish, conv_bias, sdpa),
+    (scaled_norm, hard_swish, conv_bias, sdpa, grouped),
     (shifted_norm, folded_batch_norm, joined_moves),
 )
 """Rules that are tried together; later ones build on what earlier ones found."""
@@ -41,7 +41,7 @@ def with_idioms(draft: Draft) -> Draft:
         draft = cleaned(draft)
         matches = Matches(draft)
         draft = replace(draft, steps=_rewritten(draft.steps, matches, rules))
-    return cleaned(draft)
+    return cleaned(_without_neutral(draft))
 
 
 def _without_neutral(draft: Draft) -> Draft:

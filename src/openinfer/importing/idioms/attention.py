@@ -102,6 +102,20 @@ def _ungrouped(matches: Matches, operand: DraftOperand) -> DraftOperand | None:
     return source if is_repeat and is_same_shape(operand.shape[group:], source.shape[group:]) else None
 
 
+def grouped(matches: Matches, root: DraftOp) -> IdiomRewrite:
+    """Attention whose keys and values are heads repeated for groups of queries, which the op does itself."""
+    if root.op != "sdpa":
+        return None
+    q, k, v, *rest = root.inputs
+    if k is None or v is None:
+        return None
+    shared_k, shared_v = _ungrouped(matches, k), _ungrouped(matches, v)
+    if shared_k is None or shared_v is None or not is_same(shared_k.shape[-3], shared_v.shape[-3]):
+        return None
+    step = made("sdpa", [q, shared_k, shared_v, *rest], params(root), root)
+    return [step] if fits(step) else None
+
+
 def _unscaled(matches: Matches, operand: DraftOperand) -> tuple[DraftOperand, float]:
     """An operand without the number that it is multiplied with."""
     step = matches.inner(operand, "mul", "div")

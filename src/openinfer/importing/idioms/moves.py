@@ -9,7 +9,9 @@ _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1, "and": 1, "or": 0}
 
 
 def neutral(_matches: Matches, root: DraftOp) -> DraftOperand | None:
-    """The operand that an op leaves as it is: a sum with 0, a product with 1."""
+    """The operand that an op leaves as it is: a sum with 0, a product with 1, a shape that it has already."""
+    if root.op in ("reshape", "expand"):
+        return first(root) if is_same_shape(first(root).shape, root.outputs[0].shape) else None
     wanted, kind = _NEUTRAL.get(root.op), root.outputs[0].dtype.kind
     if wanted is None or len(root.inputs) != 2 or (root.op == "and" and kind != "bool"):
         return None

@@ -5,6 +5,7 @@ from dataclasses import replace
 from openinfer.importing.draft import Draft, DraftLoop, walk
 from openinfer.importing.identifiers import Identifiers
 from openinfer.importing.layers.build import Built, LoopBuilder
+from openinfer.importing.layers.memory import with_layered_states
 from openinfer.importing.layers.repeats import Repeat, repeats, signatures, with_first
 
 _MOST_LOOPS = 16
@@ -19,7 +20,7 @@ def with_loops(draft: Draft) -> Draft:
         if found is None:
             break
         draft = found
-    return draft
+    return with_layered_states(draft)
 
 
 def _with_best(draft: Draft, index: str) -> Draft | None:
