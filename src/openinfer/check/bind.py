@@ -11,6 +11,7 @@ from openinfer.check.named import Named
 from openinfer.check.problems import Problems
 from openinfer.check.reach import MOST_REACHED
 from openinfer.check.sizes import Sizes
+from openinfer.check.specialise import specialised
 from openinfer.check.typing import Typing
 from openinfer.check.without_model import told_once
 from openinfer.collection import collection_paused
@@ -80,7 +81,12 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     problems = Problems()
     sizes = Sizes(graph, model, given, problems)
     links = Links(graph.vars, model, sizes, problems)
+    expanded = specialised(graph, Named(model, sizes, links, frozenset(), sizes.bounds), problems)
+    if expanded is None:
+        return Binding(None, _ordered([*found, *problems.found], model, sizes, links))
+    source, graph = graph, expanded.graph
     temporaries = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
+    temporaries |= {name for block in graph.blocks.values() for name in block.locals}
     variables = graph.vars.keys() | temporaries
     if len(graph.blocks) * len(variables) > MOST_REACHED:
         return Binding(None, (*found, _too_many(graph, len(variables))))
@@ -90,8 +96,7 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
     problems.found += concurrency_problems(graph, effects, temporaries)
     if not problems.has_errors:
         problems.found += _elsewhere(graph, named, effects)
-    ordered = sorted([*found, *problems.found], key=_position)
-    everything = tuple(told_once(ordered, sizes, links) if model is None else ordered)
+    everything = _ordered([*found, *problems.found], model, sizes, links)
     if problems.has_errors:
         return Binding(None, everything)
     too_long = Problems()
@@ -100,6 +105,8 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
         return Binding(None, (*everything, *too_long.found))
     bound = BoundGraph(
         graph=graph,
+        source=source,
+        origins=expanded.origins,
         model=model,
         sizes=dict(sizes.fixed),
         bounds=dict(sizes.bounds),
@@ -111,6 +118,13 @@ def _checked(graph: Graph, model: ModelLoader | None, given: Mapping[str, int], 
         warnings=everything,
     )
     return Binding(bound, everything)
+
+
+def _ordered(
+    problems: list[Diagnostic], model: ModelLoader | None, sizes: Sizes, links: Links
+) -> tuple[Diagnostic, ...]:
+    ordered = sorted(problems, key=_position)
+    return tuple(told_once(ordered, sizes, links) if model is None else ordered)
 
 
 def _too_many(graph: Graph, variables: int) -> Diagnostic:
@@ -162,6 +176,9 @@ def _inferred(
 def _dimensions(graph: Graph) -> Iterator[Expr]:
     for variable in graph.vars.values():
         yield from variable.dims
+    for block in graph.blocks.values():
+        for param in block.params or ():
+            yield from param.dims
     for node in graph.walk():
         if isinstance(node.kind, Assign) and node.kind.dims:
             yield from node.kind.dims

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from openinfer.check.reach import Effects, Reached
@@ -102,6 +103,11 @@ class BoundGraph:
     """A graph that fits its model. ``sizes`` are settled; ``bounds`` are the largest values of dynamic ones."""
 
     graph: Graph
+    """The graph, with a block for each types that one with parameters is called with."""
+    source: Graph
+    """The graph as it was given."""
+    origins: Mapping[int, int]
+    """By the indices of nodes: for a copy of one, the node in the source."""
     model: ModelLoader | None
     sizes: Mapping[str, int]
     bounds: Mapping[str, int]
@@ -134,6 +140,11 @@ class BoundGraph:
             and not variable.is_temporary
             and not isinstance(variable.origin, FromPattern)
         ]
+
+    @cached_property
+    def locals(self) -> frozenset[str]:
+        """The variables of blocks that are called, which every task has for itself."""
+        return frozenset[str]().union(*(block.locals for block in self.graph.blocks.values()))
 
     def is_index(self, operand: Operand | None) -> bool:
         """Whether an operand is the index of a loop: a name that no variable has."""

@@ -12,6 +12,7 @@ from openinfer.ir import (
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     Dep,
     Graph,
@@ -26,7 +27,7 @@ from openinfer.ir import (
     walk,
 )
 from openinfer.ir.expr import Expr, names
-from openinfer.ir.rules import branch_targets, node_name
+from openinfer.ir.rules import blocks_run, node_name
 from openinfer.ir.uses import node_uses
 from openinfer.ir.values import VarValue
 
@@ -37,13 +38,22 @@ _NONE = Effects()
 class EffectsOf:
     """The effects of every node of a graph, and what its blocks reach."""
 
-    def __init__(self, graph: Graph, variables: Set[str]) -> None:
+    def __init__(self, graph: Graph, variables: Set[str], *, follows_calls: bool = True) -> None:
         self._variables = variables
+        self._follows_calls = follows_calls
         self.nodes: dict[int, Effects] = {}
         reached: dict[str, Reach] = {}
         self.reached = Reached(NameBits(variables), reached)
-        for name in _callees_first(graph):
-            reached[name] = self.reached.of(self._body(graph.blocks[name].nodes, frozenset()))
+        self.callees_first = tuple(_callees_first(graph, follows_calls=follows_calls))
+        """The blocks, each after those that it runs."""
+        self.callers = {name: node for node in reversed([*graph.walk()]) for name in blocks_run(node)}
+        """For each block, the first node that runs it."""
+        for name in self.callees_first:
+            block = graph.blocks[name]
+            found = self.reached.of(self._body(block.nodes, frozenset(block.indices)))
+            # What belongs to a block that is called, nothing else touches.
+            own = self.reached.bits.of(block.locals)
+            reached[name] = Reach(found.reads & ~own, found.writes & ~own) if own else found
 
     def _body(self, nodes: Iterable[Node], indices: NameSet) -> Effects:
         reads: set[str] = set()
@@ -71,9 +81,11 @@ class EffectsOf:
                 return self._body(body, indices)
             case Loop(_, index, _, _, body):
                 return own | self._body(body, indices | {index})
-            case Branch():
+            case BlockCall() if not self._follows_calls:
+                return own
+            case Branch() | BlockCall():
                 # What indices read inside a block is that block's own affair.
-                return own | Effects(calls=frozenset(branch_targets(node)))
+                return own | Effects(calls=frozenset(blocks_run(node)))
             case _:
                 return own
 
@@ -114,11 +126,14 @@ def _joined(*effects: Effects) -> Effects:
     )
 
 
-def _callees_first(graph: Graph) -> Iterator[str]:
-    """The blocks, each after those it branches to; they do not call each other in cycles."""
+def _callees_first(graph: Graph, *, follows_calls: bool) -> Iterator[str]:
+    """The blocks, each after those it runs; they do not call each other in cycles."""
     called = {
         block.name: [
-            name for node in walk(block.nodes) if isinstance(node.kind, Branch) for name in branch_targets(node)
+            name
+            for node in walk(block.nodes)
+            if follows_calls or not isinstance(node.kind, BlockCall)
+            for name in blocks_run(node)
         ]
         for block in graph.blocks.values()
     }
@@ -175,7 +190,7 @@ def _fence(node: Node) -> Reason | None:
     inside = [own.kind for own in walk((node,))]
     if any(isinstance(kind, Barrier) for kind in inside):
         return "barrier"
-    return "order" if any(isinstance(kind, Yield | Await | Branch | Return) for kind in inside) else None
+    return "order" if any(isinstance(kind, Yield | Await | Branch | BlockCall | Return) for kind in inside) else None
 
 
 def _touching(bound: BoundGraph, body: tuple[Node, ...]) -> Iterator[Dependency]:

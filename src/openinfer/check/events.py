@@ -12,6 +12,7 @@ from openinfer.check.bound import BoundOp
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import (
     Access,
+    BlockCall,
     CacheReset,
     Graph,
     Loop,
@@ -126,13 +127,17 @@ def placed_nodes(graph: Graph) -> Iterator[PlacedNode]:
             todo += [PlacedNode(node, name, inner) for node in reversed(placed.node.body)]
 
 
-def node_kind(node: Node) -> str:
-    """What events call a node."""
+def node_kind(node: Node, *, is_return: bool = False) -> str:
+    """What events call a node; a call has a second event, when its block has returned."""
+    if isinstance(node.kind, BlockCall):
+        return "CallReturn" if is_return else "Call"
     return "OpExecute" if isinstance(node.kind, Op) else type(node.kind).__name__
 
 
-def node_params(node: Node) -> list[str]:
+def node_params(node: Node, *, is_return: bool = False) -> list[str]:
     """The operands of a node, as the source writes them."""
+    if isinstance(node.kind, BlockCall):
+        return [] if is_return else [str(given) for given in node.kind.args]
     found = node_uses(node.kind)
     read = [str(given.operand) for given in found.reads]
     evaluated = [str(expr) for expr in found.exprs]
@@ -145,8 +150,10 @@ def node_params(node: Node) -> list[str]:
             return [*read, *evaluated]
 
 
-def node_writes(node: Node) -> tuple[Access, ...]:
-    """What a node writes."""
+def node_writes(node: Node, *, is_return: bool = False) -> tuple[Access, ...]:
+    """What a node writes; a call does so when its block has returned."""
+    if isinstance(node.kind, BlockCall):
+        return node.kind.outputs if is_return else ()
     return node_uses(node.kind).writes
 
 

@@ -1,12 +1,12 @@
 """What indices can be, as far as that is known before anything runs: loops with static bounds are followed."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from openinfer.check.access import StaticValue, static_value
 from openinfer.check.bound import BoundVar
 from openinfer.ir import Access, Loop, Single
-from openinfer.ir.expr import Expr, names
+from openinfer.ir.expr import BinaryExpr, Expr, Num, names
 
 Around = tuple[Loop, ...]
 """The loops around a node, outermost first."""
@@ -17,6 +17,15 @@ _MOST_IN_ALL = 250_000
 """And how many for a whole graph."""
 _LONGEST_NAME = 64
 """Bits of the largest index that any name of a tensor contains."""
+
+
+_UNKNOWN = BinaryExpr("/", Num(1), Num(0))
+"""An expression that has no value, whatever names mean."""
+
+
+def around(indices: Iterable[str]) -> Around:
+    """What is around the nodes of a block that is called: each index is like that of a loop with unknown bounds."""
+    return tuple(Loop(name, name, Num(0), _UNKNOWN, ()) for name in indices)
 
 
 def spelled(pattern: str, values: Mapping[str, int]) -> str:

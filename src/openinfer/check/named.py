@@ -32,6 +32,11 @@ class Named:
         self._links = links
         self.constants: dict[str, Any] = {}
 
+    @classmethod
+    def of(cls, other: "Named", temporaries: Set[str], at: Mapping[str, int]) -> "Named":
+        """The same with other temporaries, none of which has a type, and other values of the dynamic sizes."""
+        return cls(other.model, other.sizes, other._links, temporaries, at)
+
     def elsewhere(self, at: Mapping[str, int]) -> "Named":
         """The same with the dynamic sizes at other values, before any temporary has a type."""
         return Named(self.model, self.sizes, self._links, self.temporaries, at)

@@ -208,7 +208,8 @@ def mentioned_sizes(graph: Graph) -> list[str]:
     """
     kinds = (node.kind for node in graph.walk())
     nodes = [replace(kind, body=()) if isinstance(kind, Loop | Scope) else kind for kind in kinds]
-    return list(dict.fromkeys(_names_in([*graph.sizes.values(), *graph.vars.values(), *nodes])))
+    params = [param for block in graph.blocks.values() for param in block.params or ()]
+    return list(dict.fromkeys(_names_in([*graph.sizes.values(), *graph.vars.values(), *params, *nodes])))
 
 
 def _names_in(parts: Iterable[object]) -> Iterator[str]:

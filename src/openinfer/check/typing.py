@@ -4,13 +4,15 @@ The walk follows program order. A variable whose own declaration is wrong has be
 it are passed over.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
 from itertools import islice
 
 from openinfer.check.access import AccessType
 from openinfer.check.bound import BoundOp, BoundVar, FromInit
+from openinfer.check.call_types import CallTypes
 from openinfer.check.effects import EffectsOf
-from openinfer.check.indices import Around
+from openinfer.check.indices import Around, around
 from openinfer.check.links import require_rank
 from openinfer.check.literals import require_value
 from openinfer.check.named import Named
@@ -22,6 +24,8 @@ from openinfer.errors import Code, GraphPlace
 from openinfer.ir import (
     Access,
     Assign,
+    Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -35,20 +39,26 @@ from openinfer.ir import (
     Node,
     Op,
     Operand,
+    Param,
+    ParamKind,
     Scope,
     Transfer,
 )
+from openinfer.ir.call_rules import place_words
 from openinfer.ir.expr import TooDeepError, names
-from openinfer.ir.rules import branch_targets
+from openinfer.ir.rules import blocks_run
 from openinfer.ops import OpError
 
+ResolveCall = Callable[[Node, BlockCall, OperandTypes, Around], None]
 TOO_DEEP_ADVICE = "declare the result with a size of its own as its dimension"
 
 
 class Typing:
     """One walk over a graph with the dynamic sizes at given values."""
 
-    def __init__(self, graph: Graph, named: Named, effects: EffectsOf, problems: Problems) -> None:
+    def __init__(
+        self, graph: Graph, named: Named, effects: EffectsOf, problems: Problems, resolve: ResolveCall | None = None
+    ) -> None:
         self.graph = graph
         self.effects = effects
         self.vars = named.vars
@@ -56,19 +66,27 @@ class Typing:
         self.ops: dict[int, BoundOp] = {}
         self._named = named
         self._problems = problems
+        self._resolve = resolve
+        """What is done with calls before their blocks have types; else they are typed."""
         self._operands = OperandTypes(named, graph.vars, problems)
         self._op_types = OpTypes(named, self._operands, problems)
+        self._calls = CallTypes(named, self._operands, problems)
         self._unassigned = set(named.temporaries)
         self._waiting = effects.reached.bits.of(named.temporaries)
         """The same as bits."""
         self._in_entry = True
+        self._own: frozenset[str] | None = None
+        """The variables of the block that is walked, if it is one that is called."""
 
     def run(self) -> "Typing":
-        """Walk entry first, which assigns the temporaries, then the other blocks."""
+        """Walk blocks that are called, callees first; then entry, which assigns the temporaries; then the others."""
+        for name in self.effects.callees_first:
+            if self.graph.blocks[name].params is not None:
+                self._called(self.graph.blocks[name])
         self._body(self.graph.blocks["entry"].nodes, ())
         self._in_entry = False
         for name, block in self.graph.blocks.items():
-            if name != "entry":
+            if name != "entry" and block.params is None:
                 self._body(block.nodes, ())
         self._require_types()
         return self
@@ -95,6 +113,30 @@ class Typing:
                 self._report(Code.TOO_DEEP, str(error), node.span, TOO_DEEP_ADVICE)
                 self._give_up(node)
 
+    def _called(self, block: Block) -> None:
+        """The nodes of a block that is called: like entry, it assigns its variables before it uses them."""
+        start, self._own = len(self._problems.found), block.locals
+        for param in block.params or ():
+            if param.kind is ParamKind.TENSOR:
+                self._assigned(param.name)
+                self._declare(param, block)
+        self._body(block.nodes, around(block.indices))
+        self._own = None
+        caller = self.effects.callers.get(block.name)
+        if caller is not None:
+            where = f"in the block {block.name!r}, called{place_words(caller.span)}"
+            found = self._problems.found
+            found[start:] = [replace(one, notes=(*one.notes, where)) for one in found[start:]]
+
+    def _declare(self, param: Param, block: Block) -> None:
+        try:
+            self._calls.declare(param)
+        except ReportedError:
+            self._operands.broken.add(param.name)
+        except (SizeError, OpError) as error:
+            self._report(error.code, error.message, param.span or block.span, error.advice)
+            self._operands.broken.add(param.name)
+
     def _give_up(self, node: Node) -> None:
         """Remember the temporaries that get no type because of a problem."""
         if isinstance(node.kind, Assign):
@@ -117,6 +159,8 @@ class Typing:
                 self._reset(target, node, loops)
             case CacheIncrement(_, amount) | CacheDecrement(_, amount):
                 self._operands.require_integers(amount, node.span, loops)
+            case BlockCall():
+                self._call(node, kind, loops)
             case Branch(str(cond)):
                 self._condition(node, cond)
             case Scope(_, body):
@@ -130,11 +174,14 @@ class Typing:
         if not self._in_entry:
             return
         effects, reached = self.effects.nodes[node.index], self.effects.reached
+        if self._own is not None:
+            self._require_all_assigned(effects.touches & self._own, node)
+            return
         through = reached.called(effects).touches & self._waiting
         self._require_all_assigned({*effects.touches, *islice(reached.bits.each(through), 1)}, node)
 
     def _require_all_assigned(self, touched: Set[str], node: Node) -> None:
-        early = sorted(touched & self._unassigned)
+        early = sorted(touched & self._unassigned & (self._unassigned if self._own is None else self._own))
         if early:
             message = f"{early[0]!r} is used{self._by_blocks(early[0], node)} before it is assigned"
             self._report(Code.USED_BEFORE_ASSIGN, message, node.span, f"move 'assign {early[0]}: ...' up")
@@ -142,14 +189,13 @@ class Typing:
 
     def _by_blocks(self, name: str, node: Node) -> str:
         """Through which blocks a branch uses a variable."""
-        targets = dict.fromkeys(branch_targets(node)) if isinstance(node.kind, Branch) else {}
+        targets = dict.fromkeys(blocks_run(node))
         reached = self.effects.reached
         blocks = [repr(target) for target in targets if reached.bits.has(reached.blocks[target].touches, name)]
         return f" by the block {' and the block '.join(blocks)}" if blocks else ""
 
     def _assign(self, kind: Assign) -> None:
-        self._unassigned.discard(kind.name)
-        self._waiting &= ~self.effects.reached.bits.of((kind.name,))
+        self._assigned(kind.name)
         if kind.dtype is None or kind.dims is None:
             return  # ``t = op``: the op gives the type
         require_rank(kind.name, len(kind.dims))
@@ -158,6 +204,10 @@ class Typing:
         self.vars[kind.name] = BoundVar(
             kind.name, MemoryKind.VOLATILE, kind.dtype, kind.dims, shape, FromInit(None), is_dynamic=is_dynamic
         )
+
+    def _assigned(self, name: str) -> None:
+        self._unassigned.discard(name)
+        self._waiting &= ~self.effects.reached.bits.of((name,))
 
     def _require_types(self) -> None:
         """Refuse temporaries that no op has given a type, which documents of other tools can contain."""
@@ -179,6 +229,12 @@ class Typing:
         except ReportedError:
             pass  # what is wrong inside is worth knowing all the same
         self._body(kind.body, (*loops, kind))
+
+    def _call(self, node: Node, kind: BlockCall, loops: Around) -> None:
+        if self._resolve is not None:
+            self._resolve(node, kind, self._operands, loops)
+        else:
+            self._calls.call(node, kind, self.graph.blocks[kind.block], loops)
 
     def _condition(self, node: Node, cond: str) -> None:
         found = self._operands.variable(cond, node.span)

@@ -69,6 +69,7 @@ class Code(StrEnum):
     INTERRUPTED = "E411"
     WRONG_MOMENT = "E412"
     BUSY = "E413"
+    BAD_CALL = "E414"
 
     # E5xx: memory and tables
     WRONG_SECTION = "E501"
@@ -152,6 +153,8 @@ class Code(StrEnum):
     # W9xx: warnings
     OLD_SPELLING = "W901"
     UNCONSUMED_YIELD = "W902"
+    UNUSED_PARAM = "W903"
+    UNCALLED_BLOCK = "W904"
 
     @property
     def is_warning(self) -> bool:

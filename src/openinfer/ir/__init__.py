@@ -1,11 +1,13 @@
 """Graphs: declarations, blocks, nodes, expressions; JSON and canonical text. Knows nothing of parsing or models."""
 
 from openinfer.ir.graph import (
+    Argument,
     Assign,
     Attribute,
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -20,6 +22,8 @@ from openinfer.ir.graph import (
     Node,
     NodeKind,
     Op,
+    Param,
+    ParamKind,
     Return,
     Scope,
     SizeDecl,
@@ -33,11 +37,13 @@ from openinfer.ir.validate import validate
 
 __all__ = [
     "Access",
+    "Argument",
     "Assign",
     "Attribute",
     "Await",
     "Barrier",
     "Block",
+    "BlockCall",
     "Branch",
     "CacheDecrement",
     "CacheIncrement",
@@ -56,6 +62,8 @@ __all__ = [
     "NodeKind",
     "Op",
     "Operand",
+    "Param",
+    "ParamKind",
     "Return",
     "Scope",
     "Single",

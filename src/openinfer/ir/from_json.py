@@ -18,10 +18,12 @@ from openinfer.ir.document import Cursor, load_document, shown
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
+    Argument,
     Assign,
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -36,6 +38,8 @@ from openinfer.ir.graph import (
     Node,
     NodeKind,
     Op,
+    Param,
+    ParamKind,
     Return,
     Scope,
     Transfer,
@@ -86,14 +90,30 @@ def _members(cursor: Cursor) -> list[tuple[str, Cursor]]:
 
 
 def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
-    keys = cursor.object(("name", "nodes"), ("constraints", "span"))
+    keys = cursor.object(("name", "nodes"), ("params", "constraints", "span"))
     if keys["name"].name() != name:
         keys["name"].fail(f"the name differs from the key {name!r}")
     items = keys["nodes"].items()
     nodes = _nodes(items)
     first = items[0].object(("index", "uuid", "kind"), _NODE_KEYS)["index"].integer() if items else float("inf")
     constraints = _constraints(keys["constraints"]) if "constraints" in keys else NO_CONSTRAINTS
-    return Block(name, nodes, constraints, cursor.place), first
+    params = tuple(_param(item) for item in keys["params"].items()) if "params" in keys else None
+    return Block(name, nodes, constraints, cursor.place, params=params), first
+
+
+def _param(cursor: Cursor) -> Param:
+    keys = cursor.object(("name", "kind"), ("dtype", "dims"))
+    name, kind = keys["name"].name(), keys["kind"].text()
+    kinds = {one.value.capitalize(): one for one in ParamKind}
+    if kind not in kinds:
+        keys["kind"].fail(f"a parameter is {', '.join(kinds)}, not {kind!r:.40}", nearest(kind, kinds))
+    is_tensor = kinds[kind] is ParamKind.TENSOR
+    if is_tensor is not ("dtype" in keys) or is_tensor is not ("dims" in keys):
+        cursor.fail("a Tensor has a dtype and dims" if is_tensor else f"an {kind} has no dtype and no dims")
+    if not is_tensor:
+        return Param(name, kinds[kind], span=cursor.place)
+    dims = tuple(dim.parsed(parse_expr) for dim in keys["dims"].items())
+    return Param(name, kinds[kind], read_dtype(keys["dtype"]), dims, cursor.place)
 
 
 _NODE_KEYS = ("scope", "constraints", "span")
@@ -271,6 +291,21 @@ def _branch(cursor: Cursor) -> Branch:
     return Branch(cond.name(), keys["then_block"].name(), other.name())
 
 
+def _call(cursor: Cursor) -> BlockCall:
+    keys = cursor.object(("block", "args", "output"))
+    args = tuple(_argument(item) for item in keys["args"].items())
+    return BlockCall(keys["block"].name(), args, tuple(one.parsed(parse_access) for one in keys["output"].items()))
+
+
+def _argument(cursor: Cursor) -> Argument:
+    if not isinstance(cursor.value, dict) or "Expr" not in cursor.value:
+        return _operand(cursor)
+    expr = cursor.object(("Expr",))["Expr"].parsed(parse_expr)
+    if isinstance(expr, Num | Ref):
+        cursor.fail("a name is given as text, and a number as an Int")
+    return expr
+
+
 def _dep(cursor: Cursor) -> Dep:
     keys = cursor.object(("after", "before"))
     return Dep(keys["after"].text(_NODE_NAME), keys["before"].text(_NODE_NAME))
@@ -304,6 +339,7 @@ _READERS: dict[str, Callable[[Cursor], NodeKind]] = {
     "Loop": _loop,
     "Scope": _scope,
     "Branch": _branch,
+    "Call": _call,
     "Dep": _dep,
     "CacheRead": _cache_read,
     "CacheWrite": _cache_write,

@@ -146,6 +146,19 @@ class Branch:
     else_block: str | None = None
 
 
+Argument = Operand | Expr
+"""What a call gives a parameter: an operand; or an expression, where that is no operand, for an index."""
+
+
+@dataclass(frozen=True)
+class BlockCall:
+    """Runs a block on arguments; what it returns is written to the outputs."""
+
+    block: str
+    args: tuple[Argument, ...]
+    outputs: tuple[Access, ...] = ()
+
+
 @dataclass(frozen=True)
 class Return:
     """Ends a block; in entry it names the graph's outputs."""
@@ -226,6 +239,7 @@ NodeKind = (
     | Loop
     | Scope
     | Branch
+    | BlockCall
     | Return
     | Barrier
     | Dep
@@ -270,9 +284,31 @@ class Node:
         return self.kind.body if isinstance(self.kind, Loop | Scope) else ()
 
 
+class ParamKind(StrEnum):
+    """What a parameter of a block takes."""
+
+    TENSOR = "tensor"
+    """A value: what the block writes there stays in it."""
+    INDEX = "index"
+    """An integer, which is used as the index of a loop is."""
+    PREFIX = "prefix"
+    """A prefix table of the graph."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of a block; a tensor has a type."""
+
+    name: str
+    kind: ParamKind
+    dtype: DType | None = None
+    dims: tuple[Expr, ...] = ()
+    span: GraphPlace | None = field(default=None, compare=False, repr=False)
+
+
 @dataclass(frozen=True)
 class Block:
-    """A named sequence of nodes."""
+    """A named sequence of nodes. One with parameters, or with empty parentheses, is run by ``call``."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -280,6 +316,22 @@ class Block:
     span: GraphPlace | None = field(default=None, compare=False, repr=False)
     end: GraphPlace | None = field(default=None, compare=False, repr=False)
     """Where it ends in its source."""
+    params: tuple[Param, ...] | None = None
+    """What ``call`` gives it; None for a block that ``branch`` runs."""
+
+    @cached_property
+    def locals(self) -> frozenset[str]:
+        """The variables that only this block has: parameters that are tensors, and what it assigns."""
+        if self.params is None:
+            return frozenset()
+        given = (param.name for param in self.params if param.kind is ParamKind.TENSOR)
+        assigned = (node.kind.name for node in walk(self.nodes) if isinstance(node.kind, Assign))
+        return frozenset((*given, *assigned))
+
+    @cached_property
+    def indices(self) -> tuple[str, ...]:
+        """The names of the parameters that are indices."""
+        return tuple(param.name for param in self.params or () if param.kind is ParamKind.INDEX)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from openinfer.errors import GraphPlace
-from openinfer.ir.expr import Expr
-from openinfer.ir.values import InitValue, quote
+from openinfer.ir.expr import Expr, Num, Ref
+from openinfer.ir.values import InitValue, IntValue, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +91,20 @@ class Literal:
 
 
 Operand = Access | ModelRef | Literal
+
+
+def index_of(argument: Operand | Expr) -> Expr | None:
+    """An argument of a call as an index, where it can be one.
+
+    >>> str(index_of(Access("l"))), index_of(ModelRef("scale"))
+    ('l', None)
+    """
+    match argument:
+        case Access(base=base, bracketed=False):
+            return Ref(base)
+        case Literal(value=IntValue(value=number)):
+            return Num(number)
+        case Access() | ModelRef() | Literal():
+            return None
+        case expr:
+            return expr

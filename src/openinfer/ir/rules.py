@@ -6,6 +6,7 @@ from openinfer.ir.expr import BinaryExpr, Expr, Neg, constants, names
 from openinfer.ir.graph import (
     Await,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -38,6 +39,8 @@ def node_name(node: Node) -> str | None:
             return "cache.reset"
         case Transfer():
             return "transfer"
+        case BlockCall():
+            return "call"
         case _:
             return None
 
@@ -47,12 +50,15 @@ def is_consumer(block: Block) -> bool:
     return block.name != "entry" and bool(block.nodes) and isinstance(block.nodes[0].kind, Await)
 
 
-def branch_targets(node: Node) -> Iterator[str]:
-    """The blocks a branch may run."""
-    assert isinstance(node.kind, Branch)
-    yield node.kind.then_block
-    if node.kind.else_block is not None:
-        yield node.kind.else_block
+def blocks_run(node: Node) -> Iterator[str]:
+    """The blocks that a node itself may run: those of a branch, or that of a call."""
+    match node.kind:
+        case Branch(_, then_block, else_block):
+            yield then_block
+            if else_block is not None:
+                yield else_block
+        case BlockCall(block):
+            yield block
 
 
 def awaited(block: Block) -> tuple[str, ...]:

@@ -71,7 +71,8 @@ def _definitions() -> Schema:
         "size": {"anyOf": _tagged({"Fixed": _BOUND, "Bound": _BOUND})},
         "variable": _variable(value),
         "block": _object(
-            {"name": _NAME, "nodes": _NODES}, {"constraints": _list(named_value), "span": {"type": "object"}}
+            {"name": _NAME, "nodes": _NODES},
+            {"params": _list(_param()), "constraints": _list(named_value), "span": {"type": "object"}},
         ),
         "node": _object(
             {"index": _INTEGER, "uuid": {"type": "string", "pattern": _UUID}, "kind": {"$ref": "#/$defs/kind"}},
@@ -81,6 +82,11 @@ def _definitions() -> Schema:
         "access": _object({"base": _NAME, "indices": _list(index), "bracketed": {"type": "boolean"}}),
         "value": {"anyOf": _tagged(_values())},
     }
+
+
+def _param() -> Schema:
+    tensor = _object({"name": _NAME, "kind": {"const": "Tensor"}, "dtype": _DTYPE, "dims": _TEXTS})
+    return {"anyOf": [tensor, _object({"name": _NAME, "kind": {"enum": ["Index", "Prefix"]}})]}
 
 
 def _list(schema: Schema) -> Schema:
@@ -133,6 +139,7 @@ def _kinds(named_value: Schema) -> dict[str, Schema]:
     variables = _object({"vars": _NAMES})
     amount = _object({"target": _NAME, "amount": {"anyOf": [_INTEGER, *_tagged({"Expr": _TEXT})]}})
     operand: Schema = {"anyOf": [_TEXT, *_tagged(_scalars())]}
+    argument: Schema = {"anyOf": [_TEXT, *_tagged({**_scalars(), "Expr": _TEXT})]}
     output: Schema = {"anyOf": [_TEXT, _TEXTS | {"minItems": 1}]}
     return {
         "Assign": _object({"name": _NAME, "dtype": _or_null(_DTYPE), "dims": _or_null(_TEXTS)}),
@@ -143,6 +150,7 @@ def _kinds(named_value: Schema) -> dict[str, Schema]:
         "Loop": _object({"name": _NAME, "index": _NAME, "start": _TEXT, "end": _TEXT, "body": _NODES}),
         "Scope": _object({"name": _TEXT, "body": _NODES}),
         "Branch": _object({"cond": _or_null(_NAME), "then_block": _NAME, "else_block": _or_null(_NAME)}),
+        "Call": _object({"block": _NAME, "args": _list(argument), "output": _TEXTS}),
         "Return": variables,
         "Dep": _object({"after": _TEXT, "before": _TEXT}),
         "CacheRead": _object({"src": access, "dst": _TEXT}),

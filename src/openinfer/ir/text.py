@@ -14,6 +14,7 @@ from openinfer.ir.graph import (
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -27,6 +28,7 @@ from openinfer.ir.graph import (
     MemoryKind,
     Node,
     Op,
+    Param,
     Return,
     Scope,
     SizeDecl,
@@ -168,10 +170,21 @@ def type_text(dtype: str, dims: Sequence[Expr]) -> str:
 
 
 def _block(block: Block, comments: Comments) -> Iterator[str]:
-    yield f"block {block.name}{_with(block.constraints)} {{"
+    yield f"{block_head(block)} {{"
     yield from _body(block.nodes, INDENT, comments)
     yield from comments.at_end(("block", block.name), INDENT)
     yield comments.closing(("block", block.name), "}")
+
+
+def block_head(block: Block) -> str:
+    """The name of a block, with its parameters and constraints."""
+    params = "" if block.params is None else f"({', '.join(map(param_text, block.params))})"
+    return f"block {block.name}{params}{_with(block.constraints)}"
+
+
+def param_text(param: Param) -> str:
+    """A parameter of a block."""
+    return f"{param.name}: {param.kind if param.dtype is None else type_text(param.dtype.name, param.dims)}"
 
 
 def _body(nodes: Sequence[Node], indent: str, comments: Comments) -> Iterator[str]:
@@ -216,6 +229,9 @@ def node_head(node: Node) -> str:
             head = f"scope {quote(name)}"
         case Branch(cond, then_block, else_block):
             head = " ".join(["branch", *(word for word in (cond, then_block, else_block) if word is not None)])
+        case BlockCall(block, args, outputs):
+            into = f" >> {', '.join(map(str, outputs))}" if outputs else ""
+            head = f"call {block}({', '.join(map(str, args))}){into}"
         case Return(variables):
             head = f"return {', '.join(variables)}" if variables else "return"
         case Barrier():

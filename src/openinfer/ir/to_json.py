@@ -7,11 +7,13 @@ from openinfer.dtypes import DType
 from openinfer.errors import Span
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
+    Argument,
     Assign,
     Attribute,
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -24,6 +26,8 @@ from openinfer.ir.graph import (
     Loop,
     Node,
     Op,
+    Param,
+    ParamKind,
     Return,
     Scope,
     SizeDecl,
@@ -31,7 +35,7 @@ from openinfer.ir.graph import (
     VarDecl,
     Yield,
 )
-from openinfer.ir.operand import Access, Index, Literal, Operand, Single
+from openinfer.ir.operand import Access, Index, Literal, ModelRef, Operand, Single
 from openinfer.ir.values import (
     AttrValue,
     BoolValue,
@@ -143,11 +147,21 @@ def value_json(value: AttrValue) -> Json:
 
 def _block(block: Block, *, spans: bool) -> Json:
     found: Json = {"name": block.name, "nodes": [_node(node, None, spans=spans) for node in block.nodes]}
+    if block.params is not None:
+        found["params"] = [_param(param) for param in block.params]
     if block.constraints:
         found["constraints"] = _constraints(block.constraints)
     if spans and isinstance(block.span, Span):
         found["span"] = _span(block.span)
     return found
+
+
+def _param(param: Param) -> Json:
+    if param.dtype is None:
+        return {"name": param.name, "kind": param.kind.value.capitalize()}
+    dims = [str(dim) for dim in param.dims]
+    kind = ParamKind.TENSOR.value.capitalize()
+    return {"name": param.name, "kind": kind, "dtype": dtype_tag(param.dtype), "dims": dims}
 
 
 def _constraints(constraints: Constraints) -> list[Json]:
@@ -186,6 +200,8 @@ def _kind(node: Node, scope: str | None, *, spans: bool) -> Json | str:
             return {"Scope": {"name": name, "body": [_node(child, inner, spans=spans) for child in body]}}
         case Branch(cond, then_block, else_block):
             return {"Branch": {"cond": cond, "then_block": then_block, "else_block": else_block}}
+        case BlockCall(block, args, outputs):
+            return {"Call": {"block": block, "args": list(map(_argument, args)), "output": list(map(str, outputs))}}
         case Return(variables):
             return {"Return": {"vars": list(variables)}} if variables else "Return"
         case Barrier():
@@ -210,6 +226,11 @@ def _kind(node: Node, scope: str | None, *, spans: bool) -> Json | str:
 
 def _amount(expr: Expr) -> Json | int:
     return expr.value if isinstance(expr, Num) else {"Expr": str(expr)}
+
+
+def _argument(given: Argument) -> Json | str:
+    """An argument as an op's input is written; an expression is tagged."""
+    return _operand(given) if isinstance(given, Access | ModelRef | Literal) else {"Expr": str(given)}
 
 
 def _operand(operand: Operand) -> Json | str:

@@ -1,12 +1,15 @@
 """What each kind of node reads, writes and evaluates: analyses, traces and pictures ask here, and list no kinds."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from openinfer.ir.expr import Expr
 from openinfer.ir.graph import (
+    Argument,
     Assign,
     Await,
     Barrier,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -23,7 +26,7 @@ from openinfer.ir.graph import (
     Transfer,
     Yield,
 )
-from openinfer.ir.operand import Access
+from openinfer.ir.operand import Access, Literal, ModelRef
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,19 @@ def node_uses(kind: NodeKind) -> NodeUses:
             return NodeUses(exprs=(start, end))
         case Branch(cond):
             return NodeUses(() if cond is None else (Input(Access(cond)),))
+        case BlockCall(_, args, outputs):
+            return NodeUses(tuple(_inputs(args)), outputs, tuple(_indices(args)))
         case Return(names) | Yield(names) | Await(names):
             return NodeUses(tuple(Input(Access(name)) for name in names))
         case Scope() | Barrier() | Dep():
             return NodeUses()
+
+
+def _inputs(args: Iterable[Argument]) -> Iterator[Input]:
+    """The arguments of a call that are operands."""
+    return (Input(one) for one in args if isinstance(one, Access | ModelRef | Literal))
+
+
+def _indices(args: Iterable[Argument]) -> Iterator[Expr]:
+    """Those that are expressions."""
+    return (one for one in args if not isinstance(one, Access | ModelRef | Literal))

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
 from openinfer.ir.advice import how_to_declare
+from openinfer.ir.block_names import BlockNames, block_names
+from openinfer.ir.call_rules import call_problems
 from openinfer.ir.declaration_rules import PLACEHOLDER, declaration_problems, dimension_problems
 from openinfer.ir.expr import Expr, constant, names
 from openinfer.ir.graph import (
     Assign,
     Await,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -26,6 +29,7 @@ from openinfer.ir.graph import (
     MemoryKind,
     Node,
     Op,
+    ParamKind,
     Return,
     Scope,
     Transfer,
@@ -33,8 +37,8 @@ from openinfer.ir.graph import (
     Yield,
     walk,
 )
-from openinfer.ir.operand import Access, Literal, ModelRef, Operand, Single
-from openinfer.ir.rules import awaited, branch_targets, indexing_problem, is_consumer, node_name
+from openinfer.ir.operand import Access, Literal, ModelRef, Operand, Single, index_of
+from openinfer.ir.rules import awaited, blocks_run, indexing_problem, is_consumer, node_name
 
 _MOST_ADVISED = 20
 
@@ -53,8 +57,11 @@ class _Validation:
         self.end = end
         self.strict = strict
         self.found: list[Diagnostic] = []
-        self.undeclared: set[str] = set()
-        self.temporaries = {node.kind.name: node for node in graph.walk() if isinstance(node.kind, Assign)}
+        self.undeclared: set[tuple[str | None, str]] = set()
+        """Results that are declared nowhere, with the blocks that have names of their own."""
+        self.scopes = block_names(graph)
+        self.names = BlockNames()
+        """What the block that is judged declares itself."""
 
     def run(self) -> list[Diagnostic]:
         self.found += declaration_problems(self.graph, strict=self.strict)
@@ -63,10 +70,13 @@ class _Validation:
             advice = nearest("entry", self.graph.blocks) or "execution starts at 'block entry { ... }'"
             place = self.end if first is None else first.span
             self._report(Code.NO_ENTRY, "there is no block 'entry'", place, advice)
-        assigned: set[str] = set()
+        self.found += call_problems(self.graph)
+        shared: set[str] = set()
         for block in self.graph.blocks.values():
+            self.names = self.scopes[block.name]
             self._block(block)
-            self._body(block, block.nodes, (), assigned)
+            assigned = shared if block.params is None else {param.name for param in block.params}
+            self._body(block, block.nodes, block.indices, assigned)
         self._branch_cycles()
         self._hand_overs()
         return self.found
@@ -143,7 +153,7 @@ class _Validation:
     def _assign(self, block: Block, node: Node, kind: Assign, assigned: set[str]) -> None:
         for dim in kind.dims or ():
             self.found += dimension_problems(dim, node.span)
-        if block.name != "entry":
+        if block.name != "entry" and block.params is None:
             message = f"'assign' belongs to entry, not to {block.name!r}"
             self._report(Code.ASSIGN_OUTSIDE_ENTRY, message, node.span, "declare the variable in entry: all are global")
         if kind.name in self.graph.vars or kind.name in assigned:
@@ -153,8 +163,6 @@ class _Validation:
     # --- control flow between blocks ------------------------------------------------------------------------------
 
     def _branch(self, node: Node, kind: Branch) -> None:
-        if kind.cond is not None:
-            self._variable(kind.cond, node.span)
         for name in (kind.then_block, kind.else_block):
             if name is None:
                 continue
@@ -162,6 +170,9 @@ class _Validation:
             if target is None:
                 advice = nearest(name, self.graph.blocks)
                 self._report(Code.UNKNOWN_BLOCK, f"there is no block {name!r}", node.span, advice)
+            elif target.params is not None:
+                message, advice = f"{name!r} has parameters: it is called, not branched to", f"call {name}(...);"
+                self._report(Code.BAD_BRANCH_TARGET, message, node.span, advice)
             elif name == "entry" or is_consumer(target):
                 reason = (
                     "where execution starts" if name == "entry" else "a consumer, which runs when its input is yielded"
@@ -173,11 +184,10 @@ class _Validation:
         """Report each block that can reach itself, once per cycle."""
         targets: dict[str, list[tuple[str, Node]]] = {}
         for block in self.graph.blocks.values():
-            branches = [node for node in walk(block.nodes) if isinstance(node.kind, Branch)]
             targets[block.name] = [
                 (name, node)
-                for node in branches
-                for name in branch_targets(node)
+                for node in walk(block.nodes)
+                for name in blocks_run(node)
                 if name in self.graph.blocks and name != "entry"
             ]
         done: set[str] = set()
@@ -267,7 +277,11 @@ class _Validation:
                 self._index_expr(amount, node.span, indices)
             case Yield(variables) | Await(variables) | Return(variables):
                 for name in variables:
-                    self._variable(name, node.span)
+                    self._returned(name, node)
+            case Branch(str(cond)):
+                self._variable(cond, node.span)
+            case BlockCall():
+                self._call(node, node.kind, indices)
             case Loop(_, _, start, end):
                 for bound in (start, end):
                     self._index_expr(bound, node.span, indices)
@@ -279,10 +293,15 @@ class _Validation:
         """
         if name in self.graph.vars:
             return self.graph.vars[name]
-        if name not in self.temporaries and name not in self.undeclared:
-            advice = self._nearest(name, [*self.graph.vars, *self.temporaries])
-            if writer is not None:
-                self.undeclared.add(name)
+        if name in self.names.prefixes:
+            message = f"{name!r} is a prefix table; choose from it, as in {name}[i]"
+            self._report(Code.BAD_INDEXING, message, span)
+        elif name not in self.names.temporaries and (self.names.block, name) not in self.undeclared:
+            advice = self._nearest(name, [*self.graph.vars, *self.names.temporaries])
+            if name in self.names.hidden:
+                advice = f"{name!r} belongs to entry: make it a parameter of {self.names.block!r}"
+            elif writer is not None:
+                self.undeclared.add((self.names.block, name))
                 advice = f"{advice} or " * (advice is not None) + how_to_declare(name, writer, self.graph)
             self._report(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", span, advice)
         return None
@@ -299,7 +318,41 @@ class _Validation:
                 message = f"{operand.base!r} is the index of a loop, a scalar, and has nothing to choose from"
                 self._report(Code.BAD_INDEXING, message, span)
             return
+        if operand.base in self.names.prefixes and operand.bracketed:
+            self._prefix(operand, span, indices)
+            return
         self._indexing(operand, self._variable(operand.base, span), span, indices)
+
+    def _prefix(self, access: Access, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
+        """An entry of a parameter that is a prefix table; how many indices that has, its calls say."""
+        if not access.indices or not all(isinstance(index, Single) for index in access.indices):
+            message = f"{access.base!r} names one tensor at a time, as in {access.base}[i]"
+            self._report(Code.BAD_INDEXING, message, span)
+        self._index_exprs(access, span, indices)
+
+    def _call(self, node: Node, kind: BlockCall, indices: tuple[str, ...]) -> None:
+        target = self.graph.blocks.get(kind.block)
+        params = target.params or () if target is not None else ()
+        for position, given in enumerate(kind.args):
+            wants = params[position].kind if position < len(params) else None
+            if not isinstance(given, Access | ModelRef | Literal):
+                self._index_expr(given, node.span, indices)
+            elif wants is ParamKind.INDEX and (expr := index_of(given)) is not None:
+                self._index_expr(expr, given.span or node.span, indices)
+            elif wants is not ParamKind.PREFIX:
+                self._read(given, node, indices)
+        for output in kind.outputs:
+            self._write(output, node, indices)
+
+    def _returned(self, name: str, node: Node) -> None:
+        """What a node hands on as a whole."""
+        if name in self.names.indices:
+            message = f"{name!r} is an index, and a block returns tensors"
+            self._report(Code.BAD_CALL, message, node.span, f"give it a tensor: transfer {name} >> t;")
+            return
+        variable = self._variable(name, node.span)
+        if variable is not None and variable.is_indexed and self.names.block is not None:
+            self._report(Code.BAD_CALL, f"{name!r} is a table, and a block returns tensors", node.span)
 
     def _model_ref(self, operand: ModelRef, node: Node, indices: tuple[str, ...]) -> None:
         for index in PLACEHOLDER.findall(operand.name) if operand.formatted else ():
@@ -309,12 +362,18 @@ class _Validation:
 
     def _is_loop_index(self, name: str, indices: tuple[str, ...]) -> bool:
         """Whether an operand is the index of a loop around it; a variable of that name comes first."""
-        return name in indices and name not in self.graph.vars and name not in self.temporaries
+        return name in indices and name not in self.graph.vars and name not in self.names.temporaries
 
     def _write(self, access: Access, node: Node, indices: tuple[str, ...]) -> None:
         span = access.span or node.span
         if self._is_loop_index(access.base, indices):
             message = f"{access.base!r} is the index of a loop and cannot be written"
+            if access.base in self.names.indices:
+                message = f"{access.base!r} is an index, which cannot be written"
+            self._report(Code.CONSTANT_WRITTEN, message, span)
+            return
+        if access.base in self.names.prefixes:
+            message = f"{access.base!r} is a parameter that is a prefix table, which the block cannot write"
             self._report(Code.CONSTANT_WRITTEN, message, span)
             return
         variable = self._variable(access.base, span, node)
@@ -325,7 +384,7 @@ class _Validation:
     def _cache(self, access: Access, node: Node, indices: tuple[str, ...], *, whole: bool = False) -> None:
         span = access.span or node.span
         variable = self._variable(access.base, span)
-        if access.base in self.temporaries or (variable is not None and variable.kind is not MemoryKind.PERSISTENT):
+        if access.base in self.names.temporaries or (variable is not None and variable.kind is not MemoryKind.PERSISTENT):
             kind = variable.kind.value if variable is not None else "temporary"
             message = f"{access.base!r} is {kind}; cache operations work on persistent memory"
             self._report(Code.BAD_CACHE_TARGET, message, span)
@@ -334,7 +393,7 @@ class _Validation:
 
     def _counter(self, name: str, node: Node) -> None:
         variable = self._variable(name, node.span)
-        is_temporary = name in self.temporaries
+        is_temporary = name in self.names.temporaries
         if variable is None and not is_temporary:
             return
         if (
@@ -356,6 +415,12 @@ class _Validation:
         *,
         prefix: bool = False,
     ) -> None:
+        self._index_exprs(access, span, indices)
+        problem = indexing_problem(access, variable, self._rank(access.base), prefix=prefix)
+        if problem is not None:
+            self._report(Code.BAD_INDEXING, problem, span)
+
+    def _index_exprs(self, access: Access, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
         for index in access.indices:
             for expr in (index.value,) if isinstance(index, Single) else (index.start, index.end):
                 if expr is not None:
@@ -363,21 +428,20 @@ class _Validation:
             if isinstance(index, Single) and (constant(index.value) or 0) < 0:
                 message = f"the index {index} is negative"
                 self._report(Code.NEGATIVE_INDEX, message, span, "only the ends of slices count from the end")
-        problem = indexing_problem(access, variable, self._rank(access.base), prefix=prefix)
-        if problem is not None:
-            self._report(Code.BAD_INDEXING, problem, span)
 
     def _rank(self, name: str) -> int | None:
         """How many dimensions a variable has; that of ``t = op`` is not known yet."""
         if name in self.graph.vars:
             return len(self.graph.vars[name].dims)
-        temporary = self.temporaries[name].kind if name in self.temporaries else None
-        return len(temporary.dims) if isinstance(temporary, Assign) and temporary.dims is not None else None
+        temporary = self.names.temporaries.get(name)
+        return None if temporary is None or temporary.dims is None else len(temporary.dims)
 
     def _index_expr(self, expr: Expr, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
         """Names in an index are loop indices, scalar integers or sizes; only what is declared can be judged."""
         for name in names(expr):
-            if name not in indices and not self._may_be_index(name):
+            if name in self.names.hidden and name not in indices and name not in self.graph.vars:
+                self._variable(name, span)
+            elif name not in indices and not self._may_be_index(name):
                 message = f"{name!r} is used in an index, but is not an integer scalar"
                 self._report(Code.BAD_INDEXING, message, span)
 
@@ -386,9 +450,9 @@ class _Validation:
         if name in self.graph.vars:
             variable = self.graph.vars[name]
             return not variable.dims and not variable.is_indexed and variable.dtype.kind in ("int", "uint")
-        temporary = self.temporaries[name].kind if name in self.temporaries else None
-        if not isinstance(temporary, Assign) or temporary.dtype is None:
-            return True
+        temporary = self.names.temporaries.get(name)
+        if temporary is None or temporary.dtype is None:
+            return name not in self.names.prefixes
         return not temporary.dims and temporary.dtype.kind in ("int", "uint")
 
 

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from lark import Tree
 
 from openinfer.errors import Code
-from openinfer.ir.graph import NO_CONSTRAINTS, Constraints, Input, MemoryKind
+from openinfer.ir.expr import Num
+from openinfer.ir.graph import NO_CONSTRAINTS, Argument, Constraints, Input, MemoryKind
 from openinfer.ir.operand import Literal
-from openinfer.ir.values import AttrValue, InitValue
+from openinfer.ir.values import AttrValue, InitValue, IntValue
 from openinfer.lang.declarations import Declarations
 from openinfer.lang.literals import Syntax
 from openinfer.lang.tokens import SourceToken
@@ -71,6 +72,19 @@ class Calls:
             return self._text.report(Code.SYNTAX, message, value, advice)
         message = "an input is a variable or a number; a parameter is given by name"
         return self._text.report(Code.SYNTAX, message, value, "write name=value")
+
+    def call_argument(self, tree: Syntax) -> Argument:
+        """An argument of a call: an operand, or an expression for an index."""
+        assert isinstance(tree, Tree)
+        (value,) = tree.children
+        if is_operand(value):
+            return self._text.operand(value)
+        if isinstance(value, Tree) and value.data == "operation":
+            expr = self._text.expr(value)
+            return Literal(IntValue(expr.value), self._text.span(value)) if isinstance(expr, Num) else expr
+        literal = self._text.value(value)
+        assert isinstance(literal, InitValue)
+        return Literal(literal, self._text.span(value))
 
     def _is_input(self, value: Syntax) -> bool:
         """Whether a named argument can only be an operand: parameters take constants, and scalars at that."""

@@ -14,6 +14,7 @@ from openinfer.ir.graph import (
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -32,6 +33,7 @@ from openinfer.ir.graph import (
     Transfer,
     Yield,
 )
+from openinfer.lang.blocks import params_of
 from openinfer.lang.calls import Calls
 from openinfer.lang.classic import ClassicEffects
 from openinfer.lang.declarations import Declarations
@@ -89,11 +91,14 @@ class _Lowering:
         head, name, *inner, end = tree.children
         assert isinstance(name, SourceToken)
         rest = [child for child in inner if isinstance(child, Tree)]
+        params = params_of(self._text, rest.pop(0)) if rest and rest[0].data == "params" else None
         constraints = NO_CONSTRAINTS
         if rest and rest[0].data == "constraints":
             constraints = self._calls.constraints([rest.pop(0)])
-        nodes = tuple(self._nodes(rest))
-        return Block(name.value, nodes, constraints, self._text.span(head, name), self._text.span(end))
+        typed = None if params is None else {one.name: (one.dtype, one.dims) for one in params if one.dtype is not None}
+        with self._names.block(typed):
+            nodes = tuple(self._nodes(rest))
+        return Block(name.value, nodes, constraints, self._text.span(head, name), self._text.span(end), params)
 
     def _nodes(self, statements: Sequence[Syntax]) -> Iterator[Node]:
         for statement in statements:
@@ -169,6 +174,13 @@ class _Lowering:
                 "branch block;  or  branch condition then_block else_block;",
             )
 
+    def call(self, tree: STree) -> Iterator[Node]:
+        parts = parts_of(tree)
+        given = parts["call_arguments"][0].children if "call_arguments" in parts else []
+        args = tuple(self._calls.call_argument(one) for one in given)
+        outputs = tuple(self._text.access(child) for tree in parts.get("accesses", []) for child in tree.children)
+        yield self._node(BlockCall(word(tree.children[1]), args, outputs), tree)
+
     def return_(self, tree: STree) -> Iterator[Node]:
         yield self._node(Return(names_of(tree)), tree)
 
@@ -223,6 +235,7 @@ _STATEMENTS: dict[str, Callable[[_Lowering, STree], Iterator[Node]]] = {
             "loop",
             "scope",
             "branch",
+            "call",
             "return_",
         ),
         *("barrier", "dep", "yield_", "await_"),
@@ -232,12 +245,14 @@ _STATEMENTS: dict[str, Callable[[_Lowering, STree], Iterator[Node]]] = {
 
 
 def _temporaries(tree: STree) -> Iterator[str]:
-    """The names that assignments in a block declare."""
+    """The names that parameters of and assignments in a block declare."""
     for statement in tree.children:
         if not isinstance(statement, Tree):
             continue
         if statement.data == "assign":
             yield word(statement.children[1])
+        elif statement.data == "params":
+            yield from (word(param.children[0]) for param in statement.children if isinstance(param, Tree))
         elif statement.data in ("inferred_op", "effect_read"):
             yield from names_of(statement)
         elif statement.data in ("loop", "loop_body", "scope"):

@@ -1,6 +1,7 @@
 """The names that the statements of a source declare."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from openinfer.dtypes import DType
 from openinfer.ir.expr import Expr
@@ -18,6 +19,17 @@ class Names:
     def is_new(self, name: str) -> bool:
         """Whether nothing before declares the name."""
         return name not in self._vars and name not in self.types and name not in self.inferred
+
+    @contextmanager
+    def block(self, params: Mapping[str, tuple[DType, tuple[Expr, ...]]] | None) -> Iterator[None]:
+        """The names inside a block: one that is called has its own, and begins with its parameters."""
+        if params is None:
+            yield
+            return
+        types, inferred = self.types, self.inferred
+        self.types, self.inferred = dict(params), set()
+        yield
+        self.types, self.inferred = types, inferred
 
     def dims_of(self, name: str) -> tuple[Expr, ...] | None:
         """The dimensions of a variable or of a temporary that has been assigned."""

@@ -15,7 +15,7 @@ WORDS = {word: _TYPES.get(word, "DTYPE" if word in DTYPES or word in ALIASES els
 """The reserved words and their token types."""
 
 STATEMENT_WORDS = (
-    *("op", "assign", "transfer", "loop", "scope", "branch", "return", "barrier", "dep", "yield", "await", "effect"),
+    *("op", "assign", "transfer", "loop", "scope", "branch", "call", "return", "barrier", "dep", "yield", "await", "effect"),
 )
 """What a statement can begin with, besides a name and ``cache.``."""
 
@@ -28,6 +28,7 @@ CONTEXTUAL = {
     "buffer": "_BUFFER",
     "after": "_AFTER",
     "before": "_BEFORE",
+    "call": "CALL",
 }
 MEMORY_WORDS = ("dynamic", "volatile", "constant", "constants", "persistent", "inputs", "outputs")
 CONTEXTUAL |= dict.fromkeys(MEMORY_WORDS, "MEMORY")
@@ -74,6 +75,9 @@ _TOKEN = re.compile(
 )
 
 
+_NAME_FOLLOWS = re.compile(r"(?:[ \t\r\n\f]|//[^\n]*\n|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/)+[A-Za-z_]")
+
+
 class SourceToken:
     """A token: its type, its text, and where it stands."""
 
@@ -98,7 +102,9 @@ def tokens(text: str, accepted: Callable[[], Container[str]]) -> Iterator[Source
             name = WORDS.get(word)
             if name is None:
                 name = CONTEXTUAL.get(word)
-                if name is None or name not in accepted():
+                # Where a statement begins, a variable can also be called `call`; no name follows that one.
+                is_name = name == "CALL" and not _NAME_FOLLOWS.match(text, match.end())
+                if name is None or is_name or name not in accepted():
                     name = "IDENT"
             yield SourceToken(name, word, match.start(), match.end())
         elif kind == "symbol":

@@ -34,8 +34,8 @@ class Command:
 
 
 COMMANDS = (
-    Command("next", "n", "[N]", "execute the next node; a loop, branch or scope as a whole"),
-    Command("step", "s", "[N]", "execute one node: step into loops, branches and scopes"),
+    Command("next", "n", "[N]", "execute the next node; a loop, branch, call or scope as a whole"),
+    Command("step", "s", "[N]", "execute one node: step into loops, branches, calls and scopes"),
     Command("out", "o", "", "go on to the end of the loop, scope or block around the next node"),
     Command("finish", "f", "", "go on to the end of this step"),
     Command("continue", "c", "", "go on to the next breakpoint, over all steps"),

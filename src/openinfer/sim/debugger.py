@@ -68,7 +68,7 @@ class Debugger:
         self._bound = executor.bound
         self._values = values
         self._stepper = Stepper(executor, inputs, steps, state)
-        listing = Listing(executor.bound.graph)
+        listing = Listing(executor.bound.source, executor.bound.origins)
         self._screen = Screen(self._stepper, listing)
         self._stops = Stops(executor.bound, listing)
         self._set = 0

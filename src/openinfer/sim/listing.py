@@ -1,6 +1,7 @@
 """The source of a graph as a debugger shows it: lines, and where its nodes stand in them."""
 
 from bisect import bisect_left
+from collections.abc import Mapping
 
 from openinfer.errors import DocumentSpan, Source, Span, printable
 from openinfer.ir import Graph, Node
@@ -17,13 +18,14 @@ class Listing:
     (3, [(3, '    op neg(y) >> y;'), (4, '    return;')])
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, origins: Mapping[int, int] | None = None) -> None:
         places = [node.span for node in graph.walk()]
         if not all(isinstance(place, Span) for place in places):
             file = next((place.file for place in places if isinstance(place, DocumentSpan)), "<graph>")
             places = [node.span for node in parse(graph.to_text(), f"{file} (canonical text)").graph.walk()]
         spans = [place for place in places if isinstance(place, Span)]
         self._source: Source = spans[0].source
+        self._origins = origins or {}
         self._lines = [span.source.position(span.start)[0] for span in spans]
         self._first = {line: index for index, line in reversed([*enumerate(self._lines)])}
         self._starts = sorted(self._first)
@@ -35,8 +37,12 @@ class Listing:
         return printable(self._source.name)
 
     def line_of(self, index: int) -> int:
-        """The line on which a node begins."""
-        return self._lines[index]
+        """The line on which a node begins, or that which it is a copy of."""
+        return self._lines[self._origins.get(index, index)]
+
+    def copies_of(self, index: int) -> frozenset[int]:
+        """A node and all copies of it."""
+        return frozenset((index, *(copy for copy, origin in self._origins.items() if origin == index)))
 
     def first_from(self, line: int) -> int | None:
         """The first node of the first line, from a line on, on which nodes begin."""

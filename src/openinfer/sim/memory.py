@@ -149,21 +149,24 @@ class Values(dict[MemoryKey, Array]):
 
 
 class Overlay(dict[MemoryKey, Array]):
-    """What a consumer sees: copies of its own of what it awaits, and the variables of the step behind them."""
+    """What a consumer sees: its own copies of what it awaits and of what blocks it calls have, and the step's variables."""
 
-    def __init__(self, values: Values, copies: Mapping[str, Array]) -> None:
+    def __init__(self, values: Values, copies: Mapping[str, Array], local: frozenset[str]) -> None:
         super().__init__()
         for name, value in copies.items():
             super().__setitem__(name, value)
         self._values = values
-        self._own = frozenset(copies)
+        self._local = local
+        """The variables of blocks that are called."""
+        self._own = frozenset(copies) | local
         self.sizes = values.sizes.forked()
 
     def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or key in self._values
+        return super().__contains__(key) or (key not in self._local and key in self._values)
 
     def __missing__(self, key: MemoryKey) -> Array:
-        return self._values[key] if key in self._values else self._values.initial(key, self.sizes)
+        is_shared = key not in self._local and key in self._values
+        return self._values[key] if is_shared else self._values.initial(key, self.sizes)
 
     def __setitem__(self, key: MemoryKey, value: Array) -> None:
         if key in self._own:

@@ -14,21 +14,25 @@ from openinfer.ir import (
     Access,
     Assign,
     Await,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
     CacheRead,
     CacheReset,
     CacheWrite,
+    Literal,
     Loop,
+    ModelRef,
     Node,
     Op,
+    Operand,
     Return,
     Scope,
     Transfer,
     Yield,
 )
-from openinfer.sim.operands import CompiledOperands, TaskAction
+from openinfer.sim.operands import CompiledOperands, ReadInteger, TaskAction
 from openinfer.sim.operations import op_action
 
 if TYPE_CHECKING:
@@ -48,16 +52,18 @@ class Instruction:
     """Where a way back leads: the first instruction of the loop's body."""
     nodes: int = 1
     """What it counts against the node budget."""
+    is_return: bool = False
+    """Whether it is the second one of a call, which writes what the block has returned."""
 
     @property
     def kind(self) -> str:
         """What events call it."""
-        return node_kind(self.node)
+        return node_kind(self.node, is_return=self.is_return)
 
     @property
     def params(self) -> list[str]:
         """The operands, as the source writes them."""
-        return node_params(self.node)
+        return node_params(self.node, is_return=self.is_return)
 
     @property
     def outputs(self) -> list[str]:
@@ -67,7 +73,7 @@ class Instruction:
     @property
     def writes(self) -> tuple[Access, ...]:
         """What is written."""
-        return node_writes(self.node)
+        return node_writes(self.node, is_return=self.is_return)
 
 
 Instructions = Mapping[str, list[Instruction]]
@@ -108,6 +114,9 @@ class _Assembler:
                 todo.append(_Todo(item.node, scopes, len(self._code)))
             action = _nothing if isinstance(kind, Loop) else self._action(item.node)
             self._code.append(Instruction(item.node, self._block, action, scopes))
+            if isinstance(kind, BlockCall) and kind.outputs:
+                results = self._results(kind)
+                self._code.append(Instruction(item.node, self._block, results, scopes, nodes=0, is_return=True))
             inner = (*scopes, kind.name) if isinstance(kind, Scope) else scopes
             todo += [_Todo(node, inner) for node in reversed(item.node.body)]
         return self._code
@@ -148,17 +157,9 @@ class _Assembler:
             case Assign(name):
                 return operands.assign(name)
             case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):
-                read = operands.reader(source, self._bound.vars[dst.base].dtype)
-                write = operands.writer(dst, str(source))
-                fits = operands.fitting(source, dst)
-                if fits is None:
-                    return lambda task: write(task, read(task))
-
-                def read_if_fitting(task: "Task") -> None:
-                    fits(task)
-                    write(task, read(task))
-
-                return read_if_fitting
+                return self._copy(source, dst)
+            case BlockCall():
+                return self._call(kind)
             case CacheReset(target):
                 return operands.reset(target)
             case CacheIncrement(target, amount):
@@ -175,6 +176,54 @@ class _Assembler:
                 return lambda task: task.wait_for(variables)
             case _:
                 return _nothing
+
+
+    def _copy(self, source: Operand, dst: Access) -> TaskAction:
+        operands = self._operands
+        read = operands.reader(source, self._bound.vars[dst.base].dtype)
+        write = operands.writer(dst, str(source))
+        fits = operands.fitting(source, dst)
+        if fits is None:
+            return lambda task: write(task, read(task))
+
+        def read_if_fitting(task: "Task") -> None:
+            fits(task)
+            write(task, read(task))
+
+        return read_if_fitting
+
+    def _call(self, kind: BlockCall) -> TaskAction:
+        """Arguments become the values of parameters, and the block begins."""
+        block = self._bound.graph.blocks[kind.block]
+        copies: list[TaskAction] = []
+        indices: list[tuple[str, ReadInteger]] = []
+        for param, given in zip(block.params or (), kind.args, strict=True):
+            if isinstance(given, Access | ModelRef | Literal):
+                copies.append(self._copy(given, Access(param.name)))
+            else:
+                indices.append((param.name, self._operands.integer(given)))
+
+        def call(task: "Task") -> None:
+            for copy in copies:
+                copy(task)
+            task.call(kind.block, {name: read(task) for name, read in indices})
+
+        return call
+
+    def _results(self, kind: BlockCall) -> TaskAction:
+        """What a block has returned is read, all of it, and then written."""
+        last = self._bound.graph.blocks[kind.block].nodes[-1].kind
+        assert isinstance(last, Return)
+        reads = [self._operands.reader(Access(name)) for name in last.vars]
+        pairs = zip(kind.outputs, last.vars, strict=True)
+        writes = [self._operands.writer(output, f"the result {name!r}") for output, name in pairs]
+
+        def results(task: "Task") -> None:
+            found = [read(task) for read in reads]
+            for write, value in zip(writes, found, strict=True):
+                write(task, value)
+
+        return results
 
 
 def _nothing(_strand: "Task") -> None:

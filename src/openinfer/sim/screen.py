@@ -137,9 +137,11 @@ class Screen:
 
 
 def _around(frame: Frame) -> list[str]:
-    """The block, loops and scopes around a node."""
-    loops = [f"{name}={value} in ..{end}" for (name, value), end in zip(frame.indices.items(), frame.ends, strict=True)]
-    return [f"block {frame.block}", *loops, *(f"scope {printable(name)}" for name in frame.scopes)]
+    """The block with the indices it was called with, loops and scopes around a node."""
+    indices = [f"{name}={value}" for name, value in frame.indices.items()]
+    given = len(indices) - len(frame.ends)
+    loops = [f"{one} in ..{end}" for one, end in zip(indices[given:], frame.ends, strict=True)]
+    return [f"block {frame.block}", *indices[:given], *loops, *(f"scope {printable(name)}" for name in frame.scopes)]
 
 
 def _time(nanoseconds: int) -> str:

@@ -220,7 +220,7 @@ class RunningStep:
             if given and given == {*needed}:
                 given.clear()
                 copies = {name: self._yielded[name] for name in needed}
-                task = Task(self, block.name, Overlay(self.values, copies))
+                task = Task(self, block.name, Overlay(self.values, copies, self.bound.locals))
                 self._started[block.name] = task
                 if self.on_start is not None:
                     self.on_start(task)

@@ -7,7 +7,7 @@ from typing import Any
 
 from openinfer.check.events import Event
 from openinfer.errors import ExecutionError, OpenInferError
-from openinfer.ir import Access, Branch, Node, Return, walk
+from openinfer.ir import Access, BlockCall, Branch, Node, Return, walk
 from openinfer.ops import Array
 from openinfer.sim.executor import Executor, NodeView
 from openinfer.sim.stops import Stop
@@ -110,7 +110,8 @@ class Stepper:
     def _behind(self, node: Node | None) -> Callable[[], bool]:
         """Whether the task that stands before or inside a node has come out behind it."""
         task = self.executor.place.task
-        if task is None or node is None or not (node.body or isinstance(node.kind, Branch)):
+        runs = isinstance(node.kind, Branch | BlockCall) if node is not None else False
+        if task is None or node is None or not (node.body or runs):
             return lambda: True
         body, depth = {one.index for one in walk(node.body)}, task.depth
 

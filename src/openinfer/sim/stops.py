@@ -57,6 +57,7 @@ class Stops:
         self._bound = bound
         self._listing = listing
         self._nodes: list[Node] = list(bound.graph.walk())
+        self._indices = {node.index for node in self._nodes}
         self._bodies: dict[str, set[int]] = {}
         """The first nodes of the loops with an index of this name."""
         for node in self._nodes:
@@ -97,11 +98,11 @@ class Stops:
     # --- before a node --------------------------------------------------------------------------------------------
 
     def _at_node(self, index: int) -> Stop:
-        if index >= len(self._nodes):
-            message = f"there is no node {index}; the last one is {len(self._nodes) - 1}"
+        if index not in self._indices:
+            message = f"there is no node {index}; the last one is {max(self._indices)}"
             raise RefusedError(message)
         line = self._listing.line_of(index)
-        return _at(frozenset((index,)), f"node {index}, line {line}")
+        return _at(self._listing.copies_of(index), f"node {index}, line {line}")
 
     def _at_line(self, line: int) -> Stop:
         index = self._listing.first_from(line)
@@ -110,7 +111,7 @@ class Stops:
             raise RefusedError(message)
         found = self._listing.line_of(index)
         moved = "" if found == line else f", the first with a node from line {line} on"
-        return _at(frozenset((index,)), f"line {found}, node {index}{moved}")
+        return _at(self._listing.copies_of(index), f"line {found}, node {index}{moved}")
 
     def _at_op(self, name: str) -> Stop:
         found = frozenset(node.index for node in self._nodes if node_name(node) == name)

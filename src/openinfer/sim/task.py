@@ -54,12 +54,12 @@ class Task:
 
     @property
     def depth(self) -> int:
-        """How many branches are being run."""
+        """How many branches and calls are being run."""
         return len(self._callers)
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """The branches that are being run, outermost first, and the node that comes next."""
+        """The branches and calls that are being run, outermost first, and the node that comes next."""
         if self.is_done:
             return ()
         found = [
@@ -114,11 +114,11 @@ class Task:
         except (OpError, SizeError, MemoryError, OpenInferError) as error:
             raise located(self, instruction, error) from error
 
-    def call(self, block: str) -> None:
-        """Run another block and come back. Its loop indices are its own."""
+    def call(self, block: str, indices: dict[str, int] | None = None) -> None:
+        """Run another block and come back. Its indices are its own: those it is called with, and those of its loops."""
         self._callers.append((self.code, self.position, self.indices, self.ends))
         self.code, self.position = self.step.program[block], 0
-        self.indices, self.ends = {}, []
+        self.indices, self.ends = indices or {}, []
 
     def leave(self) -> None:
         """The end of a block."""

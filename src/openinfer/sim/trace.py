@@ -193,12 +193,12 @@ def _row(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
 
 
 def _paths(events: list[Event]) -> Iterator[tuple[Event, list[str]]]:
-    """Each event with the regions around it, outermost first; a block that a branch runs is inside the branch's."""
+    """Each event with the regions around it, outermost first; a block that another runs is inside that one's."""
     callers: list[list[str]] = []
     path: list[str] = []
     before: Event | None = None
     for event in events:
-        if before is not None and before.kind == "Branch" and before.block_name != event.block_name:
+        if before is not None and before.kind in ("Branch", "Call") and before.block_name != event.block_name:
             callers.append(path)
         elif before is not None and before.kind == "Return" and callers:
             callers.pop()

@@ -1,6 +1,6 @@
 """Copies and counters: nodes that move values become moves, counters become kernels."""
 
-from openinfer.check.bound import BoundGraph, FromPattern
+from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir import Access, Node, Operand
 from openinfer.ir.expr import Expr, Num
@@ -9,7 +9,7 @@ from openinfer.loops.ir import Buffer, Const, Kernel
 from openinfer.synth.lower.access import Accesses
 from openinfer.synth.lower.emission import Emission
 from openinfer.synth.lower.variables import VariableValues
-from openinfer.synth.program.ir import KernelStep, Move, StepOperand, Value, Weight
+from openinfer.synth.program.ir import KernelStep, Move, StepOperand, Value, Weight, WeightCheck
 
 
 class Copies:
@@ -25,7 +25,33 @@ class Copies:
     def copy(self, node: Node, source: Operand, dst: Access) -> StepOperand:
         """What is copied; a whole variable simply has that value from now on."""
         target = self._bound.vars[dst.base]
-        shape = None if target.is_table or (dst.bracketed and dst.indices) else self._shapes.of(target)
+        is_whole = not target.is_table and not (dst.bracketed and dst.indices)
+        value = self._source(node, source, target, is_whole=is_whole)
+        if isinstance(value, Weight) and value.index:
+            value = self._variables.chosen_now(value, node)
+        self._give(node, dst, value)
+        return value
+
+    def argument(self, node: Node, source: Operand, param: BoundVar) -> StepOperand:
+        """What a parameter is called with; a tensor of the model that an index chooses is there."""
+        value = self._source(node, source, param, is_whole=True)
+        if isinstance(value, Weight) and value.can_miss:
+            self._emission.emit(WeightCheck(value, node.index, self._variables.scalars(*value.index)))
+        return value
+
+    def result(self, node: Node, value: Value, dst: Access) -> None:
+        """What a block has returned is written."""
+        target = self._bound.vars[dst.base]
+        if not target.is_table and not (dst.bracketed and dst.indices):
+            self._emission.require_known(value.shape)
+            shape = self._shapes.of(target)
+            self._emission.bind_sizes(shape, value.shape, node, is_exact=target.dims is not None)
+            self._emission.require_shape(target)
+        self._give(node, dst, value)
+
+    def _source(self, node: Node, source: Operand, target: BoundVar, *, is_whole: bool) -> StepOperand:
+        """What a node copies to a variable, or to a part of one."""
+        shape = self._shapes.of(target) if is_whole else None
         value: StepOperand
         if self._bound.is_index(source):
             value = self._accesses.operand(source, node)
@@ -37,12 +63,15 @@ class Copies:
             value = self._accesses.operand(source, node, target.dtype)
             self._emission.require_known(value.shape)
             self._accesses.require_shape(source)
-            if isinstance(value, Weight) and value.index:
-                value = self._variables.chosen_now(value, node)
             if shape is not None:
                 self._emission.bind_sizes(shape, value.shape, node, is_exact=target.dims is not None)
         if shape is not None:
             self._emission.require_shape(target)
+        return value
+
+    def _give(self, node: Node, dst: Access, value: StepOperand) -> None:
+        """What is accessed has a value from now on."""
+        target = self._bound.vars[dst.base]
         if target.is_table or (dst.bracketed and dst.indices) or isinstance(target.origin, FromPattern):
             if isinstance(value, Weight):
                 copy = self._emission.value(dst.base, value.dtype, value.shape)
@@ -51,7 +80,6 @@ class Copies:
             self._accesses.write(node, dst, value)
         else:
             self._variables.current[dst.base] = value
-        return value
 
     def count(self, node: Node, name: str, amount: Expr, sign: int) -> Value:
         """A counter moves by a number, or by an integer that only a run knows."""

@@ -1,14 +1,16 @@
 """From a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from openinfer.check.bound import BoundGraph
+from openinfer.check.order import after_needs
 from openinfer.check.typing import TOO_DEEP_ADVICE
 from openinfer.ir import (
     Assign,
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -22,12 +24,14 @@ from openinfer.ir import (
     Scope,
     Transfer,
     Yield,
+    walk,
 )
 from openinfer.ir.expr import TooDeepError
-from openinfer.ir.rules import branch_targets
+from openinfer.ir.rules import blocks_run
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import Structure
 from openinfer.synth.lower.access import Accesses
+from openinfer.synth.lower.block_calls import BlockCalls
 from openinfer.synth.lower.consumers import Consumers
 from openinfer.synth.lower.copies import Copies
 from openinfer.synth.lower.current import CurrentValues, Homes
@@ -77,6 +81,7 @@ class _Lowering:
         self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses, kept)
         self._copies = Copies(bound, self._emission, self._variables, self._accesses)
         self._consumers = Consumers(bound, self._emission, self._variables)
+        self._calls = BlockCalls(bound, self._emission, self._variables, self._copies)
         self._plain_bits = bound.reached.bits.of(self._variables.plain)
         self._of_entry = {node.index for node in self._blocks["entry"].nodes}
         self._at_home = Homes(bound.reached.bits)
@@ -89,10 +94,11 @@ class _Lowering:
     def run(self) -> Program:
         """The program."""
         self._begin()
-        blocks = {name: self._block(block) for name, block in self._blocks.items() if name != "entry"}
+        plain = {name: block for name, block in self._blocks.items() if block.params is None and name != "entry"}
+        blocks = {name: self._block(block) for name, block in plain.items()}
         for name in self._consumers.copies:
-            reached = _reached(blocks, name) if any(self._bound_in.values()) else set()
-            free = {size for one in reached for size in self._bound_in[one]} - self._sizes_given
+            reached = _reached(blocks, name) if any(self._bound_in.values()) or len(plain) < len(self._blocks) - 1 else set()
+            free = {size for one in reached for size in self._may_bind(one)} - self._sizes_given
             self._consumers.binds[name] = tuple(sorted(free))
         entry = self._entry()
         variables = self._variables
@@ -100,10 +106,12 @@ class _Lowering:
         fresh = (fill_step(family.written, 0, -1) for family in self._families.written.values())
         entry = (*fresh, *entry, *self._emission.taken())
         blocks = {"entry": entry, **blocks}
+        self._called(blocks)
         reached = _reached(blocks, "entry")
         blocks = {name: steps for name, steps in blocks.items() if name in reached}
         tables, homes = self._accesses.tables, variables.homes.values
-        program = Program(self._bound, blocks, variables.inputs, outputs, homes, tables, self._shapes.sizes)
+        sizes, params = self._shapes.sizes, {name: one for name, one in self._calls.params.items() if name in blocks}
+        program = Program(self._bound, blocks, variables.inputs, outputs, homes, tables, sizes, params=params)
         _require_shallow(program)
         return program
 
@@ -113,7 +121,7 @@ class _Lowering:
         outside = set[str]()
         for name in self._blocks:
             if name != "entry":
-                outside |= variables.effects(name).touches
+                outside |= variables.effects(name).touches - self._blocks[name].locals
         for name, variable in self._bound.vars.items():
             if variable.kind is MemoryKind.DYNAMIC:
                 shape = self._shapes.of(variable)
@@ -124,6 +132,22 @@ class _Lowering:
         self._at_home = variables.homes.copy()
         extents = (extent for value in variables.inputs.values() for extent in value.shape)
         self._sizes_given = frozenset(name for extent in extents for name in sizes_in(extent))
+
+    def _called(self, blocks: dict[str, Steps]) -> None:
+        """Add the blocks that are called, each when all its calls are known."""
+        called = {name: block for name, block in self._blocks.items() if block.params is not None}
+        if not called:
+            return
+        runs = {name: [one for node in walk(block.nodes) for one in blocks_run(node)] for name, block in self._blocks.items()}
+        for name in reversed([*after_needs(runs, runs.__getitem__)]):
+            if name in called and name in _reached(blocks, "entry"):
+                blocks[name] = self._block(called[name])
+        for name, steps in blocks.items():
+            blocks[name] = self._calls.finished(steps)
+
+    def _may_bind(self, block: str) -> Iterable[str]:
+        """The dynamic sizes that a block can be the first to give values; of one that is called, that is known later."""
+        return self._bound_in[block] if block in self._bound_in else self._bound.bounds
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
@@ -143,7 +167,13 @@ class _Lowering:
         variables, name = self._variables, block.name
         self._emission.begin(self._sizes_given)
         variables.current = CurrentValues(variables.homes, self._at_home, self._consumers.begin(block))
+        if block.params is not None:
+            self._place.loops = self._calls.begin(block)
+            self._emission.begin(self._sizes_given | self._calls.sizes(name))
         self._body(block.nodes)
+        self._place.loops = ()
+        if block.params is not None:
+            self._calls.end(block)
         for variable in variables.current.touched(self._reached.blocks[name].writes):
             if (place := variables.current.beginning(variable)) is not None:
                 variables.settle(variable, place, block.nodes[-1].index)
@@ -192,6 +222,8 @@ class _Lowering:
                 self._loop(node, kind)
             case Branch():
                 self._branch(node, kind)
+            case BlockCall():
+                self._calls.call(node, kind)
             case Yield(variables) if node.index in self._of_entry:
                 self._consumers.hand_over(node, variables)
             case Await(variables) if node.index in self._of_entry:
@@ -232,7 +264,7 @@ class _Lowering:
         touched = self._reached.called(self._bound.effects[node.index]).touches
         for name in current.astray(touched & variables.homes.all):
             variables.bring_home(name, node.index)
-        for block in branch_targets(node):
+        for block in blocks_run(node):
             variables.spare(current.guests(self._reached.blocks[block].writes))
         cond = None if kind.cond is None else variables.as_value(kind.cond)
         self._emission.emit(BranchStep(cond, kind.then_block, kind.else_block, node.index))
@@ -256,7 +288,7 @@ def _reached(blocks: Mapping[str, Steps], first: str) -> set[str]:
     found = {first}
     todo = [first]
     while todo:
-        for step in steps_in(blocks[todo.pop()]):
+        for step in steps_in(blocks.get(todo.pop(), ())):
             new = set(called_by(step)) - found
             found |= new
             todo += new

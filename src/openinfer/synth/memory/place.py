@@ -66,7 +66,7 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
             isinstance(step, Move)
             and isinstance(step.src, Value)
             and step.src not in views
-            and step.src.storage is not Storage.INPUT
+            and not step.src.storage.is_read_only
         ):
             forgiven = position if step.src not in after else None
             same = step.src.dtype is step.dst.dtype
@@ -78,7 +78,7 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
                 operand = step.inputs[number]
                 if (
                     not isinstance(operand, Value)
-                    or operand.storage is Storage.INPUT
+                    or operand.storage.is_read_only
                     or operand in after
                     or operand in views
                 ):

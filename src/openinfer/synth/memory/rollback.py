@@ -123,8 +123,10 @@ class _Order:
             for name in called_by(step):
                 found = found.then(self._blocks[name])
             if self._changes(step):
-                # A kernel may find what is wrong only after it has written something.
-                found = found.then(_Outcome(changes=True, tears=isinstance(step, KernelStep) and step.kernel.can_fail))
+                # A kernel or block may find what is wrong only after it has written something.
+                can_fail = isinstance(step, KernelStep) and step.kernel.can_fail
+                can_fail = can_fail or (isinstance(step, CallStep) and self._blocks[step.block].fails)
+                found = found.then(_Outcome(changes=True, tears=can_fail))
         return found
 
     def _changes(self, step: Step) -> bool:
@@ -142,6 +144,8 @@ def _can_fail(step: Step) -> bool:
             return _has_checks([step.src, step.dst])
         case LoopStep():
             return bool(step.scalars)
+        case CallStep():
+            return bool(step.integers) or _has_checks(step.args)
         case TableStep():
             return bool(step.indices) or step.action is not Action.RESET
         case _:

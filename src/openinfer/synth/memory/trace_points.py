@@ -22,6 +22,8 @@ class Reported:
     """What is written, as the source writes it."""
     value: StepOperand | None
     indices: tuple[str, ...]
+    is_return: bool = False
+    """Whether it is about what a call has returned."""
 
     @property
     def rank(self) -> int:
@@ -48,7 +50,7 @@ class TracePoints:
     def follow(self, step: Step) -> None:
         """A step is done: what it writes is in memory, and what it overwrites is not any more."""
         if isinstance(step, BranchStep | CallStep | LoopStep):
-            self._fresh = FreshValues(self._plan)
+            self._fresh = FreshValues(self._plan, definitions(step))
             return
         # A slice of a table that is read in place has no memory of its own, and exists as long as it is needed.
         written = set(definitions(step)) - self._plan.views
@@ -58,12 +60,13 @@ class TracePoints:
 
     def shown(self, mark: Mark, indices: tuple[str, ...]) -> list[Reported]:
         """What is shown at a mark inside loops over these indices; it is noted as reported."""
-        names = [str(access) for access in node_writes(self._nodes[mark.node])]
+        is_return = mark.is_return
+        names = [str(access) for access in node_writes(self._nodes[mark.node], is_return=is_return)]
         rows = [
-            Reported(mark.node, place, names[place], value, indices)
+            Reported(mark.node, place, names[place], value, indices, is_return)
             for place, value in enumerate(mark.values)
             if self._is_there(mark, value)
-        ] or [Reported(mark.node, 0, "", None, indices)]
+        ] or [Reported(mark.node, 0, "", None, indices, is_return)]
         self.reported += rows
         return rows
 
@@ -71,5 +74,5 @@ class TracePoints:
         """Whether the value is in memory where the mark stands; of weights, only Python has them in one piece."""
         if not isinstance(operand, Value):
             return True
-        is_input = self._plan.classes.root(operand).storage is Storage.INPUT
-        return is_input or operand in self._alive.get(id(mark), ()) or operand in self._fresh
+        is_given = self._plan.classes.root(operand).storage in (Storage.INPUT, Storage.ARGUMENT)
+        return is_given or operand in self._alive.get(id(mark), ()) or operand in self._fresh

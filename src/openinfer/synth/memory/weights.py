@@ -15,6 +15,7 @@ from openinfer.oinf.model import ModelLoader
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.program.ir import (
     FOLDED,
+    CallStep,
     EntryStep,
     KernelStep,
     Move,
@@ -181,6 +182,8 @@ def weights_in(program: Program) -> Iterator[Weight]:
             yield from (operand for operand in step.inputs if isinstance(operand, Weight))
         elif isinstance(step, Move) and isinstance(step.src, Weight):
             yield step.src
+        elif isinstance(step, CallStep):
+            yield from (operand for operand in step.args if isinstance(operand, Weight))
         elif isinstance(step, EntryStep):
             yield step.family.entries
 

@@ -86,6 +86,8 @@ def _substituted(step: Step, known: Mapping[Value, StepOperand]) -> Step:
             return replace(step, value=value(one))
         case EntryStep(value=one) if one in known:
             return replace(step, value=value(one))
+        case CallStep(args=args) if any(one in known for one in args):
+            return replace(step, args=tuple(map(operand, args)))
         case BranchStep(cond=Value() as one) if one in known:
             return replace(step, cond=value(one))
         case Mark(values=values) if any(one in known for one in values):

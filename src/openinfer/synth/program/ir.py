@@ -19,7 +19,7 @@ from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.dtypes import DType
 from openinfer.errors import Code
 from openinfer.ir import Index
-from openinfer.ir.expr import Expr
+from openinfer.ir.expr import LEAST_INDEX, MOST_INDEX, Expr
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.synth.program.packing import Packing
@@ -39,6 +39,15 @@ class Storage(StrEnum):
     """Memory that outlives the step, at a fixed offset."""
     WEIGHTS = "weights"
     """The model's data."""
+    ARGUMENT = "argument"
+    """What a block is called with, which no kernel writes: the caller says where it is."""
+    RESULT = "result"
+    """What a block returns: the caller says where to."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether no step may write there."""
+        return self in (Storage.INPUT, Storage.WEIGHTS, Storage.ARGUMENT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +191,40 @@ class BranchStep:
 
 @dataclass(frozen=True)
 class CallStep:
-    """Runs a block: a consumer that has been given what it awaits."""
+    """Runs a block: a consumer that has been given what it awaits, or a block with parameters."""
 
     block: str
     node: int
     sizes: tuple[str, ...] = ()
-    """The dynamic sizes that it may bind: they are its own until entry awaits it."""
+    """The dynamic sizes that a consumer may bind: they are its own until entry awaits it."""
+    args: tuple[StepOperand, ...] = ()
+    """What the parameters of the block are, one by one."""
+    integers: tuple[Expr, ...] = ()
+    """The values of its indices."""
+    results: tuple[Value, ...] = ()
+    """What its results become."""
+    scalars: tuple[Value, ...] = ()
+    """The variables that the integers, and the indices of arguments, read."""
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """An integer that a block is called with, and what it can be."""
+
+    name: str
+    least: int = LEAST_INDEX
+    most: int = MOST_INDEX
+    is_chosen: bool = False
+    """Whether it says which of several tensors of the model an argument is; the graph has no name for it."""
+
+
+@dataclass(frozen=True)
+class BlockParams:
+    """What a block is called with, and where it returns its results; both in the order of a ``CallStep``."""
+
+    args: tuple[Value, ...] = ()
+    indices: tuple[BlockIndex, ...] = ()
+    results: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -339,6 +376,8 @@ class Mark:
 
     node: int
     values: tuple[StepOperand, ...] = ()
+    is_return: bool = False
+    """Whether it is the second mark of a call, behind the block."""
 
 
 Step: TypeAlias = (
@@ -378,11 +417,13 @@ class Program:
     """Dynamic sizes with their bounds, those of unnamed slices included."""
     keeps_marked: bool = False
     """Whether values stay until their marks have been passed, so that a trace has all of them."""
+    params: Mapping[str, BlockParams] = field(default_factory=dict)
+    """What blocks are called with that have parameters."""
     folded: Mapping[str, Tensor] = field(default_factory=dict)
     """Results that the model alone decides, by their names; weights with the part ``folded`` are these."""
 
     def __post_init__(self) -> None:
-        for name in ("blocks", "inputs", "outputs", "homes", "tables", "sizes", "folded"):
+        for name in ("blocks", "inputs", "outputs", "homes", "tables", "sizes", "params", "folded"):
             # Copied, so that nothing which the maker still holds can change the program.
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 

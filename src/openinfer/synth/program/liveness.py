@@ -13,6 +13,7 @@ from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import (
     Action,
     BranchStep,
+    CallStep,
     EntryStep,
     IntegerStep,
     KernelStep,
@@ -43,6 +44,8 @@ def uses(step: Step) -> Sequence[Value]:
             return [src, *step.scalars] if isinstance(src, Value) else step.scalars
         case BranchStep(cond=cond):
             return [] if cond is None else [cond]
+        case CallStep(args=args):
+            return [*(one for one in args if isinstance(one, Value)), *step.scalars]
         case TableStep(action=Action.WRITE, value=Value() as value):
             return [value, *step.scalars]
         case TableStep() | LoopStep() | IntegerStep() | WeightCheck():
@@ -68,6 +71,8 @@ def definitions(step: Step) -> Sequence[Value]:
             return [*step.outputs, *step.scratch]
         case Move(dst=dst):
             return [dst]
+        case CallStep(results=results):
+            return results
         case (
             TableStep(action=Action.READ, value=Value() as value) | PartStep(action=Action.READ, value=Value() as value)
         ):
@@ -218,7 +223,8 @@ class _Follower:
         if self._is_needed and "entry" not in self._touches:
             self._occupy(*self._positions.region("entry"))
         for name in self._blocks:
-            is_needed = self._is_needed if name == "entry" else self._behind[name]
+            is_result = self._value.storage is Storage.RESULT
+            is_needed = self._is_needed if name == "entry" else self._behind[name] or is_result
             self._body(self._touches[name], *self._region(self._value, name), alive=is_needed)
         return self._life
 
@@ -241,7 +247,7 @@ class _Follower:
                 is_skipped = alive and cond is not None and otherwise is None
                 return touch.is_read or is_skipped or self._needs_called(step, alive=alive)
             case _ if called_by(step):
-                return self._needs_called(step, alive=alive)
+                return touch.is_read or (not touch.is_written and self._needs_called(step, alive=alive))
             case _:
                 return touch.is_read or (alive and not touch.is_written)
 
@@ -282,10 +288,12 @@ class _Follower:
             is_needed = alive or self._needs_inside(touch.inner)
             self._body(touch.inner, *self._positions.body(touch.step), alive=is_needed)
             return
-        for name in called_by(touch.step) if alive else ():
-            if name in self._behind:
+        # What a block is called with, and what it returns, is there as long as it runs.
+        is_given = touch.is_read or touch.is_written
+        for name in called_by(touch.step):
+            if alive and name in self._behind:
                 self._behind[name] = True
-            else:
+            if (alive and name not in self._behind) or (is_given and isinstance(touch.step, CallStep)):
                 self._life.occupied.update(self._positions.reach(name))
 
     def _occupy(self, first: int, last: int) -> None:

@@ -78,9 +78,16 @@ class _Printer:
         lines += [f"output {key} = {one.name}" for key, one in program.outputs.items()]
         parts = ["\n".join(lines)] if lines else []
         for name, steps in program.blocks.items():
-            parts.append("\n".join([f"block {name} {{", *self._body(steps, 1), "}"]))
+            parts.append("\n".join([f"block {name}{self._params(name)} {{", *self._body(steps, 1), "}"]))
         parts += [text.removesuffix("\n").replace("kernel ", f"{name} = ", 1) for text, name in self._kernels.items()]
         return "\n\n".join(parts) + "\n"
+
+    def _params(self, block: str) -> str:
+        params = self._program.params.get(block)
+        if params is None:
+            return ""
+        into = f" -> {', '.join(map(_value, params.results))}" if params.results else ""
+        return f"({', '.join([*map(_value, params.args), *(index.name for index in params.indices)])}){into}"
 
     def _body(self, steps: Sequence[Step], depth: int) -> Iterator[str]:
         pad = "    " * depth
@@ -113,6 +120,9 @@ class _Printer:
             case BranchStep(cond=cond, then_block=then, else_block=otherwise):
                 assert cond is not None
                 return f"if {cond.name} run {then}" + (f" else {otherwise}" if otherwise is not None else "")
+            case CallStep(block=block) if block in self._program.params:
+                given = ", ".join([*map(operand_text, step.args), *map(str, step.integers)])
+                return f"{', '.join(map(_value, step.results))}{' = ' if step.results else ''}call {block}({given})"
             case CallStep(block=block):
                 return f"run {block} with what it awaits"
             case JoinSizes(block=block):

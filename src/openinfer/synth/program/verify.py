@@ -11,6 +11,7 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.verify import verify
 from openinfer.synth.program.ir import (
+    BlockParams,
     BranchStep,
     CallStep,
     KernelStep,
@@ -81,11 +82,12 @@ class Verifier:
             case CallStep(block=block):
                 if block not in program.blocks:
                     yield f"a call of {block!r}, which is not a block, {where}"
+                yield from (f"{problem} {where}" for problem in _called(step, program.params.get(block, BlockParams())))
             case TableStep(table=table):
                 if program.tables.get(table.variable.name) is not table:
                     yield f"an unknown table {table.variable.name!r} {where}"
         for value in definitions(step):
-            if value.storage in (Storage.INPUT, Storage.WEIGHTS):
+            if value.storage.is_read_only:
                 yield f"{value.name} is written, which is the caller's or the model's, {where}"
 
     def _call(self, step: KernelStep) -> Iterator[str]:
@@ -101,6 +103,19 @@ class Verifier:
         needed, given = sum(map(_nbytes, scratch)), sum(map(_nbytes, step.scratch))
         if len(scratch) != len(step.scratch) or given < needed:
             yield f"kernel {kernel.name} needs {counted(needed, 'byte')} of scratch and gets {given}"
+
+
+def _called(step: CallStep, params: BlockParams) -> Iterator[str]:
+    """What is wrong with what a block is called with."""
+    if len(step.integers) != len(params.indices):
+        yield f"{step.block!r} has {counted(len(params.indices), 'index')} and is called with {len(step.integers)}"
+    for role, wanted, given in (("argument", params.args, step.args), ("result", params.results, step.results)):
+        if len(wanted) != len(given):
+            yield f"{step.block!r} has {counted(len(wanted), role)} and is called with {len(given)}"
+            continue
+        for one, own in zip(wanted, given, strict=True):
+            if one.dtype is not own.dtype or not _can_be_same(one.shape, own.shape):
+                yield f"{step.block!r} has the {role} {one!r} and is called with {own!r}"
 
 
 def _nbytes(memory: Buffer | Value) -> int:
@@ -127,7 +142,7 @@ def _can_be_same(one: Sequence[int], other: Sequence[int]) -> bool:
 
 def _read_before_written(program: Program, steps: Sequence[Step], where: str) -> Iterator[str]:
     """Values that are read before anything has written them. Homes have values before a block begins."""
-    inputs = set(program.inputs.values())
+    inputs = {*program.inputs.values(), *(one for params in program.params.values() for one in params.args)}
 
     def walk(body: Sequence[Step], known: set[Value]) -> Iterator[str]:
         for step in body:

@@ -19,7 +19,7 @@ from openinfer.synth.memory.arena import Placement, Request
 from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.passes.fuse.ledger import LedgerEntry
 from openinfer.synth.program.cost import cost_of
-from openinfer.synth.program.ir import KernelStep, LoopStep, Move, Program, Step, Value
+from openinfer.synth.program.ir import CallStep, KernelStep, LoopStep, Move, Program, Step, Value
 from openinfer.synth.program.positions import Positions
 from openinfer.synth.report.arena_map import arena_text, describe
 
@@ -163,6 +163,8 @@ def _written(program: Program) -> Iterator[Value]:
                 yield from step.outputs
             case Move():
                 yield step.dst
+            case CallStep():
+                yield from step.results
 
 
 def _label(value: Value, variables: Iterable[str]) -> str:

@@ -71,6 +71,7 @@ class _Record:
     start: int
     end: int
     outputs: list[dict[str, Any]] = field(default_factory=list)
+    is_return: bool = False
 
 
 class TracedModule(CompiledModule):
@@ -106,13 +107,19 @@ class TracedModule(CompiledModule):
         row = self._project.reported[event.point]
         if len(self._records) >= MOST_EVENTS:
             self.dropped_events += 1
-        elif event.point and self._project.reported[event.point - 1].node == row.node:
+        elif event.point and self._is_same(self._project.reported[event.point - 1], row):
             self._records[-1].outputs += self._values(row, event)
         else:
             indices = dict(zip(row.indices, event.indices[: event.depth], strict=True))
             thread = self._strand(self._placed[row.node])
-            self._records.append(_Record(row.node, thread, indices, self._clock, now, self._values(row, event)))
+            found = self._values(row, event)
+            self._records.append(_Record(row.node, thread, indices, self._clock, now, found, row.is_return))
         self._clock = perf_counter_ns()
+
+    @staticmethod
+    def _is_same(before: Reported, row: Reported) -> bool:
+        """Whether two rows are about one event."""
+        return before.node == row.node and before.is_return == row.is_return
 
     def _strand(self, placed: PlacedNode) -> str:
         """The task that a node runs in: a consumer's begins with its first node and ends with its last."""
@@ -159,15 +166,15 @@ class TracedModule(CompiledModule):
 
     def _event(self, record: _Record) -> Event:
         placed = self._placed[record.node]
-        node, writes = placed.node, node_writes(placed.node)
+        node, is_return = placed.node, record.is_return
         return Event(
-            kind=node_kind(node),
+            kind=node_kind(node, is_return=is_return),
             block_name=placed.block,
             op_name=node.kind.op if isinstance(node.kind, Op) else "",
             node_index=node.index,
             node_uuid=str(node.uuid),
-            params=node_params(node),
-            output=[str(access) for access in writes],
+            params=node_params(node, is_return=is_return),
+            output=[str(access) for access in node_writes(node, is_return=is_return)],
             micros=split_time(record.end - record.start),
             thread=record.thread,
             indices=record.indices,

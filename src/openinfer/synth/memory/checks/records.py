@@ -248,6 +248,16 @@ class IntegerChecks:
     failure: IndexFailure | None
 
 
+@dataclass(frozen=True)
+class CallChecks:
+    """Checks of what a block is called with."""
+
+    sizes: SizeChecks
+    args: tuple[ChosenTensor | None, ...]
+    failure: IndexFailure | None
+    """Indices that cannot be computed."""
+
+
 StepChecks: TypeAlias = (
     NoChecks
     | KernelChecks
@@ -259,6 +269,7 @@ StepChecks: TypeAlias = (
     | SliceChecks
     | EntryChecks
     | IntegerChecks
+    | CallChecks
 )
 
 

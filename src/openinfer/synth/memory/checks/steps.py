@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.ir import Loop, Node
-from openinfer.ir.expr import names
+from openinfer.ir.expr import Expr, names
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import Fail, walk
 from openinfer.loops.rewrite import straightened
@@ -13,6 +13,7 @@ from openinfer.synth.memory.checks.indices import IndexPlanner
 from openinfer.synth.memory.checks.records import (
     AsideSizes,
     BlockChecks,
+    CallChecks,
     ChosenTensor,
     EntryChecks,
     ExtentChecks,
@@ -37,6 +38,7 @@ from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import (
     Action,
     BindSize,
+    BlockParams,
     CallStep,
     EntryStep,
     IntegerStep,
@@ -90,6 +92,10 @@ class StepPlanner:
     def block(self, name: str) -> BlockChecks:
         """The checks of a block."""
         nodes = self._program.bound.graph.blocks[name].nodes
+        params = self._program.params.get(name, BlockParams())
+        # Whoever calls it has found the sizes of what it is called with.
+        self._now.known |= {size for one in params.args for extent in one.shape for size in sizes_in(extent)}
+        self._now.loops += [(index.name, Computed(index.least, index.most)) for index in params.indices]
         watch = self._watch(_executed(nodes), nodes[0].index if nodes else -1)
         return BlockChecks(watch, self._body(self._program.blocks[name]))
 
@@ -117,6 +123,8 @@ class StepPlanner:
                 return self._loop(step)
             case BindSize() | RequireSize() | RefuseSizes():
                 return self._extents(step)
+            case CallStep(block=block) if block in self._program.params:
+                return self._block_call(step)
             case CallStep():
                 aside = tuple(size for size in step.sizes if size not in self._now.known)
                 self._now.aside[step.block] = aside
@@ -196,11 +204,20 @@ class StepPlanner:
     # --- integers -------------------------------------------------------------------------------------------------
 
     def _integer(self, step: IntegerStep) -> IntegerChecks:
-        sizes = set(names(step.expr)) & self._program.sizes.keys()
-        loops = {index for index, _ in self._now.loops}
-        needed = {size for size in sizes if size not in self._program.bound.vars and size not in loops}
-        known = tuple(self._sizes.known(needed, step.node))
+        known = tuple(self._sizes.known(self._sizes_in([step.expr]), step.node))
         return IntegerChecks(known, self._indices.failure([self._indices.integer(step.expr)], step.node))
+
+    def _sizes_in(self, exprs: Iterable[Expr]) -> set[str]:
+        """The dynamic sizes that index expressions read."""
+        sizes = {name for expr in exprs for name in names(expr)} & self._program.sizes.keys()
+        loops = {index for index, _ in self._now.loops}
+        return {size for size in sizes if size not in self._program.bound.vars and size not in loops}
+
+    def _block_call(self, step: CallStep) -> CallChecks:
+        known = tuple(self._sizes.known(self._sizes_in(step.integers), step.node))
+        args = tuple(self._indices.operand(one, step.node) for one in step.args)
+        integers = [self._indices.integer(one) for one in step.integers]
+        return CallChecks(known, args, self._indices.failure(integers, step.node))
 
     def _loop(self, step: LoopStep) -> LoopChecks:
         start, end = self._indices.integer(step.start), self._indices.integer(step.end)

@@ -12,6 +12,7 @@ from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, Ker
 from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
+from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.entries import Entries
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.parts import Parts
@@ -46,6 +47,14 @@ class CCalls:
 
     def changed(self, value: Value, depth: int) -> None:
         """Nothing else works on a scalar meanwhile."""
+
+    def pointer_type(self, value: Value) -> str:
+        """What a parameter points to that has the address of a value."""
+        return f"{'const ' if value.storage.is_read_only else ''}{stored_type(value.dtype)}"
+
+    def address(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
+        """How the function names the memory of an operand."""
+        return self._operands.operand(operand, checks, depth)
 
     def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
         """Calls the function of a kernel, which can fail; one in parts is run by all threads."""

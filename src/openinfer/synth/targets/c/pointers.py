@@ -17,7 +17,7 @@ class Pointers:
 
     def is_constant(self, value: Value) -> bool:
         """Whether the memory of a value is read-only: the caller's input, or a table's own memory."""
-        return self._plan.classes.root(value).storage is Storage.INPUT or value in self._plan.views
+        return self._plan.classes.root(value).storage.is_read_only or value in self._plan.views
 
     def location(self, value: Value) -> str:
         """A pointer to a value's first element, valid in any function."""
@@ -38,7 +38,11 @@ class Pointers:
 
         Values of one variable that share memory, since one is computed in place of the other, share the name too.
         """
-        memory, is_view = self._file.now.memory, value in self._plan.views
+        now, root = self._file.now, self._plan.classes.root(value)
+        if root in now.given:
+            now.used.add(now.given[root])
+            return now.given[root]
+        memory, is_view = now.memory, value in self._plan.views
         kind = f"{'const ' if self.is_constant(value) else ''}{stored_type(value.dtype)}"
         about = comment(f"{value.variable or 'scratch'}: {value.dtype.name}[{', '.join(map(repr, value.shape))}]")
         key = value.name if is_view else (kind, self.location(value), about)

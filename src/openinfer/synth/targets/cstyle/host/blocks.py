@@ -11,6 +11,8 @@ from typing import Protocol
 from openinfer.ir import Loop
 from openinfer.synth.memory.checks.records import (
     AsideSizes,
+    CallChecks,
+    ChosenTensor,
     EntryChecks,
     ExtentChecks,
     IndexFailure,
@@ -28,6 +30,7 @@ from openinfer.synth.memory.trace_points import Reported, TracePoints
 from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import (
     BindSize,
+    BlockParams,
     BranchStep,
     CallStep,
     EntryStep,
@@ -42,6 +45,7 @@ from openinfer.synth.program.ir import (
     RefuseSizes,
     RequireSize,
     Step,
+    StepOperand,
     Steps,
     TableStep,
     Value,
@@ -68,7 +72,13 @@ class HostCalls(Protocol):
     """
 
     def pointer(self, value: Value) -> str:
-        """How the function names the memory of a scalar."""
+        """How the function names the memory of a value."""
+
+    def pointer_type(self, value: Value) -> str:
+        """What a parameter points to that has the address of a value."""
+
+    def address(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
+        """How the function names the memory of an operand that another one is called with."""
 
     def looked_at(self, value: Value, depth: int) -> None:
         """The next line reads a scalar."""
@@ -108,8 +118,7 @@ class BlockPrinter:
         self._calls = calls
         self._program = file.program
         self._points = TracePoints(file.placed)
-        blocks = enumerate(file.program.blocks)
-        self._names = {block: field_name("block_", block, at) for at, block in blocks}
+        self._names = {block: self._function(block, at) for at, block in enumerate(file.program.blocks)}
 
     @property
     def reported(self) -> list[Reported]:
@@ -122,9 +131,42 @@ class BlockPrinter:
         """The function of a block."""
         return self._names[block]
 
+    def _function(self, block: str, number: int) -> str:
+        """What the function of a block is called; a further copy of a block is called after it."""
+        plain = block.replace(".", "_")
+        return field_name("block_", block if plain in self._program.bound.source.blocks else plain, number)
+
+    def head(self, block: str) -> str:
+        """The function of a block as it is declared."""
+        given = self._given(block)
+        params = [f"{self._calls.pointer_type(value)} *{own}" for value, own in given.items()]
+        params += [f"int64_t {found.text}" for found in self._called_with(block).values()]
+        return f"static int {self.name(block)}({', '.join([f'{self._file.name}_context *c', *params])})"
+
+    def _given(self, block: str) -> dict[Value, str]:
+        """The addresses that a block is called with, by the values that lie there."""
+        params = self._program.params.get(block, BlockParams())
+        named = [(one, "a_", str(one.variable).rpartition(".")[2]) for one in params.args]
+        found = {one: field_name(prefix, name, place) for place, (one, prefix, name) in enumerate(named)}
+        return found | {one: f"r_{place}" for place, one in enumerate(params.results)}
+
+    def _called_with(self, block: str) -> dict[str, Integer]:
+        """The integers that a block is called with."""
+        found: dict[str, Integer] = {}
+        for place, index in enumerate(self._program.params.get(block, BlockParams()).indices):
+            plain = index.name.split(".")[-2] if index.is_chosen else index.name
+            own = field_name("w_" if index.is_chosen else "i_", plain, place)
+            found[index.name] = Integer(own, Computed(index.least, index.most))
+        return found
+
     def block(self, name: str) -> str:
         """A block as a function."""
         now = self._begin()
+        now.given = self._given(name)
+        params = self._program.params.get(name, BlockParams())
+        integers = self._called_with(name)
+        now.loops = [(index.name, integers[index.name]) for index in params.indices if not index.is_chosen]
+        now.chosen = {index.name: integers[index.name] for index in params.indices if index.is_chosen}
         self._points.begin(name)
         checks = self._file.placed.checks.blocks[name]
         self._watch(checks.watch, 1)
@@ -134,8 +176,9 @@ class BlockPrinter:
         is_watched = self._file.placed.is_interruptible
         if not tops and not is_watched and not any(isinstance(step, _ON_CONTEXT) for step in steps):
             tops.append(f"{PAD}(void)c;")
-        head = [f"static int {self.name(name)}({self._file.name}_context *c)", "{"]
-        text = [*head, *tops, *[""] * bool(now.memory), *now.lines, f"{PAD}return 0;", "}"]
+        tops += [f"{PAD}(void){own};" for own in now.given.values() if own not in now.used]
+        tops += [f"{PAD}(void){one.text};" for one in integers.values() if one.text not in now.used]
+        text = [self.head(name), "{", *tops, *[""] * bool(now.memory), *now.lines, f"{PAD}return 0;", "}"]
         return "\n".join(text) + "\n"
 
     def input_checks(self) -> list[str]:
@@ -218,6 +261,8 @@ class BlockPrinter:
                 self._sizes.check(own, depth)
             case CallStep() as call, AsideSizes(sizes):
                 self._consumer(call, sizes, depth)
+            case CallStep() as call, CallChecks() as own:
+                self._call(call, own, depth)
             case JoinSizes(block=block), JoinedSizes(failure):
                 self._join_sizes(block, failure, depth)
             case TableStep() as table, SliceChecks() as own:
@@ -299,6 +344,21 @@ class BlockPrinter:
 
     def _run(self, block: str, depth: int) -> None:
         self._file.line(depth, f"if ({self.name(block)}(c)) return 1;")
+
+    def _call(self, step: CallStep, checks: CallChecks, depth: int) -> None:
+        """A block is called with the addresses of its arguments, its indices, and where its results go."""
+        self._sizes.check(checks.sizes, depth)
+        args = [self._calls.address(one, chosen, depth) for one, chosen in zip(step.args, checks.args, strict=True)]
+        args += [self._calls.pointer(one) for one in step.results]
+        integers = [found.text for found in self._indices.integers(step.integers, depth)]
+        if checks.failure is not None:
+            # What is wrong is known before the block is called.
+            named = [(self._file.now.fresh("index"), one) for one in integers]
+            for own, text in named:
+                self._file.line(depth, f"const int64_t {own} = {text};")
+            self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.failure)}")
+            integers = [own for own, _ in named]
+        self._file.line(depth, f"if ({self.name(step.block)}({', '.join(['c', *args, *integers])})) return 1;")
 
     def _consumer(self, step: CallStep, sizes: Sequence[str], depth: int) -> None:
         """A consumer runs, and what it binds is set aside: what entry knows does not depend on the schedule."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.cstyle.host.integers import Integer
 
 PAD = "    "
@@ -35,7 +36,13 @@ class Function:
     memory: dict[Hashable, Declaration] = field(default_factory=dict)
     """The memory it works on, by what that is."""
     loops: list[tuple[str, Integer]] = field(default_factory=list)
-    """The indices of the loops around, outermost first."""
+    """The indices that it is called with, and those of the loops around, outermost first."""
+    chosen: dict[str, Integer] = field(default_factory=dict)
+    """Integers that it is called with and that say which tensors of the model its arguments are."""
+    given: dict[Value, str] = field(default_factory=dict)
+    """The parameters that are addresses."""
+    used: set[str] = field(default_factory=set)
+    """The parameters that its lines name."""
     aside: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """For each consumer that has run the sizes that it may have bound, and what the values it found are called."""
     has_bad: bool = False

@@ -51,8 +51,10 @@ class IndexPrinter:
 
     def _named(self, name: str) -> Integer:
         """A name in an index expression: a loop index, then a scalar variable, then a size."""
-        for index, found in reversed(self._file.now.loops):
+        now = self._file.now
+        for index, found in (*reversed(now.loops), *now.chosen.items()):
             if index == name:
+                now.used.add(found.text)
                 return found
         program = self._file.program
         if name in program.bound.vars:

@@ -1,0 +1,99 @@
+"""Calls of blocks, typed: arguments against parameters, results against what takes them."""
+
+from openinfer.check.access import AccessType
+from openinfer.check.bound import BoundVar, FromInit
+from openinfer.check.indices import Around
+from openinfer.check.links import require_rank
+from openinfer.check.literals import require_value
+from openinfer.check.named import Named
+from openinfer.check.operands import OperandTypes
+from openinfer.check.problems import Problems, ReportedError
+from openinfer.errors import Code, Diagnostic, GraphPlace
+from openinfer.ir import (
+    Access,
+    Argument,
+    Block,
+    BlockCall,
+    Literal,
+    MemoryKind,
+    ModelRef,
+    Node,
+    Param,
+    ParamKind,
+    Return,
+)
+from openinfer.ir.call_rules import declared_at
+
+
+class CallTypes:
+    """Types the parameters of blocks, and calls of them."""
+
+    def __init__(self, named: Named, operands: OperandTypes, problems: Problems) -> None:
+        self._named = named
+        self._operands = operands
+        self._problems = problems
+
+    def call(self, node: Node, kind: BlockCall, block: Block, loops: Around) -> None:
+        """A call of a block, all of whose parameters are tensors and indices."""
+        assert block.params is not None
+        for param, given in zip(block.params, kind.args, strict=True):
+            span: GraphPlace | None = getattr(given, "span", None) or node.span
+            if param.kind is ParamKind.INDEX:
+                assert not isinstance(given, Access | ModelRef | Literal)
+                self._operands.require_integers(given, span, loops)
+            else:
+                self._argument(node, block, param, given, loops)
+        self._results(node, kind, block, loops)
+
+    def declare(self, param: Param) -> None:
+        """A parameter that is a tensor becomes a variable."""
+        assert param.dtype is not None
+        require_rank(param.name, len(param.dims))
+        shape = tuple(self._named.dimension(dim) for dim in param.dims)
+        is_dynamic = any(self._named.sizes.is_dynamic(dim) for dim in param.dims)
+        origin = FromInit(None)
+        self._named.vars[param.name] = BoundVar(
+            param.name, MemoryKind.VOLATILE, param.dtype, param.dims, shape, origin, is_dynamic=is_dynamic
+        )
+
+    def _argument(self, node: Node, block: Block, param: Param, given: Argument, loops: Around) -> None:
+        assert isinstance(given, Access | ModelRef | Literal)
+        span = given.span or node.span
+        own = Access(param.name)
+        wanted = self._operands.type(own, node, ())
+        name = param.name.rpartition(".")[2]
+        if isinstance(given, Literal):
+            if wanted.shape:
+                message = f"{given} is a scalar, but the parameter {name!r} is {wanted}"
+                self._report(Code.SHAPE_MISMATCH, message, span, block)
+            else:
+                require_value(given, wanted.dtype)
+            return
+        found = self._operands.type(given, node, loops)
+        if found.quant is not None:
+            message = f"{given} is quantized, and a parameter that is a tensor takes plain numbers"
+            advice = "pass the prefix table and an index, or what it stands for: t = op dequantize(...);"
+            self._report(Code.BAD_CALL, message, span, block, advice)
+        elif not found.agrees_with(self._operands.binding(wanted, own, (given,), found.shape)):
+            code = Code.WRONG_DTYPE if found.dtype is not wanted.dtype else Code.SHAPE_MISMATCH
+            message = f"{given} is {found}, but the parameter {name!r} of {block.name!r} is {wanted}"
+            self._report(code, message, span, block)
+
+    def _results(self, node: Node, kind: BlockCall, block: Block, loops: Around) -> None:
+        last = block.nodes[-1]
+        assert isinstance(last.kind, Return)
+        for name, output in zip(last.kind.vars, kind.outputs, strict=True):
+            found = self._result(name, last)
+            target = self._operands.type(output, node, loops)
+            if not found.agrees_with(self._operands.binding(target, output, (), found.shape)):
+                message = f"{block.name!r} returns {name.rpartition('.')[2]!r}, which is {found}, but {output} is {target}"
+                self._report(Code.RESULT_TYPE, message, output.span or node.span, block)
+
+    def _result(self, name: str, last: Node) -> AccessType:
+        return self._operands.type(Access(name), last, ())
+
+    def _report(
+        self, code: Code, message: str, span: GraphPlace | None, block: Block, advice: str | None = None
+    ) -> None:
+        self._problems.found.append(Diagnostic(code, message, span, advice, (declared_at(block),)))
+        raise ReportedError

@@ -1,0 +1,47 @@
+"""The names that blocks have besides the declared variables: blocks that are called have their own."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+from openinfer.ir.graph import Assign, Block, Graph, ParamKind, walk
+
+
+@dataclass(frozen=True)
+class BlockNames:
+    """The names of a block. Those of blocks without parameters are shared: entry assigns them for all."""
+
+    temporaries: Mapping[str, Assign] = field(default_factory=dict)
+    """What is assigned, and parameters that are tensors."""
+    indices: Set[str] = frozenset()
+    prefixes: Set[str] = frozenset()
+    hidden: Set[str] = frozenset()
+    """The temporaries of entry that the block does not see."""
+    block: str | None = None
+    """The block, if it is called and has names of its own."""
+
+
+def block_names(graph: Graph) -> dict[str, BlockNames]:
+    """The names of every block."""
+    plain = [block for block in graph.blocks.values() if block.params is None]
+    shared = BlockNames({name: one for block in plain for name, one in _assigned(block).items()})
+    return {
+        name: shared if block.params is None else _own(block, shared.temporaries)
+        for name, block in graph.blocks.items()
+    }
+
+
+def _assigned(block: Block) -> dict[str, Assign]:
+    return {node.kind.name: node.kind for node in walk(block.nodes) if isinstance(node.kind, Assign)}
+
+
+def _own(block: Block, shared: Mapping[str, Assign]) -> BlockNames:
+    by_kind = {kind: [param for param in block.params or () if param.kind is kind] for kind in ParamKind}
+    given = {param.name: Assign(param.name, param.dtype, param.dims) for param in by_kind[ParamKind.TENSOR]}
+    own = {**_assigned(block), **given}
+    return BlockNames(
+        own,
+        frozenset(param.name for param in by_kind[ParamKind.INDEX]),
+        frozenset(param.name for param in by_kind[ParamKind.PREFIX]),
+        frozenset(shared.keys() - own.keys()),
+        block.name,
+    )
