@@ -86,7 +86,8 @@ class CallTypes:
             found = self._result(name, last)
             target = self._operands.type(output, node, loops)
             if not found.agrees_with(self._operands.binding(target, output, (), found.shape)):
-                message = f"{block.name!r} returns {name.rpartition('.')[2]!r}, which is {found}, but {output} is {target}"
+                own = name.rpartition(".")[2]
+                message = f"{block.name!r} returns {own!r}, which is {found}, but {output} is {target}"
                 self._report(Code.RESULT_TYPE, message, output.span or node.span, block)
 
     def _result(self, name: str, last: Node) -> AccessType:

@@ -123,8 +123,9 @@ class _Specialising:
 
     def _type(self, blocks: list[Block]) -> None:
         """Walk blocks with the dynamic sizes as symbols; calls are resolved on the way."""
-        kept = {block.name: block for block in blocks}
-        graph = Graph(self._graph.sizes, self._graph.vars, {"entry": _EMPTY, **kept})
+        # Branches lead somewhere; what is there has been walked before.
+        others = {name: Block(name, ()) for name, block in self._graph.blocks.items() if block.params is None}
+        graph = Graph(self._graph.sizes, self._graph.vars, others | {block.name: block for block in blocks})
         temporaries = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
         temporaries |= {name for block in blocks for name in block.locals}
         symbols = {name: Dim(bound, Ref(name)) for name, bound in self._named.sizes.bounds.items()}
@@ -137,13 +138,13 @@ class _Specialising:
         block = self._graph.blocks[kind.block]
         assert block.params is not None
         given = dict(zip((param.name for param in block.params), kind.args, strict=True))
-        tables = {
-            param.name: str(given[param.name]) for param in block.params if param.kind is ParamKind.PREFIX
-        }
+        tables = {param.name: str(given[param.name]) for param in block.params if param.kind is ParamKind.PREFIX}
         sizes = self._sizes_of(block, given, node, operands, loops)
         copy = self._copy(block, _Choice(tables, sizes), node)
         kept = [param for param in block.params if param.kind is not ParamKind.PREFIX]
-        args = tuple(_as_index(given[param.name]) if param.kind is ParamKind.INDEX else given[param.name] for param in kept)
+        args = tuple(
+            _as_index(given[param.name]) if param.kind is ParamKind.INDEX else given[param.name] for param in kept
+        )
         self._targets[node.index] = BlockCall(copy.name, args, kind.outputs)
 
     def _own_sizes(self, block: Block) -> Iterator[str]:
@@ -167,8 +168,8 @@ class _Specialising:
                 if not isinstance(dim, Ref) or dim.name not in own or dim.name in found:
                     continue
                 if extent is None:
-                    message = f"how long {operand} is, only a run knows, and {block.name!r} needs to: {dim.name}"
-                    self._refuse(message, node, block, "give it a type first: assign t: f32[...]; transfer ... >> t;")
+                    message = f"only a run knows how long {operand} is, and {block.name!r} needs to know {dim.name}"
+                    raise self._refused(message, node, block, "declare its type: assign t: f32[...]; then transfer it")
                 found[dim.name] = expr_of(extent)
         self._require_visible(block, found, node)
         return found
@@ -181,11 +182,11 @@ class _Specialising:
             for used in names(size):
                 if used in hiding:
                     message = f"the size {name!r} of {block.name!r} is {size} here, but {used!r} is another name in it"
-                    self._refuse(message, node, block, f"give the size {used!r} another name")
+                    raise self._refused(message, node, block, f"give the size {used!r} another name")
 
-    def _refuse(self, message: str, node: Node, block: Block, advice: str) -> None:
+    def _refused(self, message: str, node: Node, block: Block, advice: str) -> ReportedError:
         self._problems.found.append(Diagnostic(Code.BAD_CALL, message, node.span, advice, (declared_at(block),)))
-        raise ReportedError
+        return ReportedError()
 
     # --- copies ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class _Specialising:
     def _made(self, block: Block, choice: _Choice) -> Block:
         number = self._counts[block.name] = self._counts.get(block.name, 0) + 1
         name = block.name if number == 1 else f"{block.name}.{number}"
-        variables = {one: f"{name}.{one}" for one in block.locals} | choice.tables
+        variables = {one: f"{name}.{one}" for one in block.locals} | dict(choice.tables)
         renaming = Renaming(variables, choice.sizes, frozenset(block.indices))
         nodes = renaming.nodes(block.nodes, self._renamed_call)
         params = tuple(_renamed(param, renaming) for param in block.params or () if param.kind is not ParamKind.PREFIX)
@@ -229,9 +230,6 @@ class _Specialising:
                 kind = replace(kind, body=self._numbered(kind.body, original.body, is_first=is_first))
             found.append(Node(kind, node.constraints, node.span, original.uuid, index))
         return tuple(found)
-
-
-_EMPTY = Block("entry", ())
 
 
 def _renamed(param: Param, renaming: Renaming) -> Param:

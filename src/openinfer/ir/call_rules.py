@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, Span, counted, nearest
 from openinfer.ir.declaration_rules import dimension_problems
-from openinfer.ir.expr import names
+from openinfer.ir.expr import Expr, names
 from openinfer.ir.graph import Await, Block, BlockCall, Graph, Loop, Node, Param, ParamKind, Return, VarDecl, walk
 from openinfer.ir.operand import Access, Literal, ModelRef, Single, index_of
 from openinfer.ir.text import block_head, param_text
@@ -79,7 +79,7 @@ def _used(block: Block) -> set[str]:
     for node in walk(block.nodes):
         uses = node_uses(node.kind)
         accesses = [*uses.writes, *(one.operand for one in uses.reads if isinstance(one.operand, Access))]
-        exprs = list(uses.exprs)
+        exprs: list[Expr | None] = list(uses.exprs)
         for access in accesses:
             found.add(access.base)
             for index in access.indices:

@@ -62,7 +62,7 @@ class Renaming:
         """Nodes, with those inside them; ``call`` says what becomes of a call."""
         return tuple(replace(node, kind=self._kind(node.kind, call)) for node in nodes)
 
-    def _kind(self, kind: NodeKind, call: Callable[["Renaming", BlockCall], NodeKind]) -> NodeKind:  # noqa: C901, PLR0911, PLR0912  (a case for each kind of node)
+    def _kind(self, kind: NodeKind, call: Callable[["Renaming", BlockCall], NodeKind]) -> NodeKind:
         match kind:
             case Assign(name, dtype, dims):
                 return Assign(self.name(name), dtype, None if dims is None else tuple(map(self.dimension, dims)))

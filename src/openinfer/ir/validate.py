@@ -384,7 +384,9 @@ class _Validation:
     def _cache(self, access: Access, node: Node, indices: tuple[str, ...], *, whole: bool = False) -> None:
         span = access.span or node.span
         variable = self._variable(access.base, span)
-        if access.base in self.names.temporaries or (variable is not None and variable.kind is not MemoryKind.PERSISTENT):
+        if access.base in self.names.temporaries or (
+            variable is not None and variable.kind is not MemoryKind.PERSISTENT
+        ):
             kind = variable.kind.value if variable is not None else "temporary"
             message = f"{access.base!r} is {kind}; cache operations work on persistent memory"
             self._report(Code.BAD_CACHE_TARGET, message, span)

@@ -34,6 +34,8 @@ def _param(text: Declarations, tree: STree) -> Param:
         return Param(word(name), ParamKind.TENSOR, dtype_of(kind.value), text.dims(extents), span)
     if kind.value not in _WORDS:
         message = f"a parameter is a tensor, an index or a prefix table, not {kind.value!r}"
-        advice = nearest(kind.value, _WORDS) or f"{word(name)}: f32[N]  or  {word(name)}: index  or  {word(name)}: prefix"
+        advice = (
+            nearest(kind.value, _WORDS) or f"{word(name)}: f32[N]  or  {word(name)}: index  or  {word(name)}: prefix"
+        )
         text.report(Code.SYNTAX, message, kind, advice)
     return Param(word(name), _WORDS.get(kind.value, ParamKind.INDEX), span=span)

@@ -15,7 +15,21 @@ WORDS = {word: _TYPES.get(word, "DTYPE" if word in DTYPES or word in ALIASES els
 """The reserved words and their token types."""
 
 STATEMENT_WORDS = (
-    *("op", "assign", "transfer", "loop", "scope", "branch", "call", "return", "barrier", "dep", "yield", "await", "effect"),
+    *(
+        "op",
+        "assign",
+        "transfer",
+        "loop",
+        "scope",
+        "branch",
+        "call",
+        "return",
+        "barrier",
+        "dep",
+        "yield",
+        "await",
+        "effect",
+    ),
 )
 """What a statement can begin with, besides a name and ``cache.``."""
 

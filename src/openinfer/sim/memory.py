@@ -149,7 +149,7 @@ class Values(dict[MemoryKey, Array]):
 
 
 class Overlay(dict[MemoryKey, Array]):
-    """What a consumer sees: its own copies of what it awaits and of what blocks it calls have, and the step's variables."""
+    """What a consumer sees: its own copies of what it awaits, its own locals of blocks, and all other variables."""
 
     def __init__(self, values: Values, copies: Mapping[str, Array], local: frozenset[str]) -> None:
         super().__init__()

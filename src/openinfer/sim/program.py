@@ -177,7 +177,6 @@ class _Assembler:
             case _:
                 return _nothing
 
-
     def _copy(self, source: Operand, dst: Access) -> TaskAction:
         operands = self._operands
         read = operands.reader(source, self._bound.vars[dst.base].dtype)

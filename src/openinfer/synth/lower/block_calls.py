@@ -93,11 +93,12 @@ class BlockCalls:
         for name in current.astray(reach.touches & variables.homes.all):
             variables.bring_home(name, node.index)
         variables.spare(current.guests(reach.writes))
-        given = (one for one in kind.args if isinstance(one, Access | ModelRef | Literal))
-        args = [self._settled(one, value, kind.block, node) for one, value in zip(given, args, strict=True)]
+        operands = (one for one in kind.args if isinstance(one, Access | ModelRef | Literal))
+        args = [self._settled(one, value, kind.block, node) for one, value in zip(operands, args, strict=True)]
         results = tuple(self._result(name) for name in _returned(block))
         step = CallStep(kind.block, node.index, (), tuple(args), tuple(integers), results, scalars)
         self._calls.setdefault(kind.block, []).append(step)
+        self._emission.emit(Mark(node.index))
         self._emission.emit(step)
         for value, output in zip(results, kind.outputs, strict=True):
             self._copies.result(node, value, output)
@@ -108,8 +109,9 @@ class BlockCalls:
         """An argument where it is now; a copy, if the block writes the variable whose memory it is in."""
         if isinstance(given, Access) and not given.bracketed and given.base in self._variables.current:
             value = self._variables.current[given.base]
-        is_home = isinstance(value, Value) and value.is_home
-        if not is_home or not self._reached.bits.has(self._reached.blocks[block].writes, str(value.variable)):
+        if not isinstance(value, Value) or not value.is_home:
+            return value
+        if not self._reached.bits.has(self._reached.blocks[block].writes, str(value.variable)):
             return value
         copy = self._emission.value(str(value.variable), value.dtype, value.shape)
         self._emission.emit(Move(value, copy, node.index))

@@ -29,8 +29,7 @@ class Copies:
         value = self._source(node, source, target, is_whole=is_whole)
         if isinstance(value, Weight) and value.index:
             value = self._variables.chosen_now(value, node)
-        self._give(node, dst, value)
-        return value
+        return self._given(node, dst, value)
 
     def argument(self, node: Node, source: Operand, param: BoundVar) -> StepOperand:
         """What a parameter is called with; a tensor of the model that an index chooses is there."""
@@ -47,7 +46,7 @@ class Copies:
             shape = self._shapes.of(target)
             self._emission.bind_sizes(shape, value.shape, node, is_exact=target.dims is not None)
             self._emission.require_shape(target)
-        self._give(node, dst, value)
+        self._given(node, dst, value)
 
     def _source(self, node: Node, source: Operand, target: BoundVar, *, is_whole: bool) -> StepOperand:
         """What a node copies to a variable, or to a part of one."""
@@ -69,8 +68,8 @@ class Copies:
             self._emission.require_shape(target)
         return value
 
-    def _give(self, node: Node, dst: Access, value: StepOperand) -> None:
-        """What is accessed has a value from now on."""
+    def _given(self, node: Node, dst: Access, value: StepOperand) -> StepOperand:
+        """What is accessed has a value from now on, which is in memory if it is a part of something."""
         target = self._bound.vars[dst.base]
         if target.is_table or (dst.bracketed and dst.indices) or isinstance(target.origin, FromPattern):
             if isinstance(value, Weight):
@@ -80,6 +79,7 @@ class Copies:
             self._accesses.write(node, dst, value)
         else:
             self._variables.current[dst.base] = value
+        return value
 
     def count(self, node: Node, name: str, amount: Expr, sign: int) -> Value:
         """A counter moves by a number, or by an integer that only a run knows."""

@@ -97,7 +97,9 @@ class _Lowering:
         plain = {name: block for name, block in self._blocks.items() if block.params is None and name != "entry"}
         blocks = {name: self._block(block) for name, block in plain.items()}
         for name in self._consumers.copies:
-            reached = _reached(blocks, name) if any(self._bound_in.values()) or len(plain) < len(self._blocks) - 1 else set()
+            reached = (
+                _reached(blocks, name) if any(self._bound_in.values()) or len(plain) < len(self._blocks) - 1 else set()
+            )
             free = {size for one in reached for size in self._may_bind(one)} - self._sizes_given
             self._consumers.binds[name] = tuple(sorted(free))
         entry = self._entry()
@@ -138,7 +140,10 @@ class _Lowering:
         called = {name: block for name, block in self._blocks.items() if block.params is not None}
         if not called:
             return
-        runs = {name: [one for node in walk(block.nodes) for one in blocks_run(node)] for name, block in self._blocks.items()}
+        runs = {
+            name: [one for node in walk(block.nodes) for one in blocks_run(node)]
+            for name, block in self._blocks.items()
+        }
         for name in reversed([*after_needs(runs, runs.__getitem__)]):
             if name in called and name in _reached(blocks, "entry"):
                 blocks[name] = self._block(called[name])
@@ -146,8 +151,8 @@ class _Lowering:
             blocks[name] = self._calls.finished(steps)
 
     def _may_bind(self, block: str) -> Iterable[str]:
-        """The dynamic sizes that a block can be the first to give values; of one that is called, that is known later."""
-        return self._bound_in[block] if block in self._bound_in else self._bound.bounds
+        """The dynamic sizes that a block can be the first to give values; what is called later may give any."""
+        return self._bound_in.get(block, self._bound.bounds)
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
@@ -202,6 +207,8 @@ class _Lowering:
                 self._emission.emit(Mark(node.index, (self._copies.count(node, target, amount, 1),)))
             case CacheDecrement(target, amount):
                 self._emission.emit(Mark(node.index, (self._copies.count(node, target, amount, -1),)))
+            case BlockCall():
+                self._calls.call(node, kind)
             case _:
                 self._emission.emit(Mark(node.index))
                 self._other(node)
@@ -222,8 +229,6 @@ class _Lowering:
                 self._loop(node, kind)
             case Branch():
                 self._branch(node, kind)
-            case BlockCall():
-                self._calls.call(node, kind)
             case Yield(variables) if node.index in self._of_entry:
                 self._consumers.hand_over(node, variables)
             case Await(variables) if node.index in self._of_entry:

@@ -20,7 +20,6 @@ from openinfer.synth.program.ir import (
     Program,
     Step,
     StepOperand,
-    Storage,
     TableStep,
     Value,
     Weight,

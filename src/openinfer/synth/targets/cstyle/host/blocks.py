@@ -214,7 +214,11 @@ class BlockPrinter:
             if isinstance(step, Mark):
                 marked += self._points.shown(step, tuple(name for name, _ in self._file.now.loops))
                 continue
-            before = self._marked(marked, depth)
+            # A call has been executed when its block begins: what is wrong with its arguments comes first.
+            own = [
+                row for row in marked if isinstance(checked, CallChecks) and row.node == step.node and not row.is_return
+            ]
+            before = self._marked(marked[: len(marked) - len(own)], depth, behind=len(own))
             start = len(lines)
             self._step(step, checked, depth)
             self._points.follow(step)
@@ -224,6 +228,7 @@ class BlockPrinter:
             headings = [line for node in nodes if node not in headed for line in self._heading(node, depth)]
             headed = nodes if headings else headed
             lines[start:start] = [*before, *headings]
+            lines[-1:-1] = self._marked(own, depth)
             marked = []
         lines += self._marked(marked, depth)
 
@@ -240,9 +245,9 @@ class BlockPrinter:
         title = self._file.title(node)
         return [f"{PAD * depth}/* {comment(title)} */"] if title else []
 
-    def _marked(self, rows: Sequence[Reported], depth: int) -> list[str]:
-        """What traces are told of the last rows."""
-        return [PAD * depth + line for line in self._calls.marked(rows, len(self.reported) - len(rows))]
+    def _marked(self, rows: Sequence[Reported], depth: int, behind: int = 0) -> list[str]:
+        """What traces are told of the last rows, or of those before a number of others."""
+        return [PAD * depth + line for line in self._calls.marked(rows, len(self.reported) - len(rows) - behind)]
 
     def _step(self, step: Step, checks: StepChecks, depth: int) -> None:
         match step, checks:
