@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Blocks with parameters: one function of C for each block and types, which does what the simulator does."""
 
 from typing import Any

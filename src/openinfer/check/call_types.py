@@ -8,6 +8,7 @@ from openinfer.check.literals import require_value
 from openinfer.check.named import Named
 from openinfer.check.operands import OperandTypes
 from openinfer.check.problems import Problems, ReportedError
+from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, GraphPlace
 from openinfer.ir import (
     Access,
@@ -22,7 +23,8 @@ from openinfer.ir import (
     ParamKind,
     Return,
 )
-from openinfer.ir.call_rules import declared_at
+from openinfer.ir.call_rules import declared_at, own_name
+from openinfer.ops import OpError
 
 
 class CallTypes:
@@ -61,13 +63,12 @@ class CallTypes:
         span = given.span or node.span
         own = Access(param.name)
         wanted = self._operands.type(own, node, ())
-        name = param.name.rpartition(".")[2]
+        name = own_name(param.name)
         if isinstance(given, Literal):
             if wanted.shape:
                 message = f"{given} is a scalar, but the parameter {name!r} is {wanted}"
                 self._report(Code.SHAPE_MISMATCH, message, span, block)
-            else:
-                require_value(given, wanted.dtype)
+            self._require_value(given, wanted.dtype, span)
             return
         found = self._operands.type(given, node, loops)
         if found.quant is not None:
@@ -79,6 +80,13 @@ class CallTypes:
             message = f"{given} is {found}, but the parameter {name!r} of {block.name!r} is {wanted}"
             self._report(code, message, span, block)
 
+    def _require_value(self, given: Literal, dtype: DType, span: GraphPlace | None) -> None:
+        try:
+            require_value(given, dtype)
+        except OpError as error:
+            self._problems.report(error.code, error.message, span, error.advice)
+            raise ReportedError from error
+
     def _results(self, node: Node, kind: BlockCall, block: Block, loops: Around) -> None:
         last = block.nodes[-1]
         assert isinstance(last.kind, Return)
@@ -86,7 +94,7 @@ class CallTypes:
             found = self._result(name, last)
             target = self._operands.type(output, node, loops)
             if not found.agrees_with(self._operands.binding(target, output, (), found.shape)):
-                own = name.rpartition(".")[2]
+                own = own_name(name)
                 message = f"{block.name!r} returns {own!r}, which is {found}, but {output} is {target}"
                 self._report(Code.RESULT_TYPE, message, output.span or node.span, block)
 

@@ -37,10 +37,13 @@ from openinfer.ir.call_rules import declared_at
 from openinfer.ir.expr import Expr, Ref, names
 from openinfer.ir.operand import index_of
 from openinfer.ir.renaming import Renaming
+from openinfer.ir.rules import blocks_run
 from openinfer.loops.dim import Dim, expr_of
 
 MOST_COPIES = 10_000
 """How many copies all blocks together may have."""
+MOST_DEEP = 200
+"""How deep blocks may call each other whose types depend on their calls."""
 
 
 @dataclass(frozen=True)
@@ -85,29 +88,34 @@ class _Specialising:
         """By the index of a node: the call of a copy that it becomes."""
         self._numbers = count(graph.node_count)
         self._origins: dict[int, int] = {}
+        self._callers = {name: node for node in reversed([*graph.walk()]) for name in blocks_run(node)}
+        """For each block and copy, the first node that runs it."""
         self._waiting: list[Block] = []
 
     def run(self) -> Specialised:
         """The graph of all copies."""
-        blocks = self._graph.blocks.values()
-        self._type([block for block in blocks if block.params is None])
+        plain = [block for block in self._graph.blocks.values() if block.params is None]
+        self._add_closed()
+        self._waiting += plain
+        waves = 0
         while self._waiting and not self._problems.has_errors:
             waiting, self._waiting = self._waiting, []
             self._type(waiting)
-            if not self._waiting:
-                self._add_uncalled()
-        plain = [block for block in blocks if block.params is None]
+            waves += 1
+            if waves > MOST_DEEP:
+                message = f"blocks with sizes or tables of their own call each other more than {MOST_DEEP} deep"
+                self._problems.report(Code.TOO_DEEP, message, waiting[0].span)
         made = sorted((*plain, *self._copies.values()), key=lambda block: block.nodes[0].index)
         targeted = (replace(block, nodes=self._targeted(block.nodes)) for block in made)
         found = Graph(self._graph.sizes, self._graph.vars, {block.name: block for block in targeted})
         return Specialised(found, self._origins)
 
-    def _add_uncalled(self) -> None:
-        """Blocks that nothing calls are looked at all the same, if their types do not depend on a call."""
+    def _add_closed(self) -> None:
+        """Blocks whose types do not depend on who calls them have one copy, whether or not anything does."""
         for block in self._graph.blocks.values():
             kinds = {param.kind for param in block.params or ()}
             is_open = block.params is None or ParamKind.PREFIX in kinds or any(self._own_sizes(block))
-            if not is_open and block.name not in self._counts:
+            if not is_open:
                 self._copy(block, _Choice())
 
     def _targeted(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -131,6 +139,7 @@ class _Specialising:
         symbols = {name: Dim(bound, Ref(name)) for name, bound in self._named.sizes.bounds.items()}
         named = Named.of(self._named, temporaries, symbols)
         effects = EffectsOf(graph, graph.vars.keys() | temporaries, follows_calls=False)
+        effects.callers |= self._callers
         Typing(graph, named, effects, self._problems, self._resolve).run()
 
     def _resolve(self, node: Node, kind: BlockCall, operands: OperandTypes, loops: Around) -> None:
@@ -198,6 +207,8 @@ class _Specialising:
                 self._problems.report(Code.OUT_OF_MEMORY, message, None if node is None else node.span)
                 raise ReportedError
             self._copies[key] = self._made(block, choice)
+            if node is not None:
+                self._callers[self._copies[key].name] = node
             self._waiting.append(self._copies[key])
         return self._copies[key]
 

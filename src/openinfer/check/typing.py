@@ -44,7 +44,7 @@ from openinfer.ir import (
     Scope,
     Transfer,
 )
-from openinfer.ir.call_rules import place_words
+from openinfer.ir.call_rules import own_name, place_words
 from openinfer.ir.expr import TooDeepError, names
 from openinfer.ir.rules import blocks_run
 from openinfer.ops import OpError
@@ -183,8 +183,9 @@ class Typing:
     def _require_all_assigned(self, touched: Set[str], node: Node) -> None:
         early = sorted(touched & self._unassigned & (self._unassigned if self._own is None else self._own))
         if early:
-            message = f"{early[0]!r} is used{self._by_blocks(early[0], node)} before it is assigned"
-            self._report(Code.USED_BEFORE_ASSIGN, message, node.span, f"move 'assign {early[0]}: ...' up")
+            name = own_name(early[0])
+            message = f"{name!r} is used{self._by_blocks(early[0], node)} before it is assigned"
+            self._report(Code.USED_BEFORE_ASSIGN, message, node.span, f"move 'assign {name}: ...' up")
             raise ReportedError
 
     def _by_blocks(self, name: str, node: Node) -> str:

@@ -1,12 +1,27 @@
 """What can be wrong with blocks that have parameters, and with their calls, before any model is known."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from openinfer.errors import Code, Diagnostic, GraphPlace, Span, counted, nearest
 from openinfer.ir.declaration_rules import dimension_problems
 from openinfer.ir.expr import Expr, names
-from openinfer.ir.graph import Await, Block, BlockCall, Graph, Loop, Node, Param, ParamKind, Return, VarDecl, walk
+from openinfer.ir.graph import (
+    NO_CONSTRAINTS,
+    Await,
+    Block,
+    BlockCall,
+    Graph,
+    Loop,
+    Node,
+    Param,
+    ParamKind,
+    Return,
+    VarDecl,
+    walk,
+)
 from openinfer.ir.operand import Access, Literal, ModelRef, Single, index_of
+from openinfer.ir.rules import blocks_run
 from openinfer.ir.text import block_head, param_text
 from openinfer.ir.uses import node_uses
 from openinfer.ir.values import ExprList, ExprValue, VarValue
@@ -14,23 +29,31 @@ from openinfer.ir.values import ExprList, ExprValue, VarValue
 
 def call_problems(graph: Graph) -> Iterator[Diagnostic]:
     """All problems of parameters and calls."""
-    called: set[str] = set()
+    run: set[str] = set()
     for block in graph.blocks.values():
         for node in walk(block.nodes):
+            run.update(blocks_run(node))
             if isinstance(node.kind, BlockCall):
-                called.add(node.kind.block)
                 yield from _call(graph, block, node, node.kind)
+    has_unknown = not run <= graph.blocks.keys()
     for block in graph.blocks.values():
         if block.params is not None:
             yield from _params(graph, block, block.params)
-            if block.name not in called and block.name != "entry":
+            if block.name not in run and block.name != "entry" and not has_unknown:
                 message = f"nothing calls the block {block.name!r}"
                 yield Diagnostic(Code.UNCALLED_BLOCK, message, block.span, f"call {block.name}(...);")
 
 
 def declared_at(block: Block) -> str:
     """Where the parameters of a block are declared, as a note of an error at a call."""
-    return f"declared{place_words(block.span)}: {block_head(block)}"
+    params = tuple(replace(param, name=own_name(param.name)) for param in block.params or ())
+    shown = replace(block, name=block.name.partition(".")[0], params=params, constraints=NO_CONSTRAINTS)
+    return f"declared{place_words(block.span)}: {block_head(shown)}"
+
+
+def own_name(name: str) -> str:
+    """What a block calls a variable that only it has, and that others call ``layer.h``."""
+    return name.rpartition(".")[2]
 
 
 def place_words(place: GraphPlace | None) -> str:
@@ -112,7 +135,7 @@ def _call(graph: Graph, caller: Block, node: Node, kind: BlockCall) -> Iterator[
         return
     if target.params is None or kind.block == "entry":
         advice = f"branch {kind.block};" if kind.block != "entry" else None
-        message = f"{kind.block!r} has no parameters, and is not called" if advice else "entry cannot be called"
+        message = f"{kind.block!r} has no parameters: a branch runs it" if advice else "entry cannot be called"
         yield Diagnostic(Code.BAD_CALL, message, node.span, advice)
         return
     if len(kind.args) != len(target.params):

@@ -119,6 +119,10 @@ def _characters(place: HabitPlace) -> Hint | None:
 
 def _at_top(place: HabitPlace) -> Hint | None:
     word = place.word
+    if word == "block" and "(" in place.before and ")" not in place.before.rpartition("(")[2]:
+        return _in_params(place)
+    if re.match(rf"block\s+{_NAME}\s*\(.*\)\s*-$", place.before + place.found, re.DOTALL):
+        return Hint("what a block gives is said by its last node: return y;")
     if re.fullmatch(r"[\w./\\~ -]+\.(oig|json)", place.statement):
         return Hint("load_graph(path) reads a graph from a file", "this is a path, not the text of a graph")
     if word in ("def", "fn", "func", "function", "class", "void", "main", "forward", "module"):
@@ -131,6 +135,15 @@ def _at_top(place: HabitPlace) -> Hint | None:
         return Hint("a graph in JSON is read by Graph.from_json(text), or from a file whose name ends in .json")
     if word in ("op", "assign", "loop", "return", "transfer", "branch") or re.match(rf"{_NAME}\s*=", place.statement):
         return Hint("statements stand in a block: block entry { ... }")
+    return None
+
+
+def _in_params(place: HabitPlace) -> Hint | None:
+    """Between the parentheses of a block."""
+    if place.found in (",", ")") and (name := re.search(rf"({_NAME})\s*$", place.before)):
+        return Hint(f"give it a type: {name[1]}: f32[N]  or  {name[1]}: index  or  {name[1]}: prefix")
+    if place.found == "=":
+        return Hint("parameters have no values of their own: every call gives all arguments")
     return None
 
 
@@ -170,8 +183,21 @@ def _in_memory(place: HabitPlace) -> Hint | None:
 # --- in blocks --------------------------------------------------------------------------------------------------------
 
 
+def _calls(place: HabitPlace) -> Hint | None:
+    """Blocks with parameters called as functions are elsewhere."""
+    if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*=\s*call\s+({_NAME}\s*\([^)]*\))", place.statement):
+        return Hint(f"write  call {match[2]} >> {match[1]};  with results that are declared")
+    if place.word == "call" and place.found == "=":
+        return Hint("arguments of a call are given by their positions")
+    if place.word == "call" and place.found == ";" and re.fullmatch(rf"call\s+{_NAME}", place.before.strip()):
+        return Hint(f"write  {place.before.strip()}();")
+    if place.word == "branch" and place.found == "(":
+        return Hint(f"a block with parameters is called: call {place.before.split()[-1]}(...) >> y;")
+    return None
+
+
 def _in_block(place: HabitPlace) -> Hint | None:
-    rules = (_control_flow, _assignment, _value_alone, _op_call, _other_statements, _operands)
+    rules = (_calls, _control_flow, _assignment, _value_alone, _op_call, _other_statements, _operands)
     return next((found for rule in rules if (found := rule(place)) is not None), None)
 
 

@@ -45,6 +45,9 @@ def unknown_ops(graph: Graph) -> Iterator[Diagnostic]:
         assert isinstance(node.kind, Op)
         name = node.kind.op
         advice = op_called(name) if position < _MOST_ADVISED else "'openinfer ops' lists them"
+        if name in graph.blocks:
+            called = f"call {name}(...) >> {node.kind.outputs[0]};"
+            advice = f"{name!r} is a block: {called if graph.blocks[name].params is not None else f'branch {name};'}"
         yield Diagnostic(Code.UNKNOWN_OP, f"there is no op {name!r}", node.span, advice)
 
 
