@@ -15,11 +15,11 @@ from openinfer.ir import (
     Argument,
     Block,
     BlockCall,
+    BlockParam,
     Literal,
     MemoryKind,
     ModelRef,
     Node,
-    Param,
     ParamKind,
     Return,
 )
@@ -47,7 +47,7 @@ class CallTypes:
                 self._argument(node, block, param, given, loops)
         self._results(node, kind, block, loops)
 
-    def declare(self, param: Param) -> None:
+    def declare(self, param: BlockParam) -> None:
         """A parameter that is a tensor becomes a variable."""
         assert param.dtype is not None
         require_rank(param.name, len(param.dims))
@@ -58,7 +58,7 @@ class CallTypes:
             param.name, MemoryKind.VOLATILE, param.dtype, param.dims, shape, origin, is_dynamic=is_dynamic
         )
 
-    def _argument(self, node: Node, block: Block, param: Param, given: Argument, loops: Around) -> None:
+    def _argument(self, node: Node, block: Block, param: BlockParam, given: Argument, loops: Around) -> None:
         assert isinstance(given, Access | ModelRef | Literal)
         span = given.span or node.span
         own = Access(param.name)

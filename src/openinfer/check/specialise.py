@@ -22,13 +22,13 @@ from openinfer.ir import (
     Assign,
     Block,
     BlockCall,
+    BlockParam,
     Graph,
     Literal,
     Loop,
     ModelRef,
     Node,
     NodeKind,
-    Param,
     ParamKind,
     Scope,
     walk,
@@ -243,7 +243,7 @@ class _Specialising:
         return tuple(found)
 
 
-def _renamed(param: Param, renaming: Renaming) -> Param:
+def _renamed(param: BlockParam, renaming: Renaming) -> BlockParam:
     if param.kind is ParamKind.INDEX:
         return param
     return replace(param, name=renaming.name(param.name), dims=tuple(map(renaming.dimension, param.dims)))

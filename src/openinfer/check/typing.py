@@ -26,6 +26,7 @@ from openinfer.ir import (
     Assign,
     Block,
     BlockCall,
+    BlockParam,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -39,7 +40,6 @@ from openinfer.ir import (
     Node,
     Op,
     Operand,
-    Param,
     ParamKind,
     Scope,
     Transfer,
@@ -128,7 +128,7 @@ class Typing:
             found = self._problems.found
             found[start:] = [replace(one, notes=(*one.notes, where)) for one in found[start:]]
 
-    def _declare(self, param: Param, block: Block) -> None:
+    def _declare(self, param: BlockParam, block: Block) -> None:
         try:
             self._calls.declare(param)
         except ReportedError:

@@ -11,10 +11,10 @@ from openinfer.ir.graph import (
     Await,
     Block,
     BlockCall,
+    BlockParam,
     Graph,
     Loop,
     Node,
-    Param,
     ParamKind,
     Return,
     VarDecl,
@@ -67,7 +67,7 @@ def place_words(place: GraphPlace | None) -> str:
 # --- parameters -------------------------------------------------------------------------------------------------------
 
 
-def _params(graph: Graph, block: Block, params: tuple[Param, ...]) -> Iterator[Diagnostic]:
+def _params(graph: Graph, block: Block, params: tuple[BlockParam, ...]) -> Iterator[Diagnostic]:
     if block.name == "entry":
         message = "entry has no parameters: what the caller gives is declared in 'dynamic'"
         yield Diagnostic(Code.BAD_CALL, message, block.span, "dynamic { x: f32[N]; }")
@@ -164,7 +164,7 @@ def _given(count: int, how: str = "given") -> str:
     return f"{count} {'is' if count == 1 else 'are'} {how}"
 
 
-def _argument_problem(graph: Graph, caller: Block, param: Param, given: object) -> str | None:
+def _argument_problem(graph: Graph, caller: Block, param: BlockParam, given: object) -> str | None:
     """What is wrong with the kind of an argument, whatever its type."""
     own = {one.name: one.kind for one in caller.params or ()}
     wants = f"the parameter '{param_text(param)}'"

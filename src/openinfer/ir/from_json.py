@@ -24,6 +24,7 @@ from openinfer.ir.graph import (
     Barrier,
     Block,
     BlockCall,
+    BlockParam,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -38,7 +39,6 @@ from openinfer.ir.graph import (
     Node,
     NodeKind,
     Op,
-    Param,
     ParamKind,
     Return,
     Scope,
@@ -101,7 +101,7 @@ def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
     return Block(name, nodes, constraints, cursor.place, params=params), first
 
 
-def _param(cursor: Cursor) -> Param:
+def _param(cursor: Cursor) -> BlockParam:
     keys = cursor.object(("name", "kind"), ("dtype", "dims"))
     name, kind = keys["name"].name(), keys["kind"].text()
     kinds = {one.value.capitalize(): one for one in ParamKind}
@@ -111,9 +111,9 @@ def _param(cursor: Cursor) -> Param:
     if is_tensor is not ("dtype" in keys) or is_tensor is not ("dims" in keys):
         cursor.fail("a Tensor has a dtype and dims" if is_tensor else f"an {kind} has no dtype and no dims")
     if not is_tensor:
-        return Param(name, kinds[kind], span=cursor.place)
+        return BlockParam(name, kinds[kind], span=cursor.place)
     dims = tuple(dim.parsed(parse_expr) for dim in keys["dims"].items())
-    return Param(name, kinds[kind], read_dtype(keys["dtype"]), dims, cursor.place)
+    return BlockParam(name, kinds[kind], read_dtype(keys["dtype"]), dims, cursor.place)
 
 
 _NODE_KEYS = ("scope", "constraints", "span")

@@ -296,7 +296,7 @@ class ParamKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Param:
+class BlockParam:
     """A parameter of a block; a tensor has a type."""
 
     name: str
@@ -316,7 +316,7 @@ class Block:
     span: GraphPlace | None = field(default=None, compare=False, repr=False)
     end: GraphPlace | None = field(default=None, compare=False, repr=False)
     """Where it ends in its source."""
-    params: tuple[Param, ...] | None = None
+    params: tuple[BlockParam, ...] | None = None
     """What ``call`` gives it; None for a block that ``branch`` runs."""
 
     @cached_property

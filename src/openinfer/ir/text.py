@@ -15,6 +15,7 @@ from openinfer.ir.graph import (
     Barrier,
     Block,
     BlockCall,
+    BlockParam,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -28,7 +29,6 @@ from openinfer.ir.graph import (
     MemoryKind,
     Node,
     Op,
-    Param,
     Return,
     Scope,
     SizeDecl,
@@ -182,7 +182,7 @@ def block_head(block: Block) -> str:
     return f"block {block.name}{params}{_with(block.constraints)}"
 
 
-def param_text(param: Param) -> str:
+def param_text(param: BlockParam) -> str:
     """A parameter of a block."""
     return f"{param.name}: {param.kind if param.dtype is None else type_text(param.dtype.name, param.dims)}"
 

@@ -14,6 +14,7 @@ from openinfer.ir.graph import (
     Barrier,
     Block,
     BlockCall,
+    BlockParam,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -26,7 +27,6 @@ from openinfer.ir.graph import (
     Loop,
     Node,
     Op,
-    Param,
     ParamKind,
     Return,
     Scope,
@@ -156,7 +156,7 @@ def _block(block: Block, *, spans: bool) -> Json:
     return found
 
 
-def _param(param: Param) -> Json:
+def _param(param: BlockParam) -> Json:
     if param.dtype is None:
         return {"name": param.name, "kind": param.kind.value.capitalize()}
     dims = [str(dim) for dim in param.dims]

@@ -4,7 +4,7 @@ from lark import Tree
 
 from openinfer.dtypes import dtype_of
 from openinfer.errors import Code, nearest
-from openinfer.ir.graph import Param, ParamKind
+from openinfer.ir.graph import BlockParam, ParamKind
 from openinfer.lang.declarations import Declarations
 from openinfer.lang.tokens import SourceToken
 from openinfer.lang.trees import STree, word
@@ -12,9 +12,9 @@ from openinfer.lang.trees import STree, word
 _WORDS = {"index": ParamKind.INDEX, "prefix": ParamKind.PREFIX}
 
 
-def params_of(text: Declarations, tree: STree) -> tuple[Param, ...]:
+def params_of(text: Declarations, tree: STree) -> tuple[BlockParam, ...]:
     """The parameters in the parentheses of a block."""
-    found: dict[str, Param] = {}
+    found: dict[str, BlockParam] = {}
     for part in tree.children:
         assert isinstance(part, Tree)
         param = _param(text, part)
@@ -25,17 +25,17 @@ def params_of(text: Declarations, tree: STree) -> tuple[Param, ...]:
     return tuple(found.values())
 
 
-def _param(text: Declarations, tree: STree) -> Param:
+def _param(text: Declarations, tree: STree) -> BlockParam:
     name, kind, *dims = tree.children
     assert isinstance(kind, SourceToken)
     span = text.span(tree)
     if kind.type == "DTYPE":
         extents = dims[0] if dims and isinstance(dims[0], Tree) else None
-        return Param(word(name), ParamKind.TENSOR, dtype_of(kind.value), text.dims(extents), span)
+        return BlockParam(word(name), ParamKind.TENSOR, dtype_of(kind.value), text.dims(extents), span)
     if kind.value not in _WORDS:
         message = f"a parameter is a tensor, an index or a prefix table, not {kind.value!r}"
         advice = (
             nearest(kind.value, _WORDS) or f"{word(name)}: f32[N]  or  {word(name)}: index  or  {word(name)}: prefix"
         )
         text.report(Code.SYNTAX, message, kind, advice)
-    return Param(word(name), _WORDS.get(kind.value, ParamKind.INDEX), span=span)
+    return BlockParam(word(name), _WORDS.get(kind.value, ParamKind.INDEX), span=span)

@@ -68,7 +68,7 @@ class _Lowering:
         self._temporaries: set[str] = set()
         self._names = Names(self._text.vars)
         self._calls = Calls(self._text, self._temporaries)
-        self._effects = ClassicEffects(self._text, self._names)
+        self.effects = ClassicEffects(self._text, self._names)
 
     def graph(self, tree: STree) -> Graph:
         parts = [child for child in tree.children if isinstance(child, Tree)]
@@ -215,32 +215,18 @@ class _Lowering:
     def _amount(self, tree: STree) -> Expr:
         return self._text.expr(tree.children[1]) if len(tree.children) == 3 else ONE
 
-    def effect_write(self, tree: STree) -> Iterator[Node]:
-        return self._effects.write(tree)
-
-    def effect_read(self, tree: STree) -> Iterator[Node]:
-        return self._effects.read(tree)
-
 
 _STATEMENTS: dict[str, Callable[[_Lowering, STree], Iterator[Node]]] = {
-    name: getattr(_Lowering, name)
-    for name in (
-        *(
-            "op",
-            "inferred_op",
-            "effect_read",
-            "effect_write",
-            "assign",
-            "transfer",
-            "loop",
-            "scope",
-            "branch",
-            "call",
-            "return_",
-        ),
-        *("barrier", "dep", "yield_", "await_"),
-        *("cache_read", "cache_write", "cache_increment", "cache_decrement", "cache_reset"),
-    )
+    **{
+        name: getattr(_Lowering, name)
+        for name in (
+            *("op", "inferred_op", "assign", "transfer", "loop", "scope", "branch", "call", "return_"),
+            *("barrier", "dep", "yield_", "await_"),
+            *("cache_read", "cache_write", "cache_increment", "cache_decrement", "cache_reset"),
+        )
+    },
+    "effect_read": lambda lowering, tree: lowering.effects.read(tree),
+    "effect_write": lambda lowering, tree: lowering.effects.write(tree),
 }
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.indices import Around, around
-from openinfer.ir import Access, Block, BlockCall, Literal, ModelRef, Node, Param, ParamKind, Return
+from openinfer.ir import Access, Block, BlockCall, BlockParam, Literal, ModelRef, Node, ParamKind, Return
 from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
 from openinfer.loops.dim import is_same_shape, sizes_in
 from openinfer.synth.lower.copies import Copies
@@ -154,7 +154,7 @@ class BlockCalls:
         for name, result in zip(_returned(block), self.params[block.name].results, strict=True):
             self._emission.move(self._variables.read(name, last.index), result, last.index)
 
-    def _found(self, block: Block, tensors: Iterable[Param]) -> _Families:
+    def _found(self, block: Block, tensors: Iterable[BlockParam]) -> _Families:
         """Which parameters are tensors of the model in all calls, whole and as long as they are declared."""
         found: dict[int, tuple[Weight, ...]] = {}
         for place, param in enumerate(tensors):
@@ -183,7 +183,7 @@ class BlockCalls:
         return replace(step, args=args, integers=tuple(integers))
 
 
-def _tensors(block: Block) -> list[Param]:
+def _tensors(block: Block) -> list[BlockParam]:
     return [param for param in block.params or () if param.kind is ParamKind.TENSOR]
 
 

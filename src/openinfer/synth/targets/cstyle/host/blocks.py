@@ -55,6 +55,7 @@ from openinfer.synth.program.ir import (
 from openinfer.synth.program.names import field as field_name
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import PAD, Function
+from openinfer.synth.targets.cstyle.host.functions import BlockFunctions
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
@@ -118,7 +119,7 @@ class BlockPrinter:
         self._calls = calls
         self._program = file.program
         self._points = TracePoints(file.placed)
-        self._names = {block: self._function(block, at) for at, block in enumerate(file.program.blocks)}
+        self.functions = BlockFunctions(file, calls.pointer_type)
 
     @property
     def reported(self) -> list[Reported]:
@@ -127,44 +128,12 @@ class BlockPrinter:
 
     # --- functions ------------------------------------------------------------------------------------------------
 
-    def name(self, block: str) -> str:
-        """The function of a block."""
-        return self._names[block]
-
-    def _function(self, block: str, number: int) -> str:
-        """What the function of a block is called; a further copy of a block is called after it."""
-        plain = block.replace(".", "_")
-        return field_name("block_", block if plain in self._program.bound.source.blocks else plain, number)
-
-    def head(self, block: str) -> str:
-        """The function of a block as it is declared."""
-        given = self._given(block)
-        params = [f"{self._calls.pointer_type(value)} *{own}" for value, own in given.items()]
-        params += [f"int64_t {found.text}" for found in self._called_with(block).values()]
-        return f"static int {self.name(block)}({', '.join([f'{self._file.name}_context *c', *params])})"
-
-    def _given(self, block: str) -> dict[Value, str]:
-        """The addresses that a block is called with, by the values that lie there."""
-        params = self._program.params.get(block, BlockParams())
-        named = [(one, "a_", str(one.variable).rpartition(".")[2]) for one in params.args]
-        found = {one: field_name(prefix, name, place) for place, (one, prefix, name) in enumerate(named)}
-        return found | {one: f"r_{place}" for place, one in enumerate(params.results)}
-
-    def _called_with(self, block: str) -> dict[str, Integer]:
-        """The integers that a block is called with."""
-        found: dict[str, Integer] = {}
-        for place, index in enumerate(self._program.params.get(block, BlockParams()).indices):
-            plain = index.name.split(".")[-2] if index.is_chosen else index.name
-            own = field_name("w_" if index.is_chosen else "i_", plain, place)
-            found[index.name] = Integer(own, Computed(index.least, index.most))
-        return found
-
     def block(self, name: str) -> str:
         """A block as a function."""
         now = self._begin()
-        now.given = self._given(name)
+        now.given = self.functions.given(name)
         params = self._program.params.get(name, BlockParams())
-        integers = self._called_with(name)
+        integers = self.functions.called_with(name)
         now.loops = [(index.name, integers[index.name]) for index in params.indices if not index.is_chosen]
         now.chosen = {index.name: integers[index.name] for index in params.indices if index.is_chosen}
         self._points.begin(name)
@@ -178,7 +147,7 @@ class BlockPrinter:
             tops.append(f"{PAD}(void)c;")
         tops += [f"{PAD}(void){own};" for own in now.given.values() if own not in now.used]
         tops += [f"{PAD}(void){one.text};" for one in integers.values() if one.text not in now.used]
-        text = [self.head(name), "{", *tops, *[""] * bool(now.memory), *now.lines, f"{PAD}return 0;", "}"]
+        text = [self.functions.head(name), "{", *tops, *[""] * bool(now.memory), *now.lines, f"{PAD}return 0;", "}"]
         return "\n".join(text) + "\n"
 
     def input_checks(self) -> list[str]:
@@ -348,7 +317,7 @@ class BlockPrinter:
         self._file.line(depth, "}")
 
     def _run(self, block: str, depth: int) -> None:
-        self._file.line(depth, f"if ({self.name(block)}(c)) return 1;")
+        self._file.line(depth, f"if ({self.functions.name(block)}(c)) return 1;")
 
     def _call(self, step: CallStep, checks: CallChecks, depth: int) -> None:
         """A block is called with the addresses of its arguments, its indices, and where its results go."""
@@ -363,7 +332,8 @@ class BlockPrinter:
                 self._file.line(depth, f"const int64_t {own} = {text};")
             self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.failure)}")
             integers = [own for own, _ in named]
-        self._file.line(depth, f"if ({self.name(step.block)}({', '.join(['c', *args, *integers])})) return 1;")
+        given = ", ".join(["c", *args, *integers])
+        self._file.line(depth, f"if ({self.functions.name(step.block)}({given})) return 1;")
 
     def _consumer(self, step: CallStep, sizes: Sequence[str], depth: int) -> None:
         """A consumer runs, and what it binds is set aside: what entry knows does not depend on the schedule."""
