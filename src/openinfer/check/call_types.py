@@ -12,15 +12,15 @@ from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, GraphPlace
 from openinfer.ir import (
     Access,
-    Argument,
     Block,
     BlockCall,
     BlockParam,
+    BlockParamKind,
+    CallArgument,
     Literal,
     MemoryKind,
     ModelRef,
     Node,
-    ParamKind,
     Return,
 )
 from openinfer.ir.call_rules import declared_at, own_name
@@ -40,7 +40,7 @@ class CallTypes:
         assert block.params is not None
         for param, given in zip(block.params, kind.args, strict=True):
             span: GraphPlace | None = getattr(given, "span", None) or node.span
-            if param.kind is ParamKind.INDEX:
+            if param.kind is BlockParamKind.INDEX:
                 assert not isinstance(given, Access | ModelRef | Literal)
                 self._operands.require_integers(given, span, loops)
             else:
@@ -58,7 +58,7 @@ class CallTypes:
             param.name, MemoryKind.VOLATILE, param.dtype, param.dims, shape, origin, is_dynamic=is_dynamic
         )
 
-    def _argument(self, node: Node, block: Block, param: BlockParam, given: Argument, loops: Around) -> None:
+    def _argument(self, node: Node, block: Block, param: BlockParam, given: CallArgument, loops: Around) -> None:
         assert isinstance(given, Access | ModelRef | Literal)
         span = given.span or node.span
         own = Access(param.name)

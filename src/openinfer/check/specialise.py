@@ -18,18 +18,18 @@ from openinfer.check.typing import Typing
 from openinfer.errors import Code, Diagnostic
 from openinfer.ir import (
     Access,
-    Argument,
     Assign,
     Block,
     BlockCall,
     BlockParam,
+    BlockParamKind,
+    CallArgument,
     Graph,
     Literal,
     Loop,
     ModelRef,
     Node,
     NodeKind,
-    ParamKind,
     Scope,
     walk,
 )
@@ -114,7 +114,7 @@ class _Specialising:
         """Blocks whose types do not depend on who calls them have one copy, whether or not anything does."""
         for block in self._graph.blocks.values():
             kinds = {param.kind for param in block.params or ()}
-            is_open = block.params is None or ParamKind.PREFIX in kinds or any(self._own_sizes(block))
+            is_open = block.params is None or BlockParamKind.PREFIX in kinds or any(self._own_sizes(block))
             if not is_open:
                 self._copy(block, _Choice())
 
@@ -147,12 +147,12 @@ class _Specialising:
         block = self._graph.blocks[kind.block]
         assert block.params is not None
         given = dict(zip((param.name for param in block.params), kind.args, strict=True))
-        tables = {param.name: str(given[param.name]) for param in block.params if param.kind is ParamKind.PREFIX}
+        tables = {param.name: str(given[param.name]) for param in block.params if param.kind is BlockParamKind.PREFIX}
         sizes = self._sizes_of(block, given, node, operands, loops)
         copy = self._copy(block, _Choice(tables, sizes), node)
-        kept = [param for param in block.params if param.kind is not ParamKind.PREFIX]
+        kept = [param for param in block.params if param.kind is not BlockParamKind.PREFIX]
         args = tuple(
-            _as_index(given[param.name]) if param.kind is ParamKind.INDEX else given[param.name] for param in kept
+            _as_index(given[param.name]) if param.kind is BlockParamKind.INDEX else given[param.name] for param in kept
         )
         self._targets[node.index] = BlockCall(copy.name, args, kind.outputs)
 
@@ -163,14 +163,14 @@ class _Specialising:
         return (name for name in found if self._named.sizes.get(name) is None)
 
     def _sizes_of(
-        self, block: Block, given: Mapping[str, Argument], node: Node, operands: OperandTypes, loops: Around
+        self, block: Block, given: Mapping[str, CallArgument], node: Node, operands: OperandTypes, loops: Around
     ) -> dict[str, Expr]:
         """The values of a block's own sizes: each is the extent of an argument where it is a whole dimension."""
         own = set(self._own_sizes(block))
         found: dict[str, Expr] = {}
         for param in block.params or () if own else ():
             operand = given[param.name]
-            if param.kind is not ParamKind.TENSOR or not isinstance(operand, Access | ModelRef):
+            if param.kind is not BlockParamKind.TENSOR or not isinstance(operand, Access | ModelRef):
                 continue
             shape = operands.type(operand, node, loops).shape
             for dim, extent in zip(param.dims, shape, strict=False):
@@ -218,13 +218,16 @@ class _Specialising:
         variables = {one: f"{name}.{one}" for one in block.locals} | dict(choice.tables)
         renaming = Renaming(variables, choice.sizes, frozenset(block.indices))
         nodes = renaming.nodes(block.nodes, self._renamed_call)
-        params = tuple(_renamed(param, renaming) for param in block.params or () if param.kind is not ParamKind.PREFIX)
-        return replace(block, name=name, nodes=self._numbered(nodes, block.nodes, is_first=number == 1), params=params)
+        params = tuple(
+            _renamed(param, renaming) for param in block.params or () if param.kind is not BlockParamKind.PREFIX
+        )
+        numbered = self._numbered(nodes, block.nodes, is_first=number == 1)
+        return replace(block, name=name, nodes=numbered, params=params)
 
     def _renamed_call(self, renaming: Renaming, kind: BlockCall) -> BlockCall:
         params = self._graph.blocks[kind.block].params or ()
         args = tuple(
-            renaming.expr(_as_index(given)) if param.kind is ParamKind.INDEX else renaming.argument(given)
+            renaming.expr(_as_index(given)) if param.kind is BlockParamKind.INDEX else renaming.argument(given)
             for param, given in zip(params, kind.args, strict=True)
         )
         return BlockCall(kind.block, args, tuple(map(renaming.access, kind.outputs)))
@@ -244,12 +247,12 @@ class _Specialising:
 
 
 def _renamed(param: BlockParam, renaming: Renaming) -> BlockParam:
-    if param.kind is ParamKind.INDEX:
+    if param.kind is BlockParamKind.INDEX:
         return param
     return replace(param, name=renaming.name(param.name), dims=tuple(map(renaming.dimension, param.dims)))
 
 
-def _as_index(given: Argument) -> Expr:
+def _as_index(given: CallArgument) -> Expr:
     found = index_of(given) if isinstance(given, Access | ModelRef | Literal) else given
     assert found is not None, "what is no index is refused before"
     return found

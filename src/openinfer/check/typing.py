@@ -27,6 +27,7 @@ from openinfer.ir import (
     Block,
     BlockCall,
     BlockParam,
+    BlockParamKind,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -40,7 +41,6 @@ from openinfer.ir import (
     Node,
     Op,
     Operand,
-    ParamKind,
     Scope,
     Transfer,
 )
@@ -117,7 +117,7 @@ class Typing:
         """The nodes of a block that is called: like entry, it assigns its variables before it uses them."""
         start, self._own = len(self._problems.found), block.locals
         for param in block.params or ():
-            if param.kind is ParamKind.TENSOR:
+            if param.kind is BlockParamKind.TENSOR:
                 self._assigned(param.name)
                 self._declare(param, block)
         self._body(block.nodes, around(block.indices))

@@ -7,7 +7,7 @@ other variable. Documents of other tools may say otherwise; brought into this fo
 from collections.abc import Callable
 from dataclasses import replace
 
-from openinfer.ir.graph import Assign, Graph, Input, Loop, MemoryKind, Node, NodeKind, Op, ParamKind, Scope
+from openinfer.ir.graph import Assign, BlockParamKind, Graph, Input, Loop, MemoryKind, Node, NodeKind, Op, Scope
 from openinfer.ir.operand import Access, Literal, Operand
 from openinfer.ir.values import AttrValue, VarValue
 
@@ -19,7 +19,7 @@ def as_written(graph: Graph) -> Graph:
     operands = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
     operands |= {var.name for var in variables} - scalars
     params = (param for block in graph.blocks.values() for param in block.params or ())
-    operands |= {param.name for param in params if param.kind is ParamKind.TENSOR}
+    operands |= {param.name for param in params if param.kind is BlockParamKind.TENSOR}
 
     def settled(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(replace(node, kind=_settled(node.kind, scalars, operands, settled)) for node in nodes)

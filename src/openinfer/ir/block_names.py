@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from openinfer.ir.graph import Assign, Block, Graph, ParamKind, walk
+from openinfer.ir.graph import Assign, Block, BlockParamKind, Graph, walk
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ def _assigned(block: Block) -> dict[str, Assign]:
 
 
 def _own(block: Block, shared: Mapping[str, Assign]) -> BlockNames:
-    by_kind = {kind: [param for param in block.params or () if param.kind is kind] for kind in ParamKind}
-    given = {param.name: Assign(param.name, param.dtype, param.dims) for param in by_kind[ParamKind.TENSOR]}
+    by_kind = {kind: [param for param in block.params or () if param.kind is kind] for kind in BlockParamKind}
+    given = {param.name: Assign(param.name, param.dtype, param.dims) for param in by_kind[BlockParamKind.TENSOR]}
     own = {**_assigned(block), **given}
     return BlockNames(
         own,
-        frozenset(param.name for param in by_kind[ParamKind.INDEX]),
-        frozenset(param.name for param in by_kind[ParamKind.PREFIX]),
+        frozenset(param.name for param in by_kind[BlockParamKind.INDEX]),
+        frozenset(param.name for param in by_kind[BlockParamKind.PREFIX]),
         frozenset(shared.keys() - own.keys()),
         block.name,
     )

@@ -12,10 +12,10 @@ from openinfer.ir.graph import (
     Block,
     BlockCall,
     BlockParam,
+    BlockParamKind,
     Graph,
     Loop,
     Node,
-    ParamKind,
     Return,
     VarDecl,
     walk,
@@ -169,16 +169,16 @@ def _argument_problem(graph: Graph, caller: Block, param: BlockParam, given: obj
     own = {one.name: one.kind for one in caller.params or ()}
     wants = f"the parameter '{param_text(param)}'"
     match param.kind:
-        case ParamKind.TENSOR:
+        case BlockParamKind.TENSOR:
             is_operand = isinstance(given, Access | ModelRef | Literal)
             return None if is_operand else f"{wants} takes a tensor, and '{given}' is an index expression"
-        case ParamKind.INDEX:
+        case BlockParamKind.INDEX:
             is_index = index_of(given) is not None if isinstance(given, Access | ModelRef | Literal) else True
             return None if is_index else f"{wants} takes an integer expression, not '{given}'"
-        case ParamKind.PREFIX:
+        case BlockParamKind.PREFIX:
             name = given.base if isinstance(given, Access) and not given.bracketed else None
             declared = graph.vars.get(name) if name is not None else None
             is_table = isinstance(declared, VarDecl) and declared.pattern is not None
-            if is_table or (name is not None and own.get(name) is ParamKind.PREFIX):
+            if is_table or (name is not None and own.get(name) is BlockParamKind.PREFIX):
                 return None
             return f"{wants} takes the name of a prefix table, not '{given}'"

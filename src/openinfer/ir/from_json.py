@@ -18,19 +18,20 @@ from openinfer.ir.document import Cursor, load_document, shown
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
     NO_CONSTRAINTS,
-    Argument,
     Assign,
     Await,
     Barrier,
     Block,
     BlockCall,
     BlockParam,
+    BlockParamKind,
     Branch,
     CacheDecrement,
     CacheIncrement,
     CacheRead,
     CacheReset,
     CacheWrite,
+    CallArgument,
     Constraints,
     Dep,
     Graph,
@@ -39,7 +40,6 @@ from openinfer.ir.graph import (
     Node,
     NodeKind,
     Op,
-    ParamKind,
     Return,
     Scope,
     Transfer,
@@ -104,10 +104,10 @@ def _block(name: str, cursor: Cursor) -> tuple[Block, float]:
 def _param(cursor: Cursor) -> BlockParam:
     keys = cursor.object(("name", "kind"), ("dtype", "dims"))
     name, kind = keys["name"].name(), keys["kind"].text()
-    kinds = {one.value.capitalize(): one for one in ParamKind}
+    kinds = {one.value.capitalize(): one for one in BlockParamKind}
     if kind not in kinds:
         keys["kind"].fail(f"a parameter is {', '.join(kinds)}, not {kind!r:.40}", nearest(kind, kinds))
-    is_tensor = kinds[kind] is ParamKind.TENSOR
+    is_tensor = kinds[kind] is BlockParamKind.TENSOR
     if is_tensor is not ("dtype" in keys) or is_tensor is not ("dims" in keys):
         cursor.fail("a Tensor has a dtype and dims" if is_tensor else f"an {kind} has no dtype and no dims")
     if not is_tensor:
@@ -297,7 +297,7 @@ def _call(cursor: Cursor) -> BlockCall:
     return BlockCall(keys["block"].name(), args, tuple(one.parsed(parse_access) for one in keys["output"].items()))
 
 
-def _argument(cursor: Cursor) -> Argument:
+def _argument(cursor: Cursor) -> CallArgument:
     if not isinstance(cursor.value, dict) or "Expr" not in cursor.value:
         return _operand(cursor)
     expr = cursor.object(("Expr",))["Expr"].parsed(parse_expr)

@@ -146,7 +146,7 @@ class Branch:
     else_block: str | None = None
 
 
-Argument = Operand | Expr
+CallArgument = Operand | Expr
 """What a call gives a parameter: an operand; or an expression, where that is no operand, for an index."""
 
 
@@ -155,7 +155,7 @@ class BlockCall:
     """Runs a block on arguments; what it returns is written to the outputs."""
 
     block: str
-    args: tuple[Argument, ...]
+    args: tuple[CallArgument, ...]
     outputs: tuple[Access, ...] = ()
 
 
@@ -284,7 +284,7 @@ class Node:
         return self.kind.body if isinstance(self.kind, Loop | Scope) else ()
 
 
-class ParamKind(StrEnum):
+class BlockParamKind(StrEnum):
     """What a parameter of a block takes."""
 
     TENSOR = "tensor"
@@ -300,7 +300,7 @@ class BlockParam:
     """A parameter of a block; a tensor has a type."""
 
     name: str
-    kind: ParamKind
+    kind: BlockParamKind
     dtype: DType | None = None
     dims: tuple[Expr, ...] = ()
     span: GraphPlace | None = field(default=None, compare=False, repr=False)
@@ -324,14 +324,14 @@ class Block:
         """The variables that only this block has: parameters that are tensors, and what it assigns."""
         if self.params is None:
             return frozenset()
-        given = (param.name for param in self.params if param.kind is ParamKind.TENSOR)
+        given = (param.name for param in self.params if param.kind is BlockParamKind.TENSOR)
         assigned = (node.kind.name for node in walk(self.nodes) if isinstance(node.kind, Assign))
         return frozenset((*given, *assigned))
 
     @cached_property
     def indices(self) -> tuple[str, ...]:
         """The names of the parameters that are indices."""
-        return tuple(param.name for param in self.params or () if param.kind is ParamKind.INDEX)
+        return tuple(param.name for param in self.params or () if param.kind is BlockParamKind.INDEX)
 
 
 @dataclass(frozen=True)

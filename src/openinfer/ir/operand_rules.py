@@ -10,6 +10,7 @@ from openinfer.ir.expr import Expr, constant, names
 from openinfer.ir.graph import (
     Await,
     BlockCall,
+    BlockParamKind,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -21,7 +22,6 @@ from openinfer.ir.graph import (
     MemoryKind,
     Node,
     Op,
-    ParamKind,
     Return,
     Transfer,
     VarDecl,
@@ -137,9 +137,9 @@ class OperandRules:
             wants = params[position].kind if position < len(params) else None
             if not isinstance(given, Access | ModelRef | Literal):
                 self._index_expr(given, node.span, indices)
-            elif wants is ParamKind.INDEX and (expr := index_of(given)) is not None:
+            elif wants is BlockParamKind.INDEX and (expr := index_of(given)) is not None:
                 self._index_expr(expr, given.span or node.span, indices)
-            elif wants is not ParamKind.PREFIX:
+            elif wants is not BlockParamKind.PREFIX:
                 self._read(given, node, indices)
         for output in kind.outputs:
             self._write(output, node, indices)

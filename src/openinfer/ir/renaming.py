@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
 from openinfer.ir.graph import (
-    Argument,
     Assign,
     Await,
     Barrier,
@@ -16,6 +15,7 @@ from openinfer.ir.graph import (
     CacheRead,
     CacheReset,
     CacheWrite,
+    CallArgument,
     Dep,
     Input,
     Loop,
@@ -121,7 +121,7 @@ class Renaming:
         """An operand of a node."""
         return self.access(operand) if isinstance(operand, Access) else operand
 
-    def argument(self, given: Argument) -> Argument:
+    def argument(self, given: CallArgument) -> CallArgument:
         """An argument of a call."""
         return self.operand(given) if isinstance(given, Access | ModelRef | Literal) else self.expr(given)
 

@@ -7,7 +7,6 @@ from openinfer.dtypes import DType
 from openinfer.errors import Span
 from openinfer.ir.expr import Expr, Num, Ref
 from openinfer.ir.graph import (
-    Argument,
     Assign,
     Attribute,
     Await,
@@ -15,19 +14,20 @@ from openinfer.ir.graph import (
     Block,
     BlockCall,
     BlockParam,
+    BlockParamKind,
     Branch,
     CacheDecrement,
     CacheIncrement,
     CacheRead,
     CacheReset,
     CacheWrite,
+    CallArgument,
     Constraints,
     Dep,
     Graph,
     Loop,
     Node,
     Op,
-    ParamKind,
     Return,
     Scope,
     SizeDecl,
@@ -160,7 +160,7 @@ def _param(param: BlockParam) -> Json:
     if param.dtype is None:
         return {"name": param.name, "kind": param.kind.value.capitalize()}
     dims = [str(dim) for dim in param.dims]
-    kind = ParamKind.TENSOR.value.capitalize()
+    kind = BlockParamKind.TENSOR.value.capitalize()
     return {"name": param.name, "kind": kind, "dtype": dtype_tag(param.dtype), "dims": dims}
 
 
@@ -228,7 +228,7 @@ def _amount(expr: Expr) -> Json | int:
     return expr.value if isinstance(expr, Num) else {"Expr": str(expr)}
 
 
-def _argument(given: Argument) -> Json | str:
+def _argument(given: CallArgument) -> Json | str:
     """An argument as an op's input is written; an expression is tagged."""
     return _operand(given) if isinstance(given, Access | ModelRef | Literal) else {"Expr": str(given)}
 

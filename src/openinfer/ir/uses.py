@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from openinfer.ir.expr import Expr
 from openinfer.ir.graph import (
-    Argument,
     Assign,
     Await,
     Barrier,
@@ -16,6 +15,7 @@ from openinfer.ir.graph import (
     CacheRead,
     CacheReset,
     CacheWrite,
+    CallArgument,
     Dep,
     Input,
     Loop,
@@ -68,11 +68,11 @@ def node_uses(kind: NodeKind) -> NodeUses:
             return NodeUses()
 
 
-def _inputs(args: Iterable[Argument]) -> Iterator[Input]:
+def _inputs(args: Iterable[CallArgument]) -> Iterator[Input]:
     """The arguments of a call that are operands."""
     return (Input(one) for one in args if isinstance(one, Access | ModelRef | Literal))
 
 
-def _indices(args: Iterable[Argument]) -> Iterator[Expr]:
+def _indices(args: Iterable[CallArgument]) -> Iterator[Expr]:
     """Those that are expressions."""
     return (one for one in args if not isinstance(one, Access | ModelRef | Literal))

@@ -4,12 +4,12 @@ from lark import Tree
 
 from openinfer.dtypes import dtype_of
 from openinfer.errors import Code, nearest
-from openinfer.ir.graph import BlockParam, ParamKind
+from openinfer.ir.graph import BlockParam, BlockParamKind
 from openinfer.lang.declarations import Declarations
 from openinfer.lang.tokens import SourceToken
 from openinfer.lang.trees import STree, word
 
-_WORDS = {"index": ParamKind.INDEX, "prefix": ParamKind.PREFIX}
+_WORDS = {"index": BlockParamKind.INDEX, "prefix": BlockParamKind.PREFIX}
 
 
 def params_of(text: Declarations, tree: STree) -> tuple[BlockParam, ...]:
@@ -31,11 +31,11 @@ def _param(text: Declarations, tree: STree) -> BlockParam:
     span = text.span(tree)
     if kind.type == "DTYPE":
         extents = dims[0] if dims and isinstance(dims[0], Tree) else None
-        return BlockParam(word(name), ParamKind.TENSOR, dtype_of(kind.value), text.dims(extents), span)
+        return BlockParam(word(name), BlockParamKind.TENSOR, dtype_of(kind.value), text.dims(extents), span)
     if kind.value not in _WORDS:
         message = f"a parameter is a tensor, an index or a prefix table, not {kind.value!r}"
         advice = (
             nearest(kind.value, _WORDS) or f"{word(name)}: f32[N]  or  {word(name)}: index  or  {word(name)}: prefix"
         )
         text.report(Code.SYNTAX, message, kind, advice)
-    return BlockParam(word(name), _WORDS.get(kind.value, ParamKind.INDEX), span=span)
+    return BlockParam(word(name), _WORDS.get(kind.value, BlockParamKind.INDEX), span=span)

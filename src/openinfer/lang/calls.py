@@ -8,7 +8,7 @@ from lark import Tree
 
 from openinfer.errors import Code
 from openinfer.ir.expr import Num
-from openinfer.ir.graph import NO_CONSTRAINTS, Argument, Constraints, Input, MemoryKind
+from openinfer.ir.graph import NO_CONSTRAINTS, CallArgument, Constraints, Input, MemoryKind
 from openinfer.ir.operand import Literal
 from openinfer.ir.values import AttrValue, InitValue, IntValue
 from openinfer.lang.declarations import Declarations
@@ -73,7 +73,7 @@ class Calls:
         message = "an input is a variable or a number; a parameter is given by name"
         return self._text.report(Code.SYNTAX, message, value, "write name=value")
 
-    def call_argument(self, tree: Syntax) -> Argument:
+    def call_argument(self, tree: Syntax) -> CallArgument:
         """An argument of a call: an operand, or an expression for an index."""
         assert isinstance(tree, Tree)
         (value,) = tree.children

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.indices import Around, around
-from openinfer.ir import Access, Block, BlockCall, BlockParam, Literal, ModelRef, Node, ParamKind, Return
+from openinfer.ir import Access, Block, BlockCall, BlockParam, BlockParamKind, Literal, ModelRef, Node, Return
 from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
 from openinfer.loops.dim import is_same_shape, sizes_in
 from openinfer.synth.lower.copies import Copies
@@ -184,7 +184,7 @@ class BlockCalls:
 
 
 def _tensors(block: Block) -> list[BlockParam]:
-    return [param for param in block.params or () if param.kind is ParamKind.TENSOR]
+    return [param for param in block.params or () if param.kind is BlockParamKind.TENSOR]
 
 
 def _returned(block: Block) -> tuple[str, ...]:
