@@ -7,7 +7,7 @@ from tests.synth.both_ways import planned
 
 from openinfer.synth.memory.checks.records import KernelChecks
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.program.ir import KernelStep, Value
+from openinfer.synth.program.ir import KernelStep, StepOperand, Value
 from openinfer.synth.targets.c.source import source_printers
 from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter
 from openinfer.synth.targets.cstyle.host.file import HostFile
@@ -43,6 +43,12 @@ class Launches:
 
     def changed(self, value: Value, depth: int) -> None:
         pass
+
+    def pointer_type(self, value: Value) -> str:
+        return f"{value.dtype.name}_memory"
+
+    def address(self, operand: StepOperand, _checks: object, _depth: int) -> str:
+        return self.pointer(operand) if isinstance(operand, Value) else "weights"
 
     def kernel(self, step: KernelStep, _checks: KernelChecks, depth: int) -> None:
         self.file.line(depth, f"LAUNCH({step.kernel.name});")
