@@ -378,7 +378,7 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
 
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
-        block, undo = self.printers.blocks.name("entry"), self.placed.rollback
+        block, undo = self.printers.blocks.functions.name("entry"), self.placed.rollback
         ended = "" if self.device is None else " || settle(c)"
         if undo is None:
             broken = ["c->is_broken = 1;"] * self.placed.can_tear

@@ -121,7 +121,7 @@ class HostSource:
         layouts = self.placed.state.tables.values()
         tables = [table_definition(layout) + table_function(layout, name, undo) for layout in layouts]
         printers.file.needs |= {"oi_grid"} if tables else set()
-        prototypes = [f"static int {printers.blocks.name(block)}({name}_context *c);" for block in others]
+        prototypes = [f"{printers.blocks.functions.head(block)};" for block in others]
         parts = [
             "\n".join(includes),
             entry.plumbing(),

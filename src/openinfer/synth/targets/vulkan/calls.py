@@ -10,7 +10,7 @@ from functools import partial
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import Buffer, Kernel
 from openinfer.loops.used import used_buffers
-from openinfer.synth.memory.checks.records import EntryChecks, KernelChecks, MoveChecks, SliceChecks
+from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
 from openinfer.synth.targets.c.calls import CCalls
@@ -56,6 +56,14 @@ class VulkanCalls:
     def pointer(self, value: Value) -> str:
         """How the function names the memory of a value."""
         return self._pointers.pointer(value)
+
+    def pointer_type(self, value: Value) -> str:
+        """What a parameter points to that has the address of a value."""
+        return self._host.pointer_type(value)
+
+    def address(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
+        """How the function names the memory of an operand; the block that is called waits for it itself."""
+        return self._operands.operand(operand, checks, depth)
 
     def looked_at(self, value: Value, depth: int) -> None:
         """Waits if something that is recorded writes a scalar."""
