@@ -30,7 +30,7 @@ from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
 
-F32, BF16, U4, U8, I64 = (DTYPES[name] for name in ("f32", "bf16", "u4", "u8", "i64"))
+F32, BF16, U4, U8, I32, I64 = (DTYPES[name] for name in ("f32", "bf16", "u4", "u8", "i32", "i64"))
 MACHINE = SimtMachine(group=8, subgroup=4)
 PARALLEL = LoopKind.PARALLEL
 
@@ -316,3 +316,28 @@ def test_a_long_total_that_begins_with_something_is_taken_by_one_group() -> None
         builder.assign(found, pair("max", found, load(x, i)))
     builder.store(y, (), found)
     assert forms(checked(Kernel("k", (x,), (y,), builder.body), [numbers(F32, 1024)], LONG)) == ["rows"]
+
+
+# --- contractions of many rows ----------------------------------------------------------------------------------------
+
+SQUARE = SimtMachine(group=16, subgroup=4, least_block=4)
+
+
+@pytest.mark.parametrize(("rows", "columns", "length"), [(16, 16, 16), (17, 9, 18)])
+def test_products_of_many_rows_are_in_blocks(rows: int, columns: int, length: int) -> None:
+    kernel = linear(rows, columns, length, BF16)
+    found = checked(kernel, [numbers(F32, rows, length), numbers(BF16, columns, length)], SQUARE)
+    assert forms(found) == ["blocks"]
+
+
+@pytest.mark.parametrize("machine", [SQUARE, SimtMachine(group=4, least_block=4, units=1)], ids=["small", "large"])
+def test_products_of_many_matrices_are_in_blocks(machine: SimtMachine) -> None:
+    """Rows of two indices, columns next to each other, and a factor that is computed."""
+    x, w, y = Buffer("x", I32, (3, 5, 2, 7)), Buffer("w", I32, (3, 7, 11)), Buffer("y", I32, (3, 5, 11, 2))
+    b, i, j, n, k = (ScalarVar(name) for name in "bijnk")
+    one = Contraction(
+        y, x, w, (b, i, j, n), (3, 5, 2, 11), (k,), (7,), (b, i, n, j), (b, i, j, k), (b, k, n), I32,
+        ScalarVar(ACCUMULATOR, I32) * 2, a_value=load(x, b, i, j, k) - 3,
+    )  # fmt: skip
+    found = checked(Kernel("k", (x, w), (y,), (one,)), [numbers(I32, 3, 5, 2, 7), numbers(I32, 3, 7, 11)], machine)
+    assert forms(found) == ["blocks"]

@@ -32,7 +32,7 @@ from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
 
 DEVICE = DeviceArch.named("lavapipe")
-MACHINE, NUMERICS = replace(simt_machine(DEVICE), least_row=2, long_row=64), Numerics.of(DEVICE)
+MACHINE, NUMERICS = replace(simt_machine(DEVICE), least_row=2, long_row=64, least_block=2), Numerics.of(DEVICE)
 """Small cases are scheduled as if they were large."""
 SCHEDULE = scheduled
 RUNNER = Path(__file__).with_name("runner.c")

@@ -59,6 +59,9 @@ def formed(kernel: Kernel, body: Statements, machine: SimtMachine, *forms: Launc
 
 
 def _threads(segment: LaunchPart, machine: SimtMachine, taken: set[str], number: int) -> Formed:
+    *before, last = segment.body
+    if isinstance(last, Contraction):
+        segment = replace(segment, body=(*before, *_expanded(last, taken)))
     made = ThreadLoop(segment, machine, free_name(THREAD, taken), f"own{number}_")
     return Formed(made.body, made.count, "threads", tuple(made.memory))
 
@@ -79,8 +82,12 @@ def without_contractions(
         found = expand(statement, taken)
         if found is not None:
             return found
-        name = free_name(ACCUMULATOR, taken)
-        taken.add(name)
-        return renamed(expanded(statement), {ACCUMULATOR: ScalarVar(name, statement.accumulator)})
+        return _expanded(statement, taken)
 
     return map_statements(kernel.body, own)
+
+
+def _expanded(one: Contraction, taken: set[str]) -> Statements:
+    name = free_name(ACCUMULATOR, taken)
+    taken.add(name)
+    return renamed(expanded(one), {ACCUMULATOR: ScalarVar(name, one.accumulator)})

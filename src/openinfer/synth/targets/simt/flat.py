@@ -14,9 +14,9 @@ from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 def flat(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
     """Nested parallel loops without others inside: a thread runs iterations of the innermost that are one access."""
-    if not part.is_parallel:
-        return None
     *before, last = part.body
+    if not part.is_parallel or not isinstance(last, For):
+        return None
     loops = tuple(nest(last))
     inner = loops[-1]
     extent = int_extent(inner.extent)

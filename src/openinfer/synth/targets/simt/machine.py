@@ -6,6 +6,8 @@ from openinfer.synth.devices.description import DeviceArch
 
 _GROUP = 256
 """Threads of a group, where the device allows as many."""
+_LEAST_SHARED, _MOST_SHARED = 16_384, 49_152
+"""Memory that groups share on every device, and what they have without asking for more where there is more."""
 _LEAST_GROUP = 128
 """Threads of a group that every device allows."""
 
@@ -24,11 +26,14 @@ class SimtMachine:
     """Memory of a thread is in its registers up to so many elements."""
     in_flight: int = 4096
     """Threads of a launch that have larger memory of their own: others wait for one of them to end."""
-
     least_row: int = 32
     """Elements of a row for which several threads pay."""
     long_row: int = 1 << 16
     """Elements from which on a row is too long for one group, if there are no others."""
+    least_block: int = 16
+    """Rows, columns and terms from which on contractions are computed in blocks."""
+    shared_bytes: int = 16_384
+    """Memory that the threads of a group share."""
     units: int = 64
     """Groups that run at the same time, and no fewer, where there are enough of them."""
     unaligned: frozenset[str] = frozenset()
@@ -48,6 +53,8 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
     """
     limits = arch.limits
     subgroup = limits.subgroup_size or 0
+    if subgroup & (subgroup - 1):
+        subgroup = 0
     shuffles = arch.features.subgroup_shuffle
     if (arch.features.subgroup_ops if shuffles is None else shuffles) is False:
         subgroup = 0
@@ -56,4 +63,9 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         most = min(most, limits.max_workgroup_size[0])
     if subgroup:
         most = min(most, subgroup**2)
-    return SimtMachine(1 << (most.bit_length() - 1), subgroup, units=limits.compute_units or SimtMachine.units)
+    return SimtMachine(
+        1 << (most.bit_length() - 1),
+        subgroup,
+        shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
+        units=limits.compute_units or SimtMachine.units,
+    )

@@ -51,6 +51,8 @@ _SUBGROUPS = 8
 def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
     """Parallel loops around loops that gather or compute elements; without a parallel loop, it is a single row."""
     *before, last = part.body
+    if part.is_parallel and not isinstance(last, For):
+        return None
     loops = tuple(nest(last)) if part.is_parallel else ()
     body = loops[-1].body if loops else part.body
     items = row_items(body)

@@ -4,9 +4,10 @@ Forms are known by the structure of loops alone. They are functions from stateme
 interpreter of launches proves before a device runs them.
 """
 
-from openinfer.loops.ir import Alloc, Kernel, walk
-from openinfer.loops.rewrite import straightened, variables_of
+from openinfer.loops.ir import Alloc, Contraction, Kernel, walk
+from openinfer.loops.rewrite import Statements, straightened, variables_of
 from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
+from openinfer.synth.targets.simt.blocks import blocks, fits_blocks
 from openinfer.synth.targets.simt.flat import flat
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.long import with_long_loops
@@ -15,12 +16,18 @@ from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.stream import streamed
 from openinfer.synth.targets.simt.wide import FreshNames
 
-FORMS: tuple[LaunchForm, ...] = (flat, rows)
+FORMS: tuple[LaunchForm, ...] = (blocks, flat, rows)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
     """A kernel without structures as launches in the forms that suit a device."""
-    body = without_contractions(kernel, lambda one, taken: streamed(one, FreshNames(taken)))
+    whole = [one for one in kernel.body if isinstance(one, Contraction)]
+
+    def expand(one: Contraction, taken: set[str]) -> Statements | None:
+        found = streamed(one, FreshNames(taken))
+        return (one,) if found is None and any(one is each for each in whole) and fits_blocks(one, machine) else found
+
+    body = without_contractions(kernel, expand)
     body = straightened(body)
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs)} | {var.name for var in variables_of(body)}
     taken |= {one.buffer.name for one in walk(body) if isinstance(one, Alloc)}

@@ -9,6 +9,7 @@ from openinfer.loops.ir import (
     INDEX,
     Buffer,
     Const,
+    Contraction,
     For,
     Let,
     Load,
@@ -50,6 +51,8 @@ class LaunchPart:
 
 def is_threads(statement: Statement) -> bool:
     """Whether iterations can be threads: how many there are must be known without running code on the device."""
+    if isinstance(statement, Contraction):
+        return True  # one that the schedule has left as it is
     return isinstance(statement, For) and statement.kind is LoopKind.PARALLEL and isinstance(statement.extent, Const)
 
 
@@ -90,6 +93,7 @@ def _cheap(segments: Sequence[LaunchPart]) -> dict[ScalarVar, Let]:
     """Values that any launch may compute for itself: without loops, of memory that stays as it is, of such values."""
     everything = tuple(one for segment in segments for one in segment.body)
     written = {one.buffer for one in walk(everything) if isinstance(one, Store)}
+    written |= {one.out for one in walk(everything) if isinstance(one, Contraction)}
     assigned = assigned_in(everything) | {one.var for one in everything if isinstance(one, Local)}
     found: dict[ScalarVar, Let] = {}
     tops = {var for one in everything for var in ([one.var] if isinstance(one, Let | Local) else [])}
