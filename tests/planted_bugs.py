@@ -62,6 +62,7 @@ SHADER_FEATURES = "tests/synth/vulkan/test_features.py"
 KERNELS = "tests/synth/vulkan/test_kernels_on_lavapipe.py"
 BASELINE = "tests/synth/test_simt_baseline.py"
 LAUNCHES = "tests/synth/test_simt_checks.py"
+REQUIRE = "tests/synth/vulkan/test_require.py"
 DETECT = "tests/synth/vulkan/test_detect.py"
 BYTES = "tests/synth/test_byte_contraction.py"
 TUNE = "tests/synth/test_tune.py"
@@ -939,6 +940,22 @@ DEVICE_BUGS = (
         'Feature.F64: r"dvec',
         SHADER_FEATURES,
         "compiler_finds and cast",
+    ),
+    Bug(
+        "a device that denies a feature is taken",
+        "synth/targets/simt/require.py",
+        "if stated(arch, feature) is False:",
+        "if stated(arch, feature) == 0 and not needed.features:",
+        REQUIRE,
+        "denies",
+    ),
+    Bug(
+        "what support code needs is forgotten",
+        "synth/targets/vulkan/require.py",
+        "for need in used.code.needs)",
+        "for need in ())",
+        REQUIRE,
+        "denies",
     ),
     Bug(
         "a device is taken to be exact without looking",

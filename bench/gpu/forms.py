@@ -26,7 +26,7 @@ from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
-from openinfer.synth.targets.vulkan.shader import Argument, Given, head, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import VERSION_LINE, Argument, Given, head, launch_code, shader
 
 HOST = Path(__file__).with_name("forms.c")
 ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
@@ -166,8 +166,8 @@ class Program:
     def ceiling(self, scale: int) -> None:
         """The stream of reads that all is compared with."""
         count, groups = 67108864 // scale, 528
-        before = head(self.machine.group).split("layout(push_constant)")[0]
-        name = self.code(before + READ.format(count=count))
+        before = head(self.machine.group, self.numerics).split("layout(push_constant)")[0]
+        name = self.code(f"{VERSION_LINE}\n{before}" + READ.format(count=count))
         launches = f"{{ {name}, sizeof {name}, {groups}u, 2u, {{ 0, 1 }} }}"
         memory = f"{{ {16 * count}u, {ONES}u }}, {{ {4 * groups * self.machine.group}u, 0u }}"
         self._entry("read by hand", "8 x 16 bytes in flight", 16 * count, 0, [launches], memory, 2)

@@ -144,6 +144,7 @@ class Code(StrEnum):
     BAD_DEVICE = "E802"
     UNKNOWN_STAGE = "E803"
     BAD_TUNED = "E804"
+    MISSING_FEATURE = "E805"
     NO_VULKAN = "E806"
     UNSAFE_CACHE = "E807"
 

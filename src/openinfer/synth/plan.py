@@ -82,6 +82,7 @@ class Plan:
             "state": _state_facts(self.placed.state),
             "tables": _table_facts(self.placed.state),
             "weights": _weight_facts(self.placed.weights),
+            **self.target.facts(project),
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:

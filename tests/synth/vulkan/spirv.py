@@ -10,8 +10,9 @@ from openinfer.synth.targets.facts import Feature
 
 CAPABILITY, DECORATE, NO_CONTRACTION = 17, 71, 42
 F_ADD, F_SUB, F_MUL, F_DIV = 129, 131, 133, 136
-ALWAYS = frozenset({1, 61, 4466})
-"""Capabilities that every device has: shaders, subgroups; NaN and infinity as they are."""
+DENORM_PRESERVE = 4464
+ALWAYS = frozenset({1, 61, 4466, DENORM_PRESERVE})
+"""Capabilities that are no features: shaders, subgroups; NaN, infinity and subnormal numbers as they are."""
 CAPABILITIES = {
     9: Feature.F16,
     10: Feature.F64,

@@ -1,10 +1,11 @@
 """What shaders need of a device, as text says it and as a compiler finds it."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.synth.vulkan.on_device import Module, compiled
-from tests.synth.vulkan.spirv import contracted, instructions, problems
+from tests.synth.vulkan.spirv import CAPABILITY, DENORM_PRESERVE, contracted, instructions, problems
 from tests.synth.vulkan.suite import cases
 
 from openinfer.ops import OPS
@@ -37,6 +38,16 @@ def test_code_for_devices_that_round_otherwise_is_left_out() -> None:
     (one,) = (one for one in cases(OPS["softplus"], 1) if one.dtype.name == "f64")
     assert "soft_fma" in "".join(functions(one.job.codes, INEXACT))
     assert "soft_fma" not in "".join(functions(one.job.codes, EXACT))
+
+
+@pytest.mark.parametrize("subnormals", ["exact", "flushed", "when_asked"])
+def test_subnormal_numbers_are_kept_where_a_device_is_asked(
+    subnormals: Literal["exact", "flushed", "when_asked"], tmp_path: Path
+) -> None:
+    (one,) = (one for one in cases(OPS["add"], 1) if one.dtype.name == "f32")
+    text = Module([one.job], Numerics(subnormals=subnormals)).text()
+    found = [*instructions(compiled(text, tmp_path, 0).read_bytes())]
+    assert ((CAPABILITY, [DENORM_PRESERVE]) in found) is (subnormals == "when_asked")
 
 
 @pytest.mark.parametrize(("before", "is_contracted"), [("precise ", False), ("", True)])

@@ -103,6 +103,8 @@ class Target(Generic[P]):
     profile: Callable[[P, str, TimedRun], Profile]
     """A project built with a compiler, and timed on this machine."""
 
+    facts: Callable[[P], dict[str, Any]] = lambda _project: {}
+    """What a plan says of a project beyond what all plans say."""
     structures: frozenset[type[Structure]] = frozenset()
     """The structured statements that its schedule has templates for; all others are loops from the start."""
 

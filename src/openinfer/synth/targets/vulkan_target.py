@@ -1,6 +1,7 @@
 """Vulkan, put together: schedules of ``targets.simt``, files of ``targets.vulkan``, modules of ``run``."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from openinfer.check.events import TraceLevel
 from openinfer.errors import Code, Diagnostic, GraphError
@@ -16,10 +17,12 @@ from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
+from openinfer.synth.targets.simt.require import Needs, required
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.onto_device import OntoDevice
 from openinfer.synth.targets.vulkan.project import VulkanProject
+from openinfer.synth.targets.vulkan.require import requirements
 
 _KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
 _REACH = 1 << 32
@@ -44,6 +47,7 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
         build=_built,
         profile=own.profile,
         on_device=True,
+        facts=own.facts,
     )
 
 
@@ -68,7 +72,18 @@ class _VulkanDevice:
                 message = f"{name!r} takes {value.nbytes:,} bytes, and a kernel reaches {_REACH:,}"
                 raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "smaller sizes make it smaller"))
         own = replace(options, device=self.arch.title, isa="vulkan")
-        return VulkanProject(placed, own, self.machine, self.numerics)
+        made = VulkanProject(placed, own, self.machine, self.numerics)
+        self.needs(made)
+        return made
+
+    def needs(self, project: VulkanProject) -> Needs:
+        """What a project needs of the device, which is refused if it is known to lack it (E805)."""
+        found = requirements(project, self.machine, self.numerics)
+        return required(project.program.bound.graph, self.arch, found)
+
+    def facts(self, project: VulkanProject) -> dict[str, Any]:
+        """What the plan says beyond the facts of all targets."""
+        return {"needs": self.needs(project).facts()}
 
     def profile(self, project: VulkanProject, _cc: str, _trial: TimedRun) -> Profile:
         message = f"{project.name!r} cannot be profiled: no clock is read on a device yet"

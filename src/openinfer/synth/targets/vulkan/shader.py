@@ -33,6 +33,8 @@ _EXTENSIONS = (
 )
 _PRESERVE = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);'
 """SignedZeroInfNanPreserve of 32 bits: a product with 0 is not 0 whatever the other factor is."""
+_DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 32);'
+"""DenormPreserve of 32 bits: subnormal numbers are not taken for 0."""
 
 
 class Given(StrEnum):
@@ -103,7 +105,7 @@ def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main:
     """A shader with the functions of launches; ``main`` calls them."""
     parts = [
         VERSION_LINE,
-        head(group),
+        head(group, numerics),
         *functions(launches, numerics),
         f"void main()\n{{\n    {main}\n}}\n",
     ]
@@ -128,10 +130,11 @@ def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
     return features_of("\n".join(functions([launch], numerics))) | {Feature.ADDRESSES}
 
 
-def head(group: int) -> str:
+def head(group: int, numerics: Numerics) -> str:
     """What every shader has behind its first line: the extensions, the size of a group, memory and arguments."""
     lines = [f"#extension {one} : require" for one in _EXTENSIONS]
-    lines += [_PRESERVE, f"layout(local_size_x = {group}) in;"]
+    lines += [_PRESERVE, *([_DENORMAL] if numerics.subnormals == "when_asked" else ())]
+    lines += [f"layout(local_size_x = {group}) in;"]
     lines += _memory_types()
     block = "layout(buffer_reference, std430, buffer_reference_align = 8) buffer oi_argument_block { uvec2 at[]; };"
     lines += [block, f"layout(push_constant) uniform oi_arguments {{ uvec2 at[{PUSHED}]; }} arguments;"]

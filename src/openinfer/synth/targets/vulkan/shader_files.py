@@ -53,7 +53,7 @@ class ShaderFiles:
         used = {one.name: one for one in self.kernels.used.values()}
         texts = {path: self._shader(used[name]) if name in used else _COPY for path, name in self.names.items()}
         needs: set[Need] = {need for one in used.values() for need in one.code.needs}
-        shared = "\n".join([head(self.group), *support_texts(needs, self.numerics)])
+        shared = "\n".join([head(self.group, self.numerics), *support_texts(needs, self.numerics)])
         found = {path: f"{_SHARED}\n{banner}{text}" for path, text in texts.items()}
         return {**found, SUPPORT_FILE: f"{banner}\n{shared}"}
 
