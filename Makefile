@@ -68,10 +68,14 @@ test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
 	$(BIN)/pytest -n 2 tests/synth/test_project.py tests/synth/test_symbols.py
 
-# Every op on every dtype on the Vulkan device that this machine has, if it has only one: lavapipe; notes what passed.
+# On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, random graphs and
+# random programs; notes what passed.
+GRAPHS ?= 2000
 test-vulkan: $(VENV)/.dev tools
 	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES) --record
 	$(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
+	$(BIN)/python -m tests.differential.fuzz --vulkan --count $(GRAPHS)
+	$(BIN)/python -m tests.differential.program_fuzz --vulkan --count $(GRAPHS)
 
 # 64-bit Arm in QEMU.
 test-aarch64: $(VENV)/.dev

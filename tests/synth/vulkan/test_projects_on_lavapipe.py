@@ -13,8 +13,10 @@ from tests.synth.vulkan.on_device import on_lavapipe
 from openinfer import Executor, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.oinf import save_file
+from openinfer.ops import Array
 from openinfer.synth.plan import Plan
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.step_memory import _Asked
 from openinfer.synth.targets.project import Golden
 
 TEXT = """
@@ -63,9 +65,13 @@ def plan(model: ModelLoader) -> Plan:
 
 
 @pytest.fixture
-def module(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> CompiledModule:
+def lavapipe(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in on_lavapipe().items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def module(plan: Plan, lavapipe: None) -> CompiledModule:
     return plan.build()
 
 
@@ -142,6 +148,55 @@ def test_a_project_builds_and_its_selftest_passes_under_validation(
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
     assert "Validation" not in ended.stdout + ended.stderr, ended.stdout
     assert "values are right" in ended.stdout
+
+
+SHARED = """
+dynamic { x: f32[4]; }
+persistent { n: i32 @init(0); total: f32[4] @init(1); }
+block entry { op add(total, x) >> total; cache.increment n; return total; }
+"""
+
+
+@pytest.mark.usefixtures("lavapipe")
+def test_two_programs_share_a_state_in_the_same_memory() -> None:
+    """As a program for prompts and one for tokens do: the second is on the device of the first."""
+    plan = Synthesizer("lavapipe", name="shared").synthesize(None, graph(SHARED))
+    one, other = plan.build(), plan.build()
+    arena, state = plan.placed.arena_bytes, plan.placed.state_bytes
+    other._instance.tell("free")
+    fresh = _Asked(other._instance, arena)
+    given = ctypes.c_void_p(fresh.pointer), ctypes.c_size_t(arena), _handle(one._state), ctypes.c_size_t(state)
+    other._instance.call("init", *given, None, ctypes.c_size_t(0))
+    for step in range(4):
+        (other if step % 2 else one).insert(x=np.full(4, 10.0**step, np.float32))
+        (other if step % 2 else one).run_step()
+    assert one.fetch("total").tolist() == [1112.0] * 4
+    assert one.fetch("n") == 4
+
+
+def _handle(memory: Array) -> ctypes.c_void_p:
+    """The memory that was asked for which an array looks at."""
+    base: Any = memory.base
+    return ctypes.c_void_p(base.owner.pointer)
+
+
+@pytest.mark.usefixtures("lavapipe")
+def test_launches_are_timed_by_the_device(plan: Plan) -> None:
+    found = plan.profile(inputs_of(2), steps=2, warmup=1)
+    names = {node.text.split("(")[0] for one in found.kernels for node in one.nodes}
+    assert {"op matmul", "op gather"} <= names
+    timed = [one for one in found.calls if one.name.endswith("softmax")]
+    assert timed
+    assert all(one.calls == 1 and one.seconds > 0 for one in timed)
+
+
+@pytest.mark.usefixtures("lavapipe")
+def test_a_trace_has_the_values_of_the_simulators(plan: Plan, model: ModelLoader) -> None:
+    traced = plan.build(trace="full")
+    simulated = Simulator(model).with_trace("full").make_executor(graph(TEXT))
+    for one in (traced, simulated):
+        one(inputs_of(1))
+    assert [event.node_index for event in traced.events] == [event.node_index for event in simulated.events]
 
 
 def test_what_is_missing_is_said(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,10 @@ class TimedRun:
             raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
 
 
-def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: TimedRun) -> Profile:
-    """Time the steps of a project, and measure what the machine can do.
+def profiled(
+    project: RunnableProject, cc: str, trial: TimedRun, measured: Callable[[], Roofline] | None = None
+) -> Profile:
+    """Time the steps of a project, and measure what the machine can do; else its best kernels are the roofline.
 
     Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.
     """
@@ -92,7 +94,7 @@ def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: Time
         module.load_state(trial.state)
     has_state = project.placed.has_state
     begin = module.save_state() if has_state else None
-    roofline = _roofline(project, machine, cc, trial.inputs)
+    first = None if measured is None else measured()
 
     def prepare() -> None:
         if begin is not None:
@@ -115,7 +117,10 @@ def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: Time
         untimed()
     pairs = [(untimed(), timed()) for _ in range(trial.steps)]
     steps = [step for _, step in pairs]
-    roofline = roofline.best(_roofline(project, machine, cc, trial.inputs))
+    if first is None or measured is None:
+        roofline = _seen_roofline(project, steps, module.sizes)
+    else:
+        roofline = first.best(measured())
     calls = call_profiles(project, steps, module.sizes, roofline)
     by_kernel: dict[str, list[KernelProfile]] = {}
     for one in calls:
@@ -133,11 +138,27 @@ def profiled(project: RunnableProject, machine: CpuMachine, cc: str, trial: Time
     )
 
 
-def _roofline(project: RunnableProject, machine: CpuMachine, cc: str, inputs: Mapping[str, Any]) -> Roofline:
+def roofline_of(project: RunnableProject, machine: CpuMachine, cc: str, inputs: Mapping[str, Any]) -> Roofline:
     """The roofline for the threads of a project, and for as many bytes as a step has before it."""
+    return measured_roofline(machine, project.options.flags, cc, project.placed.threads, _step_bytes(project, inputs))
+
+
+def _step_bytes(project: RunnableProject, inputs: Mapping[str, Any]) -> int:
     given = sum(value.nbytes for name, value in project.program.inputs.items() if name in inputs)
-    nbytes = sum(project.placed.memory_bytes.values()) + given
-    return measured_roofline(machine, project.options.flags, cc, project.placed.threads, nbytes)
+    return sum(project.placed.memory_bytes.values()) + given
+
+
+def _seen_roofline(project: RunnableProject, steps: Sequence[StepTimes], sizes: Mapping[str, int]) -> Roofline:
+    """The most operations and bytes in a second that a kernel of the project came to."""
+    operations = bandwidth = 1.0
+    for place, (_, step) in enumerate(project.kernels.calls):
+        cost = cost_of(step.kernel, sizes)
+        for taken in steps:
+            count, seconds = taken.calls[place]
+            if seconds > 0:
+                operations = max(operations, cost.operations * count / seconds)
+                bandwidth = max(bandwidth, cost.nbytes * count / seconds)
+    return Roofline(operations, bandwidth, 1, sum(project.placed.memory_bytes.values()))
 
 
 def call_profiles(

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 
 from openinfer.check.events import TraceLevel
 from openinfer.synth.devices.description import DeviceArch
@@ -9,7 +10,7 @@ from openinfer.synth.memory.placed import MemoryRules, Placed, place
 from openinfer.synth.program.ir import Program
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
-from openinfer.synth.run.timed import TimedRun, profiled
+from openinfer.synth.run.timed import TimedRun, profiled, roofline_of
 from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
@@ -84,7 +85,7 @@ class _Processor:
         return replace(wanted, threads=most if self.is_hosted else 1)
 
     def profile(self, project: Project, cc: str, trial: TimedRun) -> Profile:
-        return profiled(project, self.machine, cc, trial)
+        return profiled(project, cc, trial, partial(roofline_of, project, self.machine, cc, trial.inputs))
 
 
 def _tuned(program: Program, wanted: Passes, workshop: Workshop) -> Tuned:

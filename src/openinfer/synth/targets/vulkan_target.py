@@ -8,9 +8,8 @@ from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.loops.ir import Kernel
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
-from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
-from openinfer.synth.run.timed import TimedRun
+from openinfer.synth.run.timed import profiled
 from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import ProjectOptions
@@ -18,6 +17,7 @@ from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.require import Needs, required
+from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.onto_device import OntoDevice
@@ -45,7 +45,7 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
         passes=own.passes,
         project=own.project,
         build=_built,
-        profile=own.profile,
+        profile=profiled,
         on_device=True,
         facts=own.facts,
     )
@@ -59,11 +59,12 @@ class _VulkanDevice:
     machine: SimtMachine
     numerics: Numerics
 
-    def schedule(self, kernel: Kernel) -> Launches:
-        return baseline(kernel, self.machine)
+    def passes(self, wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
+        def schedule(kernel: Kernel, unaligned: frozenset[str]) -> Launches:
+            machine = replace(self.machine, unaligned=unaligned)
+            return scheduled(kernel, machine) if wanted.schedule else baseline(kernel, machine)
 
-    def passes(self, _wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
-        return (OntoDevice(self.schedule).run,)
+        return (OntoDevice(schedule).run,)
 
     def project(self, placed: Placed, options: ProjectOptions) -> VulkanProject:
         for value in placed.memory.offsets:
@@ -84,10 +85,6 @@ class _VulkanDevice:
     def facts(self, project: VulkanProject) -> dict[str, Any]:
         """What the plan says beyond the facts of all targets."""
         return {"needs": self.needs(project).facts()}
-
-    def profile(self, project: VulkanProject, _cc: str, _trial: TimedRun) -> Profile:
-        message = f"{project.name!r} cannot be profiled: no clock is read on a device yet"
-        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "profile the graph on a CPU"))
 
 
 def _built(project: VulkanProject, options: BuildOptions) -> CompiledModule:

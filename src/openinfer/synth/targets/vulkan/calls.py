@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from openinfer.loops.dim import is_symbolic, most_elements
-from openinfer.loops.ir import Buffer, Kernel
+from openinfer.loops.ir import Kernel
 from openinfer.loops.used import used_buffers
 from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
 from openinfer.synth.memory.trace_points import Reported
@@ -95,21 +95,29 @@ class VulkanCalls:
             if buffer.name in touched:
                 memory[buffer.name] = self.pointer(value)
         for launch in launches.launches:
-            self._launch(_call(step, launch, operands), launch, memory, checks.failure, depth)
+            # What a kernel costs is known best before it is scheduled.
+            call = step if len(launches.launches) == 1 else _call(step, launch, operands)
+            used = self.kernels.function(launch.kernel, call)
+            sizes = {name: _nbytes(one) for name, one in operands.items()}
+            self._launch(used, launch, memory, sizes, checks.failure, depth)
 
     def _launch(
-        self, step: KernelStep, launch: Launch, memory: Mapping[str, str], failure: int | None, depth: int
+        self,
+        used: UsedKernel,
+        launch: Launch,
+        memory: Mapping[str, str],
+        nbytes: Mapping[str, int],
+        failure: int | None,
+        depth: int,
     ) -> None:
-        used = self.kernels.function(launch.kernel, step)
         number = self._numbers.setdefault(used.name, FIRST_SHADER + len(self._numbers))
-        operands = dict(zip((one.name for one in _memory(launch.kernel)), _operands(step), strict=True))
         written = {one.name for one in launch.kernel.outputs}
         given = []
         for one in _arguments(used):
             match one.kind:
                 case Given.MEMORY:
                     flag = "true" if one.name in written else "false"
-                    given.append(f"{{ {memory[one.name]}, {_nbytes(operands[one.name])}, {flag} }}")
+                    given.append(f"{{ {memory[one.name]}, {nbytes[one.name]}, {flag} }}")
                 case Given.SIZE:
                     given.append(f"{{ NULL, {self._sizes.place(one.name)}, false }}")
         groups = self._groups(launch.threads)
@@ -157,14 +165,6 @@ class VulkanCalls:
         """Lines that are empty unless compiled for traces, in which nothing is outstanding."""
         lines = self._host.marked(rows, first)
         return ["TRACE_SETTLED;", *lines] if lines else []
-
-
-def _memory(kernel: Kernel) -> Sequence[Buffer]:
-    return (*kernel.inputs, *kernel.outputs)
-
-
-def _operands(step: KernelStep) -> Sequence[StepOperand]:
-    return (*step.inputs, *step.outputs)
 
 
 def _call(step: KernelStep, launch: Launch, operands: Mapping[str, StepOperand]) -> KernelStep:

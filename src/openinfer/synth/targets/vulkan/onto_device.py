@@ -2,26 +2,46 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
 from openinfer.loops.expand import plain
 from openinfer.loops.ir import Kernel
-from openinfer.synth.program.ir import KernelStep, Program, Value
+from openinfer.synth.program.ir import Action, KernelStep, Program, TableStep, Value
 from openinfer.synth.targets.simt.launches import Launches
+
+_WIDEST = 16
+"""Bytes of the widest access."""
 
 
 @dataclass(frozen=True)
 class OntoDevice:
     """The pass that gives every kernel its launches."""
 
-    schedule: Callable[[Kernel], Launches]
+    schedule: Callable[[Kernel, frozenset[str]], Launches]
+    """What becomes of a kernel, some buffers of which may begin anywhere."""
 
     def run(self, program: Program) -> Program:
         """The program with launches."""
-        return program.map_kernels(self._launched)
+        unaligned = _unaligned(program)
+        return program.map_kernels(lambda step: (self._launched(step, unaligned),))
 
-    def _launched(self, step: KernelStep) -> tuple[KernelStep]:
+    def _launched(self, step: KernelStep, unaligned: frozenset[Value]) -> KernelStep:
         kernel = plain(step.kernel)
-        launches = self.schedule(kernel)
+        given = zip(kernel.inputs, step.inputs, strict=True)
+        anywhere = frozenset(buffer.name for buffer, one in given if isinstance(one, Value) and one in unaligned)
+        launches = self.schedule(kernel, anywhere)
         own = step.outputs[0].name
         memory = tuple(Value(f"{own}_{one.name}", one.dtype, one.shape) for one in launches.scratch)
-        return (replace(step, kernel=kernel, scratch=memory, schedule=launches),)
+        return replace(step, kernel=kernel, scratch=memory, schedule=launches)
+
+
+def _unaligned(program: Program) -> frozenset[Value]:
+    """Values that may be read where they lie in a table, at an entry that begins anywhere."""
+    return frozenset(
+        step.value
+        for step in program.steps()
+        if isinstance(step, TableStep)
+        and step.action is Action.READ
+        and step.value is not None
+        and step.table.variable.dtype.nbytes(prod(map(int, step.table.entry))) % _WIDEST
+    )
