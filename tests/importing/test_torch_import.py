@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.cli.in_process import openinfer
 from tests.importing.torch_models import require_torch_agreement
 from torch import nn
 from torch.export import Dim
@@ -300,12 +301,21 @@ def cases() -> dict[str, Any]:
             *(x + torch.arange(4), torch.ones_like(x) * 3, x.new_zeros(2), torch.eye(3) @ x, x.tril(), x.triu(1)),
             *(torch.full((2,), 7.0) + x[:, 0, 0], torch.linspace(0, 1, 4) * x, F.one_hot(torch.arange(3), 4) * x),
         ),
+        "distances": lambda x, _i: (
+            *(torch.cdist(x[0], x[1]), F.cosine_similarity(x[0], x[1])),
+            F.grid_sample(x[None], x[:1, ..., :2, None].transpose(2, 3), align_corners=False),
+        ),
         "norms": lambda x, _i: (
             *(F.layer_norm(x, (4,)), F.layer_norm(x, (3, 4)), F.rms_norm(x, (4,)), F.group_norm(x, 3), F.normalize(x)),
             *(F.instance_norm(x), F.layer_norm(x, (4,), torch.arange(4.0), torch.ones(4), 1e-3)),
         ),
         "types": lambda x, i: (
             *(x.half() * 2, x.double() + 1, x.int(), i.float(), x.bool(), i.to(torch.int32) + 1, x.type_as(i)),
+        ),
+        "ceilings": lambda x, _i: (
+            *(F.max_pool1d(x, 3, 2, ceil_mode=True), F.max_pool1d(x, 2, 2, 1, ceil_mode=True)),
+            *(F.avg_pool1d(x, 3, 2, 1, ceil_mode=True), F.avg_pool1d(x, 3, 2, 1, True, count_include_pad=False)),
+            *(F.avg_pool2d(x, 2, 1, divisor_override=3), F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
         ),
         "windows": lambda x, _i: (
             *(F.max_pool1d(x, 2), F.avg_pool1d(x, 3, 1, 1), F.adaptive_avg_pool1d(x, 3), F.adaptive_max_pool1d(x, 2)),
@@ -398,6 +408,23 @@ class Refused(nn.Module):
         return y + torch.rand_like(x), torch.relu(y)
 
 
+def test_a_choice_by_data_is_refused(tmp_path: Path) -> None:
+    choose = Function(lambda x, i: torch.cond(i.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)))
+    with pytest.raises(ImportingError, match=r"control flow that depends on data.*\n.*torch\.where"):
+        import_torch(choose, (torch.randn(3), torch.zeros(1)), tmp_path / "out")
+
+
+def test_what_is_left_of_a_dynamic_shape_is_inferred(tmp_path: Path) -> None:
+    class Heads(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = torch.bmm(x, x.mT).view(-1, 2, x.shape[1], x.shape[1])
+            return scores.view(scores.shape[0], 2, x.shape[1], -1).softmax(-1)
+
+    shapes = ({0: 2 * Dim("batch", min=1, max=4), 1: Dim("time", max=6)},)
+    steps = [(torch.randn(4, 5, 3),), (torch.randn(2, 3, 3),)]
+    require_torch_agreement(Heads(), tmp_path, steps, dynamic_shapes=shapes)
+
+
 class Outer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -432,3 +459,10 @@ def test_modules_that_cannot_be_traced_are_refused_as_a_whole(tmp_path: Path, mo
         import_torch(module, (torch.randn(3), torch.zeros(1)), tmp_path / "out")
     assert caught.value.code is Code.BAD_IMPORT_FILE
     assert not (tmp_path / "out").exists()
+
+
+def test_saved_programs_are_not_loaded_by_the_command(tmp_path: Path) -> None:
+    result = openinfer("import", str(tmp_path / "model.pt2"), "-o", str(tmp_path / "out"))
+    assert result.status == 1
+    assert "E760" in result.err
+    assert "import_torch" in result.err

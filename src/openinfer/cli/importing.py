@@ -10,6 +10,7 @@ from openinfer.importing.finish import Imported
 from openinfer.importing.gguf import run_gguf_import
 from openinfer.importing.onnx import run_import
 from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices, state_pairs
+from openinfer.importing.problems import bad_file
 
 
 def import_model(
@@ -33,6 +34,9 @@ def import_model(
 
     Every symbolic dimension needs a --size. A dimension without a name is called by its input: --size 'input[0]=1'.
     """
+    if model.endswith((".pt", ".pt2", ".pth")):
+        advice = "load it in Python, if you trust it, and give it to openinfer.importing.import_torch"
+        raise bad_file(model, "a file of PyTorch can run code when it is loaded", advice)
     choices, pairs, fixed = size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ())
     options = ImportOptions(name, choices, pairs, fixed, loops=not no_loops, idioms=not no_idioms)
     report = (run_gguf_import if _is_gguf(model) else run_import)(model, output, options)

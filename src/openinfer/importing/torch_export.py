@@ -67,11 +67,24 @@ def _without_fast_path(torch: Any) -> Iterator[None]:
 
 
 def _decomposed(torch: Any, program: Any, kept: Collection[str]) -> Any:
-    """The program without ops in place, and without composite ops that have no translation of their own."""
+    """The program without ops in place, and without ops that have no translation but are defined by others."""
+    found = _with_decompositions(torch, program, kept, {})
+    missing = [
+        node.target
+        for node in found.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload) and op_name(node.target) not in kept
+    ]
+    more = torch._decomp.get_decompositions(missing)  # beyond core ATen
+    return _with_decompositions(torch, found, kept, more) if more else found
+
+
+def _with_decompositions(torch: Any, program: Any, kept: Collection[str], more: Mapping[Any, Any]) -> Any:
     table = torch.export.default_decompositions()
     for op in list(table.keys()):
         if op_name(op) in kept:
             table.pop(op)
+    for op, definition in more.items():
+        table[op] = definition
     with torch.no_grad(), _without_fast_path(torch):
         return program.run_decompositions(table)
 

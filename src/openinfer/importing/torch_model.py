@@ -32,7 +32,7 @@ class AtenNode:
     dtypes: tuple[DType | None, ...]
     """Those of its results; None for what is not a tensor, or has no dtype here."""
     extents: tuple[int | None, ...]
-    """The shape of its first result; None where that depends on sizes."""
+    """The shape of its first result; None where that depends on data."""
     common: DType | None
     """The dtype that its operands have in common, by PyTorch's rules of promotion."""
     modules: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DTYPES, Array, DType
-from openinfer.importing.problems import bad_model
+from openinfer.importing.problems import Unsupported, bad_model
 from openinfer.importing.torch_export import op_name, torch_package
 from openinfer.importing.torch_model import AtenInput, AtenNode, AtenOutput, AtenProgram, InputRole, ValueRef
 from openinfer.importing.torch_sizes import ProgramSizes
@@ -29,7 +29,10 @@ def dtype_of(torch_dtype: Any) -> DType | None:
 
 def read_program(program: Any, name: str, names: Mapping[int, Mapping[int, str]], leaves: list[Any]) -> AtenProgram:
     """The records of a program. ``names`` are those of dimensions by tensor and axis; ``leaves`` the example inputs."""
-    return _Reader(program, name).program(names, leaves)
+    try:
+        return _Reader(program, name).program(names, leaves)
+    except Unsupported as error:
+        raise bad_model(name, error.reason, error.advice) from error
 
 
 class _Reader:
@@ -102,11 +105,20 @@ class _Reader:
             getattr(node.target, "_overloadname", ""),
             self._arguments(node),
             tuple(dtype_of(one.dtype) if hasattr(one, "dtype") else None for one in results),
-            _extents(results[0]) if results else (),
+            self._extents(results[0]) if results else (),
             self._common(node),
             _modules(node),
             _line(node),
         )
+
+    def _extents(self, value: Any) -> tuple[int | None, ...]:
+        return tuple(map(self._extent, getattr(value, "shape", ())))
+
+    def _extent(self, extent: Any) -> int | None:
+        try:
+            return self._sizes.extent(extent)
+        except Unsupported:
+            return None
 
     def _arguments(self, node: Any) -> dict[str, Any]:
         schema = getattr(node.target, "_schema", None)
@@ -168,11 +180,6 @@ class _Reader:
 
 def _is_tensor(node: Any) -> bool:
     return hasattr(node.meta.get("val"), "dtype") and hasattr(node.meta["val"], "shape")
-
-
-def _extents(value: Any) -> tuple[int | None, ...]:
-    """The shape of a tensor as far as it is fixed."""
-    return tuple(one if isinstance(one, int) else None for one in getattr(value, "shape", ()))
 
 
 def array_of(torch: Any, tensor: Any, dtype: DType) -> Array:

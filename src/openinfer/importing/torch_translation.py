@@ -15,6 +15,8 @@ from openinfer.loops.dim import Dim
 from openinfer.ops import OpError
 
 _MOST_REPORTED = 100
+_UNEXPECTED = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What a translator stumbles over where an op is called in a way that it does not know."""
 
 
 class _SkippedError(Exception):
@@ -83,17 +85,19 @@ class _ProgramTranslation:
         mark = self._emitter.bodies.mark()
         try:
             self._values[node.name] = _named(self._results(node), node)
-        except (_SkippedError, Unsupported, OpError) as error:
+        except (_SkippedError, Unsupported, OpError, *_UNEXPECTED) as error:
             self._emitter.bodies.rollback(mark)
             if not isinstance(error, _SkippedError):
-                self._report(node, error if isinstance(error, Unsupported) else Unsupported(error.message))
+                self._report(node, error if isinstance(error, Unsupported) else _reason(error))
             self._values[node.name] = _Missing()
 
     def _results(self, node: AtenNode) -> Any:
-        values = {name: self._value(one) for name, one in node.arguments.items()}
         translator = TABLE.get(node.op)
+        if node.op.startswith("torch.ops.higher_order."):
+            raise Unsupported("control flow that depends on data has no translation", "choose with torch.where")
         if translator is None:
             raise Unsupported("there is no translation of this op", nearest(node.op, TABLE))
+        values = {name: self._value(one) for name, one in node.arguments.items()}
         return translator(AtenContext(node, values, self._emitter, frozenset(self._read[node.name])))
 
     def _value(self, value: Any) -> Any:
@@ -101,7 +105,9 @@ class _ProgramTranslation:
             return tuple(map(self._value, value))
         if not isinstance(value, ValueRef):
             return value
-        found = self._values.get(value.name)
+        if value.name not in self._values:
+            raise Unsupported(f"it reads {value.name!r}, which is not a tensor", "make it a tensor, or a constant")
+        found = self._values[value.name]
         if isinstance(found, _Missing):
             raise _SkippedError
         return found
@@ -119,6 +125,11 @@ class _ProgramTranslation:
         line = f" ({printable(node.line)})" if node.line else ""
         message = f"cannot import {node.kind} node {node.name!r}{around}{line}: {error.reason}"
         self._problems.append(Diagnostic(Code.UNSUPPORTED_NODE, message, help=error.advice))
+
+
+def _reason(error: Exception) -> Unsupported:
+    """Why a translator gave up, without meaning to."""
+    return Unsupported(error.message if isinstance(error, OpError) else f"it is called in a way not known: {error}")
 
 
 def _named(results: Any, node: AtenNode) -> Any:

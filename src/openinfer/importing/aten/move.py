@@ -19,7 +19,11 @@ def _view(n: AtenContext) -> AtenResults:
     if n.node.overload == "dtype":
         return n.emit.op("bitcast", n.x, to=n.dtype)
     wanted = n.ints("size") or n.ints("shape")
-    return n.emit.reshape(n.x, resolved_shape(n.x.shape, wanted, copies_zero=False))
+    known_extents = n.node.extents if len(n.node.extents) == len(wanted) else (None,) * len(wanted)
+    pairs = zip(wanted, known_extents, strict=True)
+    # PyTorch has worked out what -1 is, in a shorter form than a quotient of products.
+    shape = tuple(own if is_same(one, -1) and own is not None else one for one, own in pairs)
+    return n.emit.reshape(n.x, resolved_shape(n.x.shape, shape, copies_zero=False))
 
 
 @aten_op("flatten")
@@ -89,7 +93,7 @@ def _slice(n: AtenContext) -> AtenResults:
     own = n.x.shape[axis]
     start, end, step = n.integer("start"), n.integer("end", _FAR), n.integer("step", 1)
     length = n.node.extents[axis]
-    if is_symbolic(own) and length is not None and not is_symbolic(start):
+    if is_symbolic(own) and length is not None and not is_symbolic(length) and not is_symbolic(start):
         # PyTorch knows that the size is never too small for this: places say so, where a slice might be shorter.
         return n.emit.op("gather", n.x, known(np.arange(length, dtype=np.int64) * step + start), axis=axis)
     return sliced(n, n.x, axis, start, own if not is_symbolic(end) and end >= _FAR else end, step)

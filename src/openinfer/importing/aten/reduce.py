@@ -119,3 +119,19 @@ def _topk(n: AtenContext) -> AtenResults:
 def _sort(n: AtenContext) -> AtenResults:
     axis = n.axis(n.integer("dim", -1)) - n.rank
     return n.emit.ops("sort", n.x, axis=axis, descending=n.flag("descending") or None)
+
+
+@aten_op("_cdist_forward")
+def _distances(n: AtenContext) -> AtenResults:
+    """Of every row of one matrix to every row of another."""
+    one, other, power = n.tensor("x1"), n.tensor("x2"), n.real("p", 2.0)
+    if power not in (1, 2):
+        raise Unsupported(f"distances by the power {power} have no translation")
+    apart = n.emit.op(
+        "sub",
+        n.emit.op("unsqueeze", one, axes=(len(one.shape) - 1,)),
+        n.emit.op("unsqueeze", other, axes=(len(other.shape) - 2,)),
+    )
+    if power == 1:
+        return n.emit.op("sum_axis", n.emit.op("abs", apart), axes=(-1,))
+    return n.emit.op("norm_axis", apart, axes=(-1,))
