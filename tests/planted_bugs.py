@@ -61,6 +61,7 @@ LAVAPIPE = "tests/synth/vulkan/test_ops_on_lavapipe.py"
 SHADER_FEATURES = "tests/synth/vulkan/test_features.py"
 KERNELS = "tests/synth/vulkan/test_kernels_on_lavapipe.py"
 BASELINE = "tests/synth/test_simt_baseline.py"
+FORMS = "tests/synth/test_simt_schedule.py"
 LAUNCHES = "tests/synth/test_simt_checks.py"
 REQUIRE = "tests/synth/vulkan/test_require.py"
 DETECT = "tests/synth/vulkan/test_detect.py"
@@ -1028,6 +1029,30 @@ DEVICE_BUGS = (
         "part.buffer is None for part",
         BASELINE,
         "memory_that_changes",
+    ),
+    Bug(
+        "threads join what others have not left yet",
+        "synth/targets/simt/team.py",
+        "eq(0), stores)\n        yield GroupBarrier()",
+        "eq(0), stores)",
+        FORMS,
+        "rows_are_right and subgroups",
+    ),
+    Bug(
+        "a whole access behind the last one",
+        "synth/targets/simt/flat.py",
+        "If(chunk < full",
+        "If(chunk <= full",
+        FORMS,
+        "flat_launches_are_right",
+    ),
+    Bug(
+        "a row of sums too many",
+        "synth/targets/simt/blocks.py",
+        "(If(var < count, body),)",
+        "(If(var <= count, body),)",
+        FORMS,
+        "are_in_blocks",
     ),
     Bug(
         "threads share the memory of an iteration",

@@ -4,11 +4,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.synth.in_c import call_of, cases_of
 
 from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.build import Builder, cast, index, load, pair, select
 from openinfer.loops.dim import Dim
+from openinfer.loops.expand import plain
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -25,6 +27,8 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.verify import verify
+from openinfer.ops import OPS
+from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
@@ -341,3 +345,37 @@ def test_products_of_many_matrices_are_in_blocks(machine: SimtMachine) -> None:
     )  # fmt: skip
     found = checked(Kernel("k", (x, w), (y,), (one,)), [numbers(I32, 3, 5, 2, 7), numbers(I32, 3, 7, 11)], machine)
     assert forms(found) == ["blocks"]
+
+
+# --- iterations that a group runs together ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", [SimtMachine(8, 4, least_row=2), SimtMachine(8, least_row=2)], ids=["", "alone"])
+def test_attention_has_a_group_for_each_head(machine: SimtMachine) -> None:
+    """Scores, their softmax and means are in memory of the group; sums come out in another order."""
+    record, seen = OPS["sdpa"], 0
+    for case in cases_of("sdpa", F32, 3):
+        arrays = [array for array in case.arrays if array is not None]
+        kernel = plain(kernel_of(record, call_of(record, case), case.dtypes))
+        if sum(array.size for array in arrays) > 500:
+            continue
+        found = scheduled(kernel, machine)
+        assert [verify(launch.kernel) for launch in found.launches] == [[] for _ in found.launches]
+        seen += "together" in forms(found)
+        (one,), (other,) = launched(found, arrays), interpret(kernel, arrays)
+        assert np.allclose(one, other, 1e-5, 1e-6, equal_nan=True)
+    assert seen
+
+
+def test_memory_that_a_group_cannot_share_is_a_threads_own() -> None:
+    x, y = Buffer("x", F32, (3, 64)), Buffer("y", F32, (3, 64))
+    builder = Builder()
+    with builder.loop(3, PARALLEL) as i:
+        own = builder.buffer(F32, (64,))
+        with builder.loop(64) as j:
+            builder.store(own, (j,), load(x, i, j))
+        with builder.loop(64) as j:
+            builder.store(y, (i, j), load(own, index(63) - j))
+    kernel = Kernel("k", (x,), (y,), builder.body)
+    assert forms(checked(kernel, [numbers(F32, 3, 64)])) == ["together"]
+    assert forms(checked(kernel, [numbers(F32, 3, 64)], SimtMachine(8, 4, shared_bytes=256))) == ["threads"]

@@ -74,7 +74,7 @@ def row_items(body: Sequence[Statement]) -> list[RowItem] | None:
                 found.append(one)
             case _:
                 return None
-    return found if _is_consistent(found) else None
+    return found if is_consistent(found) else None
 
 
 def row_loop(loop: For) -> RowLoop | None:
@@ -119,7 +119,7 @@ def _is_independent(one: RowLoop) -> bool:
     return True
 
 
-def _is_consistent(items: Sequence[RowItem]) -> bool:
+def is_consistent(items: Sequence[RowItem]) -> bool:
     """Whether all accesses of an element that a row writes are one thread's.
 
     It is the same element of loops that are alike, or what the row's first thread stores, and only that reads.

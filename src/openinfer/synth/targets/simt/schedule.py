@@ -14,9 +14,10 @@ from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.stream import streamed
+from openinfer.synth.targets.simt.together import together
 from openinfer.synth.targets.simt.wide import FreshNames
 
-FORMS: tuple[LaunchForm, ...] = (blocks, flat, rows)
+FORMS: tuple[LaunchForm, ...] = (blocks, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:

@@ -1,0 +1,215 @@
+"""Threads that run a loop together: which iterations each of them has, and how they join what they gather."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.build import cast, index, unflat
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    Buffer,
+    Combine,
+    For,
+    GroupBarrier,
+    If,
+    Let,
+    Load,
+    Local,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Space,
+    Statement,
+    Store,
+)
+from openinfer.loops.reduction import Reduction
+from openinfer.loops.rewrite import renamed, replaced
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.row_loops import RowLoop
+from openinfer.synth.targets.simt.threads import lets_of
+from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+
+_MOST_COPIES = 64
+_MOST_LONG_COPIES = 8
+"""The most iterations of a loop in a row, and of one that is long code."""
+CHUNKS = 8
+"""Accesses of each buffer that a thread has in flight."""
+
+
+def common_widths(loops: Sequence[RowLoop], machine: SimtMachine) -> dict[tuple[Scalar, ...], int]:
+    """Loops over the same extents have the same width, so that an element is always the same thread's."""
+    found: dict[tuple[Scalar, ...], int] = {}
+    for one in loops:
+        width = WideLoop(one.indices[-1], one.body, machine.unaligned).width(one.extents[-1])
+        found[one.shape] = min(width, found.get(one.shape, width))
+    return found
+
+
+def chunks_of(one: RowLoop, width: int) -> int:
+    """How many accesses a loop has."""
+    total = one.extents[-1] // width
+    for extent in one.extents[:-1]:
+        total = total * extent
+    return total
+
+
+@dataclass
+class LaneTeam:
+    """Some neighbouring threads of a group: a part of a subgroup, or all of them."""
+
+    machine: SimtMachine
+    names: FreshNames
+    count: int
+    lane: ScalarVar
+    """A thread's number in its group."""
+    member: ScalarVar
+    """A thread's number in its team."""
+    widths: Mapping[tuple[Scalar, ...], int]
+    shared: dict[DType, list[Buffer]] = field(default_factory=dict)
+    """Memory of the group, in which teams of more than a subgroup join what they have."""
+
+    def loop(self, one: RowLoop) -> Iterator[Statement]:
+        """A loop, in turns, and what it gathers."""
+        parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
+        body = renamed(one.body, parts)
+        for each in one.reductions:
+            yield Local(parts[each.var.name], each.first)
+        yield from self._turns(replace(one, body=body))
+        if one.reductions:
+            yield from self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
+
+    def _turns(self, one: RowLoop) -> Iterator[Statement]:
+        """The chunks of a thread: some at once as long as there are enough, then one after the other."""
+        names, team, total = self.names, self.count, chunks_of(one, self.widths[one.shape])
+        at_once = self._at_once(one, total)
+        whole = 0 if at_once == 1 else total // (at_once * team)
+        if whole:
+            turn = names.var("turn")
+            chunks = [(turn * at_once + place) * team + self.member for place in range(at_once)]
+            yield For(turn, index(whole), tuple(self._copies(one, chunks)))
+        done = whole * at_once * team
+        rest = total - done
+        if not is_symbolic(rest) and rest == 0:
+            return
+        if not is_symbolic(rest) and rest <= team:
+            made = tuple(self._copies(one, [self.member + done]))
+            yield from made if rest == team else (If(self.member < rest, made),)
+            return
+        turn = names.var("turn")
+        turns = (index(rest) - self.member + (team - 1)) // team
+        yield For(turn, turns, tuple(self._copies(one, [turn * team + self.member + done])))
+
+    def _at_once(self, one: RowLoop, total: int) -> int:
+        width = self.widths[one.shape]
+        if is_symbolic(total):
+            return 1
+        is_long = WideLoop(one.indices[-1], one.body).is_long
+        most = (_MOST_LONG_COPIES if is_long else _MOST_COPIES) // width
+        found = CHUNKS
+        while found > 1 and (found > most or found * self.count > total):
+            found //= 2
+        return found
+
+    def _copies(self, one: RowLoop, chunks: Sequence[Scalar]) -> Iterator[Statement]:
+        width, names = self.widths[one.shape], self.names
+        loop = WideLoop(one.indices[-1], one.body, self.machine.unaligned)
+        first: list[Statement] = []
+        body: list[Statement] = []
+        for chunk in chunks:
+            at = names.var("chunk")
+            places = unflat(at, (*one.extents[:-1], one.extents[-1] // width))
+            outer = {var: names.var(var.name) for var in one.indices[:-1]}
+            lets = lets_of(tuple(outer.values()), places[:-1])
+            start = names.var(one.indices[-1].name)
+            made = loop.copies(start, width, names)
+            first += [Let(at, chunk), *lets, Let(start, places[-1] * width)]
+            first += renamed(made.first, {var.name: new for var, new in outer.items()})
+            body += renamed((*made.body, *made.last), {var.name: new for var, new in outer.items()})
+        yield from first
+        yield from body
+
+    # --- what threads have together -----------------------------------------------------------------------------------
+
+    def _gathered(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+        yield from self._combined(found, parts)
+        for one, part in zip(found, parts, strict=True):
+            yield SetLocal(one.var, one.joined(part))
+
+    def _combined(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+        machine = self.machine
+        if self.count <= machine.subgroup:
+            yield self._combine(found, parts, self.count)
+        elif machine.subgroup:
+            yield self._combine(found, parts, machine.subgroup)
+            yield from self._exchanged(found, parts)
+        else:
+            yield from self._in_memory(found, parts)
+
+    def _combine(self, found: Sequence[Reduction], parts: Sequence[ScalarVar], width: int) -> Combine:
+        others = [self.names.var(f"{part.name}_other", part.dtype) for part in parts]
+        pairs = zip(found, parts, others, strict=True)
+        values = tuple(_joined(one, part, other) for one, part, other in pairs)
+        return Combine(tuple(parts), tuple(others), values, width)
+
+    def _exchanged(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+        """What subgroups have goes through memory, and then every subgroup combines all of it."""
+        machine = self.machine
+        count = machine.group // machine.subgroup
+        memory = self._memory(parts, count)
+        at = self.lane // machine.subgroup
+        stores = tuple(_store(buffer, at, part) for buffer, part in zip(memory, parts, strict=True))
+        yield If((self.lane % machine.subgroup).eq(0), stores)
+        yield GroupBarrier()
+        for buffer, part in zip(memory, parts, strict=True):
+            yield SetLocal(part, _loaded(buffer, self.lane % count, part))
+        yield self._combine(found, parts, count)
+        yield GroupBarrier()
+
+    def _in_memory(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+        """Where subgroups are not known: half of the threads join what they have with that of the other half."""
+        memory, reach = self._memory(parts, self.machine.group), self.machine.group // 2
+        yield from (_store(buffer, self.lane, part) for buffer, part in zip(memory, parts, strict=True))
+        while reach:
+            joined: list[Statement] = []
+            for one, buffer, part in zip(found, memory, parts, strict=True):
+                other = _loaded(buffer, self.lane + reach, part)
+                joined += [SetLocal(part, _joined(one, part, other)), _store(buffer, self.lane, part)]
+            yield GroupBarrier()
+            yield If(self.lane < reach, tuple(joined))
+            reach //= 2
+        yield GroupBarrier()
+        for buffer, part in zip(memory, parts, strict=True):
+            yield SetLocal(part, _loaded(buffer, index(0), part))
+        yield GroupBarrier()
+
+    def _memory(self, parts: Sequence[ScalarVar], count: int) -> list[Buffer]:
+        """Memory of the group, which later loops use again."""
+        found: list[Buffer] = []
+        for part in parts:
+            dtype = _shared_type(part.dtype)
+            known = self.shared.setdefault(dtype, [])
+            free = [one for one in known if one not in found]
+            if not free:
+                made = Buffer(self.names.name(f"shared_{dtype.name}"), dtype, (count,), Space.GROUP)
+                known.append(made)
+                free = [made]
+            found.append(free[0])
+        return found
+
+
+def _joined(one: Reduction, part: Scalar, other: Scalar) -> Scalar:
+    mark = ScalarVar(" other", one.var.dtype)
+    return replaced(one.joined(mark), {one.var: part, mark: other})
+
+
+def _shared_type(dtype: DType) -> DType:
+    """Groups share words, or pairs of them."""
+    return dtype if dtype.bits >= 32 else DTYPES["i32"]
+
+
+def _store(buffer: Buffer, at: Scalar, part: ScalarVar) -> Store:
+    return Store(buffer, (at,), cast(part, buffer.dtype))
+
+
+def _loaded(buffer: Buffer, at: Scalar, part: ScalarVar) -> Scalar:
+    return cast(Load(buffer, (at,)), part.dtype)
