@@ -13,7 +13,7 @@ from openinfer.importing.finish import Imported
 from openinfer.importing.gguf_blocks import STORED, groups_of, quantized
 from openinfer.importing.gguf_file import GgufFile, GgufTensor
 from openinfer.importing.gguf_graph import DecoderGraph
-from openinfer.importing.gguf_model import Decoder, Table, decoder_of
+from openinfer.importing.gguf_model import Decoder, WeightTable, decoder_of
 from openinfer.importing.identifiers import identifier
 from openinfer.importing.options import ImportOptions, sizes_given
 from openinfer.importing.problems import bad_file, bad_option
@@ -119,7 +119,7 @@ class _Output:
                 for tensor in table.tensors:
                     writer.add_tensor(tensor.name, self._stored(table, tensor))
 
-    def _stored(self, table: Table, tensor: GgufTensor) -> TensorSpec:
+    def _stored(self, table: WeightTable, tensor: GgufTensor) -> TensorSpec:
         """A tensor as the model file keeps it."""
         assert tensor.format is not None
         data, own, kept = self._file.read(tensor), STORED[tensor.format.name], table.kept

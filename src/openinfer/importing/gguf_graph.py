@@ -9,7 +9,7 @@ from math import sqrt
 
 import numpy as np
 
-from openinfer.importing.gguf_model import Decoder, Table
+from openinfer.importing.gguf_model import Decoder, WeightTable
 from openinfer.lang.format import format_source
 
 
@@ -97,7 +97,7 @@ class DecoderGraph:
             if self._is_narrow(name) and not (name == "embedding" and self.decoder.table("head")):
                 yield f"assign {name}_f32: f32[{self._table(name).dims}];"
 
-    def _table(self, name: str) -> Table:
+    def _table(self, name: str) -> WeightTable:
         found = self.decoder.table(name)
         assert found is not None
         return found
@@ -246,7 +246,7 @@ def _shown(value: float) -> str:
     return str(np.float32(value)).removesuffix(".0")
 
 
-def _declared(table: Table) -> str:
+def _declared(table: WeightTable) -> str:
     dtype = table.kept.dtype.name
     if table.pattern is None:
         return f'{table.name}: {dtype}[{table.dims}] @ref("{table.tensors[0].name}");'

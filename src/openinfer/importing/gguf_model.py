@@ -44,7 +44,7 @@ ARCHITECTURES = {
 
 
 @dataclass(frozen=True)
-class Table:
+class WeightTable:
     """A tensor of every layer, or of the whole model: what the graph calls it, and how it is kept."""
 
     name: str
@@ -83,9 +83,9 @@ class Decoder:
     final_softcap: float
     window: int
     """How many tokens back the layers with a window see; 0 where all see everything."""
-    tables: tuple[Table, ...]
+    tables: tuple[WeightTable, ...]
 
-    def table(self, name: str) -> Table | None:
+    def table(self, name: str) -> WeightTable | None:
         """A table by its name in the graph."""
         return next((one for one in self.tables if one.name == name), None)
 
@@ -241,7 +241,7 @@ class _Finder:
             return None
         return replace(found, vocabulary=vocabulary, tables=tables)
 
-    def _table_of(self, wanted: "_Wanted", sizes: dict[str, int]) -> Table | None:
+    def _table_of(self, wanted: "_Wanted", sizes: dict[str, int]) -> WeightTable | None:
         names = [wanted.tensor]
         if "{l}" in wanted.tensor:
             names = [wanted.tensor.replace("{l}", str(layer)) for layer in range(sizes["L"])]
@@ -249,7 +249,7 @@ class _Finder:
             return None
         return self._table(wanted, names, sizes)
 
-    def _table(self, wanted: "_Wanted", names: Sequence[str], sizes: dict[str, int]) -> Table | None:
+    def _table(self, wanted: "_Wanted", names: Sequence[str], sizes: dict[str, int]) -> WeightTable | None:
         missing = [one for one in names if one not in self._file.tensors]
         if missing:
             more = f" and {counted(len(missing) - 1, 'other')}" if len(missing) > 1 else ""
@@ -270,7 +270,7 @@ class _Finder:
         formats = dict.fromkeys(one.format.name for one in tensors if one.format is not None)
         kept = reduce(Stored.joined, (STORED[one] for one in formats))
         pattern = wanted.tensor if "{l}" in wanted.tensor else None
-        return Table(wanted.name, tensors, pattern, wanted.dims, STORED["F32"] if len(shape) == 1 else kept)
+        return WeightTable(wanted.name, tensors, pattern, wanted.dims, STORED["F32"] if len(shape) == 1 else kept)
 
     def _require_known(self) -> None:
         """A tensor that no part of the graph reads does something that is not known here."""
