@@ -5,34 +5,17 @@ patch whose text no longer occurs exactly once is an error too: the bug must mov
 choose the bugs whose names contain one of them; ``--match`` only looks whether the patches fit.
 """
 
-import os
-import shutil
-import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "openinfer"
-RUN_TESTS = """
-import sys
-try:
-    import openinfer, pytest
-except BaseException as error:
-    sys.exit(f"NOT RUN: {error!r}")
-if not openinfer.__file__.startswith(sys.argv[1]):
-    sys.exit(f"NOT RUN: {openinfer.__file__} is not the copy")
-sys.exit(pytest.main(sys.argv[2:]))
-"""
-OPTIONS = ("-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist")
-TESTS_FAILED = 1
+from tests.planting import FAILED, PACKAGE, PASSED, ROOT, Copies
+
 WORKERS = 2
 CAUGHT = "caught"
 
@@ -1216,24 +1199,10 @@ def _drifted(bugs: Sequence[Bug]) -> list[Bug]:
 def _survivors(bugs: Sequence[Bug]) -> int:
     """Plant bugs in copies of the sources; how many no test has caught. All, where tests fail without them."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
-        sources: SimpleQueue[Path] = SimpleQueue()
-        for number in range(WORKERS):
-            source = Path(folder) / str(number) / "src"
-            shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-            sources.put(source)
-        if not all(list(pool.map(lambda group: _sound(sources, *group), _groups(bugs).items()))):
+        copies = Copies(Path(folder), WORKERS)
+        if not all(list(pool.map(lambda group: _sound(copies, *group), _groups(bugs).items()))):
             return len(bugs)
-        return sum(not caught for caught in pool.map(lambda bug: _is_caught(bug, sources), bugs))
-
-
-@contextmanager
-def _borrowed(sources: "SimpleQueue[Path]") -> Iterator[Path]:
-    """A copy of the sources that nobody else has in the meantime."""
-    source = sources.get()
-    try:
-        yield source
-    finally:
-        sources.put(source)
+        return sum(not caught for caught in pool.map(lambda bug: _is_caught(bug, copies), bugs))
 
 
 def _groups(bugs: Sequence[Bug]) -> dict[str, list[str]]:
@@ -1244,26 +1213,26 @@ def _groups(bugs: Sequence[Bug]) -> dict[str, list[str]]:
     return expressions
 
 
-def _sound(sources: "SimpleQueue[Path]", tests: str, selected: list[str]) -> bool:
+def _sound(copies: Copies, tests: str, selected: list[str]) -> bool:
     """Whether the selected tests pass where no bug is planted; otherwise catching one would prove nothing."""
-    with _borrowed(sources) as source:
-        done = _run(source, tests, " or ".join(selected))
-    if done.returncode != 0:
-        print(f"{tests} fails without any planted bug:\n{done.stdout}{done.stderr}")
+    with copies.borrowed() as source:
+        done = copies.run(source, tests, " or ".join(selected))
+    if done.status != PASSED:
+        print(f"{tests} fails without any planted bug:\n{done.text}")
         return False
-    print(f"sound     {tests}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+    print(f"sound     {tests}: {done.text.strip().splitlines()[-1]}", flush=True)
     return True
 
 
-def _is_caught(bug: Bug, sources: "SimpleQueue[Path]") -> bool:
+def _is_caught(bug: Bug, copies: Copies) -> bool:
     start = perf_counter()
-    with _borrowed(sources) as source:
-        verdict, witness = _verdict(bug, source)
+    with copies.borrowed() as source:
+        verdict, witness = _verdict(bug, copies, source)
     print(f"{verdict:9}{perf_counter() - start:5.1f} s  {bug.name:45} {witness}", flush=True)
     return verdict == CAUGHT
 
 
-def _verdict(bug: Bug, source: Path) -> tuple[str, str]:
+def _verdict(bug: Bug, copies: Copies, source: Path) -> tuple[str, str]:
     """Plant the bug, run its tests, take it out again; what became of it, and the test that noticed."""
     path = source / PACKAGE / bug.file
     original = path.read_text()
@@ -1271,21 +1240,13 @@ def _verdict(bug: Bug, source: Path) -> tuple[str, str]:
         return "DRIFTED", f"{bug.old!r} occurs {original.count(bug.old)} times in {bug.file}"
     path.write_text(original.replace(bug.old, bug.new))
     try:
-        done = _run(source, bug.tests, bug.expression)
+        done = copies.run(source, bug.tests, bug.expression)
     finally:
         path.write_text(original)
-    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    if done.returncode == TESTS_FAILED and failed:
-        return CAUGHT, failed[0].removeprefix("FAILED ").partition(" - ")[0].rpartition("::")[2]
-    print(done.stdout + done.stderr)
-    return ("SURVIVED" if done.returncode == 0 else "NOT RUN"), ""
-
-
-def _run(source: Path, tests: str, expression: str) -> "subprocess.CompletedProcess[str]":
-    """Run tests against the copy; the interpreter itself makes sure that it is the copy."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", RUN_TESTS, str(source), *OPTIONS, tests, "-k", expression]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    if done.status == FAILED and done.noticed:
+        return CAUGHT, done.noticed[0]
+    print(done.text)
+    return ("SURVIVED" if done.status == PASSED else "NOT RUN"), ""
 
 
 if __name__ == "__main__":
