@@ -391,10 +391,12 @@ def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 
 def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
     """Statements and those inside them, heads before bodies."""
-    for statement in statements:
+    stack = [*reversed(statements)]
+    while stack:
+        statement = stack.pop()
         yield statement
-        for body in bodies(statement):
-            yield from walk(body)
+        for body in reversed(bodies(statement)):
+            stack.extend(reversed(body))
 
 
 def scalars(statement: Statement) -> tuple[Scalar, ...]:

@@ -1,7 +1,8 @@
 """Kernels made of kernels: expressions and statements with parts replaced."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -46,7 +47,7 @@ def changed(value: Scalar, change: Change) -> Scalar:
     """An expression with the parts that a function changes, innermost first."""
     parts = children(value)
     inner = tuple(changed(part, change) for part in parts)
-    own = value if all(one is other for one, other in zip(parts, inner, strict=True)) else rebuilt(value, inner)
+    own = value if all(map(is_, parts, inner)) else rebuilt(value, inner)
     found = change(own)
     return own if found is None else found
 
@@ -60,9 +61,11 @@ def with_bodies(statement: Statement, change: Callable[[Statements], Statements]
     """A statement with what is directly inside it changed: the body of a loop, both branches of a condition."""
     match statement:
         case For() | While():
-            return replace(statement, body=change(statement.body))
-        case If():
-            return If(statement.cond, change(statement.then), change(statement.otherwise))
+            body = change(statement.body)
+            return statement if body is statement.body else replace(statement, body=body)
+        case If(cond=cond, then=then, otherwise=otherwise):
+            one, other = change(then), change(otherwise)
+            return statement if one is then and other is otherwise else If(cond, one, other)
         case _:
             return statement
 
@@ -79,7 +82,13 @@ def map_statements(statements: Statements, change: Callable[[Statement], Iterabl
     def inside(body: Statements) -> Statements:
         return map_statements(body, change)
 
-    return tuple(made for statement in statements for made in change(with_bodies(statement, inside)))
+    found = tuple(made for statement in statements for made in change(with_bodies(statement, inside)))
+    return statements if _are_same(found, statements) else found
+
+
+def _are_same(found: Sequence[object], before: Sequence[object]) -> bool:
+    """Whether nothing was changed: most passes leave most of a kernel alone, which then is not built again."""
+    return len(found) == len(before) and all(map(is_, found, before))
 
 
 def changed_statements(statements: Statements, change: Change) -> Statements:
@@ -90,14 +99,18 @@ def changed_statements(statements: Statements, change: Change) -> Statements:
 def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Statement:
     """A statement with the expressions directly in it changed."""
     match statement:
-        case For():
-            return replace(statement, extent=apply(statement.extent))
-        case While() | If():
-            return replace(statement, cond=apply(statement.cond))
-        case Let() | Local() | SetLocal():
-            return replace(statement, value=apply(statement.value))
-        case Store():
-            return replace(statement, index=tuple(map(apply, statement.index)), value=apply(statement.value))
+        case For(extent=extent):
+            made = apply(extent)
+            return statement if made is extent else replace(statement, extent=made)
+        case While(cond=cond) | If(cond=cond):
+            made = apply(cond)
+            return statement if made is cond else replace(statement, cond=made)
+        case Let(value=value) | Local(value=value) | SetLocal(value=value):
+            made = apply(value)
+            return statement if made is value else replace(statement, value=made)
+        case Store(buffer=buffer, index=index, value=value):
+            places, made = tuple(map(apply, index)), apply(value)
+            return statement if made is value and _are_same(places, index) else Store(buffer, places, made)
         case Combine():
             return replace(statement, values=tuple(map(apply, statement.values)))
         case WideLoad():

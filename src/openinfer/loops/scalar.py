@@ -4,11 +4,12 @@ Scalar values have the dtype that arithmetic is done in; loads of packed or smal
 round or wrap back, so bit extraction is a target's business once and no op's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import copysign
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.loops.dim import Dim
@@ -326,36 +327,39 @@ def _is_number(value: Scalar, number: int) -> bool:
     return isinstance(value, Const) and type(value.value) is int and value.value == number
 
 
+_PARTS: dict[type[Scalar], Callable[[Any], tuple[Scalar, ...]]] = {
+    **dict.fromkeys((Unary, Cast, Bits, Round), lambda one: (one.operand,)),
+    **dict.fromkeys((Binary, Compare), lambda one: (one.left, one.right)),
+    Select: lambda one: (one.cond, one.then, one.otherwise),
+    Load: attrgetter("index"),
+    Math: attrgetter("args"),
+}
+"""By the class, since this is asked more often than anything else."""
+
+
 def children(value: Scalar) -> tuple[Scalar, ...]:
     """The expressions directly inside one."""
-    match value:
-        case Unary(operand=operand) | Cast(operand=operand) | Bits(operand=operand) | Round(operand=operand):
-            return (operand,)
-        case Binary(left=left, right=right) | Compare(left=left, right=right):
-            return (left, right)
-        case Select(cond, then, otherwise):
-            return (cond, then, otherwise)
-        case Load(index=index):
-            return index
-        case Math(args=args):
-            return args
-        case _:
-            return ()
+    parts = _PARTS.get(type(value))
+    return () if parts is None else parts(value)
 
 
 def rebuilt(value: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
     """An expression with others directly inside it."""
     match value:
-        case Unary() | Cast() | Bits() | Round():
-            return replace(value, operand=parts[0])
-        case Binary() | Compare():
-            return replace(value, left=parts[0], right=parts[1])
+        case Binary(op=op):
+            return Binary(op, *parts)
+        case Compare(op=op):
+            return Compare(op, *parts)
+        case Load(buffer=buffer):
+            return Load(buffer, parts)
+        case Cast(type=target):
+            return Cast(parts[0], target)
         case Select():
             return Select(*parts)
-        case Load():
-            return replace(value, index=parts)
-        case Math():
-            return replace(value, args=parts)
+        case Math(function=function):
+            return Math(function, parts)
+        case Unary() | Bits() | Round():
+            return replace(value, operand=parts[0])
         case _:
             return value
 

@@ -6,7 +6,7 @@ Only what is exact is done: a number is converted where the other type has it to
 
 from collections.abc import Callable
 from math import inf, isfinite
-from operator import eq, ge, gt, le, lt, ne
+from operator import eq, ge, gt, is_, le, lt, ne
 
 import numpy as np
 
@@ -91,12 +91,16 @@ class _Simplifier:
         self._done: dict[int, tuple[Scalar, Scalar]] = {}
 
     def run(self, value: Scalar) -> Scalar:
-        if id(value) not in self._done:
-            parts = children(value)
-            inner = tuple(map(self.run, parts))
-            own = value if all(one is other for one, other in zip(parts, inner, strict=True)) else rebuilt(value, inner)
-            self._done[id(value)] = value, once(own)
-        return self._done[id(value)][1]
+        done = self._done.get(id(value))
+        if done is not None:
+            return done[1]
+        parts = children(value)
+        if not parts:
+            return value
+        inner = tuple(map(self.run, parts))
+        found = once(value if all(map(is_, parts, inner)) else rebuilt(value, inner))
+        self._done[id(value)] = value, found
+        return found
 
 
 def _integer(value: Scalar) -> int | None:

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
@@ -114,15 +115,20 @@ class Project:
         return {**self.code(), TIMED_SOURCE: timed_source(self)}, (TIMED_SOURCE, _KERNELS)
 
     def _code(self, banner: str, crc: int) -> dict[str, str]:
-        name = self.name
-        files = CodeFiles(name, self.placed, self.kernels, frozenset(self._file.needs), self._file.title)
+        header = {f"include/{self.name}.h": folded(self._host.header(banner, crc))}
+        return header | {path: banner + text for path, text in self._below_banner.items()}
+
+    @cached_property
+    def _below_banner(self) -> dict[str, str]:
+        """What follows the banner in each file, which is the same whatever that says; the header has it inside."""
+        name, printed = self.name, self._file
+        files = CodeFiles(name, self.placed, self.kernels, frozenset(printed.needs), printed.title)
         return {
-            f"include/{name}.h": folded(self._host.header(banner, crc)),
-            f"src/{name}.c": banner + folded(self._source),
-            "src/kernels.h": banner + folded(files.kernels_header()),
-            _KERNELS: banner + folded(files.kernels_source()),
-            "src/support.h": banner + folded(files.support()),
-            "src/runtime.h": banner + folded(files.runtime()),
+            f"src/{name}.c": folded(self._source),
+            "src/kernels.h": folded(files.kernels_header()),
+            _KERNELS: folded(files.kernels_source()),
+            "src/support.h": folded(files.support()),
+            "src/runtime.h": folded(files.runtime()),
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
