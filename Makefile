@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed

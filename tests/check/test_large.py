@@ -10,9 +10,9 @@ from openinfer.check import check
 from openinfer.ir import Graph
 from openinfer.lang import graph
 
-NODES = 100_000
-SECONDS = 30
-"""A few seconds on an idle machine; minutes wherever something grows with the square of the nodes."""
+NODES = 40_000
+SECONDS = 15
+"""Two or three seconds on an idle machine; a minute wherever something grows with the square of the nodes."""
 
 
 def bound_in_time(source: Graph, problems: int = 0) -> bool:
@@ -31,13 +31,13 @@ def chain() -> Graph:
     return graph(f"dynamic {{ h0: f32[B]; }} block entry {{ {nodes} return; }}")
 
 
-def test_a_hundred_thousand_nodes_with_a_temporary_for_every_second_one_are_bound(chain: Graph) -> None:
+def test_forty_thousand_nodes_with_a_temporary_for_every_second_one_are_bound(chain: Graph) -> None:
     assert bound_in_time(chain)
 
 
-def test_twenty_thousand_unknown_ops_are_reported() -> None:
-    nodes = "op nag(x) >> x; " * 20_000
-    assert bound_in_time(sketch(f"dynamic {{ x: f32[B]; }} block entry {{ {nodes} return; }}"), 20_000)
+def test_ten_thousand_unknown_ops_are_reported() -> None:
+    nodes = "op nag(x) >> x; " * 10_000
+    assert bound_in_time(sketch(f"dynamic {{ x: f32[B]; }} block entry {{ {nodes} return; }}"), 10_000)
 
 
 def test_ten_thousand_unknown_sizes_are_reported_as_one_missing_model() -> None:

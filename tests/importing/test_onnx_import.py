@@ -28,13 +28,12 @@ def normal(*shape: int) -> Any:
 # --- ONNX's own cases -------------------------------------------------------------------------------------------------
 
 
-PART = [name for place, name in enumerate(sorted(cases())) if place % 23 == 0 and "_expanded" not in name]
-
-
-@pytest.mark.parametrize("name", PART)
-def test_a_case_of_onnx_agrees_or_is_refused_with_a_code(name: str) -> None:
-    outcome = run_case(cases()[name])
-    assert outcome.verdict in ("agrees", "refused"), outcome
+def test_cases_of_onnx_agree_or_are_refused_with_a_code() -> None:
+    """One in 23 of them. Their results are computed where they are made, which is why they are not parameters."""
+    part = [name for place, name in enumerate(sorted(cases())) if place % 23 == 0 and "_expanded" not in name]
+    assert len(part) > 40
+    outcomes = [run_case(cases()[name]) for name in part]
+    assert [outcome for outcome in outcomes if outcome.verdict not in ("agrees", "refused")] == []
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------

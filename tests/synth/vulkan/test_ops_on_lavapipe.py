@@ -15,6 +15,12 @@ from openinfer.synth.targets.facts import Numerics
 NAMES = sorted({record.name for record in OPS.values()})
 
 
+@pytest.fixture(autouse=True)
+def _unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lavapipe compiles every shader anew, which takes most of the time; ``make test-vulkan`` has it optimize."""
+    monkeypatch.setenv("GALLIVM_PERF", "nopt")
+
+
 @pytest.mark.parametrize("names", [*batches(NAMES)], ids="-".join)
 def test_ops_on_all_their_dtypes(names: tuple[str, ...]) -> None:
     """They compute what they should; and shaders are valid, fuse no sums and need no more than is known of them."""
