@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.differential.batches import BATCH, SETTINGS, judge_batch, setting
+from tests.differential.batches import BATCH, SETTINGS, Failure, judge_batch, setting
 from tests.differential.campaign import Job, run
 from tests.differential.fuzz import GRAPHS as CAMPAIGN
 from tests.differential.fuzz import judge
@@ -29,7 +29,7 @@ def test_random_graphs_agree(batch: int, tmp_path: Path) -> None:
     seeds, how = range(batch * BATCH, (batch + 1) * BATCH), setting(batch)
     plain = replace(how, toolchain=replace(how.toolchain, options=PLAIN))
     first = 0 if how == plain else OPTIMIZED
-    failures = []
+    failures: list[Failure] = []
     for part, chosen in ((seeds[:first], how), (seeds[first:], plain)):
         # A library of a path is loaded once.
         folder = tmp_path / "-".join(chosen.toolchain.options)
