@@ -14,6 +14,7 @@ from openinfer import Executor, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.oinf import save_file
 from openinfer.ops import Array
+from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.plan import Plan
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.step_memory import _Asked
@@ -204,3 +205,16 @@ def test_what_is_missing_is_said(plan: Plan, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ExecutionError, match="there is no driver") as caught:
         plan.build()
     assert (caught.value.code, "mesa-vulkan-drivers" in str(caught.value)) == ("E806", True)
+
+
+@pytest.mark.usefixtures("lavapipe")
+def test_shaders_for_larger_subgroups_are_refused(model: ModelLoader) -> None:
+    """Threads would exchange values with others than they mean."""
+    arch = DeviceArch.named("lavapipe")
+    wide = arch.model_copy(update={"limits": arch.limits.model_copy(update={"subgroup_size": 64})})
+    text = "dynamic { x: f32[300]; } volatile { y: f32; } block entry { op sum_axis(x) >> y; return y; }"
+    with pytest.raises(ExecutionError) as caught:
+        Synthesizer(wide, name="wide").synthesize(model, graph(text)).build()
+    assert caught.value.code == "E806"
+    found = Synthesizer(arch, name="narrow").synthesize(model, graph(text)).build()({"x": np.ones(300, np.float32)})
+    assert found == 300

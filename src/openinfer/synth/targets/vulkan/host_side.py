@@ -7,10 +7,10 @@ from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.cstyle.host.function import Function
 
 
-def device_side(placed: Placed, printers: SourcePrinters, name: str) -> DeviceSide:
-    """What the functions of a project do otherwise than in C."""
+def device_side(placed: Placed, printers: SourcePrinters, name: str, lanes: int) -> DeviceSide:
+    """What the functions of a project do otherwise than in C, on a device whose subgroups have so many threads."""
     free = ("oi_close(c->device);", "c->device = NULL;")
-    return DeviceSide(_plumbing(placed, name), _init(placed, printers, name), free, _inputs(placed, printers))
+    return DeviceSide(_plumbing(placed, name), _init(placed, printers, name, lanes), free, _inputs(placed, printers))
 
 
 def _plumbing(placed: Placed, name: str) -> str:
@@ -49,7 +49,7 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
 """
 
 
-def _init(placed: Placed, printers: SourcePrinters, name: str) -> str:
+def _init(placed: Placed, printers: SourcePrinters, name: str, lanes: int) -> str:
     upper, file = name.upper(), printers.file
 
     def failed(what: Mistake) -> str:
@@ -81,7 +81,7 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
         {failed(OTHER_WEIGHTS)};
         return {upper}_ERROR_WEIGHTS;
     }}
-    const oi_given from = {{ arena, {given}, weights, {sizes}, {name}_shaders, OI_SHADERS, {first} }};
+    const oi_given from = {{ arena, {given}, weights, {sizes}, {name}_shaders, OI_SHADERS, {first}, {lanes} }};
     oi_mapped mapped = {{ NULL, NULL, NULL }};
     oi_queue *queue = NULL;
     const oi_problem problem = oi_open(&from, &mapped, &queue);

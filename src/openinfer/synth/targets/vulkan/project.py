@@ -59,7 +59,9 @@ class VulkanProject:
         self.name = f"{own}_" if own in _TAKEN else own
         self._host = HostSource(self.name, placed, options)
         printers = launching_printers(placed, self.name, machine, numerics)
-        self._source = self._host.source(printers, "device.h", device_side(placed, printers, self.name))
+        self._source = self._host.source(
+            printers, "device.h", device_side(placed, printers, self.name, machine.subgroup)
+        )
         self._file = printers.file
         self._machine = machine
         self.kernels: KernelLibrary = printers.calls.kernels

@@ -34,6 +34,7 @@ typedef struct {
 /* What a shader may use, by the capability of SPIR-V. */
 typedef struct {
     VkBool32 float64, int64, int16, int8, bytes, halves, address;
+    uint32_t lanes; /* threads that exchange values; 0 if they do not */
 } oi_features;
 
 static void features_of(VkPhysicalDevice physical, oi_features *found)
@@ -45,21 +46,28 @@ static void features_of(VkPhysicalDevice physical, oi_features *found)
     vkGetPhysicalDeviceFeatures2(physical, &all);
     *found = (oi_features){ all.features.shaderFloat64, all.features.shaderInt64, all.features.shaderInt16,
         second.shaderInt8, second.storageBuffer8BitAccess, first.storageBuffer16BitAccess,
-        second.bufferDeviceAddress };
+        second.bufferDeviceAddress, 0 };
+    VkPhysicalDeviceSubgroupProperties lanes = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES };
+    VkPhysicalDeviceProperties2 about = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &lanes };
+    vkGetPhysicalDeviceProperties2(physical, &about);
+    if ((lanes.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT)
+        && (lanes.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT))
+        found->lanes = lanes.subgroupSize;
 }
 
 /* Whether a device has what shaders say they need, in their first instructions. */
-static bool has_all(const oi_features *has, const oi_shader *shaders, int32_t count)
+static bool has_all(const oi_features *has, const oi_given *given)
 {
     bool found = has->address;
-    for (int32_t i = 0; i < count; ++i) {
-        const uint32_t *const words = shaders[i].words;
-        for (size_t at = 5; at + 1 < shaders[i].bytes / 4 && (words[at] & 0xffffu) == 17; at += words[at] >> 16) {
+    for (int32_t i = 0; i < given->shader_count; ++i) {
+        const uint32_t *const words = given->shaders[i].words;
+        for (size_t at = 5; at + 1 < given->shaders[i].bytes / 4 && (words[at] & 0xffffu) == 17; at += words[at] >> 16) {
             switch (words[at + 1]) {
             case 10: found = found && has->float64; break;
             case 11: found = found && has->int64; break;
             case 22: found = found && has->int16; break;
             case 39: found = found && has->int8; break;
+            case 65: found = found && has->lanes >= given->lanes; break;
             case 4448: found = found && has->bytes; break;
             case 4433: found = found && has->halves; break;
             default: break;
@@ -98,7 +106,7 @@ static oi_problem chosen(oi_device *own, const oi_given *given)
         vkGetPhysicalDeviceProperties(devices[i], &about);
         if (about.apiVersion < VK_API_VERSION_1_2) continue;
         features_of(devices[i], &has);
-        if (!has_all(&has, given->shaders, given->shader_count)) continue;
+        if (!has_all(&has, given)) continue;
         const int own_rank = about.deviceType <= VK_PHYSICAL_DEVICE_TYPE_CPU ? rank[about.deviceType] : 0;
         if (own_rank <= best) continue;
         best = own_rank;
@@ -346,7 +354,7 @@ static oi_problem gather(oi_queue *q, const oi_given *given, oi_mapped *mapped)
         oi_features has;
         features_of(known->physical, &has);
         if (known->process != getpid()) return OI_FORKED;
-        if (!has_all(&has, given->shaders, given->shader_count)) return OI_NO_FEATURE;
+        if (!has_all(&has, given)) return OI_NO_FEATURE;
         __atomic_add_fetch(&known->users, 1, __ATOMIC_ACQ_REL);
         q->device = known;
     } else {

@@ -22,6 +22,7 @@ typedef struct {
     size_t arena_bytes, state_bytes, weight_bytes;
     const oi_shader *shaders;
     int32_t shader_count, first_problem; /* the number of the first problem among all failures */
+    uint32_t lanes; /* threads that shaders take to exchange values; a device may have more */
 } oi_given;
 
 /* Where the same memory lies for the host. */
