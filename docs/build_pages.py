@@ -91,8 +91,8 @@ def tested_section() -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     about = (
         "Each op was compiled and run on the cases that its record generates, in C also at sizes around those of "
-        "vectors and tiles; all results are as precise as its entry above says. A letter stands for a device, the last "
-        "of them for compute shaders on Vulkan:"
+        "vectors and tiles; all results are as precise as its entry above says. A letter stands for a device: `v` "
+        "for compute shaders on Vulkan, the others for C."
     )
     return "\n".join(["## Dtypes in generated code\n", about, "", *heads, "", table, ""])
 
