@@ -6,12 +6,14 @@ IR values. Declarations and inferred results are given back as ``Variable``, a n
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal, overload
 
 from openinfer.dtypes import DType, dtype_of
 from openinfer.errors import Code, GraphError, counted
 from openinfer.ir.arguments import as_written
 from openinfer.ir.builder_values import (
+    BlockParamLike,
     Destination,
     Number,
     OperandLike,
@@ -20,28 +22,31 @@ from openinfer.ir.builder_values import (
     Var,
     Variable,
     access_of,
+    argument_of,
     constraints_of,
     expr_of,
     keyword_of,
     number_of,
     operand_of,
+    param_of,
     refusal,
     targets_of,
     text_of,
     value_of,
 )
+from openinfer.ir.expr import Expr
 from openinfer.ir.graph import (
     Assign,
     Await,
     Barrier,
     Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
     CacheRead,
     CacheReset,
     CacheWrite,
-    Constraints,
     Dep,
     Graph,
     Input,
@@ -102,13 +107,13 @@ class GraphBuilder:
     def __init__(self) -> None:
         self._sizes: list[SizeDecl] = []
         self._vars: dict[str, VarDecl] = {}
-        self._blocks: list[tuple[str, list[Node], Constraints]] = []
+        self._blocks: list[tuple[Block, list[Node]]] = []
         self._regions = _Regions()
         self._new_names = _NewNames(self._vars)
 
     def build(self, *, strict: bool = False) -> Graph:
         """The finished graph; all its structural problems are raised together."""
-        blocks = [Block(name, tuple(nodes), constraints) for name, nodes, constraints in self._blocks]
+        blocks = [replace(block, nodes=tuple(nodes)) for block, nodes in self._blocks]
         graph = as_written(Graph.of(self._sizes, self._vars.values(), blocks))
         errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
         if errors:
@@ -171,12 +176,23 @@ class GraphBuilder:
     # --- regions --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def block(self, name: str, constraints: Mapping[str, ParamLike] | None = None) -> Iterator[None]:
-        """The nodes added inside the ``with`` are the block's."""
-        if any(name == other for other, _, _ in self._blocks):
+    def block(
+        self,
+        name: str,
+        constraints: Mapping[str, ParamLike] | None = None,
+        *,
+        params: Mapping[str, BlockParamLike] | None = None,
+    ) -> Iterator[None]:
+        """The nodes added inside the ``with`` are the block's.
+
+        A block with ``params`` is run by ``call``. Each is a dtype with dimensions, ``("f32", ["T", "D"])``, a dtype
+        alone for a scalar, ``"index"`` or ``"prefix"``.
+        """
+        if any(name == other.name for other, _ in self._blocks):
             raise refusal(Code.DUPLICATE_DECLARATION, f"the block {name!r} is defined twice")
         nodes: list[Node] = []
-        self._blocks.append((name, nodes, constraints_of(constraints)))
+        given = None if params is None else tuple(param_of(own, kind) for own, kind in params.items())
+        self._blocks.append((Block(name, (), constraints_of(constraints), params=given), nodes))
         with self._regions.inside(nodes):
             yield
 
@@ -286,6 +302,24 @@ class GraphBuilder:
     def branch(self, then_block: str, cond: str | None = None, else_block: str | None = None) -> None:
         """Run a block, or one of two."""
         self._regions.add(Branch(cond, then_block, else_block))
+
+    def call(self, block: str, *args: OperandLike | Expr, out: Destination | Sequence[Destination] = ()) -> None:
+        """Run a block with parameters; what it returns goes to ``out``.
+
+        >>> build = GraphBuilder()
+        >>> x = build.variable("dynamic", "x", "f32", [4])
+        >>> with build.block("shifted", params={"a": ("f32", ["N"]), "k": "index"}):
+        ...     build.op("add", "a", "k", out="a")
+        ...     build.return_("a")
+        >>> with build.block("entry"):
+        ...     with build.loop("turns", "i", 0, 3):
+        ...         build.call("shifted", x, "2*i", out=x)
+        ...     build.return_("x")
+        >>> print(build.build().to_text().partition("block shifted")[2].splitlines()[0])
+        (a: f32[N], k: index) {
+        """
+        given = tuple(argument_of(one) for one in args)
+        self._regions.add(BlockCall(block, given, tuple(access_of(one) for one in targets_of(out))))
 
     def return_(self, *names: str) -> None:
         """End the block."""

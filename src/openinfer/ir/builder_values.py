@@ -9,8 +9,8 @@ import numpy as np
 
 from openinfer.dtypes import ALIASES, DTYPES, DType, dtype_of
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.ir.expr import Expr, Num
-from openinfer.ir.graph import NO_CONSTRAINTS, Constraints
+from openinfer.ir.expr import Expr, Num, Ref
+from openinfer.ir.graph import NO_CONSTRAINTS, BlockParam, BlockParamKind, CallArgument, Constraints
 from openinfer.ir.operand import Access, Literal, Operand
 from openinfer.ir.operand_text import parse_access, parse_expr, parse_operand
 from openinfer.ir.values import (
@@ -32,6 +32,7 @@ Number = bool | int | float | np.generic
 OperandLike = str | Operand | Number
 Destination = str | Access
 ParamLike = Number | str | DType | Expr | AttrValue | Sequence["int | float | str | DType | Expr"]
+BlockParamLike = str | DType | tuple["str | DType", Sequence["Size"]]
 T = TypeVar("T")
 
 
@@ -83,6 +84,26 @@ def operand_of(place: OperandLike) -> Operand:
     if isinstance(place, bool | int | float | np.generic):
         return Literal(number_of(place))
     return place if isinstance(place, Operand) else _parsed(parse_operand, text_of(place))
+
+
+def argument_of(given: OperandLike | Expr) -> CallArgument:
+    """An argument of a call: an operand, or an expression for an index."""
+    if isinstance(given, Num | Ref):
+        return Literal(IntValue(given.value)) if isinstance(given, Num) else Access(given.name)
+    if isinstance(given, Expr):
+        return given
+    try:
+        return operand_of(given)
+    except GraphError:
+        return argument_of(expr_of(given)) if isinstance(given, str) else operand_of(given)
+
+
+def param_of(name: str, kind: BlockParamLike) -> BlockParam:
+    """A parameter of a block."""
+    if kind in ("index", "prefix"):
+        return BlockParam(name, BlockParamKind(kind))
+    dtype, dims = kind if isinstance(kind, tuple) else (kind, ())
+    return BlockParam(name, BlockParamKind.TENSOR, dtype_of(dtype), tuple(map(expr_of, dims)))
 
 
 def targets_of(out: Destination | Sequence[Destination]) -> Sequence[Destination]:

@@ -38,6 +38,7 @@ from openinfer.ir.graph import (
     Assign,
     Await,
     Block,
+    BlockCall,
     Branch,
     Dep,
     Graph,
@@ -49,7 +50,7 @@ from openinfer.ir.graph import (
     walk,
 )
 from openinfer.ir.operand import Access, Operand, Single
-from openinfer.ir.rules import awaited, is_consumer, node_name
+from openinfer.ir.rules import awaited, blocks_run, is_consumer, node_name
 from openinfer.ir.uses import node_uses
 from openinfer.ir.values import VarValue, quote
 
@@ -244,14 +245,10 @@ class _Drawing:
         """The variables that the nodes of a block write, and the blocks that it branches to."""
         if name not in self._own:
             nodes = list(walk(self.graph.blocks[name].nodes))
-            targets = [
-                one
-                for node in nodes
-                if isinstance(node.kind, Branch)
-                for one in (node.kind.then_block, node.kind.else_block)
-            ]
-            called = [one for one in dict.fromkeys(targets) if one is not None and one in self.graph.blocks]
-            self._own[name] = {one for node in nodes for one in _names_written(node)}, called
+            targets = [one for node in nodes for one in blocks_run(node)]
+            called = [one for one in dict.fromkeys(targets) if one in self.graph.blocks]
+            written = {one for node in nodes for one in _names_written(node)}
+            self._own[name] = written - self.graph.blocks[name].locals, called
         return self._own[name]
 
     def consumers(self, variables: Sequence[str]) -> Iterator[str]:
@@ -268,7 +265,7 @@ class _BlockDrawing:
         self.name = name
         # What wakes a consumer comes from entry, on the left: its title must not stand in the way.
         style = CONSUMER_BOX if is_consumer(block) else BLOCK_BOX
-        self.cluster = Cluster(f"cluster_{name}", block_title(block.name, block.constraints), style)
+        self.cluster = Cluster(f"cluster_{name}", block_title(block), style)
         self.places: dict[str, Cluster] = {}
         """Which box each node and shape is in."""
         self.steps: list[str] = []
@@ -355,6 +352,9 @@ class _BlockDrawing:
             case Branch(_, then_block, else_block):
                 self.branches.append((name, node.kind))
                 self._renew(self.drawing.written_by((then_block, else_block)), name)
+            case BlockCall(block, _, outputs):
+                self.branches.append((name, Branch(None, block)))
+                self._renew(self.drawing.written_by((block,)) - {one.base for one in outputs}, name)
             case Await(variables):
                 self.awaits.append((name, node.kind))
                 consumers = self.drawing.consumers(variables) if self.block.name == "entry" else ()

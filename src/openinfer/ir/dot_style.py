@@ -12,6 +12,8 @@ from openinfer.ir.graph import (
     Assign,
     Await,
     Barrier,
+    Block,
+    BlockCall,
     Branch,
     CacheDecrement,
     CacheIncrement,
@@ -24,7 +26,7 @@ from openinfer.ir.graph import (
     Yield,
 )
 from openinfer.ir.rules import node_name
-from openinfer.ir.text import node_head, type_text, var_text
+from openinfer.ir.text import node_head, param_text, type_text, var_text
 
 Look = dict[str, str]
 """Attributes of a node or edge, written as DOT wants them."""
@@ -250,6 +252,8 @@ def node_look(node: Node) -> Look:
                 [] if cond is None else [cond],
                 {**_CONTROL, "shape": "hexagon", "style": '"filled"', "margin": '"0.02,0.03"'},
             )
+        case BlockCall(block, args):
+            small, look = [block, *map(str, args)], _CONTROL
         case Return(variables) | Yield(variables) | Await(variables):
             small, look = variables, _CONTROL
         case Dep(after, before):
@@ -262,10 +266,11 @@ def node_look(node: Node) -> Look:
     return {"label": label(title, *lines), **look, "tooltip": string(cropped(node_head(node), MAX_TOOLTIP))}
 
 
-def block_title(name: str, constraints: Constraints) -> str:
+def block_title(block: Block) -> str:
     """The title of a block's box."""
-    lines = [f"<B>block {markup(cropped(name))}</B>"]
-    lines += [f'<FONT POINT-SIZE="9">{markup(line)}</FONT>' for line in _constraints(constraints)]
+    lines = [f"<B>block {markup(cropped(block.name))}</B>"]
+    small = [*wrapped(list(map(param_text, block.params or ()))), *_constraints(block.constraints)]
+    lines += [f'<FONT POINT-SIZE="9">{markup(line)}</FONT>' for line in small]
     return lines[0] if len(lines) == 1 else "".join(f'{line}<BR ALIGN="LEFT"/>' for line in lines)
 
 
