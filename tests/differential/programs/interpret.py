@@ -1,6 +1,6 @@
 """An interpreter of programs, written for the tests alone: NumPy and the language's rules, and nothing of OpenInfer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from tests.differential.programs.tree import (
     Await,
     Barrier,
     Branch,
+    Call,
     Count,
     Decl,
     Dim,
@@ -49,6 +50,14 @@ def consumers(program: Program) -> dict[str, tuple[str, ...]]:
     }
 
 
+def _assigned(body: Sequence[Statement]) -> Iterator[str]:
+    for statement in walk(body):
+        if isinstance(statement, Assign):
+            yield statement.name
+        elif isinstance(statement, Op) and statement.inferred:
+            yield from (output.base for output in statement.outputs)
+
+
 class State:
     """What outlives a step: plain variables that have been written, and tables. Nothing in it is changed in place."""
 
@@ -74,6 +83,12 @@ class Machine:
                 elif isinstance(statement, Op):
                     own = zip(statement.outputs, statement.inferred, strict=False)
                     self.kinds |= {output.base: kind for output, kind in own}
+        self.owned: dict[str, frozenset[str]] = {}
+        """For each block with parameters the variables that it has itself."""
+        for block, params in program.params.items():
+            own = {one.name: one.kind for one in params if isinstance(one.kind, Kind)}
+            self.kinds |= own
+            self.owned[block] = frozenset((*own, *_assigned(program.blocks[block])))
         self.reset()
         self._saved = self.state
 
@@ -132,6 +147,11 @@ class _Strand:
         self.sizes = sizes
         self.copies = copies
         self.indices: dict[str, int] = {}
+        self.own: dict[str, Array] = {}
+        """What the variables are that belong to the block that is called, and which these are."""
+        self.owned: frozenset[str] = frozenset()
+        self.prefixes: dict[str, str] = {}
+        """The prefix tables that its parameters stand for."""
 
 
 class _Run:
@@ -232,6 +252,11 @@ class _Run:
     # --- variables ----------------------------------------------------------------------------------------------------
 
     def _variable(self, task: _Strand, name: str) -> Array:
+        if name in task.owned:
+            kind = self._machine.kinds[name]
+            if name in task.own:
+                return task.own[name]
+            return np.full(shape_of(kind.dims, task.sizes), zero(kind.dtype), held_as(kind.dtype))
         if name in task.copies:
             return task.copies[name]
         if name in self._values:
@@ -245,10 +270,15 @@ class _Run:
         return self._machine.original(decl, task.sizes)
 
     def _put(self, task: _Strand, name: str, value: Array) -> None:
-        if name in task.copies:
+        if name in task.owned:
+            task.own[name] = value
+        elif name in task.copies:
             task.copies[name] = value
         else:
             self._values[name] = value
+
+    def _forget(self, task: _Strand, name: str) -> None:
+        (task.own if name in task.owned else self._values).pop(name, None)
 
     def _entry_of(self, task: _Strand, access: Access, decl: Decl) -> tuple[str, int]:
         assert access.indices is not None
@@ -261,7 +291,7 @@ class _Run:
     def _read(self, task: _Strand, operand: Operand, dtype: str) -> Array:
         if isinstance(operand, Literal):
             return np.asarray(operand.value).astype(held_as(dtype))
-        name = operand.base
+        name = task.prefixes.get(operand.base, operand.base)
         if name in task.indices:
             return np.asarray(task.indices[name])
         decl = self._machine.decls.get(name)
@@ -316,7 +346,9 @@ class _Run:
     def _statement(self, task: _Strand, statement: Statement) -> None:
         match statement:
             case Assign(name, _):
-                self._values.pop(name, None)
+                self._forget(task, name)
+            case Call():
+                self._call(task, statement)
             case Op():
                 self._op(task, statement)
             case Transfer(source, target):
@@ -344,7 +376,7 @@ class _Run:
 
     def _op(self, task: _Strand, op: Op) -> None:
         for output, _ in zip(op.outputs, op.inferred, strict=False):
-            self._values.pop(output.base, None)
+            self._forget(task, output.base)
         dtypes = [
             self._machine.kinds[one.base].dtype
             if isinstance(one, Access) and one.base in self._machine.kinds
@@ -411,10 +443,34 @@ class _Run:
         target: str | None = branch.yes
         if branch.condition is not None and not bool(self._variable(task, branch.condition)):
             target = branch.no
-        indices, task.indices = task.indices, {}
+        around = (task.indices, task.own, task.owned, task.prefixes)
+        task.indices, task.own, task.owned, task.prefixes = {}, {}, frozenset(), {}
         if target is not None:
             self._body(task, self._program.blocks[target])
-        task.indices = indices
+        task.indices, task.own, task.owned, task.prefixes = around
+
+    def _call(self, task: _Strand, call: Call) -> None:
+        """A block with parameters: arguments are copies, and what it has itself is gone behind it."""
+        own: dict[str, Array] = {}
+        indices: dict[str, int] = {}
+        prefixes: dict[str, str] = {}
+        for param, given in zip(self._program.params[call.block], call.args, strict=True):
+            if isinstance(param.kind, Kind):
+                assert isinstance(given, Access | Literal)
+                own[param.name] = self._read(task, given, param.kind.dtype)
+                self._agree(task, param.kind, own[param.name].shape)
+            elif isinstance(given, Access):
+                prefixes[param.name] = task.prefixes.get(given.base, given.base)
+            else:
+                assert not isinstance(given, Literal)
+                indices[param.name] = self._integer(task, given)
+        around = (task.indices, task.own, task.owned, task.prefixes)
+        task.indices, task.own, task.owned, task.prefixes = indices, own, self._machine.owned[call.block], prefixes
+        self._body(task, self._program.blocks[call.block])
+        results = [self._variable(task, name) for name in self._program.returns[call.block]]
+        task.indices, task.own, task.owned, task.prefixes = around
+        for output, value in zip(call.outputs, results, strict=True):
+            self._write(task, output, value)
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 

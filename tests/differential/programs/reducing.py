@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tests.differential.programs.tree import Branch, Loop, Program, Scope, Statement, walk
+from tests.differential.programs.tree import Branch, Call, Loop, Program, Scope, Statement, walk
 
 MOST_TRIES = 400
 Fails = Callable[[Program], bool]
@@ -78,6 +78,8 @@ def _without_unused(program: Program) -> Iterator[Program]:
         name = pending.pop()
         called.add(name)
         for statement in walk(program.blocks[name]):
+            if isinstance(statement, Call) and statement.block not in called:
+                pending.append(statement.block)
             if isinstance(statement, Branch):
                 pending += [one for one in (statement.yes, statement.no) if one is not None and one not in called]
     if len(called) < len(program.blocks):

@@ -167,6 +167,30 @@ class Branch:
 
 
 @dataclass(frozen=True)
+class Param:
+    """A parameter of a block: a tensor of a kind, or ``index`` or ``prefix``; an open one has sizes of its own."""
+
+    name: str
+    kind: Kind | str
+    is_open: bool = False
+
+    def __str__(self) -> str:
+        if not self.is_open or not isinstance(self.kind, Kind) or not self.kind.dims:
+            return f"{self.name}: {self.kind}"
+        dims = ", ".join(f"N_{self.name}_{place}" for place in range(len(self.kind.dims)))
+        return f"{self.name}: {self.kind.dtype}[{dims}]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """Runs a block with parameters; an argument is an operand, or an expression for an index."""
+
+    block: str
+    args: tuple[Operand | Expr, ...]
+    outputs: tuple[Access, ...] = ()
+
+
+@dataclass(frozen=True)
 class Barrier:
     pass
 
@@ -181,7 +205,7 @@ class Await:
     names: tuple[str, ...]
 
 
-Statement = Assign | Op | Transfer | Read | Write | Count | Reset | Loop | Scope | Branch | Barrier | Yield | Await
+Statement = Assign | Op | Transfer | Read | Write | Count | Reset | Loop | Scope | Branch | Call | Barrier | Yield | Await
 
 
 @dataclass(frozen=True)
@@ -245,6 +269,10 @@ class Program:
     outputs: tuple[str, ...]
     tensors: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    params: Mapping[str, tuple[Param, ...]] = field(default_factory=dict)
+    """The parameters of blocks that are called."""
+    returns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """And what they return."""
 
     def with_blocks(self, blocks: Mapping[str, tuple[Statement, ...]]) -> "Program":
         return replace(self, blocks=blocks)
@@ -258,12 +286,15 @@ class Program:
             if own:
                 lines += [f"{section} {{", *own, "}"]
         for name, body in self.blocks.items():
-            lines += [f"block {name} {{", *_lines(body, 1), f"    {self._end(name, body)}", "}"]
+            params = f"({', '.join(map(str, self.params[name]))})" if name in self.params else ""
+            lines += [f"block {name}{params} {{", *_lines(body, 1), f"    {self._end(name, body)}", "}"]
         return "\n".join(line for line in lines if line.strip()) + "\n"
 
     def _end(self, name: str, body: Sequence[Statement]) -> str:
         if name == "entry":
             return f"return {', '.join(self.outputs)};" if self.outputs else "return;"
+        if self.returns.get(name):
+            return f"return {', '.join(self.returns[name])};"
         return "" if body and isinstance(body[-1], Yield) else "return;"
 
 
@@ -337,6 +368,10 @@ def statement_text(statement: Statement) -> str:
             return f"branch {yes};"
         case Branch(yes, condition, no):
             return f"branch {condition} {yes} {no};"
+        case Call(block, args, outputs):
+            given = ", ".join(access_text(one) if isinstance(one, Access | Literal) else expr_text(one) for one in args)
+            into = f" >> {', '.join(map(access_text, outputs))}" if outputs else ""
+            return f"call {block}({given}){into};"
         case Barrier():
             return "barrier;"
         case Yield(names):
