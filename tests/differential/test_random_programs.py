@@ -5,10 +5,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.differential.call_fuzz import judge_calls
 from tests.differential.program_fuzz import PROGRAMS as CAMPAIGN
 from tests.differential.programs import constructs as constructs_module
 from tests.differential.programs.batches import BATCH, judge_batch, setting
 from tests.differential.programs.constructs import CONSTRUCTS, constructs
+from tests.differential.programs.judging import outcomes
+from tests.differential.programs.outlining import Outlining
 from tests.differential.programs.reducing import reduced
 from tests.differential.programs.structures import program_of
 from tests.differential.programs.tree import Count, Program, walk
@@ -24,6 +27,7 @@ ALONE = (
     "statements",
     "table_statements",
     "structures",
+    "outlining",
 )
 
 
@@ -37,6 +41,19 @@ def test_random_programs_agree(batch: int, tmp_path: Path) -> None:
     failures = list(judge_batch(seeds, setting(batch), tmp_path))
     again = "python -m tests.differential.program_fuzz --count 1 --seed"
     assert not failures, "\n\n".join(f"{again} {one.seed}\n{one.message}\n{one.text}" for one in failures[:2])
+
+
+@pytest.mark.parametrize("batch", range(3))
+def test_random_programs_with_calls_agree(batch: int, tmp_path: Path) -> None:
+    failures = list(judge_calls(range(batch * BATCH, (batch + 1) * BATCH), setting(batch), tmp_path))
+    again = "python -m tests.differential.call_fuzz --count 1 --seed"
+    assert not failures, "\n\n".join(f"{again} {one.seed}\n{one.message}\n{one.text}" for one in failures[:2])
+
+
+def test_statements_do_the_same_as_blocks_with_parameters() -> None:
+    for seed in range(40):
+        plain = program_of(seed)
+        assert repr(outcomes(Outlining(plain, seed).run())) == repr(outcomes(plain)), seed
 
 
 def test_random_programs_have_no_undefined_behaviour() -> None:

@@ -1,14 +1,17 @@
 # ruff: noqa: E501
 """Blocks with parameters: one function of C for each block and types, which does what the simulator does."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import QUICK, agree
+from tests.synth.both_ways import QUICK, agree, planned
 
 from openinfer import ModelLoader
 from openinfer.oinf import save_file
+from openinfer.synth.program.ir import CallStep, Move, Value, Weight, steps_in
 
 DECLARED = """
 sizes { T <= 6; D := 4; }
@@ -54,6 +57,10 @@ CASES = {
     "the graph's own variables": """
     block f(h: f32[D]) { op add(p, h) >> p; cache.write p >> K[k]; cache.write h >> G[k]; cache.increment k; op add(v, p) >> v; return p; }
     block entry { call f(v) >> v; call f(p) >> p; call f(v) >> p; op add(p, v) >> p; return v; }""",
+    "a block that returns a variable of the graph": """
+    block f(h: f32[D]) { op add(v, h) >> v; return v; }
+    block g(h: f32[D]) { op add(v, h) >> v; return h; }
+    block entry { call f(B[0]) >> z[0, ]; call g(B[1]) >> z[1, ]; call f(v) >> v; return v, z; }""",
     "a variable that the block writes, as an argument": """
     block f(h: f32[D]) { op add(v, h) >> v; op add(v, h) >> v; op add(p, h) >> p; return h; }
     block entry { loop l (i in 0..3) { call f(v) >> v; call f(p) >> p; call f(p) >> v; } return v; }""",
@@ -116,3 +123,38 @@ def inputs(step: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_call_does_in_c_what_it_does_in_the_simulator(name: str, model: ModelLoader) -> None:
     agree(DECLARED + CASES[name], model, inputs, flags=QUICK)
+
+
+def source_of(text: str, model: ModelLoader | None, folder: Path) -> str:
+    planned(text, model).emit(folder)
+    return (folder / "src" / "net.c").read_text(encoding="utf-8")
+
+
+def test_a_block_is_one_function_for_each_types_and_is_called_with_addresses(tmp_path: Path) -> None:
+    text = """
+    dynamic { x: f32[4]; z: f32[2, 3]; }
+    block twice(a: f32[N]) { op add(a, a) >> a; return a; }
+    block rows(a: f32[N, M]) { loop l (i in 0..N) { call twice(a[i, ]) >> a[i, ]; } return a; }
+    block entry { call twice(x) >> x; call twice(x) >> x; call rows(z) >> z; return x, z; }"""
+    source = source_of(text, None, tmp_path)
+    heads = re.findall(r"^static int (block_\w+)\(net_context \*c([^)]*)\)$", source, re.MULTILINE)
+    assert dict(heads) == {
+        "block_twice": ", const float *a_a, float *r_0",
+        "block_twice_2": ", const float *a_a, float *r_0",
+        "block_rows": ", const float *a_a, float *r_0",
+        "block_entry": "",
+    }
+    assert len(re.findall(r"if \(block_twice\(c, ", source)) == 2
+
+
+def test_weights_are_not_copied_for_a_call(model: ModelLoader) -> None:
+    name = "weights handed on to another block"
+    program = planned(DECLARED + CASES[name], model).project.placed.program
+    steps = [step for steps in program.blocks.values() for step in steps_in(steps)]
+    calls = [step for step in steps if isinstance(step, CallStep)]
+    assert len(calls) == 4
+    assert all(isinstance(one, Value) for step in calls for one in step.args), (
+        "tensors of the model are chosen by integers"
+    )
+    assert not any(isinstance(step, Move) and isinstance(step.src, Weight) for step in steps)
+    assert [len(program.params[name].indices) for name in ("layer", "inner")] == [1, 1], "a is one tensor in all calls"

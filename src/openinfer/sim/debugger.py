@@ -230,7 +230,7 @@ class Debugger:
 
     def _watch(self, argument: str) -> list[Line]:
         if argument:
-            access = parsed_access(argument)
+            access = self._executor.place.seen(parsed_access(argument))
             self._stops.variable(access.base)
             self._executor.place.read(access)
             self._watched.setdefault(str(access), None)
@@ -266,7 +266,8 @@ class Debugger:
         if not argument:
             message = "print what? For example: print x"
             raise RefusedError(message)
-        place, access = self._executor.place, parsed_access(argument)
+        place = self._executor.place
+        access = place.seen(parsed_access(argument))
         name = access.base
         if name in place.indices and not access.bracketed:
             return [Line(f"{name} = {place.indices[name]}, a loop index")]
@@ -290,7 +291,7 @@ class Debugger:
         if not target or not equals or not text:
             message = "write edit VAR = VALUE, for example: edit h = 1.5, edit h[0, 1] = 2, edit h = [1, 2]"
             raise RefusedError(message)
-        access = parsed_access(target)
+        access = self._executor.place.seen(parsed_access(target))
         variable = self._bound.vars[self._stops.variable(access.base)]
         require_editable(variable)
         if self._stepper.is_finished:

@@ -11,14 +11,13 @@ import numpy as np
 from openinfer.check.bound import BoundGraph
 from openinfer.errors import nearest
 from openinfer.ir import Access, Loop, Node
-from openinfer.ir.operand_text import parse_access
 from openinfer.ir.rules import node_name
 from openinfer.ops import Array
 from openinfer.sim.breakpoints import on_change, on_nan, on_write
 from openinfer.sim.commands import PLACES, RefusedError
 from openinfer.sim.executor import NodeView
 from openinfer.sim.listing import Listing
-from openinfer.sim.views import ExecutionPoint
+from openinfer.sim.views import ExecutionPoint, access_in
 
 _DIGITS = re.compile(r"[0-9]{1,12}")
 _COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)")
@@ -169,7 +168,7 @@ def _at(indices: frozenset[int], text: str) -> Stop:
 def parsed_access(text: str) -> Access:
     """A variable or a part of it."""
     try:
-        return parse_access(text.strip())
+        return access_in(text.strip())
     except ValueError as error:
         message = f"{text.strip()!r:.60} is not a variable: {error}"
         raise RefusedError(message) from error

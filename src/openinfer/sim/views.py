@@ -1,7 +1,8 @@
 """Looking into a step that is suspended: where it stands, its variables, and what a node writes."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -156,7 +157,14 @@ class ExecutionPoint:
 
     def read(self, access: Access | str) -> Array:
         """A variable or a part of it (``h``, ``h[0]``, ``K[l, 0..3]``), as its task sees it. Not to be changed."""
-        return reported(lambda: self.variables.read(parsed(access)))
+        return reported(lambda: self.variables.read(self.seen(parsed(access))))
+
+    def seen(self, access: Access) -> Access:
+        """An access with what the block here calls a variable of its own, as everyone calls it."""
+        block = self.frames[-1].block if self.frames else "entry"
+        own = f"{block}.{access.base}"
+        is_own = access.base not in self.variables.bound.vars and access.base not in self.indices
+        return replace(access, base=own) if is_own and own in self.variables.bound.vars else access
 
     def is_at_hand(self, name: str) -> bool:
         """Whether a variable has a value already, so that looking at it loads and makes nothing."""
@@ -181,9 +189,21 @@ def parsed(access: Access | str) -> Access:
     if isinstance(access, Access):
         return access
     try:
-        return parse_access(str(access))
+        return access_in(str(access))
     except ValueError as error:
         raise OpError(Code.BAD_INDEXING, f"{access!r:.80} is not a variable or a slice of one: {error}") from error
+
+
+_OF_BLOCK = re.compile(r"\s*((?:[A-Za-z_]\w*\.(?:\d+\.)?))(?=[A-Za-z_])")
+
+
+def access_in(text: str) -> Access:
+    """What a text names, as the language writes it; variables of blocks follow these: ``layer.h[0, ]``."""
+    block = _OF_BLOCK.match(text)
+    if block is None:
+        return parse_access(text)
+    found = parse_access(text[block.end() :])
+    return replace(found, base=f"{block[1]}{found.base}")
 
 
 def reported(look: Callable[[], T]) -> T:

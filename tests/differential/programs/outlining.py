@@ -195,23 +195,23 @@ class Outlining:
         return self.program.with_blocks({**self.program.blocks, "entry": entry})
 
     def _body(self, block: str, body: Body, loops: tuple[Loop, ...]) -> Body:
-        found = []
-        for statement in body:
-            if isinstance(statement, Loop):
-                statement = replace(statement, body=self._body(block, statement.body, (*loops, statement)))
-            elif isinstance(statement, Scope):
-                statement = replace(statement, body=self._body(block, statement.body, loops))
-            found.append(statement)
-        made = tuple(found)
+        made = tuple(self._inside(block, statement, loops) for statement in body)
         for _ in range(self.rng.choice((0, 1, 1, 2)) if made else 0):
             first = self.rng.randrange(len(made))
             last = min(len(made), first + self.rng.randint(1, 4))
-            calls = self._outlined(block, made[first:last], (*made[:first], *made[last:]), loops)
+            calls = self._outlined(block, made[first:last], loops)
             if calls is not None:
                 made = (*made[:first], *calls, *made[last:])
         return made
 
-    def _outlined(self, block: str, part: Body, rest: Body, loops: tuple[Loop, ...]) -> Body | None:
+    def _inside(self, block: str, statement: Statement, loops: tuple[Loop, ...]) -> Statement:
+        if isinstance(statement, Loop):
+            return replace(statement, body=self._body(block, statement.body, (*loops, statement)))
+        if isinstance(statement, Scope):
+            return replace(statement, body=self._body(block, statement.body, loops))
+        return statement
+
+    def _outlined(self, block: str, part: Body, loops: tuple[Loop, ...]) -> Body | None:
         """Statements as a call of a block that is made of them, with what must be declared before it."""
         if any(isinstance(one, Yield | Await) for one in walk(part)):
             return None

@@ -205,7 +205,9 @@ class Await:
     names: tuple[str, ...]
 
 
-Statement = Assign | Op | Transfer | Read | Write | Count | Reset | Loop | Scope | Branch | Call | Barrier | Yield | Await
+Statement = (
+    Assign | Op | Transfer | Read | Write | Count | Reset | Loop | Scope | Branch | Call | Barrier | Yield | Await
+)
 
 
 @dataclass(frozen=True)

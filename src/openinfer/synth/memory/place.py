@@ -1,6 +1,6 @@
 """The offset of every value in the arena: values that are never alive together may share memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from openinfer.loops.dim import is_same, is_same_shape
@@ -17,8 +17,10 @@ from openinfer.synth.program.liveness import Lives, lives_of
 class Classes:
     """Values that share memory: a union-find with the positions each class occupies."""
 
-    def __init__(self, lives: Lives) -> None:
+    def __init__(self, lives: Lives, shared: Iterable[Value] = ()) -> None:
         self._parent: dict[Value, Value] = {}
+        self._shared = set(shared)
+        """Those with a value in them that several blocks touch: they are not where a caller says."""
         self._occupied = {value: occupied.copy() for value, occupied in lives.occupied.items()}
 
     def root(self, value: Value) -> Value:
@@ -41,6 +43,8 @@ class Classes:
             return True
         if a.storage is not Storage.ARENA and b.storage is not Storage.ARENA:
             return False
+        if Storage.RESULT in (a.storage, b.storage) and not self._shared.isdisjoint((a, b)):
+            return False
         if self.occupied(a).overlaps(self.occupied(b), forgiven):
             return False
         keep, gone = (
@@ -54,12 +58,14 @@ class Classes:
         many.update(few)
         self._occupied[keep] = many
         self._parent[gone] = keep
+        if gone in self._shared:
+            self._shared.add(keep)
         return True
 
 
-def classes_of(lives: Lives, views: frozenset[Value] = frozenset()) -> Classes:
+def classes_of(lives: Lives, views: frozenset[Value] = frozenset(), shared: Iterable[Value] = ()) -> Classes:
     """Shared memory for both sides of moves, and of kernels that can work in place."""
-    classes = Classes(lives)
+    classes = Classes(lives, shared)
     for position, step in enumerate(lives.steps):
         after = lives.alive_after[position]
         if (
@@ -162,7 +168,9 @@ def plan_memory(program: Program, alignment: int) -> MemoryPlan:
     """The memory of a program."""
     lives = lives_of(program)
     views = views_of(program, lives)
-    classes = classes_of(lives, views)
+    own = program.bound.locals if program.params else frozenset()
+    shared = {value for value in lives.occupied if value.is_home and value.variable not in own}
+    classes = classes_of(lives, views, shared if program.params else ())
     roots = {classes.root(value) for value in lives.occupied.keys() - views}
     # Sets have no order of their own, and the same program must give the same plan.
     ordered = sorted(roots, key=lambda value: (classes.occupied(value).order, len(value.name), value.name))
