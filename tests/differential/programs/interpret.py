@@ -86,9 +86,9 @@ class Machine:
         self.owned: dict[str, frozenset[str]] = {}
         """For each block with parameters the variables that it has itself."""
         for block, params in program.params.items():
-            own = {one.name: one.kind for one in params if isinstance(one.kind, Kind)}
-            self.kinds |= own
-            self.owned[block] = frozenset((*own, *_assigned(program.blocks[block])))
+            given = {one.name: one.kind for one in params if isinstance(one.kind, Kind)}
+            self.kinds |= given
+            self.owned[block] = frozenset((*given, *_assigned(program.blocks[block])))
         self.reset()
         self._saved = self.state
 

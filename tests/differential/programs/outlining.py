@@ -346,7 +346,8 @@ class Outlining:
 
     def _argument(self, param: Param) -> Operand | Expr | None:
         if param.kind == "index":
-            return self.rng.choice((0, 1, 2, *self.program.sizes.keys() - self.free))
+            known: list[Expr] = [0, 1, 2, *sorted(self.program.sizes.keys() - self.free)]
+            return self.rng.choice(known)
         if not isinstance(param.kind, Kind):
             return None
         kind = param.kind
