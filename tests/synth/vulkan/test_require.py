@@ -37,6 +37,7 @@ def refusal(arch: DeviceArch, op: str, dtype: str = "f32") -> list[str]:
     [
         ("fp64", "softplus(x)", "f32", "softplus computes in f64, and 'Small' has no f64 (features.fp64)"),
         ("fp64", "add(x, x)", "f64", "add computes in f64, and 'Small' has no f64 (features.fp64)"),
+        ("fp64", "sqrt(x)", "f32", "sqrt computes in f64, and 'Small' has no f64 (features.fp64)"),
         ("fp64", "div(x, x)", "f32", "div computes in f64, and 'Small' has no f64 (features.fp64)"),
         (
             "int64",
