@@ -283,7 +283,7 @@ EMISSION_BUGS = (
     Bug(
         "a project builds while its files are replaced",
         "synth/run/emission.py",
-        '        self._move("", _GATE)\n',
+        '        self._move("", gate)\n',
         "",
         EMISSION,
         "to_its_end",
