@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import DType
+from openinfer.importing.counts import DataCounts
 from openinfer.importing.draft import (
     I64,
     DraftCopy,
@@ -76,8 +77,9 @@ class Bodies:
 class Emitter:
     """The steps of one draft as they are made."""
 
-    def __init__(self, sizes: DynamicSizes) -> None:
+    def __init__(self, sizes: DynamicSizes, counts: DataCounts | None = None) -> None:
         self.sizes = sizes
+        self.counts = counts or DataCounts({})
         self.bodies = Bodies()
         self.origin = NodeOrigin()
         self._indices = Identifiers()

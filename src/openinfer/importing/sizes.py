@@ -39,6 +39,10 @@ class ModelSizes:
             for place, dim in enumerate(info.dims or ()):
                 self._seen.update((dim.name, f"{info.name}[{place}]", *_words(dim.name)))
 
+    def pass_over_places(self, places: Iterable[str]) -> None:
+        """Extents inside of the model that may be given."""
+        self._seen.update(places)
+
     def require_all(self) -> None:
         """Refuse sizes without a word, all at once, and words for sizes that are not there."""
         if self._missing:

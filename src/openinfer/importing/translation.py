@@ -9,6 +9,7 @@ import numpy as np
 
 from openinfer.dtypes import convert
 from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError, TensorError, counted, nearest, printable
+from openinfer.importing.counts import DataCounts
 from openinfer.importing.draft import Draft, DraftOperand, DraftValue, KnownTensor, NodeOrigin, Port
 from openinfer.importing.emitter import Emitter
 from openinfer.importing.onnx_functions import function_body
@@ -25,6 +26,7 @@ from openinfer.importing.options import ImportOptions
 from openinfer.importing.problems import Unsupported, bad_file, bad_option
 from openinfer.importing.sizes import ModelSizes
 from openinfer.importing.translate import TABLE, NodeContext
+from openinfer.importing.translate.counted import counted_places
 from openinfer.ops import OpError
 
 _DEEPEST = 100
@@ -75,8 +77,10 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     names = _Names()
     inputs = _inputs(model, options, sizes, names)
     sizes.pass_over(model.graph.outputs)
+    sizes.pass_over_places(counted_places(model.graph.nodes))
     sizes.require_all()
-    translation = _Translation(model, names, sizes.dynamic)
+    counts = DataCounts(options.sizes)
+    translation = _Translation(model, names, Emitter(sizes.dynamic, counts))
     outputs = translation.graph(model.graph)
     if translation.problems:
         raise ImportingError(*translation.problems)
@@ -91,7 +95,8 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     count, opset = counted(len(model.graph.nodes), "node"), model.opsets.get("", 1)
     comment = f"Imported from {os.path.basename(model.path)}: {count} of opset {opset}."
     steps = translation.emitter.bodies.steps
-    return Draft(name, tuple(inputs), steps, tuple(ports), sizes.bounds, comment=comment)
+    draft = Draft(name, tuple(inputs), steps, tuple(ports), sizes.bounds, comment=comment)
+    return counts.resolved(draft, model.path, sizes.dynamic)
 
 
 def _inputs(model: OnnxModel, options: ImportOptions, sizes: ModelSizes, names: _Names) -> list[Port]:
@@ -147,8 +152,8 @@ def _fixed(info: OnnxValueInfo, value: object) -> KnownTensor:
 class _Translation:
     """The walk over nodes. ``names`` and ``opsets`` are those of the graph or function that is being walked."""
 
-    def __init__(self, model: OnnxModel, names: _Names, sizes: Mapping[str, int]) -> None:
-        self.emitter = Emitter(sizes)
+    def __init__(self, model: OnnxModel, names: _Names, emitter: Emitter) -> None:
+        self.emitter = emitter
         self.problems: list[Diagnostic] = []
         self._model = model
         self._names = names

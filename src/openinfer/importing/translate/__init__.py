@@ -2,6 +2,7 @@
 
 from openinfer.importing.translate import (
     control,
+    counted,
     elementwise,
     generate,
     linear,
@@ -27,6 +28,7 @@ __all__ = [
     "NodeResults",
     "Translator",
     "control",
+    "counted",
     "elementwise",
     "generate",
     "linear",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, extents, known
+from openinfer.importing.draft import I64, DraftOperand, extent, extents, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same, is_symbolic, larger, smaller, span
@@ -302,26 +302,3 @@ def _trilu(n: NodeContext) -> NodeResults:
     x = n.x if n.x.dtype.kind != "bool" else n.emit.cast(n.x, DTYPES["u8"])
     found = n.emit.op("tri", x, diagonal=diagonal or None, upper=upper or None)
     return n.emit.cast(found, n.x.dtype)
-
-
-@onnx_op("Compress", "NonZero", "Unique")
-def _data_dependent(n: NodeContext) -> NodeResults:
-    """KnownTensor results only: a shape that depends on data has no type here."""
-    if not all(one is None or (isinstance(one, KnownTensor) and not one.has_sizes) for one in n.operands):
-        raise Unsupported("the shape of its result depends on data", "fix what it depends on: --fix INPUT=VALUE")
-    arrays = [one.array for one in n.operands if isinstance(one, KnownTensor)]
-    if n.node.op == "NonZero":
-        return known(np.asarray(np.nonzero(np.atleast_1d(arrays[0]))).astype(np.int64))
-    if n.node.op == "Compress":
-        axis = n.axis(n.integer("axis", 0)) if n.has("axis") else None
-        return known(np.compress(arrays[1].reshape(-1), arrays[0], axis), n.x.dtype)
-    axis = n.axis(n.integer("axis", 0)) if n.has("axis") else None
-    values, first, inverse, counts = np.unique(
-        arrays[0], return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    inverse = np.asarray(inverse).reshape(-1)
-    if not n.integer("sorted", 1):  # in the order in which they come
-        order = np.argsort(first)
-        values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
-        inverse = np.argsort(order)[inverse]
-    return (known(values, n.x.dtype), *(known(one.astype(np.int64)) for one in (first, inverse, counts)))
