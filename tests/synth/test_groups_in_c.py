@@ -32,6 +32,7 @@ block entry {{
         ("symmetric", np.float16, (96, 64), 1, 1),
         ("symmetric", np.float32, (40, 70), 1, 3),  # the last group is shorter
         ("asymmetric", np.float16, (64, 64), 1, 1),
+        ("symmetric", np.float16, (70, 64), 1, 20),  # many rows: a panel is converted once for all of them
         ("affine", np.float16, (70, 40), 0, 2),
     ],
 )

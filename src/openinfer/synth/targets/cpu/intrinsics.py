@@ -29,7 +29,7 @@ class VectorSet:
     fma: Mapping[str, Intrinsic] = field(default_factory=dict)
     """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
     loads: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """Integers at ``p`` as floats. Those of 4 bits are added to 2^23: see ``IntegerLoad``."""
+    """Integers, or floats of 16 bits, at ``p`` as floats. Those of 4 bits are added to 2^23: see ``IntegerLoad``."""
     dots: Mapping[tuple[str, str], tuple[Intrinsic, ...]] = field(default_factory=dict)
     """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
 
@@ -82,6 +82,9 @@ class _X86:
                 codes[0] = f"{own}_ternarylogic_epi32({wide}, {own}_set1_epi32(15), {bits}, 0x6a)"
             forms = tuple(f"(({{vector}}){own}_cast{self.whole}_ps({code}))" for code in codes)
             found[dtype] = Intrinsic(self.has_integers, forms)
+        half = "_mm256_loadu_si256((const __m256i *)" if self.nbytes == 64 else "_mm_loadu_si128((const __m128i *)"
+        has_halves = self.has_fma if self.nbytes == 64 else f"{self.has_fma} && defined(__F16C__)"
+        found["f16"] = Intrinsic(has_halves, (f"(({{vector}}){own}_cvtph_ps({half}(const void *)(p))))",))
         return found
 
     def _dots(self, left: str, right: str) -> tuple[Intrinsic, ...]:

@@ -13,15 +13,36 @@ from openinfer.loops.rewrite import changed
 
 STORED = ("i8", "u8", "i4", "u4")
 """What can be in panels as it is: converted where it is multiplied."""
+SCALES = ("f32", "f16")
+"""What scales of groups may be stored in to be read by vectors."""
 LEAST = 32
 """The least number of products: with fewer, the moved roundings would be more than a sum may lose."""
 
 
 @dataclass(frozen=True)
+class GroupScales:
+    """What integers are multiplied with, and what is then added: the same for all terms of a group."""
+
+    size: int
+    """The terms of a group."""
+    scale: Load
+    offset: Load | None
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """Both, or the scale."""
+        return (self.scale,) if self.offset is None else (self.scale, self.offset)
+
+
+@dataclass(frozen=True)
 class Integers:
-    """A factor that is a stored integer less a number that depends on the free indices only, or on none."""
+    """A factor that is a stored integer less a number that depends on the free indices only, or on none.
+
+    With ``groups`` it is multiplied with a number that changes from group to group along the sum.
+    """
 
     zero: Scalar | None
+    groups: GroupScales | None = None
 
 
 def factored(one: Contraction) -> Contraction:
@@ -49,13 +70,35 @@ def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
         or prod(map(int, one.reduced)) < LEAST
     ):
         return None
-    match value:
+    grouped = _in_groups(value, one)
+    match value if grouped is None else grouped[0]:
+        case Cast(Load(own)) if own == buffer and grouped is not None:
+            return Integers(None, grouped[1])
         case Binary("sub", Cast(Load(own)), zero) if own == buffer and _is_outside(zero, one):
-            return Integers(zero)
+            return None if grouped is not None else Integers(zero)
         case Cast(Load(own)) if own == buffer:
             return Integers(None)
         case _:
             return None
+
+
+def _in_groups(value: Scalar, one: Contraction) -> tuple[Scalar, GroupScales] | None:
+    """An integer and its scales, where these change with the first of two inner indices only."""
+    offset: Scalar | None = None
+    match value:
+        case Binary("add", Binary("mul", number, scale), offset):
+            pass
+        case Binary("mul", number, scale):
+            pass
+        case _:
+            return None
+    if len(one.bound) != 2 or not isinstance(scale, Load) or not isinstance(offset, Load | None):
+        return None
+    found = GroupScales(int(one.reduced[1]), scale, offset)
+    inner = {var.name for var in one.bound}
+    first = one.bound[0].name
+    is_known = all(own.buffer.dtype.name in SCALES and variables(own) & inner == {first} for own in found.loads)
+    return (number, found) if is_known else None
 
 
 def _is_outside(value: Scalar, one: Contraction) -> bool:

@@ -36,7 +36,7 @@ from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.choices import ChooseTile, by_rule, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
-from openinfer.synth.targets.cpu.product import Product, product_of, transposed_product_of, without_single
+from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, transposed_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
@@ -290,13 +290,30 @@ class _Planner:
             pair, own = Const(2 * lanes, INDEX), Const(lanes, INDEX)
             inside = inside // pair * pair + inside % own * 2 + inside % pair // own
         where = (*outside.vars, column // width, depth, inside)
+        stored = integers_of(one, buffer)
+        scales = stored.groups.loads if stored is not None and stored.groups is not None else ()
+        moves = {buffer: Load(panels, where)} | {load.buffer: self._scales(one, product, tile, load) for load in scales}
 
         def moved(part: Scalar) -> Scalar | None:
-            return Load(panels, where) if isinstance(part, Load) and part.buffer == buffer else None
+            return moves.get(part.buffer) if isinstance(part, Load) else None
 
         value = one.a_value if buffer == one.a else one.b_value
         found = one.with_factor(buffer, panels, where, None if value is None else changed(value, moved))
         return replace(found, template=self._with_scratch(found, product, tile))
+
+    def _scales(self, one: Contraction, product: Product, tile: CpuTile, load: Load) -> Load:
+        """The scales or offsets of groups in panels like those of the integers, a row for each group."""
+        place = position(load.buffer, load.index)
+        assert place is not None
+        outside, groups = product.outside.used_by(place), FusedAxis(one.bound[:1], one.reduced[:1])
+        packing = in_panels(
+            place.first, outside.steps(place), groups.steps(place), product.columns.steps(place), tile.columns
+        )
+        panels = Buffer(load.buffer.name, load.buffer.dtype, packing.shape, load.buffer.space)
+        self.packings[panels.name] = packing
+        self.panels[panels.name] = panels
+        column, width = flat(product.columns.vars, product.columns.extents), Const(tile.columns, INDEX)
+        return Load(panels, (*outside.vars, column // width, one.bound[0], column % width))
 
 
 def _is_large(product: Product) -> bool:
@@ -337,10 +354,18 @@ class _Packable:
         is_plain = value is None and (buffer.dtype is one.accumulator or (are_bytes(one) and buffer.dtype.bits == 8))
         place = position(buffer, index)
         own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
-        if place is None or not set(place.steps) <= set(own) or not (is_plain or integers_of(one, buffer) is not None):
+        stored = integers_of(one, buffer)
+        if place is None or not set(place.steps) <= set(own) or not (is_plain or stored is not None):
+            return False
+        if stored is not None and stored.groups is not None and not all(map(self._is_panel, stored.groups.loads)):
             return False
         # How many rows the other factor has may be known only while running.
         return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
+
+    def _is_panel(self, load: Load) -> bool:
+        """Whether scales of groups can be stored in panels, too."""
+        name = load.buffer.name
+        return name in self.weights and self.uses.count(name) == 1 and position(load.buffer, load.index) is not None
 
 
 def _uses(body: Sequence[Statement]) -> Iterator[str]:

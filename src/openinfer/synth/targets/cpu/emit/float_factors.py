@@ -5,11 +5,13 @@ Factors that cannot be read where they lie are copied into scratch memory first:
 
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer
+from openinfer.synth.targets.cpu.emit.group_tiles import GroupTile
 from openinfer.synth.targets.cpu.emit.integer_panels import has_zero, integers, stored_panel
 from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.panels import copied_panel
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.emit.tiling import Tiling, moved, number, offset_from
+from openinfer.synth.targets.cpu.quantized import GroupScales
 from openinfer.synth.targets.cstyle.code import ExprText
 
 _MOST_PRODUCTS = 8192
@@ -79,17 +81,35 @@ class FloatFactors:
         """The call for a tile of one size."""
         tile, product = self._tiling.tile, self._tiling.product
         taps = self._taps()
+        own = integers(self._tiling)
+        if own is not None and own.groups is not None and tile.right is None:
+            return self._group_call(own.groups, rows, vectors, f"{right}, {step}")
         subtracts = has_zero(self._tiling) and tile.right is None
         is_stored = integers(self._tiling) is not None and tile.right is None
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * subtracts
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
-        own = FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
-        is_long = own.dtype == "f32" and most_elements(product.inner.extents) > _MOST_PRODUCTS
+        found = FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
+        is_long = found.dtype == "f32" and most_elements(product.inner.extents) > _MOST_PRODUCTS
         block = max(_BLOCK // max(len(taps), 1), 1)
-        name = self._tiling.scalars.need(LongTile(own, block) if is_long else own)
+        name = self._tiling.scalars.need(LongTile(found, block) if is_long else found)
         depth = number(product.inner.extents[0] if taps else product.inner.extent)
         return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
+
+    def _group_call(self, groups: GroupScales, rows: int, vectors: int, right: str) -> str:
+        """The call for a tile of integers in groups, with their scales where those of a panel begin."""
+        tile, product = self._tiling.tile, self._tiling.product
+        shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
+        is_half = product.right.buffer.dtype.is_packed
+        own = FloatTile(*shape, product.right.buffer.dtype.name, has_zero=is_half, has_one_zero=is_half)
+        scales = groups.scale.buffer.dtype.name
+        name = self._tiling.scalars.need(GroupTile(own, groups.size, scales, groups.offset is not None))
+        count = number(product.inner.extents[0])
+        starts = [
+            offset_from(one.buffer.name, self._tiling.panel_place(one.buffer, one.index, product.inner.extents[0]))
+            for one in groups.loads
+        ]
+        return f"{name}({count}, {self._left()}, {right}, {', '.join(starts)}, tile, {tile.columns})"
 
     def _left(self) -> str:
         """The arguments that say where the rows of a tile are."""

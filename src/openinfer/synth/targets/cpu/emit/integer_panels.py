@@ -2,9 +2,9 @@
 
 from openinfer.loops.ir import Buffer, Const
 from openinfer.synth.targets.cpu.emit.tiles import SHIFT
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, number, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, loop, number, offset_from
 from openinfer.synth.targets.cpu.product import as_one
-from openinfer.synth.targets.cpu.quantized import Integers, integers_of
+from openinfer.synth.targets.cpu.quantized import GroupScales, Integers, integers_of
 from openinfer.synth.targets.cstyle.code import ExprText, joined
 
 
@@ -37,7 +37,7 @@ def stored_panel(tiling: Tiling, place: ExprText) -> tuple[str, str]:
     is_moved = is_half and place.text != "0"
     panel = offset_from(buffer.name, joined(place, "/", ExprText("2")) if is_moved else place)
     row = tile.columns // 2 if is_half else tile.columns
-    if has_zero(tiling):
+    if has_zero(tiling) and found.groups is None:
         _zero_points(tiling, found)
     if tile.right is None:
         return panel, str(row)
@@ -61,13 +61,24 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
 
 def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
     """All integers of a panel as floats, in separate memory, with the size of a row in bytes."""
-    tile, before = tiling.tile, tiling.depth
-    tiling.open(f"for ({tiling.index} k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
-    tiling.say(f"{tiling.kind} *to = {right.name} + k * {tile.columns};")
-    less = [f" - zero[{at}]" if has_zero(tiling) else "" for at in ("column", "column + half")]
+    tile, before, found = tiling.tile, tiling.depth, integers(tiling)
+    groups = None if found is None else found.groups
+    if groups is None:
+        tiling.open(f"for ({tiling.index} k = 0; k < {number(tiling.product.inner.extent)}; ++k, panel += {row})")
+        tiling.say(f"{tiling.kind} *to = {right.name} + k * {tile.columns};")
+    else:
+        _open_group(tiling, groups, right, row)
+
+    def real(integer: str, at: str) -> str:
+        """The number that an integer of a column stands for."""
+        if groups is None:
+            return f"{integer} - zero[{at}]" if has_zero(tiling) else integer
+        moved = f"({integer} - 8.0f)" if is_shifted(tiling) else integer
+        return f"{moved} * scale[{at}]{f' + offset[{at}]' if groups.offset is not None else ''}"
+
     if not are_halves(tiling):
         tiling.open(f"for ({tiling.index} column = 0; column < {tile.columns}; ++column)")
-        tiling.say(f"to[column] = ({tiling.kind})panel[column]{less[0]};")
+        tiling.say(f"to[column] = {real(f'({tiling.kind})panel[column]', 'column')};")
     else:
         flip = " ^ 8" * is_shifted(tiling)
         is_one = tile.columns == 2 * tile.lanes
@@ -78,6 +89,19 @@ def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
             tiling.open(f"for ({tiling.index} column = first; column < first + {tile.lanes}; ++column)")
         tiling.say(f"enum {{ half = {tile.lanes} }};")
         tiling.say(f"const uint8_t byte = panel[column{'' if is_one else ' - first / 2'}];")
-        tiling.say(f"to[column] = ({tiling.kind})((byte & 15){flip}){less[0]};")
-        tiling.say(f"to[column + half] = ({tiling.kind})((byte >> 4){flip}){less[1]};")
+        low, high = (f"({tiling.kind})(({code}){flip})" for code in ("byte & 15", "byte >> 4"))
+        tiling.say(f"to[column] = {real(low, 'column')};")
+        tiling.say(f"to[column + half] = {real(high, 'column + half')};")
     tiling.close(tiling.depth - before)
+
+
+def _open_group(tiling: Tiling, groups: GroupScales, right: Buffer, row: int) -> None:
+    """The loops over groups and their terms; scales and offsets of the columns are made floats once for a group."""
+    tile, (group, _) = tiling.tile, tiling.product.inner.vars
+    tiling.open(loop(tiling.index, group.name, tiling.product.inner.extents[0]))
+    for name, load in zip(("scale", "offset"), groups.loads, strict=False):
+        value = tiling.scalars.text(as_one(load, tiling.product.columns, tiling.panel + COLUMN))
+        tiling.say(f"{tiling.kind} {name}[{tile.columns}];")
+        tiling.say(f"for ({tiling.index} column = 0; column < {tile.columns}; ++column) {name}[column] = {value};")
+    tiling.open(f"for ({tiling.index} term = 0; term < {groups.size}; ++term, panel += {row})")
+    tiling.say(f"{tiling.kind} *to = {right.name} + ({group.name} * {groups.size} + term) * {tile.columns};")

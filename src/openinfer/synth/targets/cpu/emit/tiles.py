@@ -192,6 +192,8 @@ class FloatTile:
     stored: str | None = None
     has_zero: bool = False
     is_window: bool = False
+    has_one_zero: bool = False
+    """Whether all columns have the same zero point, which is a vector of its own."""
 
     @property
     def name(self) -> str:
@@ -234,7 +236,7 @@ class FloatTile:
         else:
             place, name = column * self.lanes, load.name
         text = f"{name}(b{ahead}{f' + {place}' if place else ''})"
-        return f"{text} - z{column}" if self.has_zero else text
+        return f"{text} - z{'' if self.has_one_zero else column}" if self.has_zero else text
 
 
 def _tile(tile: FloatTile) -> str:
@@ -260,7 +262,7 @@ def _tile(tile: FloatTile) -> str:
             f"    for (; k >= {steps}; k -= {steps}, a += {_times(steps, 'a_step')}, b += {_times(steps, 'b_row')}) {{"
         )
         for split in range(steps):
-            lines += _products(tile, split)
+            lines += products(tile, split)
         lines.append("    }")
     lines += [
         *_stores(tile, splits),
@@ -268,7 +270,7 @@ def _tile(tile: FloatTile) -> str:
         f"    for (int r = 0; r < {rows}; ++r) {{",
         f"        for (int n = 0; n < {tile.width}; ++n) {{",
         f"            {kind} sum = 0;",
-        f"            for (int64_t i = 0; i < k; ++i) sum += a[r * a_row + i * a_step] * {_element(tile)};",
+        f"            for (int64_t i = 0; i < k; ++i) sum += a[r * a_row + i * a_step] * {element(tile)};",
         "            c[r * c_row + n] = sum;",
         "        }",
         "    }",
@@ -294,7 +296,7 @@ def _window_tile(tile: FloatTile) -> str:
         "#pragma GCC unroll 1 /* unrolled, the elements of several taps would need more registers than there are */",
         "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
         f"            const {kind} *const seen = a + taps[t];",
-        *(f"    {line}" for line in _products(tile, 0, "seen")),
+        *(f"    {line}" for line in products(tile, 0, "seen")),
         "        }",
         "    }",
         *_stores(tile, 1),
@@ -339,9 +341,9 @@ def zero_sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
     return lines
 
 
-def _element(tile: FloatTile) -> str:
-    """The same without vectors: the number in a column."""
-    zero = " - zero[n]" * tile.has_zero
+def element(tile: FloatTile, point: str = "zero[n]") -> str:
+    """The same without vectors: the number in a column, less a zero point."""
+    zero = f" - {point}" * tile.has_zero
     if tile.stored is None:
         return "b[i * b_row + n]"
     if tile.stored in ("i8", "u8"):
@@ -351,7 +353,7 @@ def _element(tile: FloatTile) -> str:
     return f"({SHIFT}f + (float)((({byte} >> (n / {lanes} % 2 * 4)) & 15){flip}){zero})"
 
 
-def _products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
+def products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
     """One step of all sums: the columns are loaded once, every row's number meets all of them."""
     vector, fma, vectors = tile.vector.name, tile.vector.fma, tile.vectors
     mark = f"_{split}" if split else ""

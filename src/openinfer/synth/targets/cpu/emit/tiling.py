@@ -1,6 +1,6 @@
 """A contraction in tiles, while its C is written: what is computed, how, and the lines so far."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
@@ -155,7 +155,10 @@ class Tiling:
     def stored_place(self, depth: int) -> ExprText:
         """The start of a stored panel; each has a number of elements of every column."""
         buffer = self.product.right.buffer
-        index = self.one.index_of(buffer)
+        return self.panel_place(buffer, self.one.index_of(buffer), depth)
+
+    def panel_place(self, buffer: Buffer, index: Sequence[Scalar], depth: int) -> ExprText:
+        """The start of a panel of a buffer in panels, each of which has ``depth`` elements of every column."""
         place = self.panel * Const(depth, INDEX)
         for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
             place = place + one * Const(step, INDEX)

@@ -1,0 +1,177 @@
+"""Tiles of integers in groups: the sum of a group is multiplied with the scales of its columns, and then added up.
+
+Where groups have offsets, too, the sum of the row's numbers in a group is multiplied with these.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openinfer.synth.targets.cpu.emit.tiles import (
+    SHIFT,
+    FloatTile,
+    VectorType,
+    element,
+    products,
+    sum_name,
+    zero_sums,
+)
+from openinfer.synth.targets.cpu.intrinsics import Intrinsic, chosen, sets_of
+from openinfer.synth.targets.cstyle.support import Need
+
+SCALE_TYPES = {"f32": "float", "f16": "uint16_t"}
+"""The C types of scales in memory."""
+
+
+@dataclass(frozen=True)
+class ScaleLoad:
+    """Numbers of 16 bits as a vector of floats."""
+
+    lanes: int
+
+    @property
+    def name(self) -> str:
+        """The macro."""
+        return f"oi_load_f16_f32x{self.lanes}"
+
+    @property
+    def vector(self) -> VectorType:
+        """What is loaded."""
+        return VectorType("f32", self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The vector, and the conversion of a single number."""
+        return (self.vector, "oi_from_f16")
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        found = [
+            (None if "f32" in one.fma else one.header, one.loads["f16"])
+            for one in sets_of(self.lanes * 4)
+            if "f16" in one.loads
+        ]
+        elements = ", ".join(f"oi_from_f16((p)[{lane}])" for lane in range(self.lanes))
+        plain = [f"#define {self.name}(p) (({self.vector.name}){{ {elements} }})"]
+        lines = chosen(found, self._fast, plain)
+        return "\n".join(["/* Numbers of 16 bits as floats. */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
+
+    def _fast(self, one: Intrinsic) -> list[str]:
+        return [f"#define {self.name}(p) {one.forms[0].format(vector=self.vector.name)}"]
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """The function that computes a tile of ``tile.stored`` integers, ``group`` of which share scales and offsets."""
+
+    tile: FloatTile
+    group: int
+    scales: str
+    is_affine: bool
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        kind = f"{self.scales}{'_affine' * self.is_affine}"
+        return f"{self.tile.name}_by_{self.group}_{kind}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the tile needs, and how scales are loaded."""
+        return (*self.tile.needs, *((ScaleLoad(self.tile.lanes),) if self.scales == "f16" else ()))
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        tile, kind = self.tile, SCALE_TYPES[self.scales]
+        about = f"{tile.rows} row{'s' * (tile.rows > 1)} of a, {tile.width} columns of {tile.stored} of b"
+        what = "scale and an offset" if self.is_affine else "scale"
+        offset = f"const {kind} *offset, " * self.is_affine
+        return "\n".join(
+            [
+                f"/* c = a * b: {about}; in each group of {self.group} products, a column has a {what}. */",
+                f"static void {self.name}(int64_t groups, const float *a, int64_t a_row, int64_t a_step,",
+                f"        const {tile.stored_type} *b, int64_t b_row, const {kind} *scale,",
+                f"        {offset}float *c, int64_t c_row)",
+                "{",
+                "#if defined(__GNUC__)",
+                *self._vectors(),
+                "#else",
+                *self._plain(),
+                "#endif",
+                "}",
+                "",
+            ]
+        )
+
+    def _vectors(self) -> Iterator[str]:
+        tile, vector = self.tile, self.tile.vector
+        splits = max(1, 4 // (tile.rows * tile.vectors))
+        totals = [f"t{row}_{column} = {{0}}" for row in range(tile.rows) for column in range(tile.vectors)]
+        yield f"    {vector.name} {', '.join(totals)};"
+        if tile.has_zero:
+            yield f"    const {vector.name} z = ({vector.name}){{0}} + {_shift(tile)}f;"
+        yield "    for (; groups > 0; --groups) {"
+        yield from (f"    {line}" for line in zero_sums(vector.name, tile.rows, tile.vectors, splits))
+        if self.is_affine:
+            yield f"        float {', '.join(f'sum{row} = 0' for row in range(tile.rows))};"
+        steps = f"a += {splits} * a_step, b += {splits} * b_row"
+        yield f"        for (int i = 0; i < {self.group}; i += {splits}, {steps}) {{"
+        for split in range(splits):
+            yield from (f"    {line}" for line in products(tile, split))
+            if self.is_affine:
+                ahead = f" + {split} * a_step" if split else ""
+                yield "            " + " ".join(f"sum{row} += a[{row} * a_row{ahead}];" for row in range(tile.rows))
+        yield "        }"
+        yield from self._added(splits)
+        yield f"        scale += c_row;{' offset += c_row;' * self.is_affine}"
+        yield "    }"
+        for row in range(tile.rows):
+            for column in range(tile.vectors):
+                yield f"    *({vector.name} *)(c + {row} * c_row + {column * tile.lanes}) = t{row}_{column};"
+
+    def _added(self, splits: int) -> Iterator[str]:
+        """The sums of a group, times the scales, and what offsets add."""
+        tile = self.tile
+        for column in range(tile.vectors):
+            for name in ("scale", "offset")[: 1 + self.is_affine]:
+                yield f"        const {tile.vector.name} {name}{column} = {self._loaded(name, column)};"
+            for row in range(tile.rows):
+                total = " + ".join(sum_name(row, column, split) for split in range(splits))
+                yield f"        t{row}_{column} += ({total}) * scale{column};"
+                if self.is_affine:
+                    fma = tile.vector.fma
+                    yield f"        t{row}_{column} = {fma}(sum{row}, offset{column}, t{row}_{column});"
+
+    def _loaded(self, name: str, column: int) -> str:
+        place = f"{name} + {column * self.tile.lanes}" if column else name
+        if self.scales == "f16":
+            return f"{ScaleLoad(self.tile.lanes).name}({place})"
+        return f"*(const {self.tile.vector.name} *)({place})"
+
+    def _plain(self) -> Iterator[str]:
+        tile = self.tile
+        number = "oi_from_f16({})" if self.scales == "f16" else "{}"
+        yield f"    for (int r = 0; r < {tile.rows}; ++r) {{"
+        yield f"        for (int n = 0; n < {tile.width}; ++n) {{"
+        yield "            float total = 0;"
+        yield "            for (int64_t g = 0; g < groups; ++g) {"
+        yield "                float part = 0, sum = 0;"
+        yield f"                for (int64_t i = g * {self.group}; i < (g + 1) * {self.group}; ++i) {{"
+        yield f"                    part += a[r * a_row + i * a_step] * {element(tile, f'{_shift(tile)}f')};"
+        yield "                    sum += a[r * a_row + i * a_step];"
+        yield "                }"
+        yield f"                total += part * {number.format('scale[g * c_row + n]')};"
+        if self.is_affine:
+            yield f"                total += sum * {number.format('offset[g * c_row + n]')};"
+        else:
+            yield "                (void)sum;"
+        yield "            }"
+        yield "            c[r * c_row + n] = total;"
+        yield "        }"
+        yield "    }"
+
+
+def _shift(tile: FloatTile) -> float:
+    """What integers of 4 bits come with."""
+    return SHIFT + (8 if tile.stored == "i4" else 0)
