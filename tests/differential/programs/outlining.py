@@ -84,8 +84,10 @@ def _touch(found: Uses, statement: Statement) -> None:
         case Transfer(source, target):
             read, written = [source], [target]
         case Read(source, name):
+            found.kept.add(source.base)
             read, written = [source], [Access(name)]
         case Write(name, target):
+            found.kept.add(target.base)
             read, written = [Access(name)], [target]
         case Count(name, amount, _):
             found.kept.add(name)
@@ -376,20 +378,24 @@ def _mentions(body: Sequence[Statement], name: str) -> Iterator[int]:
 
 
 def called_of(seed: int, *, has_heap: bool = True) -> Program:
-    """The program of a seed with calls in it; where it would run too long, without those at its end."""
-    outlining = Outlining(program_of(seed, has_heap=has_heap), seed)
+    """The program of a seed with calls in it: as many as let it end in time."""
+    original = program_of(seed, has_heap=has_heap)
+    outlining = Outlining(original, seed)
     plain = outlining.run()
-    if any(isinstance(one, Yield) for one in plain.blocks["entry"]):
-        return plain
-    more = outlining.again()
-    machine = Machine(more)
+    has_consumers = any(isinstance(one, Yield) for one in plain.blocks["entry"])
+    more = plain if has_consumers else outlining.again()
+    return next((one for one in (more, plain) if _ends_in_time(one)), original)
+
+
+def _ends_in_time(program: Program) -> bool:
+    machine = Machine(program)
     try:
-        for step in more.steps:
+        for step in program.steps:
             machine.prepare(step.before)
             try:
                 machine.step(step.inputs)
             except FailedError:
                 continue
     except TooMuchError:
-        return plain
-    return more
+        return False
+    return True
