@@ -342,7 +342,7 @@ LANGUAGE_BUGS = (
     ),
     Bug(
         "constants can be written",
-        "ir/validate.py",
+        "ir/operand_rules.py",
         "if variable is not None and variable.kind is MemoryKind.CONSTANT:",
         "if variable is None and access.base == '':",
         DIAGNOSTICS,
@@ -642,8 +642,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "long products have one accumulator",
         "synth/targets/cpu/emit/float_factors.py",
-        "LongTile(own, block) if is_long else own",
-        "own",
+        "LongTile(found, block) if is_long else found",
+        "found",
         "tests/synth/test_long_sums.py",
         "many_terms",
     ),
