@@ -453,7 +453,10 @@ def test_shapes_that_depend_on_data_are_refused(tmp_path: Path) -> None:
     assert caught.value.code is Code.UNSUPPORTED_NODE
 
 
-@pytest.mark.parametrize("module", [Function(lambda x, _i: x.tolist()[0] > 0 and x).eval(), lambda x: x], ids=str)
+READS_NUMBERS = Function(lambda x, _i: x.tolist()[0] > 0 and x).eval()
+
+
+@pytest.mark.parametrize("module", [READS_NUMBERS, lambda x: x], ids=["reads numbers", "is no module"])
 def test_modules_that_cannot_be_traced_are_refused_as_a_whole(tmp_path: Path, module: Any) -> None:
     with pytest.raises(ImportingError) as caught:
         import_torch(module, (torch.randn(3), torch.zeros(1)), tmp_path / "out")
