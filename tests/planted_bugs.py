@@ -920,8 +920,8 @@ DEVICE_BUGS = (
     Bug(
         "a feature of shaders is overlooked",
         "synth/targets/vulkan/features.py",
-        'Feature.F64: r"double',
-        'Feature.F64: r"dvec',
+        'Feature.I8: r"u?int8_t"',
+        'Feature.I8: r"u?int4_t"',
         SHADER_FEATURES,
         "compiler_finds and cast",
     ),
