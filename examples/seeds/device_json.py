@@ -5,7 +5,7 @@ from pathlib import Path
 from examples.seeds.classic import CLASSIC
 from examples.seeds.model import BUILD, opened
 
-from openinfer import DeviceArch, GraphError, Synthesizer
+from openinfer import DeviceArch, Synthesizer
 
 DEVICES = Path(__file__).parents[2] / "devices"
 
@@ -19,10 +19,9 @@ def main() -> None:
     mock = DeviceArch.load(DEVICES / "ada_mock.json")
     shared = mock.limits.max_shared_memory_bytes
     print(f"{mock.title}: {mock.device.type}, {mock.device.api}, {shared} bytes of shared memory")
-    try:
-        Synthesizer.from_arch(mock)
-    except GraphError as error:
-        print(error)
+    plan = Synthesizer.from_arch(mock).synthesize(opened(), CLASSIC)
+    plan.emit(BUILD / "out_vulkan")
+    print(f"its shaders are in {BUILD / 'out_vulkan' / 'shaders'}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ OUTPUT = {
     "synthesize": r"the project is in build/examples/seeds/out; a step works in 4096 bytes\n",
     "synthesize_json": r"the graph is in .*\nthe project is in build/examples/seeds/out_json; .*\n",
     "device_json": r"generic C11: the project is in build/examples/seeds/out_device\n"
-    r"Mock RTX: gpu, vulkan, 65536 bytes of shared memory\nerror\[E801\]: (.*\n)+",
+    r"Mock RTX: gpu, vulkan, 65536 bytes of shared memory\n"
+    r"its shaders are in build/examples/seeds/out_vulkan/shaders\n",
 }
 
 

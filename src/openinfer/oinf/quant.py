@@ -28,7 +28,7 @@ class QuantScale:
     """The scale factors of a quantized tensor.
 
     >>> QuantScale.per_tensor(0.5)
-    QuantScale(axis=None, values=array([0.5], dtype=float32))
+    QuantScale(axis=None, values=array([0.5], dtype=float32), group=None)
     """
 
     axis: int | None

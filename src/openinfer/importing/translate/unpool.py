@@ -12,7 +12,6 @@ from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_symbolic
 
 _MOST_PLACES = 1 << 24
-Places = npt.NDArray[np.int64]
 
 
 def largest_places(n: NodeContext, window: Window, out: tuple[int, ...]) -> DraftOperand:
@@ -42,7 +41,7 @@ def largest_places(n: NodeContext, window: Window, out: tuple[int, ...]) -> Draf
     return n.emit.op("add", place, known(base)) if batch * channels > 1 else place
 
 
-def _window_places(window: Window, spatial: tuple[int, ...], out: tuple[int, ...]) -> Places:
+def _window_places(window: Window, spatial: tuple[int, ...], out: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """The flat positions under each window, [windows, kernel]; one behind the last for what lies outside."""
     found = np.zeros((*out, *window.kernel), np.int64)
     inside = np.ones(found.shape, bool)
