@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from queue import SimpleQueue
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "openinfer"
@@ -57,6 +59,8 @@ class Copies:
 
     def __init__(self, folder: Path, count: int) -> None:
         self._copies: SimpleQueue[Path] = SimpleQueue()
+        self._lock = Lock()
+        """Whoever starts a process also asks after those of others: two threads that ask at once spoil the answer."""
         self._processes = get_context("forkserver")
         self._processes.set_forkserver_preload(list(SHARED))
         first = folder / "0" / "src"
@@ -80,10 +84,12 @@ class Copies:
         """Run tests against a copy; the process itself makes sure that it is the copy."""
         printed = source.parent / "printed.txt"
         process = self._processes.Process(target=_run, args=(str(source), str(printed), tests, expression))
-        process.start()
-        process.join(TIMEOUT)
-        if process.is_alive():
-            process.kill()
+        with self._lock:
+            process.start()
+        is_over = wait([process.sentinel], TIMEOUT)
+        with self._lock:
+            if not is_over:
+                process.kill()
             process.join()
         status = process.exitcode
         return Outcome(_NOT_RUN if status is None else status, printed.read_text(encoding="utf-8", errors="replace"))
