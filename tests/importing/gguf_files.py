@@ -145,11 +145,11 @@ class Tiny:
     head_norms: bool = False
     post_norms: bool = False
     fused: bool = False
-    extra: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
-        return int(self.extra.get(f"{self.architecture}.attention.key_length", self.width // self.heads))  # type: ignore[call-overload, no-any-return]
+        return int(self.extra.get(f"{self.architecture}.attention.key_length", self.width // self.heads))
 
     def metadata(self) -> dict[str, object]:
         """What the file says."""
@@ -228,7 +228,7 @@ class Reference:
             h = h + (self._norm(made, own["post_ffw_norm.weight"]) if tiny.post_norms else made)
         head = real.get("output.weight", real["token_embd.weight"])
         found = self._norm(h[-1], real["output_norm.weight"]) @ head.T
-        cap = float(tiny.extra.get(f"{tiny.architecture}.final_logit_softcapping", 0))  # type: ignore[arg-type]
+        cap = float(tiny.extra.get(f"{tiny.architecture}.final_logit_softcapping", 0))
         return np.tanh(found / cap) * cap if cap else found
 
     def _norm(self, x: Array, gamma: Array) -> Array:
@@ -237,8 +237,8 @@ class Reference:
     def _rotated(self, x: Array) -> Array:
         """Heads [tokens, heads, width]."""
         tiny, width = self.tiny, x.shape[-1]
-        rotary = int(tiny.extra.get(f"{tiny.architecture}.rope.dimension_count", width))  # type: ignore[call-overload]
-        factor = float(tiny.extra.get(f"{tiny.architecture}.rope.scaling.factor", 1))  # type: ignore[arg-type]
+        rotary = int(tiny.extra.get(f"{tiny.architecture}.rope.dimension_count", width))
+        factor = float(tiny.extra.get(f"{tiny.architecture}.rope.scaling.factor", 1))
         i = np.arange(rotary // 2)
         angles = np.arange(len(x))[:, None, None] / factor * 5000.0 ** (-2 * i / rotary)
         is_llama = tiny.architecture == "llama"
@@ -263,7 +263,7 @@ class Reference:
         q, k = self._rotated(q), self._rotated(k)
         k, v = (np.repeat(one, tiny.heads // tiny.groups, axis=1) for one in (k, v))
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(head)
-        cap = float(tiny.extra.get(f"{tiny.architecture}.attn_logit_softcapping", 0))  # type: ignore[arg-type]
+        cap = float(tiny.extra.get(f"{tiny.architecture}.attn_logit_softcapping", 0))
         scores = np.tanh(scores / cap) * cap if cap else scores
         scores = np.where(np.tri(count, dtype=bool), scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))

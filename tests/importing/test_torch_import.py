@@ -40,8 +40,10 @@ class Residual(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(width)
-        self.norm.running_mean.uniform_()  # type: ignore[union-attr]
-        self.norm.running_var.uniform_(0.5, 2)  # type: ignore[union-attr]
+        assert self.norm.running_mean is not None
+        assert self.norm.running_var is not None
+        self.norm.running_mean.uniform_()
+        self.norm.running_var.uniform_(0.5, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.relu(x + self.norm(self.conv(x)), inplace=True)
