@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.differential.programs.interpret import Machine, consumers
+from tests.differential.programs.interpret import Machine
 from tests.differential.programs.numbers import FLOATS, TERNARY, FailedError
 from tests.differential.programs.tree import (
     Access,
@@ -20,6 +20,7 @@ from tests.differential.programs.tree import (
     Transfer,
     Write,
     Yield,
+    consumers,
     walk,
 )
 

@@ -33,21 +33,13 @@ from tests.differential.programs.tree import (
     Transfer,
     Write,
     Yield,
+    consumers,
     walk,
 )
 
 MOST_STATEMENTS = 1500
 FAR = 1 << 40
 """Index arithmetic beyond this is not what programs are about."""
-
-
-def consumers(program: Program) -> dict[str, tuple[str, ...]]:
-    """Blocks that begin with ``await``, and what they await."""
-    return {
-        name: body[0].names
-        for name, body in program.blocks.items()
-        if body and isinstance(body[0], Await) and name != "entry"
-    }
 
 
 def _assigned(body: Sequence[Statement]) -> Iterator[str]:

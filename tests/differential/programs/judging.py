@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from tests.differential.building import WatchedModule
-from tests.differential.programs.interpret import Machine, consumers
+from tests.differential.programs.interpret import Machine
 from tests.differential.programs.numbers import FLOATS, Array, FailedError
-from tests.differential.programs.tree import Program
+from tests.differential.programs.tree import Program, consumers
 
 from openinfer import ModelLoader, Simulator
 from openinfer.errors import OpenInferError

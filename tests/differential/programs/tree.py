@@ -426,3 +426,12 @@ def walk(body: Sequence[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, Loop | Scope):
             yield from walk(statement.body)
+
+
+def consumers(program: Program) -> dict[str, tuple[str, ...]]:
+    """Blocks that begin with ``await``, and what they await."""
+    return {
+        name: body[0].names
+        for name, body in program.blocks.items()
+        if body and isinstance(body[0], Await) and name != "entry"
+    }

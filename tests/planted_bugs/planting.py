@@ -18,7 +18,7 @@ from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 from threading import Lock
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "openinfer"
 QUIET = (
     "-x",
