@@ -178,9 +178,9 @@ static void record(const launch *one, const memory *all, uint64_t status, uint64
         const argument given = one->arguments[i];
         values[i] = given.kind == NUMBER ? given.value : address + (given.kind == STATUS ? status : all[given.value].at);
     }
-    if (one->count > PUSHED) {
+    if (one->count >= PUSHED) {
         memcpy(mapped + *block, values, sizeof values);
-        values[0] = address + *block;
+        values[PUSHED - 1] = address + *block;
         *block += sizeof values;
     }
     vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);

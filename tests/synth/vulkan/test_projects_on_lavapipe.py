@@ -109,6 +109,25 @@ def test_a_step_that_fails_on_the_device_has_not_happened(module: CompiledModule
     same(module, executor)
 
 
+def counted(module: CompiledModule, name: str) -> int:
+    """How often something was submitted, or recorded."""
+    function = module._instance.function(name)
+    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_void_p]
+    return int(function(module._context.device))
+
+
+def test_a_step_is_recorded_once_and_its_arguments_change(module: CompiledModule, executor: Executor) -> None:
+    """What differs between steps, extents and groups of launches included, is read from memory in the second one on."""
+    for step in range(8):
+        for one in (module, executor):
+            one({**inputs_of(step), "keep": np.bool_(True)})
+        if step == 4:
+            before = counted(module, "oi_recorded"), counted(module, "oi_submitted")
+    same(module, executor)
+    assert counted(module, "oi_recorded") == before[0]
+    assert counted(module, "oi_submitted") > before[1]
+
+
 def saved(module: CompiledModule) -> bytes:
     """What the code itself saves."""
     instance = module._instance

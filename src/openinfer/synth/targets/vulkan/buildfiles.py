@@ -14,7 +14,7 @@ LIBRARIES = ("-lvulkan", "-lpthread")
 
 def _sources(name: str, options: ProjectOptions) -> list[str]:
     extra = {"array": ["src/weights.c"], "incbin": ["src/weights.S"]}.get(options.weights, [])
-    return [f"src/{name}.c", "src/device.c", "src/shaders.c", *extra]
+    return [f"src/{name}.c", "src/device.c", "src/recorder.c", "src/shaders.c", *extra]
 
 
 def makefile(name: str, options: ProjectOptions, shaders: Mapping[str, str], *, has_selftest: bool) -> str:
@@ -42,7 +42,7 @@ build/lib{name}.a: {objects}
 
 build/shaders.o: {headers}
 
-build/%.o: src/%.c include/{name}.h src/device.h src/runtime.h
+build/%.o: src/%.c include/{name}.h src/device.h src/inside.h src/runtime.h
 	@mkdir -p build
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 

@@ -132,9 +132,8 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     memory = [one for one in given if one.name not in kernel.unused]
     has_status = kernel.can_fail or is_guarded
     count = len(memory) + len(kernel.sizes) + 2 * has_status
-    head = [] if count <= PUSHED else ["oi_argument_block more = oi_argument_block(arguments.at[0]);"]
-    at = "arguments.at[{}]" if count <= PUSHED else "more.at[{}]"
-    places = iter(at.format(number) for number in range(count))
+    head = _given(count)
+    places = iter(f"given{number}" for number in range(count))
     head += [f"{memory_type(one.dtype)} {one.name} = {memory_type(one.dtype)}({next(places)});" for one in memory]
     for size in kernel.sizes:
         kind = dialect.size_type(kernel, size)
@@ -142,11 +141,27 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     if has_status:
         head += [f"{WORDS} status = {WORDS}({next(places)});", f"const uint32_t own = {next(places)}.x;"]
     if is_guarded:
-        head.append("if (status.v[0] < own) return;")
+        head.append("if (own != 0u && status.v[0] < own) return;")
     head += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
     body = with_glsl_numbers("\n".join([*(f"{PAD}{one}" for one in head), *lines]))
     shared = "".join(f"shared {_array(dialect, one)}\n" for one in kernel.scratch if one.space is Space.GROUP)
     return Framed(f"{shared}void {kernel.name}()\n{{\n{body}\n}}\n", f"void {kernel.name}();")
+
+
+def _given(count: int) -> list[str]:
+    """The arguments of a launch: those that never change are pushed, all others lie in the block that is pushed last.
+
+    Which of them these are is found out while steps run, so one shader does both.
+    """
+    if not count:
+        return []
+    pushed = ", ".join(f"given{number} = arguments.at[{number}]" for number in range(count))
+    if count >= PUSHED:
+        pushed = ", ".join(f"given{number}" for number in range(count))
+    block = f"oi_argument_block more = oi_argument_block(arguments.at[{PUSHED - 1}]);"
+    read = " ".join(f"given{number} = more.at[{number}];" for number in range(count))
+    is_changing = "" if count >= PUSHED else f"if (arguments.at[{PUSHED - 1}] != uvec2(0)) "
+    return [f"uvec2 {pushed};", f"{is_changing}{{ {block} {read} }}"]
 
 
 def _array(dialect: Dialect, buffer: Buffer) -> str:
@@ -183,7 +198,7 @@ GLSL = Dialect(
     fail="{{ atomicMin(status.v[0], own); return; }} /* {reason} */",
     narrow="int32_t",
     known_outcomes=True,
-    reserved=frozenset(_WORDS_OF_GLSL.split()),
+    reserved=frozenset(_WORDS_OF_GLSL.split()) | {f"given{number}" for number in range(256)},
 )
 """Buffers have fewer than 2^32 elements: positions of 64 bits are narrowed where memory is reached."""
 

@@ -37,10 +37,16 @@ _EXTERNAL = (
     "oi_copy",
     "oi_is_awaited",
     "oi_settle",
+    "oi_submitted",
+    "oi_recorded",
     "oi_time",
     "oi_place",
+    "oi_device_for",
+    "oi_device_free",
+    "oi_memory_of",
+    "oi_memory_on",
 )
-"""The functions of ``device.c``; every project has its own, so that a program can have several projects."""
+"""Functions of ``device.c`` and ``recorder.c``; every project has its own, so that a program can have several."""
 
 
 @cache
@@ -95,7 +101,7 @@ class VulkanProject:
     @property
     def sources(self) -> tuple[str, ...]:
         """The files of the code that are compiled."""
-        return (f"src/{self.name}.c", "src/device.c", "src/shaders.c")
+        return (f"src/{self.name}.c", "src/device.c", "src/recorder.c", "src/shaders.c")
 
     @property
     def shaders(self) -> Mapping[str, str]:
@@ -151,7 +157,7 @@ class VulkanProject:
             f"include/{name}.h": folded(self._host.header(banner, crc)),
             f"src/{name}.c": banner + folded(self._source),
             "src/device.h": banner + self._device_header(),
-            "src/device.c": f"{banner}\n{_runtime('device.c')}",
+            **{f"src/{one}": f"{banner}\n{_runtime(one)}" for one in ("device.c", "inside.h", "recorder.c")},
             "src/shaders.c": banner + self._shaders.table(),
             "src/runtime.h": banner + folded(files.runtime()),
             **self._shaders.files(banner),

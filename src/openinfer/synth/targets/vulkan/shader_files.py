@@ -13,13 +13,19 @@ from openinfer.synth.targets.vulkan.shader import VERSION_LINE, head, support_te
 SUPPORT_FILE = "shaders/support.glsl"
 _SHARED = f'{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n#include "support.glsl"\n'
 _COPY = """
+uvec2 oi_given(uint i)
+{
+    if (arguments.at[15] != uvec2(0)) return oi_argument_block(arguments.at[15]).at[i];
+    return arguments.at[i];
+}
+
 /* Copies bytes, by words: the last one may share its word with others, which stay. */
 void main()
 {
-    oi_words from = oi_words(arguments.at[0]), to = oi_words(arguments.at[1]), status = oi_words(arguments.at[3]);
-    const uint bytes = arguments.at[2].x, words = bytes / 4u, rest = bytes % 4u;
+    oi_words from = oi_words(oi_given(0)), to = oi_words(oi_given(1)), status = oi_words(oi_given(3));
+    const uint bytes = oi_given(2).x, words = bytes / 4u, rest = bytes % 4u, own = oi_given(4).x;
     const uint step = gl_NumWorkGroups.x * gl_WorkGroupSize.x;
-    if (status.v[0] < arguments.at[4].x) return;
+    if (own != 0u && status.v[0] < own) return;
     for (uint i = gl_GlobalInvocationID.x; i < words; i += step) to.v[i] = from.v[i];
     if (gl_GlobalInvocationID.x == 0u && rest != 0u) {
         const uint mask = (1u << (rest * 8u)) - 1u;

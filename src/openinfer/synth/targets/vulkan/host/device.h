@@ -58,6 +58,10 @@ bool oi_is_awaited(const oi_queue *queue, const void *at, size_t bytes, bool is_
 /* Runs all that is recorded, and waits for it. The first failure, or -1. */
 int32_t oi_settle(oi_queue *queue);
 
+/* How often something was submitted so far, and how often it had to be recorded first. */
+int64_t oi_submitted(const oi_queue *queue);
+int64_t oi_recorded(const oi_queue *queue);
+
 /* Nanoseconds of every launch, by the number of its place: they are added up while there is an array. */
 void oi_time(oi_queue *queue, int64_t *nanoseconds, int64_t *calls);
 void oi_place(oi_queue *queue, int32_t place);
