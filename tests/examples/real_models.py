@@ -1,0 +1,61 @@
+"""The examples that fetch a published model, import it and run it as a C program: ``make test-models``."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from examples.denoise import example as denoise
+from examples.detect import example as detect
+from examples.figures import Figures
+from examples.voice import spoken
+from PIL import Image
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return detect.built(tmp_path_factory.mktemp("detect"))
+
+
+def pixels_of(name: str) -> detect.Pixels:
+    return np.asarray(Image.open(detect.picture(name)).convert("RGB"))
+
+
+def test_the_face_of_the_astronaut_is_found_and_drawn(detector: Path) -> None:
+    pixels = pixels_of("astronaut.png")
+    (face,), drawn = detect.faces(detector, pixels)
+    assert face.score >= 0.9
+    assert (face.left, face.top, face.width, face.height) == pytest.approx((179, 63, 91, 111), abs=3)
+    side = drawn[face.top + 1, face.left + 2 : face.left + face.width - 2]
+    assert (side == side[0]).all()
+    assert (drawn != pixels).any(axis=2).mean() < 0.02
+
+
+def test_faces_are_found_at_other_sizes_and_none_where_there_is_none(detector: Path) -> None:
+    pixels = pixels_of("astronaut.png")
+    small = np.ascontiguousarray(pixels[::2, ::2])
+    (face,), _ = detect.faces(detector, small)
+    assert (face.left, face.top) == pytest.approx((90, 32), abs=4)
+    beside = np.concatenate([pixels, pixels], axis=1)
+    assert len(detect.faces(detector, beside)[0]) == 2
+    assert detect.faces(detector, pixels_of("coffee.png"))[0] == []
+
+
+def test_a_file_that_is_no_picture_is_refused(detector: Path) -> None:
+    with pytest.raises(SystemExit, match="not a PPM file"):
+        detect.faces(detector, np.zeros((0, 4, 3), np.uint8))
+
+
+def test_speech_stands_out_of_the_noise_afterwards(tmp_path: Path) -> None:
+    speech = spoken()
+    sound = denoise.noisy(speech, 9)
+    cleaned, said = denoise.denoised(denoise.built(tmp_path), sound)
+    assert len(cleaned) == len(sound)
+    assert denoise.above_noise(sound, speech) == pytest.approx(9, abs=0.1)
+    assert denoise.above_noise(cleaned, speech) > 15
+    assert said.startswith("2.44 s of sound in 154 frames")
+
+
+@pytest.mark.parametrize("figures", [detect.figures, denoise.figures], ids=["detect", "denoise"])
+def test_simulator_and_c_agree(figures: Callable[[], Figures]) -> None:
+    assert figures().agrees
