@@ -138,6 +138,7 @@ class Code(StrEnum):
     UNSUPPORTED_NODE = "E761"
     OPEN_SIZE = "E762"
     BAD_IMPORT_OPTION = "E763"
+    NO_SUCH_PIECE = "E764"
 
     # E8xx: synthesis
     NOT_SYNTHESIZED = "E801"

@@ -56,7 +56,8 @@ def read_onnx(path: str) -> OnnxModel:
     except (OSError, ValueError) as error:
         raise bad_file(path, getattr(error, "strerror", None) or "the path is not one") from error
     except DecodeError as error:
-        raise bad_file(path, "it is not an ONNX model", "is it a .onnx file, and complete?") from error
+        advice = "is it a .onnx or .gguf file, and complete?"
+        raise bad_file(path, "it is neither an ONNX nor a GGUF model", advice) from error
     return _Reader(path).model(proto)
 
 
@@ -71,7 +72,7 @@ class _Reader:
         opsets = {_text(one.domain).replace("ai.onnx.ml", "ml"): int(one.version) for one in proto.opset_import}
         opsets = {("" if domain == "ai.onnx" else domain): version for domain, version in opsets.items()}
         if not proto.HasField("graph"):
-            raise bad_file(self._path, "it has no graph", "is it a .onnx file, and complete?")
+            raise bad_file(self._path, "it has no graph", "is it a .onnx or .gguf file, and complete?")
         version = opsets.setdefault("", 1 if not opsets else _OLDEST_OPSET)
         if version < _OLDEST_OPSET:
             advice = "convert it: onnx.version_converter.convert_version(model, 17)"

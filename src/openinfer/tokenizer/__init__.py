@@ -1,0 +1,19 @@
+"""Text to the tokens of a language model and back, and the texts that chats are made of.
+
+Knows nothing of files: what reads a vocabulary checks it, and hands on a ``Vocabulary``.
+"""
+
+from openinfer.tokenizer.chat import CHAT_FORMATS, ChatFormat, Message, chat_format
+from openinfer.tokenizer.encoding import TextStream, Tokenizer
+from openinfer.tokenizer.vocabulary import PieceKind, Vocabulary
+
+__all__ = [
+    "CHAT_FORMATS",
+    "ChatFormat",
+    "Message",
+    "PieceKind",
+    "TextStream",
+    "Tokenizer",
+    "Vocabulary",
+    "chat_format",
+]
