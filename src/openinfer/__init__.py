@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from openinfer._version import VERSION
+from openinfer.backends import register
 
 if TYPE_CHECKING:
     from openinfer.check import bind
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from openinfer.tensor import Tensor
 
 __version__ = VERSION
+register("openinfer.synth.nodes")
 
 _HOMES = {
     "DTYPES": "dtypes",

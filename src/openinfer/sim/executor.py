@@ -24,7 +24,7 @@ from openinfer.sim.program import Instructions
 from openinfer.sim.state import load_state, state_bytes, write_state
 from openinfer.sim.step import Choose, RunningStep, sequential
 from openinfer.sim.task import Task
-from openinfer.sim.trace import Recorder
+from openinfer.sim.trace import Recorder, Recording
 from openinfer.sim.views import (
     ExecutionPoint,
     Variables,
@@ -51,21 +51,17 @@ class Executor:
         self,
         bound: BoundGraph,
         program: Instructions,
+        recording: Recording,
         *,
         scheduler: "str | Choose" = "sequential",
-        trace: TraceLevel = TraceLevel.BASIC,
-        timing: bool = True,
         node_budget: int | None = None,
-        trace_path: str | None = None,
     ) -> None:
         self.bound = bound
         self._calls = OneCall("executor")
         self._program = program
         self._scheduler = scheduler
-        self._level = trace
-        self._timing = timing
+        self._recording = recording
         self._budget = node_budget
-        self._trace_path = trace_path
         self._memory = SessionMemory(bound)
         self._step: RunningStep | None = None
         self._values: Values = self._fresh_values()
@@ -200,7 +196,7 @@ class Executor:
     def _running(self) -> RunningStep:
         """The step in progress, or a new one."""
         if self._step is None:
-            recorder = None if self._level is TraceLevel.OFF else self._new_recorder()
+            recorder = None if self._recording.level is TraceLevel.OFF else self._new_recorder()
             step = RunningStep(self.bound, self._program, self._memory, recorder, self._budget)
             step.bind_inputs()
             self._forget_temporaries()
@@ -216,13 +212,13 @@ class Executor:
         return isinstance(key, str) and self.bound.vars[key].is_temporary
 
     def _new_recorder(self) -> Recorder:
-        return Recorder(self.bound, self._level, timing=self._timing)
+        return Recorder(self.bound, self._recording)
 
     def _finish(self, step: RunningStep) -> None:
         """A step whose nodes have all been executed has happened, unless its trace cannot be written."""
         step.join_sizes()
-        if self._trace_path is not None:
-            with atomic_file(self._trace_path) as sink:
+        if self._recording.path is not None:
+            with atomic_file(self._recording.path) as sink:
                 sink.write(json.dumps(self.trace(), indent=2).encode())
         step.commit()
         self._leave(step)

@@ -7,9 +7,11 @@ from openinfer.check.access import access_rank
 from openinfer.check.bound import BoundGraph, BoundOp, BoundVar, FromPattern
 from openinfer.check.params import parameter
 from openinfer.check.sizes import SizeError
+from openinfer.errors import Diagnostic, GraphError
 from openinfer.ir import Access, ModelRef, Node, Op, Operand
 from openinfer.oinf.quant import QuantParams
-from openinfer.ops import Array, Call, ReferenceKernel, TensorType, complete, infer
+from openinfer.ops import Array, Call, OpError, ReferenceKernel, TensorType, complete, infer
+from openinfer.sim.backend import Backend, NodeKernel
 from openinfer.sim.memory import evaluated_shape
 from openinfer.sim.operands import CompiledOperands, Judge, Quant, ReadArray, TaskAction, WriteArray
 
@@ -19,14 +21,45 @@ if TYPE_CHECKING:
 _MOST_KERNELS = 1024
 
 
-def op_action(bound: BoundGraph, operands: CompiledOperands, node: Node) -> TaskAction:
+class NodeKernels:
+    """The kernels of a graph's nodes. All that a device cannot compute is reported at once."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._made: list[tuple[Node, NodeKernel]] = []
+        self._problems: list[Diagnostic] = []
+
+    def of(self, node: Node, own: BoundOp, call: Call) -> NodeKernel:
+        """The kernel of a node whose types are known before a step runs."""
+        try:
+            made = self.backend.kernel(own.record, call, own.stored)
+        except OpError as error:
+            self._refuse(node, error)
+            return ReferenceKernel(own.record, call, own.stored)
+        self._made.append((node, made))
+        return made
+
+    def prepare(self) -> None:
+        """Make all of them ready."""
+        problems = self.backend.prepare([kernel for _, kernel in self._made])
+        for (node, _), error in zip(self._made, problems, strict=True):
+            if error is not None:
+                self._refuse(node, error)
+        if self._problems:
+            raise GraphError(*self._problems)
+
+    def _refuse(self, node: Node, error: OpError) -> None:
+        self._problems.append(Diagnostic(error.code, error.message, node.span, error.advice))
+
+
+def op_action(bound: BoundGraph, operands: CompiledOperands, kernels: NodeKernels, node: Node) -> TaskAction:
     """What runs an op node."""
     kind, own = node.kind, bound.ops[node.index]
     assert isinstance(kind, Op)
     what = f"the result of '{own.record.name}'"
     operated = list(zip(own.operands, own.stored, strict=True))
     if own.call is not None and not own.is_dynamic and not _varies(bound, own):
-        kernel = ReferenceKernel(own.record, own.call, own.stored)
+        kernel = kernels.of(node, own, own.call)
         readers = [None if operand is None else operands.reader(operand, dtype) for operand, dtype in operated]
         writers = [operands.writer(output, what) for output in kind.outputs]
         return _plain_action(bound, own, kind, kernel) or _static_action(kernel, readers, writers)
@@ -37,7 +70,7 @@ def op_action(bound: BoundGraph, operands: CompiledOperands, node: Node) -> Task
         operands.writer(output, what, is_judged=judge is not None)
         for output, judge in zip(kind.outputs, judges, strict=True)
     ]
-    return DynamicOp(bound, own, kind, readers, quants, judges, writers)
+    return DynamicOp(bound, node, kernels.backend, readers, quants, judges, writers)
 
 
 def _varies(bound: BoundGraph, own: BoundOp) -> bool:
@@ -54,7 +87,7 @@ def _varies(bound: BoundGraph, own: BoundOp) -> bool:
     ) and any(kind is not None and kind.quant is not None for kind in (own.call.inputs if own.call else ()))
 
 
-def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: ReferenceKernel) -> TaskAction | None:
+def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: NodeKernel) -> TaskAction | None:
     """The common case, without a layer of functions: variables in, one variable out."""
     if len(kind.outputs) != 1 or not _is_plain(bound, kind.outputs[0]):
         return None
@@ -79,7 +112,7 @@ def _is_plain(bound: BoundGraph, operand: Operand) -> bool:
 
 
 def _static_action(
-    kernel: ReferenceKernel, readers: Sequence[ReadArray | None], writers: Sequence[WriteArray]
+    kernel: NodeKernel, readers: Sequence[ReadArray | None], writers: Sequence[WriteArray]
 ) -> TaskAction:
     def run(task: "Task") -> None:
         results = kernel([None if read is None else read(task) for read in readers])
@@ -95,22 +128,24 @@ class DynamicOp:
     def __init__(
         self,
         bound: BoundGraph,
-        own: BoundOp,
-        kind: Op,
+        node: Node,
+        backend: Backend,
         readers: Sequence[ReadArray | None],
         quants: Sequence[Quant],
         judges: Sequence[Judge | None],
         writers: Sequence[WriteArray],
     ) -> None:
         self._bound = bound
-        self._own = own
-        self._kind = kind
+        assert isinstance(node.kind, Op)
+        self._own = bound.ops[node.index]
+        self._kind = node.kind
+        self._backend = backend
         self._readers = readers
         self._quants = quants
         self._judges = judges
         self._writers = writers
-        self._inputs = {spec.name for spec in own.record.signature.inputs}
-        self._kernels: dict[Any, ReferenceKernel] = {}
+        self._inputs = {spec.name for spec in self._own.record.signature.inputs}
+        self._kernels: dict[Any, NodeKernel] = {}
         self.call: Call | None = None
         """The call that was made last."""
 
@@ -134,14 +169,14 @@ class DynamicOp:
         for write, result in zip(self._writers, kernel(arrays), strict=True):
             write(task, result)
 
-    def _kernel(self, task: "Task", arrays: list[Array | None], quants: list[QuantParams | None]) -> ReferenceKernel:
+    def _kernel(self, task: "Task", arrays: list[Array | None], quants: list[QuantParams | None]) -> NodeKernel:
         types = tuple(
             None if array is None or dtype is None else TensorType(dtype, array.shape, quant)
             for array, dtype, quant in zip(arrays, self._own.stored, quants, strict=True)
         )
         wanted = tuple(self._wanted(task, output) for output in self._kind.outputs)
         call = infer(self._own.record, Call(types, self._params(task), wanted))
-        return ReferenceKernel(self._own.record, call, self._own.stored)
+        return self._backend.kernel(self._own.record, call, self._own.stored)
 
     def _wanted(self, task: "Task", output: Access) -> TensorType | None:
         variable: BoundVar = self._bound.vars[output.base]

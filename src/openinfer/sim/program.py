@@ -32,8 +32,9 @@ from openinfer.ir import (
     Transfer,
     Yield,
 )
+from openinfer.sim.backend import HOST, Backend
 from openinfer.sim.operands import CompiledOperands, ReadInteger, TaskAction
-from openinfer.sim.operations import op_action
+from openinfer.sim.operations import NodeKernels, op_action
 
 if TYPE_CHECKING:
     from openinfer.sim.task import Task
@@ -79,10 +80,13 @@ class Instruction:
 Instructions = Mapping[str, list[Instruction]]
 
 
-def compiled(bound: BoundGraph) -> Instructions:
-    """The instructions of every block."""
-    operands = CompiledOperands(bound)
-    return {name: _Assembler(bound, operands, name).block(block.nodes) for name, block in bound.graph.blocks.items()}
+def compiled(bound: BoundGraph, backend: Backend = HOST) -> Instructions:
+    """The instructions of every block, with ops that a device computes."""
+    operands, kernels = CompiledOperands(bound), NodeKernels(backend)
+    blocks = bound.graph.blocks.items()
+    found = {name: _Assembler(bound, operands, kernels, name).block(block.nodes) for name, block in blocks}
+    kernels.prepare()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,10 @@ class _Todo:
 
 
 class _Assembler:
-    def __init__(self, bound: BoundGraph, operands: CompiledOperands, block: str) -> None:
+    def __init__(self, bound: BoundGraph, operands: CompiledOperands, kernels: NodeKernels, block: str) -> None:
         self._bound = bound
         self._operands = operands
+        self._kernels = kernels
         self._block = block
         self._code: list[Instruction] = []
 
@@ -153,7 +158,7 @@ class _Assembler:
         kind, operands = node.kind, self._operands
         match kind:
             case Op():
-                return op_action(self._bound, operands, node)
+                return op_action(self._bound, operands, self._kernels, node)
             case Assign(name):
                 return operands.assign(name)
             case Transfer(source, dst) | CacheRead(source, dst) | CacheWrite(source, dst):

@@ -7,7 +7,6 @@ from typing import Any, Self, overload
 
 from openinfer.check.bound import interface
 from openinfer.check.events import Event, TraceLevel
-from openinfer.device import Device
 from openinfer.dtypes import DTypeName
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
@@ -22,6 +21,7 @@ class SimBackend(StrEnum):
     """What a session runs on."""
 
     CPU = "cpu"
+    VULKAN = "vulkan"
 
 
 class SimSession:
@@ -43,9 +43,8 @@ class SimSession:
         scheduler: str | Choose = "sequential",
         node_budget: int | None = None,
     ) -> None:
-        device = Device.CPU if backend == SimBackend.CPU else str(backend)
         self._simulator = Simulator(
-            model, device, sizes=sizes, strict=strict, scheduler=scheduler, node_budget=node_budget
+            model, str(backend), sizes=sizes, strict=strict, scheduler=scheduler, node_budget=node_budget
         )
 
     def __repr__(self) -> str:

@@ -12,9 +12,11 @@ from openinfer.device import Device
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
+from openinfer.sim.backend import DescribedDevice, backend_of
 from openinfer.sim.executor import Executor
 from openinfer.sim.program import compiled
 from openinfer.sim.step import Choose
+from openinfer.sim.trace import Recording
 
 _SCHEDULERS = ("sequential", "threaded")
 
@@ -24,7 +26,8 @@ class Simulator:
 
     ``sizes`` win over those of the graph and the model. ``scheduler`` says how consumers of ``yield`` run:
     ``"sequential"`` in one thread, ``"threaded"`` each in its own, or a function that picks the next task; the result
-    is the same. ``node_budget`` ends a step that executes more nodes.
+    is the same. ``node_budget`` ends a step that executes more nodes. On a ``device`` other than the CPU,
+    ops are computed there, one node at a time.
 
     >>> from openinfer.lang import graph
     >>> g = graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return; }")
@@ -38,16 +41,13 @@ class Simulator:
     def __init__(
         self,
         model: ModelLoader | None = None,
-        device: Device | str = Device.CPU,
+        device: Device | str | DescribedDevice = Device.CPU,
         *,
         sizes: Mapping[str, int] | None = None,
         strict: bool = False,
         scheduler: "str | Choose" = "sequential",
         node_budget: int | None = None,
     ) -> None:
-        if device != Device.CPU:
-            message = f"the simulator runs on the CPU, not on {str(device)!r}"
-            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "use a Synthesizer for other devices"))
         if not callable(scheduler) and scheduler not in _SCHEDULERS:
             message = f"the scheduler is 'sequential' or 'threaded', not {scheduler!r}"
             raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message))
@@ -55,6 +55,7 @@ class Simulator:
             message = f"the node budget is a number of nodes or None, not {node_budget!r}"
             raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
         require_surroundings(model, sizes)
+        self._backend = backend_of(device)
         self._model = model
         self._sizes = dict(sizes or {})
         self._strict = strict
@@ -80,15 +81,13 @@ class Simulator:
         """A graph bound to the model, checked and ready to run, with memory of its own."""
         bound = bind(graph, self._model, self._sizes, strict=self._strict)
         with collection_paused():
-            program = compiled(bound)
+            program = compiled(bound, self._backend)
         return Executor(
             bound,
             program,
+            Recording(self._level, self._timing, self._trace_path, self._backend),
             scheduler=self._scheduler,
-            trace=self._level,
-            timing=self._timing,
             node_budget=self._node_budget,
-            trace_path=self._trace_path,
         )
 
 

@@ -2,11 +2,13 @@
 
 from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openinfer.check.events import MOST_EVENTS, Event, TraceLevel, op_details, split_time, tensor_details
 from openinfer.ir import CacheReset, Op
+from openinfer.sim.backend import HOST, Backend
 from openinfer.sim.operations import DynamicOp
 from openinfer.sim.program import Instruction
 from openinfer.sim.views import Variables
@@ -91,21 +93,37 @@ class _Kept:
             yield _Entry(instruction, self._threads[position], indices, start, end, self._details.get(position))
 
 
+@dataclass(frozen=True)
+class Recording:
+    """What is recorded of every step."""
+
+    level: TraceLevel = TraceLevel.BASIC
+    timing: bool = True
+    path: str | None = None
+    """Where the trace of every step is written."""
+    backend: Backend = HOST
+    """Whose clock counts for ops."""
+
+
 class Recorder:
     """Collects what a step does. Entries become events only when they are read."""
 
-    def __init__(self, bound: "BoundGraph", level: TraceLevel, *, timing: bool) -> None:
+    def __init__(self, bound: "BoundGraph", recording: Recording) -> None:
         self._bound = bound
-        self._level = level
-        self._most = 0 if level is TraceLevel.OFF else MOST_EVENTS
-        self.timing = timing
+        self._level = recording.level
+        self._backend = recording.backend
+        self._most = 0 if self._level is TraceLevel.OFF else MOST_EVENTS
+        self.timing = recording.timing
         self.dropped = 0
         """How many events were not kept because there were too many."""
         self._entries = _Kept()
         self._last: _Entry | None = None
 
     def record(self, task: "Task", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
-        """Note an executed node."""
+        """Note an executed node. An op took as long as the device says, where that has a clock of its own."""
+        if self.timing and isinstance(instruction.node.kind, Op):
+            taken = self._backend.taken()
+            end = end if taken is None else start + taken
         details = self._details(task, instruction, indices) if self._level is TraceLevel.FULL else None
         self._last = _Entry(instruction, task.block, indices, start, end, details)
         if len(self._entries) < self._most:

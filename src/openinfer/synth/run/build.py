@@ -45,9 +45,9 @@ def library_of(
     """
     compiler, flags = _found(cc), (*flags, *_own_flags())
     job = _Job(code, sources, (compiler, *flags), libraries, shaders or {})
-    parts: tuple[object, ...] = (_version(compiler), flags, tuple(sources), sorted(code.items()))
+    parts: tuple[object, ...] = (tool_version(compiler), flags, tuple(sources), sorted(code.items()))
     if shaders:
-        parts = (*parts, tuple(libraries), _version(shader_compiler()))
+        parts = (*parts, tuple(libraries), tool_version(shader_compiler()))
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
     try:
         with cache_entry(digest) as entry:
@@ -57,7 +57,7 @@ def library_of(
                     entry.keep(place / LIBRARY)
             return _loaded_copy(entry.library, entry.record)
     except OSError:
-        with _temporary_folder() as place:
+        with temporary_folder() as place:
             job.compile(place)
             return _loaded(place / LIBRARY)
 
@@ -78,7 +78,7 @@ def _own_flags() -> tuple[str, ...]:
 
 
 @cache
-def _version(compiler: str) -> str:
+def tool_version(compiler: str) -> str:
     """What distinguishes a compiler from others: where it is and what it says of itself."""
     return f"{compiler} {_run([compiler, '--version'], None).output[:500]}"
 
@@ -103,14 +103,15 @@ def _loaded(library: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(library))
     except OSError as error:
         if "libvulkan" in str(error):
-            raise _missing("the loader of Vulkan is not installed", "libvulkan1") from error
+            raise missing_vulkan("the loader of Vulkan is not installed", "libvulkan1") from error
         message = f"the compiled code cannot be loaded: {printable(str(error))}"
         advice = "the compiler must be one for this machine, and the cache (OPENINFER_CACHE) where programs may run"
         raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice)) from error
 
 
 @contextmanager
-def _temporary_folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed afterwards."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
     except OSError as error:
@@ -153,7 +154,7 @@ class _Job:
         headers = ["-Isrc", "-Ibuild"] * bool(self.shaders)
         line = [*self.command, "-shared", "-fPIC", "-Iinclude", *headers, *self.sources, "-o", LIBRARY, *self.libraries]
         ended = _run(line, folder)
-        if self.shaders and ended.status:
+        if ended.status:
             require_headers(ended.errors)
         if ended.status or not (folder / LIBRARY).is_file():
             message = f"the generated code does not compile: {ended.told()}"
@@ -165,7 +166,8 @@ class _Job:
 _GLSLANG = "glslangValidator"
 
 
-def _missing(message: str, package: str) -> MissingExtraError:
+def missing_vulkan(message: str, package: str) -> MissingExtraError:
+    """The error of a machine that lacks something which Vulkan needs, and the package that has it."""
     return MissingExtraError(Diagnostic(Code.NO_VULKAN, message, None, f"apt-get install {package}"))
 
 
@@ -173,25 +175,29 @@ def shader_compiler() -> str:
     """The absolute path of the compiler of shaders."""
     path = shutil.which(_GLSLANG)
     if path is None:
-        raise _missing(f"there is no {_GLSLANG!r}, which compiles shaders", "glslang-tools")
+        raise missing_vulkan(f"there is no {_GLSLANG!r}, which compiles shaders", "glslang-tools")
     return os.path.abspath(path)
 
 
 def compile_shaders(shaders: Mapping[str, str], folder: Path) -> None:
     """Make headers of shaders, in the folder ``build``."""
     (folder / "build").mkdir(exist_ok=True)
-    command = [shader_compiler(), "-V", "--target-env", "vulkan1.2", "-Ishaders"]
     for path, name in shaders.items():
-        ended = _run([*command, "--vn", name, "-o", f"build/{name}.h", path], folder)
-        if ended.status:
-            said = without_colours(ended.output)[:_MOST_SAID]
-            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the shader {path} does not compile: {said}"))
+        compile_shader(path, folder, ("-Ishaders", "--vn", name, "-o", f"build/{name}.h"))
+
+
+def compile_shader(path: str, folder: Path, options: Sequence[str]) -> None:
+    """Compile a shader of a folder."""
+    ended = _run([shader_compiler(), "-V", "--target-env", "vulkan1.2", *options, path], folder)
+    if ended.status:
+        said = without_colours(ended.output)[:_MOST_SAID]
+        raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the shader {path} does not compile: {said}"))
 
 
 def require_headers(errors: str) -> None:
     """Refuse to go on where a compiler did not find Vulkan."""
     if "vulkan/vulkan.h" in errors or "-lvulkan" in errors:
-        raise _missing("the compiler finds no headers or no loader of Vulkan", "libvulkan-dev")
+        raise missing_vulkan("the compiler finds no headers or no loader of Vulkan", "libvulkan-dev")
 
 
 @dataclass(frozen=True)

@@ -82,11 +82,13 @@ class CacheEntry:
     """The folder of one module, which no other process changes meanwhile."""
 
     folder: Path
+    name: str = LIBRARY
+    """What its file is called."""
 
     @property
     def library(self) -> Path:
         """Where the library is, if it is there."""
-        return self.folder / LIBRARY
+        return self.folder / self.name
 
     @property
     def record(self) -> bytes:
@@ -124,7 +126,7 @@ class CacheEntry:
     def keep(self, library: Path) -> None:
         """Make a library of the workplace the one of this entry, flushed to disk with a record of its content."""
         _flush(library)
-        for name in (LIBRARY, _RECORD):
+        for name in (self.name, _RECORD):
             if (self.folder / name).is_dir():
                 _remove(self.folder / name)
         record = library.with_name(_RECORD)
@@ -137,7 +139,7 @@ class CacheEntry:
 
 
 @contextmanager
-def cache_entry(digest: str) -> Iterator[CacheEntry]:
+def cache_entry(digest: str, name: str = LIBRARY) -> Iterator[CacheEntry]:
     """The entry of a digest, locked: whoever else wants it waits. An entry that stays empty is removed.
 
     ``OSError`` where the cache cannot be written or locked.
@@ -146,7 +148,7 @@ def cache_entry(digest: str) -> Iterator[CacheEntry]:
     descriptor = _locked(folder)
     try:
         _remove(folder / _WORKPLACE)  # left by a build that was killed
-        yield CacheEntry(folder)
+        yield CacheEntry(folder, name)
     finally:
         with suppress(OSError):
             folder.rmdir()

@@ -15,7 +15,8 @@ from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.project import VulkanProject
 from openinfer.synth.targets.vulkan.shader import support_texts
 
-_ARGUMENT_BYTES = 8 * PUSHED
+ARGUMENT_BYTES = 8 * PUSHED
+"""What a launch is given at once."""
 
 
 def requirements(
@@ -31,7 +32,7 @@ def _requirement(used: UsedKernel, machine: SimtMachine, numerics: Numerics) -> 
     found = features_of(used.code.text).union(*(_of_support(need, numerics) for need in used.code.needs))
     shared = [one for one in used.kernel.scratch if one.space is Space.GROUP]
     nbytes = sum(one.dtype.nbytes(most_elements(one.shape)) for one in shared)
-    return Requirement(found | {Feature.ADDRESSES}, machine.group, nbytes, _ARGUMENT_BYTES)
+    return Requirement(found | {Feature.ADDRESSES}, machine.group, nbytes, ARGUMENT_BYTES)
 
 
 def _of_support(need: Need, numerics: Numerics) -> frozenset[Feature]:

@@ -1,0 +1,127 @@
+"""Ops on a Vulkan device, one node at a time: what a simulator on such a device computes with."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import local
+from typing import NoReturn
+
+import numpy as np
+
+from openinfer.device import Device
+from openinfer.dtypes import Array, Bytes, DType, pack, unpack
+from openinfer.errors import Code
+from openinfer.ops import Call, OpError, OpRecord, ReferenceKernel, TensorType
+from openinfer.ops.lower.kernel import QuantizationInput
+from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
+from openinfer.synth.run.node_device import NodeDevice, RefusedError
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.simt.machine import simt_machine
+from openinfer.synth.targets.simt.require import lacking
+from openinfer.synth.targets.vulkan.node_code import NodeCode, NodeWriter, host_code
+from openinfer.synth.targets.vulkan_target import vulkan_target
+
+_REACH = 1 << 32
+"""Positions in memory have 32 bits."""
+_ADVICE = "choose another dtype or op there; or correct the device file, where a key left out means: ask the driver"
+
+
+def backend_for(device: object) -> "NodeBackend | None":
+    """What computes on a device; None where that is no Vulkan device."""
+    if not isinstance(device, Device | DeviceSpec | DeviceArch | str):
+        return None
+    arch = arch_of(device)
+    return NodeBackend(arch) if arch.api == "vulkan" else None
+
+
+@cache
+def _device() -> NodeDevice:
+    """The device of this process, once somebody has asked for it."""
+    return NodeDevice(*host_code())
+
+
+class NodeBackend:
+    """Compiles op calls for a described device, and runs them on the one that this machine has."""
+
+    def __init__(self, arch: DeviceArch) -> None:
+        self._arch = arch
+        self._writer = NodeWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
+        self._device = _device()
+        self._clock = _Clock()
+
+    def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> "NodeOnDevice":
+        """A complete call as a kernel of the device; ``OpError`` (E805) where it lacks what the op needs."""
+        code = self._writer.code(record, call, stored)
+        for what in lacking(self._arch, code.needs):
+            raise OpError(Code.MISSING_FEATURE, f"'{record.name}' {what}", None, _ADVICE)
+        largest = max(code.program.nbytes, default=0)
+        if largest >= _REACH:
+            message = f"a tensor of '{record.name}' takes {largest:,} bytes, and a kernel reaches {_REACH:,}"
+            raise OpError(Code.NOT_SYNTHESIZED, message, None, "smaller sizes make it smaller")
+        return NodeOnDevice(self._device, self._clock, code, ReferenceKernel(record, call, stored))
+
+    def prepare(self, kernels: Sequence[Callable[..., object]]) -> Sequence[OpError | None]:
+        """Compile the shaders of kernels together; what the device refuses to take of them."""
+        own = [one for one in kernels if isinstance(one, NodeOnDevice)]
+        return self._device.prepare([one.code.program for one in own])
+
+    def taken(self) -> int | None:
+        """The device's nanoseconds for the last kernel of this thread, if it has a clock."""
+        return self._clock.taken
+
+
+class _Clock(local):
+    """What each thread knows of its last kernel."""
+
+    taken: int | None = None
+
+
+class NodeOnDevice:
+    """One op call as a kernel of a device. Operands are copied there, and results back."""
+
+    def __init__(self, device: NodeDevice, clock: _Clock, code: NodeCode, reference: ReferenceKernel) -> None:
+        self.code = code
+        self.call = reference.call
+        self._device = device
+        self._clock = clock
+        self._reference = reference
+        self._constants = [_parameters(self.call, one) for one in code.quantization]
+
+    def __call__(self, arrays: Sequence[Array | None], /) -> tuple[Array, ...]:
+        """The results of the op, in stored form."""
+        code = self.code
+        given = [array for array in arrays if array is not None]
+        stored = [_stored(array, buffer.dtype) for array, buffer in zip(given, code.buffers, strict=False)]
+        places = range(code.inputs, code.inputs + code.outputs)
+        try:
+            found, self._clock.taken = self._device.run(code.program, [*stored, *self._constants], places)
+        except RefusedError:
+            self._refuse(arrays)
+        return tuple(_loaded(data, kind) for data, kind in zip(found, self.call.outputs, strict=True))
+
+    def _refuse(self, arrays: Sequence[Array | None]) -> NoReturn:
+        """The device only says that there is no result; the reference knows why."""
+        self._reference(arrays)
+        raise OpError(Code.BAD_VALUE, "the device finds no result for a value, and the CPU does")
+
+
+def _stored(array: Array, dtype: DType) -> Bytes:
+    """An array as bytes of a model file."""
+    if dtype.is_packed:
+        return pack(np.ascontiguousarray(array), dtype)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _loaded(data: Bytes, kind: TensorType) -> Array:
+    if kind.dtype.is_packed:
+        return unpack(data, kind.dtype, 0, kind.size).reshape(kind.shape)
+    return np.asarray(data.view(kind.dtype.array)).reshape(kind.shape)
+
+
+def _parameters(call: Call, asked: QuantizationInput) -> Bytes:
+    """What the model stores beside the integers of an operand."""
+    kind = call.inputs[asked.slot]
+    assert kind is not None
+    assert kind.quant is not None
+    numbers = {"scale": kind.quant.scale, "zero": kind.quant.zero_point, "offset": kind.quant.offset}[asked.part]
+    assert numbers is not None
+    return np.ascontiguousarray(numbers.values.astype(asked.buffer.dtype.array)).reshape(-1).view(np.uint8)

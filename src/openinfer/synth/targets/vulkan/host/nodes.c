@@ -1,0 +1,80 @@
+/* Kernels one at a time, for a caller that looks at every result. Each has a queue of its own; all of them work in one
+   arena, and so on one device. */
+
+#include "device.h"
+
+#include <stdlib.h>
+
+typedef struct {
+    int32_t shader, first, count, can_fail; /* its arguments are those from the first on */
+    int64_t groups;
+} nodes_launch;
+
+/* Memory of so many bytes at an offset of the arena, or a number where the offset is negative. */
+typedef struct {
+    int64_t offset, number;
+    int32_t is_written;
+} nodes_argument;
+
+typedef struct {
+    oi_queue *queue;
+    unsigned char *arena;
+    int64_t nanoseconds, calls;
+} nodes_kernel;
+
+enum { NODES_REFUSED = 0, NODES_PROBLEM = 1 }; /* what a run ends with: -1, the first, or the second plus a problem */
+
+void *nodes_memory(size_t bytes) { return oi_memory_new(bytes); }
+
+void nodes_release(void *memory) { oi_memory_free(memory); }
+
+/* A negative number, or what is wrong. */
+int32_t nodes_open(void *arena, size_t bytes, const oi_shader *shaders, int32_t count, uint32_t lanes, nodes_kernel **made)
+{
+    const oi_given given = { .arena = arena, .arena_bytes = bytes, .shaders = shaders, .shader_count = count,
+        .first_problem = NODES_PROBLEM, .lanes = lanes };
+    oi_mapped mapped = { 0 };
+    nodes_kernel *const own = calloc(1, sizeof *own);
+    if (own == NULL) return OI_NO_MEMORY;
+    const oi_problem problem = oi_open(&given, &mapped, &own->queue);
+    if (problem != OI_GOOD) {
+        free(own);
+        return (int32_t)problem;
+    }
+    own->arena = mapped.arena;
+    oi_time(own->queue, &own->nanoseconds, &own->calls);
+    *made = own;
+    return -1;
+}
+
+void nodes_close(nodes_kernel *own)
+{
+    if (own == NULL) return;
+    oi_close(own->queue);
+    free(own);
+}
+
+/* Where the arena lies for the host. */
+unsigned char *nodes_bytes(const nodes_kernel *own) { return own->arena; }
+
+/* Runs launches, and waits for them; how long the device took for them, or -1 if it has no clock. */
+int32_t nodes_run(nodes_kernel *own, int32_t count, const nodes_launch *launches, const nodes_argument *arguments,
+    int64_t *nanoseconds)
+{
+    oi_argument given[64];
+    own->nanoseconds = own->calls = 0;
+    for (int32_t i = 0; i < count; ++i) {
+        const nodes_launch *const one = &launches[i];
+        if (one->count > 64) return NODES_PROBLEM + (int32_t)OI_NO_MEMORY;
+        for (int32_t k = 0; k < one->count; ++k) {
+            const nodes_argument *const from = &arguments[one->first + k];
+            given[k] = (oi_argument){ from->offset < 0 ? NULL : own->arena + from->offset, from->number,
+                from->is_written != 0 };
+        }
+        oi_place(own->queue, 0);
+        oi_launch(own->queue, one->shader, one->groups, one->can_fail ? NODES_REFUSED : -1, one->count, given);
+    }
+    const int32_t failed = oi_settle(own->queue);
+    *nanoseconds = own->calls > 0 ? own->nanoseconds : -1;
+    return failed;
+}

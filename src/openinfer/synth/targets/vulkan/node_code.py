@@ -1,0 +1,96 @@
+"""One op call as shaders and launches of its own: what a simulator on a device runs for a node."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files as resources
+
+from openinfer.dtypes import DType
+from openinfer.loops.dim import most_elements
+from openinfer.loops.expand import plain
+from openinfer.loops.ir import Buffer, Space, Structure
+from openinfer.ops import Call, OpRecord
+from openinfer.ops.lower.kernel import QuantizationInput, lowered_call
+from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.node_kernel import NodeArgument, NodeLaunch, NodeProgram
+from openinfer.synth.targets.simt.launches import Launch, Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.require import Requirement
+from openinfer.synth.targets.simt.schedule import scheduled
+from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
+from openinfer.synth.targets.vulkan.require import ARGUMENT_BYTES
+from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
+
+
+def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
+    """What runs such code, in C: files by their paths, and what a program is linked with."""
+    folder = resources("openinfer.synth.targets.vulkan") / "host"
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("device.h", "device.c", "nodes.c")}
+    # Nothing is copied there, and so no shader of a known number is asked for.
+    header = f"#pragma once\nenum {{ OI_GROUP = 1 }};\n{texts['device.h']}"
+    return {"include/device.h": header, "src/device.c": texts["device.c"], "src/nodes.c": texts["nodes.c"]}, LIBRARIES
+
+
+@dataclass(frozen=True)
+class NodeCode:
+    """An op call as a program of its own, and what its buffers hold."""
+
+    program: NodeProgram
+    buffers: tuple[Buffer, ...]
+    """Inputs, those of quantization included, then outputs, then memory that launches hand on."""
+    inputs: int
+    outputs: int
+    quantization: tuple[QuantizationInput, ...]
+    needs: Requirement
+
+
+@dataclass(frozen=True)
+class NodeWriter:
+    """Writes code for single op calls."""
+
+    machine: SimtMachine
+    numerics: Numerics
+    structures: frozenset[type[Structure]]
+
+    def code(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeCode:
+        """The code of a complete call; ``stored`` are the dtypes its operands really have."""
+        lowered = lowered_call(record, call, stored)
+        kernel = plain(lowered.kernel, self.structures)
+        launches = scheduled(kernel, self.machine)
+        printed = [
+            launch_code(Launch(one.kernel, one.threads, is_guarded=True), f"launch_{place}", self.numerics)
+            for place, one in enumerate(launches.launches)
+        ]
+        buffers = (*kernel.inputs, *kernel.outputs, *launches.scratch)
+        program = NodeProgram(
+            tuple(shader([one], self.machine.group, self.numerics, f"{one.name}();") for one in printed),
+            tuple(self._launches(launches, printed, buffers)),
+            tuple(one.dtype.nbytes(most_elements(one.shape)) for one in buffers),
+            self.machine.subgroup,
+        )
+        return NodeCode(
+            program,
+            buffers,
+            len(kernel.inputs),
+            len(kernel.outputs),
+            lowered.quantization,
+            self._requirement(launches, printed),
+        )
+
+    def _launches(
+        self, launches: Launches, printed: Sequence[LaunchCode], buffers: Sequence[Buffer]
+    ) -> Iterator[NodeLaunch]:
+        places = {one.name: place for place, one in enumerate(buffers)}
+        for launch, code in zip(launches.launches, printed, strict=True):
+            written = {one.name for one in launch.kernel.outputs}
+            memory = [one.name for one in code.arguments if one.kind is Given.MEMORY]
+            arguments = tuple(NodeArgument(places[name], name in written) for name in memory)
+            groups = -(-launch.threads // self.machine.group)
+            yield NodeLaunch(groups, launch.kernel.can_fail, arguments)
+
+    def _requirement(self, launches: Launches, printed: Sequence[LaunchCode]) -> Requirement:
+        found = frozenset[Feature]().union(*(features(one, self.numerics) for one in printed))
+        shared = (
+            sum(one.dtype.nbytes(most_elements(one.shape)) for one in each.kernel.scratch if one.space is Space.GROUP)
+            for each in launches.launches
+        )
+        return Requirement(found, self.machine.group, max(shared, default=0), ARGUMENT_BYTES)
