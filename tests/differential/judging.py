@@ -17,11 +17,12 @@ import numpy as np
 from tests.differential.building import WatchedModule
 from tests.differential.graphs import RandomGraph
 from tests.differential.making import Node, Variable
-from tests.ops.harness import Question, allowed_error, bounds_of, compare, may_overflow
+from tests.ops.harness import Question, bounds_of, compare, may_overflow
 
 from openinfer import Executor, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.ops import Array, Call, OpRecord, ReferenceKernel, complete, infer
+from openinfer.ops.agreement import allowed_error
 from openinfer.ops.numeric import entering
 from openinfer.ops.types import TensorType
 from openinfer.synth.program.ir import Storage

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-import ml_dtypes
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.ops import OPS, Array, Call, Case, OpRecord, ReferenceKernel, TensorType, complete, infer
+from openinfer.ops import OPS, Array, Call, Case, OpRecord, ReferenceKernel, TensorType, agreement, complete, infer
+from openinfer.ops.agreement import is_close
 
 SEED = 20
 
@@ -124,65 +124,15 @@ def _require_equal(question: Question, result: Array, want: Array) -> None:
     assert same.all(), _report(question, result, want, ~same)
 
 
-def ulps_of(want: Array, dtype: DType) -> Array:
-    """The distance between neighbours in a dtype at the magnitude of each value."""
-    info: Any = ml_dtypes.finfo(dtype.array)  # type: ignore[no-untyped-call]
-    with np.errstate(all="ignore"):
-        exponent = np.floor(np.log2(np.abs(want).astype(np.longdouble)))
-    exponent = np.where(np.isfinite(exponent), exponent, info.minexp)
-    return np.asarray(np.exp2(np.maximum(exponent, info.minexp).astype(np.longdouble) - info.nmant))
-
-
-def rounded(want: Array, dtype: DType) -> Array:
-    with np.errstate(all="ignore"):
-        return want.astype(np.float64 if dtype.name == "f64" else np.float32).astype(dtype.array)
-
-
 def _require_close(question: Question, result: Array, want: Array, dtype: DType, bounds: Any) -> None:
-    tolerance = question.record.tolerance
-    nearest = rounded(want, dtype)
-    got, exact = result.astype(np.longdouble), want.astype(np.longdouble)
-    same = (result == nearest) | (np.isnan(got) & np.isnan(nearest.astype(np.longdouble)))
-    if tolerance.kind == "exact":
-        negative = np.signbit(got) == np.signbit(nearest.astype(np.longdouble))
-        same &= negative | np.isnan(got)
-    else:
-        with np.errstate(all="ignore"):
-            same |= np.abs(got - exact) <= allowed_error(tolerance.kind, tolerance.ulps, exact, dtype, bounds)
-            same |= ~(np.isfinite(got) & np.isfinite(exact)) & may_overflow(question, dtype, bounds)
-            # What rounds to infinity on one side may be the largest number on the other.
-            same |= np.isinf(got) & (np.abs(exact) >= dtype.maximum * (1 - 2**-7)) & (np.sign(got) == np.sign(exact))
+    overflows = may_overflow(question, dtype, bounds)
+    same = is_close(question.record.tolerance, result, want, dtype, bounds, overflows)
     assert np.all(same), _report(question, result, want, ~np.asarray(same))
 
 
-def allowed_error(kind: str, ulps: float, exact: Array, dtype: DType, bounds: Any) -> Array:
-    """How far from the exact result an element may be, by the kind of the op's tolerance."""
-    half = ulps_of(exact, dtype) / 2
-    if kind == "sum":
-        return 2 * np.asarray(bounds, np.longdouble) + half
-    if kind == "row":
-        finite = np.abs(exact[np.isfinite(exact)])
-        return ulps * ulps_of(np.asarray(finite.max() if finite.size else 0), dtype) + np.zeros_like(exact)
-    return np.asarray(ulps * 2 * half)
-
-
 def may_overflow(question: Question, dtype: DType, bounds: Any) -> Array:
-    """Whether some order of a sum passes what its accumulator can hold: the bound is at least a rounding of all of it.
-
-    Another order may then give an infinity, or NaN where two of them meet.
-    """
-    accumulators = question.params.get("acc")
-    kind = accumulators[0] if accumulators else dtype.compute
-    info: Any = ml_dtypes.finfo(kind.array)  # type: ignore[no-untyped-call]
-    if question.record.tolerance.kind == "row":
-        # A transform: what it adds up are at most all elements, times all of the window.
-        sums = [np.abs(one[np.isfinite(one)]).sum() for one in question.doubles if one is not None]
-        magnitude = np.asarray(np.prod(sums, dtype=np.longdouble))
-    elif bounds is None:
-        return np.asarray(False)
-    else:
-        magnitude = np.asarray(bounds, np.longdouble) * np.exp2(np.longdouble(info.nmant + 1))
-    return np.asarray(~(magnitude < min(float(kind.maximum), float(kind.compute.maximum))))
+    """Whether some order of a sum passes what its accumulator can hold."""
+    return agreement.may_overflow(question.record.tolerance, question.params, question.doubles, dtype, bounds)
 
 
 def _report(question: Question, result: Array, want: Array, wrong: Array) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from tests.ops.harness import Judge, Question, every_dtype, judge_op, rounded, wrapped
+from tests.ops.harness import Judge, Question, every_dtype, judge_op, wrapped
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import GraphError
 from openinfer.ops import OPS, apply
+from openinfer.ops.agreement import rounded
 from openinfer.ops.infer import accumulated
 from openinfer.ops.record import Call
 from openinfer.ops.types import TensorType

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from openinfer.check.bound import BoundGraph, BoundVar
 from openinfer.check.sizes import SizeError, dimension
@@ -10,12 +10,16 @@ from openinfer.check.step_sizes import StepSizes
 from openinfer.cli.feeds import Feed, parsed_inputs, supply
 from openinfer.cli.graph import loaded_graph
 from openinfer.cli.options import Scheduler, parsed_sizes
+from openinfer.device import Device
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.ir.expr import names
 from openinfer.oinf import ModelLoader
 from openinfer.ops import Shape
 from openinfer.sim import Executor, Simulator, TraceLevel
+
+if TYPE_CHECKING:
+    from openinfer.synth.devices.description import DeviceArch
 
 
 def prepared(
@@ -28,6 +32,8 @@ def prepared(
     scheduler: str = Scheduler.SEQUENTIAL,
     node_budget: int | None = None,
     level: TraceLevel | str | None = None,
+    device: str = Device.CPU,
+    compare: str | None = None,
 ) -> "tuple[Executor, InputSource]":
     """A graph file made ready to run, and what to insert before each of its steps.
 
@@ -37,15 +43,26 @@ def prepared(
     source = loaded_graph(graph)
     simulator = Simulator(
         ModelLoader.open(model) if model is not None else None,
+        _simulated_device(device),
         sizes=given,
         strict=strict,
         scheduler=str(scheduler),
         node_budget=node_budget,
+        compare=compare,
     )
     if level is not None:
         simulator.with_trace(level)
     executor = simulator.make_executor(source)
     return executor, InputSource(executor.bound, feeds)
+
+
+def _simulated_device(name: str) -> "Device | DeviceArch":
+    """What the simulator runs on; the CPU needs no description."""
+    if name in (Device.CPU, "host"):
+        return Device.CPU
+    from openinfer.cli.devices import device_called
+
+    return device_called(name)
 
 
 class InputSource:

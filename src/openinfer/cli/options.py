@@ -47,6 +47,15 @@ OutputOptions = Annotated[
         "Without it: what the graph returns, else what it declares and writes, but for persistent memory.",
     ),
 ]
+RunsOn = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="cpu|NAME|FILE.json",
+        help="Compute the nodes there: cpu, vulkan, or the description of a Vulkan device, such as lavapipe.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print facts for a program.")]
 
 

@@ -16,6 +16,7 @@ from openinfer.cli.options import (
     LoadState,
     ModelPath,
     NodeBudget,
+    RunsOn,
     SizeOptions,
     StepCount,
     StrictOption,
@@ -48,6 +49,7 @@ def step(
     steps: StepCount = None,
     load_state: LoadState = None,
     node_budget: NodeBudget = None,
+    device: RunsOn = "cpu",
     strict: StrictOption = False,
 ) -> None:
     """Step through a graph: next, step, continue, break, watch, print, edit; help lists all commands.
@@ -64,7 +66,7 @@ def step(
     from openinfer.sim.debugger import Debugger
 
     executor, source = prepared(
-        graph, model, size, inputs, strict=strict, node_budget=node_budget, level=TraceLevel.BASIC
+        graph, model, size, inputs, strict=strict, node_budget=node_budget, level=TraceLevel.BASIC, device=device
     )
     with source:
         debugger = Debugger(executor, source.values, steps=step_count(source, steps), values=_value, state=load_state)

@@ -16,6 +16,7 @@ from openinfer.cli.options import (
     LoadState,
     ModelPath,
     NodeBudget,
+    RunsOn,
     Scheduler,
     SchedulerOption,
     SizeOptions,
@@ -62,6 +63,7 @@ def trace(
     load_state: LoadState = None,
     scheduler: SchedulerOption = Scheduler.SEQUENTIAL,
     node_budget: NodeBudget = None,
+    device: RunsOn = "cpu",
     strict: StrictOption = False,
 ) -> None:
     """Run steps of a graph and write what one of them did, node by node.
@@ -75,7 +77,15 @@ def trace(
         from openinfer.cli.inputs import prepared
 
         executor, source = prepared(
-            graph, model, size, inputs, strict=strict, scheduler=scheduler, node_budget=node_budget, level=level
+            graph,
+            model,
+            size,
+            inputs,
+            strict=strict,
+            scheduler=scheduler,
+            node_budget=node_budget,
+            level=level,
+            device=device,
         )
         if load_state is not None:
             executor.load_state(load_state)

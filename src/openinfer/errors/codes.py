@@ -148,6 +148,7 @@ class Code(StrEnum):
     MISSING_FEATURE = "E805"
     NO_VULKAN = "E806"
     UNSAFE_CACHE = "E807"
+    DIFFERENT_RESULT = "E808"
 
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"

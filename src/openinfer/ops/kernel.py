@@ -45,6 +45,16 @@ class ReferenceKernel:
             for leave, result in zip(self._leave, results, strict=True)
         )
 
+    def entered(self, arrays: Sequence[Array | None]) -> list[Array | None]:
+        """The operands as the reference takes them."""
+        pairs = zip(self._enter, arrays, strict=True)
+        return [array if enter is None or array is None else enter(array) for enter, array in pairs]
+
+    def unrounded(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The results as the reference computes them, before they are stored."""
+        results = self._reference(self.call, *self.entered(arrays))
+        return results if isinstance(results, tuple) else (np.asarray(results),)
+
 
 def _entry(kind: TensorType | None, stored: DType | None, *, as_stored: bool) -> Convert | None:
     if kind is None or stored is None or as_stored:

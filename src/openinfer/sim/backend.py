@@ -1,7 +1,7 @@
 """What computes the ops of a graph: NumPy in this process, or a device that somebody else knows how to reach."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from openinfer.backends import registered
 from openinfer.device import Device
@@ -21,8 +21,13 @@ class NodeKernel(Protocol):
         """The results in stored form; ``OpError`` where the op has none."""
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A device that computes ops, one node at a time. Everything else about a step is the simulator's own."""
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether subnormal numbers may be taken for zero."""
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeKernel:
         """A complete call made ready; ``stored`` are the dtypes the operands really have.
@@ -37,8 +42,10 @@ class Backend(Protocol):
         """The device's nanoseconds for the last kernel of this thread; None if only the caller's clock knows."""
 
 
-class _Host:
+class HostBackend:
     """NumPy."""
+
+    is_flushing = False
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeKernel:
         """The reference."""
@@ -53,7 +60,7 @@ class _Host:
         return None
 
 
-HOST: Backend = _Host()
+HOST: Backend = HostBackend()
 
 
 class DescribedDevice(Protocol):
@@ -64,8 +71,10 @@ class DescribedDevice(Protocol):
         """What people call the device."""
 
 
-def backend_of(device: "Device | str | DescribedDevice") -> Backend:
+def backend_of(device: Device | str | DescribedDevice | Backend) -> Backend:
     """What computes on a device: NumPy for the CPU; for any other one, what the package has registered."""
+    if isinstance(device, Backend):
+        return device
     if isinstance(device, str) and device == Device.CPU:
         return HOST
     found: Backend | None = registered(device)

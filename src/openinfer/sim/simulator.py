@@ -12,7 +12,8 @@ from openinfer.device import Device
 from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import Graph
 from openinfer.oinf.model import ModelLoader
-from openinfer.sim.backend import DescribedDevice, backend_of
+from openinfer.sim.backend import Backend, DescribedDevice, backend_of
+from openinfer.sim.compared import ComparedBackend
 from openinfer.sim.executor import Executor
 from openinfer.sim.program import compiled
 from openinfer.sim.step import Choose
@@ -27,7 +28,8 @@ class Simulator:
     ``sizes`` win over those of the graph and the model. ``scheduler`` says how consumers of ``yield`` run:
     ``"sequential"`` in one thread, ``"threaded"`` each in its own, or a function that picks the next task; the result
     is the same. ``node_budget`` ends a step that executes more nodes. On a ``device`` other than the CPU,
-    ops are computed there, one node at a time.
+    ops are computed there, one node at a time; with ``compare="cpu"`` every one of them is computed on the CPU too, and
+    a result that its op does not allow is error E808.
 
     >>> from openinfer.lang import graph
     >>> g = graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return; }")
@@ -41,12 +43,13 @@ class Simulator:
     def __init__(
         self,
         model: ModelLoader | None = None,
-        device: Device | str | DescribedDevice = Device.CPU,
+        device: Device | str | DescribedDevice | Backend = Device.CPU,
         *,
         sizes: Mapping[str, int] | None = None,
         strict: bool = False,
         scheduler: "str | Choose" = "sequential",
         node_budget: int | None = None,
+        compare: Device | str | None = None,
     ) -> None:
         if not callable(scheduler) and scheduler not in _SCHEDULERS:
             message = f"the scheduler is 'sequential' or 'threaded', not {scheduler!r}"
@@ -56,6 +59,11 @@ class Simulator:
             raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
         require_surroundings(model, sizes)
         self._backend = backend_of(device)
+        if compare is not None:
+            if compare != Device.CPU:
+                message = f"nodes are compared with what the CPU computes, not with {str(compare)!r}"
+                raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "compare='cpu'"))
+            self._backend = ComparedBackend(self._backend)
         self._model = model
         self._sizes = dict(sizes or {})
         self._strict = strict

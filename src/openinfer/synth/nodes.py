@@ -13,6 +13,7 @@ from openinfer.errors import Code
 from openinfer.ops import Call, OpError, OpRecord, ReferenceKernel, TensorType
 from openinfer.ops.lower.kernel import QuantizationInput
 from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
+from openinfer.synth.run.build import shader_compiler
 from openinfer.synth.run.node_device import NodeDevice, RefusedError
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.machine import simt_machine
@@ -30,7 +31,10 @@ def backend_for(device: object) -> "NodeBackend | None":
     if not isinstance(device, Device | DeviceSpec | DeviceArch | str):
         return None
     arch = arch_of(device)
-    return NodeBackend(arch) if arch.api == "vulkan" else None
+    if arch.api != "vulkan":
+        return None
+    shader_compiler()  # the first thing to say about a machine that has none
+    return NodeBackend(arch)
 
 
 @cache
@@ -47,6 +51,7 @@ class NodeBackend:
         self._writer = NodeWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
         self._device = _device()
         self._clock = _Clock()
+        self.is_flushing = self._writer.numerics.subnormals == "flushed"
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> "NodeOnDevice":
         """A complete call as a kernel of the device; ``OpError`` (E805) where it lacks what the op needs."""
