@@ -29,14 +29,14 @@ from openinfer.cli.stepping import Progress, errors_as_json, guarded, run_steps,
 TraceLevelOption = Annotated[Level | None, typer.Option("--trace-level", help="How much to record of each step.")]
 
 
-class Comparison(StrEnum):
+class ComparedWith(StrEnum):
     """What nodes are compared with."""
 
     CPU = "cpu"
 
 
 CompareOption = Annotated[
-    Comparison | None, typer.Option("--compare", help="Compare every node with what the CPU computes.")
+    ComparedWith | None, typer.Option("--compare", help="Compare every node with what the CPU computes.")
 ]
 
 

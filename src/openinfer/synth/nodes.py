@@ -14,7 +14,7 @@ from openinfer.ops import Call, OpError, OpRecord, ReferenceKernel, TensorType
 from openinfer.ops.lower.kernel import QuantizationInput
 from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
 from openinfer.synth.run.build import shader_compiler
-from openinfer.synth.run.node_device import NodeDevice, RefusedError
+from openinfer.synth.run.node_device import NodeDevice, NoResultError
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.require import lacking
@@ -50,7 +50,7 @@ class NodeBackend:
         self._arch = arch
         self._writer = NodeWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
         self._device = _device()
-        self._clock = _Clock()
+        self._clock = _ThreadClock()
         self.is_flushing = self._writer.numerics.subnormals == "flushed"
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> "NodeOnDevice":
@@ -74,7 +74,7 @@ class NodeBackend:
         return self._clock.taken
 
 
-class _Clock(local):
+class _ThreadClock(local):
     """What each thread knows of its last kernel."""
 
     taken: int | None = None
@@ -83,7 +83,7 @@ class _Clock(local):
 class NodeOnDevice:
     """One op call as a kernel of a device. Operands are copied there, and results back."""
 
-    def __init__(self, device: NodeDevice, clock: _Clock, code: NodeCode, reference: ReferenceKernel) -> None:
+    def __init__(self, device: NodeDevice, clock: _ThreadClock, code: NodeCode, reference: ReferenceKernel) -> None:
         self.code = code
         self.call = reference.call
         self._device = device
@@ -99,7 +99,7 @@ class NodeOnDevice:
         places = range(code.inputs, code.inputs + code.outputs)
         try:
             found, self._clock.taken = self._device.run(code.program, [*stored, *self._constants], places)
-        except RefusedError:
+        except NoResultError:
             self._refuse(arrays)
         return tuple(_loaded(data, kind) for data, kind in zip(found, self.call.outputs, strict=True))
 

@@ -27,7 +27,7 @@ _REFUSED, _PROBLEM = 0, 1
 """What a run ends with, apart from -1: the op has no result, or a problem, which is added to the second."""
 
 
-class RefusedError(Exception):
+class NoResultError(Exception):
     """A kernel has found a value that its op has no result for."""
 
 
@@ -100,7 +100,7 @@ class NodeDevice:
         # The arena, and with it the device, outlives the instance that has made it.
         seen = (ctypes.c_uint8 * size).from_address(self._library.nodes_bytes(handle))
         self._library.nodes_close(handle)
-        self._memory, self._bytes = memory, np.frombuffer(seen, np.uint8)
+        self._memory, self._bytes = memory, np.ctypeslib.as_array(seen)
 
     # --- kernels --------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class NodeDevice:
                 opened.handle, count, opened.launches, opened.arguments, ctypes.byref(taken)
             )
             if ended == _REFUSED:
-                raise RefusedError
+                raise NoResultError
             if ended >= _PROBLEM:
                 raise self._lost(DEVICE_MISTAKES[ended - _PROBLEM])
             places = [(opened.offsets[one], kernel.nbytes[one]) for one in outputs]

@@ -24,10 +24,11 @@ from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, l
 def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
     """What runs such code, in C: files by their paths, and what a program is linked with."""
     folder = resources("openinfer.synth.targets.vulkan") / "host"
-    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("device.h", "device.c", "nodes.c")}
+    files = {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith((".c", ".h"))}
     # Nothing is copied there, and so no shader of a known number is asked for.
-    header = f"#pragma once\nenum {{ OI_GROUP = 1 }};\n{texts['device.h']}"
-    return {"include/device.h": header, "src/device.c": texts["device.c"], "src/nodes.c": texts["nodes.c"]}, LIBRARIES
+    files["device.h"] = f"#pragma once\nenum {{ OI_GROUP = 1 }};\n{files['device.h']}"
+    places = {name: f"include/{name}" if name.endswith(".h") else f"src/{name}" for name in sorted(files)}
+    return {place: files[name] for name, place in places.items()}, LIBRARIES
 
 
 @dataclass(frozen=True)
