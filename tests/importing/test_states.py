@@ -166,3 +166,19 @@ def test_a_state_that_changes_its_type_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ImportingError, match="'t' is f32"):
         import_states(made, tmp_path, [("t", "s")])
+
+
+def test_outputs_that_nobody_wants_are_left_out_with_what_only_they_need(tmp_path: Path) -> None:
+    given = model(
+        [node("Exp", ["x"], ["large"]), node("Neg", ["x"], ["y"]), node("Add", ["large", "y"], ["debug.0"])],
+        {"x": ("f32", [3])},
+        {"y": ("f32", [3]), "debug.0": ("f32", [3]), "large": ("f32", [3])},
+    )
+    onnx.save(given, tmp_path / "m.onnx")
+    found = import_onnx(tmp_path / "m.onnx", tmp_path, drop=["debug.*", "large"])
+    assert found.outputs == {"y": "y"}
+    assert "exp" not in Path(found.graph).read_text()
+    for drop, message in ((["nothing"], "has no output 'nothing'"), (["*"], "no output would be left")):
+        with pytest.raises(ImportingError, match=message):
+            import_onnx(tmp_path / "m.onnx", tmp_path / "none", drop=drop)
+    assert not (tmp_path / "none").exists()

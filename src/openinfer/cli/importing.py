@@ -24,6 +24,9 @@ def import_model(
         Rules, typer.Option(metavar="OUT=IN", help="Tie an output to an input; * stands for the same text in both.")
     ] = None,
     fix: Annotated[Rules, typer.Option(metavar="INPUT=VALUE", help="Make an input a constant.")] = None,
+    drop: Annotated[
+        Rules, typer.Option(metavar="OUT", help="Leave an output out, and what only it needs; * stands for any text.")
+    ] = None,
     no_loops: Annotated[bool, typer.Option("--no-loops", help="Write repeated layers one after the other.")] = False,
     no_idioms: Annotated[
         bool, typer.Option("--no-idioms", help="Leave written-out norms and the like as they are.")
@@ -38,7 +41,7 @@ def import_model(
         advice = "load it in Python, if you trust it, and give it to openinfer.importing.import_torch"
         raise bad_file(model, "a file of PyTorch can run code when it is loaded", advice)
     choices, pairs, fixed = size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ())
-    options = ImportOptions(name, choices, pairs, fixed, loops=not no_loops, idioms=not no_idioms)
+    options = ImportOptions(name, choices, pairs, fixed, tuple(drop or ()), loops=not no_loops, idioms=not no_idioms)
     report = (run_gguf_import if _is_gguf(model) else run_import)(model, output, options)
     typer.echo(json.dumps(report.facts(), indent=2) if as_json else "\n".join(_lines(report)))
 

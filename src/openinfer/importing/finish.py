@@ -15,6 +15,7 @@ from openinfer.importing.layers import with_loops
 from openinfer.importing.lowering import Lowered, lowered
 from openinfer.importing.names import with_names
 from openinfer.importing.options import ImportOptions
+from openinfer.importing.outputs import without_outputs
 from openinfer.importing.states import StatePair, with_states
 from openinfer.ir.text import graph_text
 from openinfer.oinf.atomic import atomic_file, write_failed
@@ -52,7 +53,7 @@ class Imported:
 
 def finished(draft: Draft, options: ImportOptions, states: Sequence[StatePair] = ()) -> Lowered:
     """The graph of a draft, stage by stage: tie states, recognise patterns, name, find loops, lower."""
-    draft = cleaned(with_states(draft, options.states, states))
+    draft = cleaned(without_outputs(with_states(draft, options.states, states), options.dropped))
     if options.idioms:
         draft = with_idioms(draft)
     draft = with_names(draft)

@@ -45,8 +45,8 @@ def import_gguf(
 
 def run_gguf_import(path: str, folder: str, options: ImportOptions) -> Imported:
     """Read, check and write; nothing is written unless all of it is right."""
-    if options.states or options.fixed or not options.loops or not options.idioms:
-        raise bad_option("--state, --fix, --no-loops and --no-idioms are for ONNX models")
+    if options.states or options.fixed or options.dropped or not options.loops or not options.idioms:
+        raise bad_option("--state, --fix, --drop, --no-loops and --no-idioms are for ONNX models")
     stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
     with GgufFile(path) as file:
         decoder = decoder_of(file)

@@ -27,6 +27,8 @@ class ImportOptions:
     sizes: Mapping[str, SizeChoice] = field(default_factory=dict)
     states: Sequence[tuple[str, str]] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    dropped: Sequence[str] = ()
+    """Patterns of the names of outputs that nobody wants."""
     loops: bool = True
     idioms: bool = True
 

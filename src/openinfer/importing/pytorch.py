@@ -25,6 +25,7 @@ def import_torch(  # noqa: PLR0913  (what there is to say about a module)
     dynamic_shapes: Any = None,
     name: str | None = None,
     states: Sequence[tuple[str, str]] = (),
+    drop: Sequence[str] = (),
     loops: bool = True,
     idioms: bool = True,
 ) -> Imported:
@@ -33,11 +34,11 @@ def import_torch(  # noqa: PLR0913  (what there is to say about a module)
     The module is traced by ``torch.export`` with the example inputs; an ``ExportedProgram`` is taken as it is.
     ``dynamic_shapes`` is that of ``torch.export``, where each ``Dim`` has a ``max``: it becomes the bound of a dynamic
     size. Buffers that the module writes become persistent, with the values that they have now. ``states`` are pairs of
-    an output and the input that it is in the next step; ``*`` in both stands for the same text. Without ``loops``
-    repeated layers are written one after the other, and without ``idioms`` patterns such as a written-out norm stay
-    as they are.
+    an output and the input that it is in the next step; ``*`` in both stands for the same text. ``drop`` names
+    outputs that nobody wants. Without ``loops`` repeated layers are written one after the other, and without ``idioms``
+    patterns such as a written-out norm stay as they are.
     """
-    options = ImportOptions(name, {}, tuple(states), {}, loops=loops, idioms=idioms)
+    options = ImportOptions(name, {}, tuple(states), {}, tuple(drop), loops=loops, idioms=idioms)
     args, kwargs = tuple(example_inputs), dict(example_kwargs or {})
     title = type(module).__name__
     found = _converted(module, args, kwargs, dynamic_shapes, options)

@@ -1,6 +1,5 @@
 """Outputs that are inputs of the next step: persistent variables, and tables for what only grows."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +26,7 @@ from openinfer.importing.draft import (
     operands,
     walk,
 )
+from openinfer.importing.outputs import matching_outputs
 from openinfer.importing.problems import bad_option
 from openinfer.ir.expr import Ref
 from openinfer.loops.dim import Dim, is_same, is_same_shape, is_symbolic, sizes_in, span
@@ -75,27 +75,15 @@ def _matches(draft: Draft, output: str, given: str) -> list[StatePair]:
         raise bad_option(f"the state {output}={given} has not as many * on both sides")
     inputs = {port.name: port for port in draft.inputs}
     found = []
-    for port in draft.outputs:
-        match = _fullmatch(output, port.name) if "*" in output else (() if port.name == output else None)
-        if match is None:
-            continue
-        wanted = _filled(given, match)
+    for port, texts in matching_outputs(draft, output):
+        wanted = _filled(given, texts)
         own = inputs.get(wanted)
         if own is None:
             advice = nearest(wanted, inputs) or f"its inputs are {', '.join(inputs)}"
             raise bad_option(f"the model has no input {wanted!r:.100} for the output {port.name!r:.100}", advice)
         assert isinstance(own.operand, DraftValue)
         found.append(StatePair(port, own, own.operand))
-    if not found:
-        names = [port.name for port in draft.outputs]
-        advice = nearest(output, names) or f"its outputs are {', '.join(names[:20])}"
-        raise bad_option(f"the model has no output {output!r:.100}", advice)
     return found
-
-
-def _fullmatch(pattern: str, name: str) -> tuple[str, ...] | None:
-    found = re.fullmatch("(.*?)".join(map(re.escape, pattern.split("*"))), name)
-    return None if found is None else found.groups()
 
 
 def _filled(pattern: str, texts: tuple[str, ...]) -> str:
