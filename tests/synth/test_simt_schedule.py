@@ -143,6 +143,35 @@ def test_a_dynamic_number_of_rows_is_flat() -> None:
     assert (launched(found, [values], {"T": 4})[0] == values + 1).all()
 
 
+# --- transposes -------------------------------------------------------------------------------------------------------
+
+
+def transposed(dtype: DType, rows: int, columns: int) -> Kernel:
+    """Of each of two matrices, with a number for each row and another operand beside it."""
+    x, z = Buffer("x", dtype, (2, columns, rows)), Buffer("z", dtype, (rows, columns))
+    y, builder = Buffer("y", dtype, (2, rows, columns)), Builder()
+    with builder.loops((2, rows, columns), PARALLEL) as (b, i, j):
+        value = builder.let(load(x, b, j, i))
+        builder.store(y, (b, i, j), pair("max", value, load(z, i, j)))
+    return Kernel("k", (x, z), (y,), builder.body)
+
+
+@pytest.mark.parametrize("machine", [MACHINE, SimtMachine(8, 4, most_groups=3)], ids=["", "few groups"])
+@pytest.mark.parametrize(("rows", "columns"), [(8, 8), (9, 17), (3, 16), (24, 7)])
+@pytest.mark.parametrize("dtype", [F32, BF16, U8, I64], ids=str)
+def test_transposes_go_through_squares_that_a_group_shares(
+    dtype: DType, rows: int, columns: int, machine: SimtMachine
+) -> None:
+    kernel = transposed(dtype, rows, columns)
+    found = checked(kernel, [numbers(dtype, 2, columns, rows), numbers(dtype, rows, columns)], machine)
+    assert forms(found) == ["tiles"]
+
+
+def test_rows_that_are_too_short_for_squares_are_flat() -> None:
+    kernel = transposed(F32, 64, 1)
+    assert forms(checked(kernel, [numbers(F32, 2, 1, 64), numbers(F32, 64, 1)])) != ["tiles"]
+
+
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 MACHINES = {"subgroups": MACHINE, "no subgroups": SimtMachine(group=8), "few groups": SimtMachine(8, 4, most_groups=2)}
@@ -179,9 +208,13 @@ def test_how_many_threads_a_row_has() -> None:
         return scheduled(softmax(rows, length), machine).launches[0].form
 
     assert team(1, 8) == "threads"
-    assert team(1000, 32) == "rows: 4 threads each"
+    assert team(1000, 32) == "rows: 8 threads each, in registers"
+    assert team(100_000, 32) == "rows: 8 threads each, in registers"
+    assert team(100_000, 36) == "rows: 8 threads each, in registers"
+    assert team(1000, 256) == "rows: 8 threads each, in registers"
     assert team(1000, 1000) == "rows: 8 threads each"
-    assert team(2, 32) == "rows: 8 threads each"
+    assert team(1000, 1000, SimtMachine(8, 4, largest_group=32)) == "rows: 32 threads each, in registers"
+    assert team(2, 32) == "rows: 8 threads each, in registers"
 
 
 def total(dtype: DType, shape: tuple[int, ...], axes: tuple[int, ...], op: str = "add") -> Kernel:

@@ -26,17 +26,18 @@ from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.targets.facts import Feature, Numerics
-from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.schedule import scheduled
-from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, group_line, launch_code, shader
 
 DEVICE = DeviceArch.named("lavapipe")
 MACHINE, NUMERICS = replace(simt_machine(DEVICE), least_row=2, long_row=64, least_block=2), Numerics.of(DEVICE)
 """Small cases are scheduled as if they were large."""
 SCHEDULE = scheduled
 RUNNER = Path(__file__).with_name("runner.c")
-SPECIALIZED = "layout(constant_id = 0) const uint chosen = 0u;\n"
+SPECIALIZED = "layout(constant_id = 0) const uint chosen = 0u;\nlayout(local_size_x_id = 1) in;\n"
+"""Which launch runs, and the threads of its groups."""
 FLAGS = ("-V", "--target-env", "vulkan1.2")
 GOOD = 0xFFFFFFFF
 INPUT, OUTPUT, SCRATCH = range(3)
@@ -94,7 +95,7 @@ class Module:
     def text(self) -> str:
         calls = " ".join(f"case {number}: {code.name}(); break;" for number, code in enumerate(self.codes))
         text = shader(self.codes, MACHINE.group, self.numerics, f"switch (chosen) {{ {calls} }}")
-        return text.replace("layout(local_size_x", f"{SPECIALIZED}layout(local_size_x", 1)
+        return text.replace(group_line(MACHINE.group), SPECIALIZED, 1)
 
 
 def job_of(
@@ -209,8 +210,9 @@ def _request(one: Job, module: int, first: int) -> bytes:
     places = {buffer.name: place for place, buffer in enumerate((*kernel.inputs, *kernel.outputs, *scratch))}
     numbers = [len(facts), len(one.codes), *(part for fact in facts for part in fact)]
     for place, (launch, code) in enumerate(zip(one.launches.launches, one.codes, strict=True)):
-        groups = -(-at(launch.threads, one.sizes) // MACHINE.group)
-        numbers += [module, first + place, groups, len(code.arguments)]
+        group = group_of(launch.kernel, MACHINE.group)
+        groups = -(-at(launch.threads, one.sizes) // group)
+        numbers += [module, first + place, group, groups, len(code.arguments)]
         values = {Given.MEMORY: places, Given.SIZE: one.sizes}
         for argument in code.arguments:
             numbers += [KINDS[argument.kind], values.get(argument.kind, {}).get(argument.name, place)]

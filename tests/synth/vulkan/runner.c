@@ -16,7 +16,7 @@ static const uint64_t ROOM = UINT64_C(256) << 20;
 static const uint32_t GOOD = UINT32_MAX;
 
 typedef struct { uint32_t kind, value; } argument;
-typedef struct { uint32_t module, number, groups, count; argument arguments[MOST_ARGUMENTS]; } launch;
+typedef struct { uint32_t module, number, group, groups, count; argument arguments[MOST_ARGUMENTS]; } launch;
 typedef struct { uint32_t kind, bytes; uint64_t at; } memory;
 
 static VkInstance instance;
@@ -157,8 +157,9 @@ static VkShaderModule module_of(const char *path)
 
 static VkPipeline pipeline_of(const launch *one)
 {
-    const VkSpecializationMapEntry entry = { 0, 0, sizeof one->number };
-    const VkSpecializationInfo number = { 1, &entry, sizeof one->number, &one->number };
+    /* The number of the launch in its module, and behind it the threads of a group. */
+    const VkSpecializationMapEntry entries[] = { { 0, 0, sizeof one->number }, { 1, sizeof one->number, sizeof one->group } };
+    const VkSpecializationInfo number = { 2, entries, sizeof one->number + sizeof one->group, &one->number };
     const VkComputePipelineCreateInfo info = { .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO, .layout = layout,
         .stage = { .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, .stage = VK_SHADER_STAGE_COMPUTE_BIT,
             .module = modules[one->module], .pName = "main", .pSpecializationInfo = &number } };
@@ -243,7 +244,7 @@ int main(int count, char **words)
             at = (at + all[i].bytes + GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
         for (uint32_t i = 0; i < head[1]; ++i) {
-            take(&launches[i], 4 * sizeof(uint32_t));
+            take(&launches[i], 5 * sizeof(uint32_t));
             require(launches[i].count <= MOST_ARGUMENTS, "too many arguments");
             take(launches[i].arguments, launches[i].count * sizeof(argument));
         }

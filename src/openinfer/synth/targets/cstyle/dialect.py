@@ -53,6 +53,8 @@ class Own:
     takes: Rank = Rank.CHOICE
     """How tightly operands bind at least, where they stand there without parentheses."""
     rank: Rank = Rank.ATOM
+    need: str = ""
+    """A support function that the text calls."""
 
 
 @dataclass(frozen=True)

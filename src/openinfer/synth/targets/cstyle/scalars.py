@@ -211,6 +211,8 @@ class ScalarPrinter:
         kind = self.dialect.kind_of(dtype)
         own = self.dialect.functions.get((name, kind))
         if own is not None:
+            if own.need:
+                self.need(own.need)
             return ExprText(own.text.format(*(one.inside(own.takes) for one in operands)), own.rank)
         return ExprText(f"{self.need(f'oi_{name}_{kind}')}({', '.join(one.text for one in operands)})")
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from openinfer.loops.ir import Buffer, Kernel
+from openinfer.loops.ir import Bind, Buffer, Const, For, Kernel
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,16 @@ class Launch:
     """Whether an earlier launch of the same call can fail: it relies on what that has checked."""
     form: str = "threads"
     """How the schedule made it, for people who read a plan."""
+
+
+def group_of(kernel: Kernel, usual: int) -> int:
+    """The threads of a group of a launch; ``usual`` where threads have nothing to do with others."""
+    for group in kernel.body:
+        for one in group.body if isinstance(group, For) and group.bind is Bind.GROUP else ():
+            if isinstance(one, For) and one.bind is Bind.THREAD:
+                assert isinstance(one.extent, Const)
+                return int(one.extent.value)
+    return usual
 
 
 @dataclass(frozen=True)

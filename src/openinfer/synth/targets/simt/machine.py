@@ -6,6 +6,8 @@ from openinfer.synth.devices.description import DeviceArch
 
 _GROUP = 256
 """Threads of a group, where the device allows as many."""
+_LARGEST_GROUP = 1024
+"""The most threads of a group, where the device allows as many."""
 _LEAST_SHARED, _MOST_SHARED = 16_384, 49_152
 """Memory that groups share on every device, and what they have without asking for more where there is more."""
 _LEAST_GROUP = 128
@@ -22,6 +24,10 @@ class SimtMachine:
     """Threads of a subgroup, which exchange values without memory; 0 if that is not known."""
     most_groups: int = 65_535
     """Groups of one launch."""
+    largest_group: int = 0
+    """Threads of a group where one needs more than the usual number, of which the same is true; 0 if it cannot."""
+    kept_elements: int = 32
+    """Elements of a row that each of its threads keeps in registers from one loop to the next."""
     own_elements: int = 64
     """Memory of a thread is in its registers up to so many elements."""
     in_flight: int = 4096
@@ -58,14 +64,16 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
     shuffles = arch.features.subgroup_shuffle
     if (arch.features.subgroup_ops if shuffles is None else shuffles) is False:
         subgroup = 0
-    most = min(_GROUP, limits.max_workgroup_invocations or _LEAST_GROUP)
+    most = min(_LARGEST_GROUP, limits.max_workgroup_invocations or _LEAST_GROUP)
     if limits.max_workgroup_size is not None:
         most = min(most, limits.max_workgroup_size[0])
     if subgroup:
         most = min(most, subgroup**2)
+    largest = 1 << (most.bit_length() - 1)
     return SimtMachine(
-        1 << (most.bit_length() - 1),
+        min(_GROUP, largest),
         subgroup,
+        largest_group=largest,
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         units=limits.compute_units or SimtMachine.units,
     )

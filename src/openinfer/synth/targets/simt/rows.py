@@ -6,9 +6,10 @@ they have gathered. So an element that one loop writes and another one reads is 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from openinfer.loops.build import index, unflat
-from openinfer.loops.dim import most_elements, span
+from openinfer.loops.dim import is_symbolic, most_elements, span
 from openinfer.loops.ir import (
     Alloc,
     Bind,
@@ -16,21 +17,27 @@ from openinfer.loops.ir import (
     If,
     Let,
     LoopKind,
+    Scalar,
     ScalarVar,
     Statement,
     Store,
 )
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
+from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam, chunks_of, common_widths
 from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
-from openinfer.synth.targets.simt.wide import FreshNames
+from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _SUBGROUPS = 8
 """Subgroups of a unit that keep its memory busy."""
+_BUSY = 1024
+"""Threads of a unit that do so where each has several accesses in flight."""
+_NEIGHBOURS = 8
+"""Threads whose accesses, next to each other, are as much as memory gives at once."""
 
 
 def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
@@ -60,9 +67,11 @@ class _Rows:
         self._indices, self._extents, self._items, self._machine, self._names = indices, extents, items, machine, names
         self._loops = [one for one in items if isinstance(one, RowLoop)]
         self._widths = common_widths(self._loops, machine)
-        self._team = self._threads_of_a_row()
         self._lane, self._member = names.var("lane"), names.var("member")
-        self._threads = LaneTeam(machine, names, self._team, self._lane, self._member, self._widths)
+        self._team, kept = self._in_registers() or (self._threads_of_a_row(), {})
+        if kept and self._team > machine.subgroup:
+            self._machine = machine = replace(machine, group=self._team)
+        self._threads = LaneTeam(machine, names, self._team, self._lane, self._member, self._widths, kept=kept)
 
     @property
     def _rows(self) -> int:
@@ -70,6 +79,36 @@ class _Rows:
         for extent in self._extents:
             total = total * extent
         return total
+
+    def _in_registers(self) -> tuple[int, dict[tuple[Scalar, ...], KeptRow]] | None:
+        """How many threads hold a row, from one loop to the next, and what they hold."""
+        longest = max(self._loops, key=lambda one: most_elements(one.extents))
+        if any(map(is_symbolic, longest.extents)) or most_elements(longest.extents) < self._machine.least_row:
+            return None
+        same = [one for one in self._loops if one.shape == longest.shape]
+        row, width = KeptRow(same), self._widths[longest.shape]
+        chunks, room = chunks_of(longest, width), self._machine.kept_elements
+        if not row.words or self._is_across():
+            return None
+        # Long code is repeated less often, if there are threads enough.
+        is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
+        for limit in (room // 2, room) if is_long else (room,):
+            team = self._holders(chunks, limit // (row.words * width))
+            if team is not None:
+                return team, {longest.shape: row}
+        return None
+
+    def _holders(self, chunks: int, each: int) -> int | None:
+        """How many threads have a row of some chunks, at most some of them each: enough to keep all units busy."""
+        machine = self._machine
+        if not each:
+            return None
+        if not machine.subgroup:
+            return machine.group if machine.group // 2 <= chunks <= machine.group * each else None
+        team = max(_power(-(-chunks // each)), min(_NEIGHBOURS, _power(chunks // 2 + 1)))
+        while 2 * team <= min(chunks, machine.group) and span(self._rows)[1] * team < machine.units * _BUSY:
+            team *= 2
+        return team if 1 < team <= max(machine.group, machine.largest_group) else None
 
     def _threads_of_a_row(self) -> int:
         """A thread, a part of a subgroup, a subgroup, or a group."""
@@ -123,7 +162,8 @@ class _Rows:
         threads = For(self._lane, index(machine.group), (*before, own, *body), LoopKind.PARALLEL, Bind.THREAD)
         memory = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
         loop = For(group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
-        return Formed((loop,), count * machine.group, f"rows: {self._team} threads each")
+        kept = ", in registers" if self._threads.kept else ""
+        return Formed((loop,), count * machine.group, f"rows: {self._team} threads each{kept}")
 
     def _item(self, one: Statement | RowLoop) -> Iterator[Statement]:
         match one:
@@ -133,3 +173,8 @@ class _Rows:
                 yield If(self._member.eq(0), (one,))
             case _:
                 yield one
+
+
+def _power(least: int) -> int:
+    """The first power of two from a number on."""
+    return 1 << (least - 1).bit_length()

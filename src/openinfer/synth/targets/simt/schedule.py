@@ -14,10 +14,11 @@ from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.stream import streamed
+from openinfer.synth.targets.simt.tiles import tiles
 from openinfer.synth.targets.simt.together import together
 from openinfer.synth.targets.simt.wide import FreshNames
 
-FORMS: tuple[LaunchForm, ...] = (blocks, flat, rows, together)
+FORMS: tuple[LaunchForm, ...] = (blocks, tiles, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:

@@ -9,6 +9,7 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     Buffer,
     Combine,
+    Const,
     For,
     GroupBarrier,
     If,
@@ -24,10 +25,11 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.reduction import Reduction
 from openinfer.loops.rewrite import renamed, replaced
+from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop
 from openinfer.synth.targets.simt.threads import lets_of
-from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies, WideLoop
 
 _MOST_COPIES = 64
 _MOST_LONG_COPIES = 8
@@ -67,6 +69,8 @@ class LaneTeam:
     widths: Mapping[tuple[Scalar, ...], int]
     shared: dict[DType, list[Buffer]] = field(default_factory=dict)
     """Memory of the group, in which teams of more than a subgroup join what they have."""
+    kept: dict[tuple[Scalar, ...], KeptRow] = field(default_factory=dict)
+    """What stays in registers, by the extents of loops."""
 
     def loop(self, one: RowLoop) -> Iterator[Statement]:
         """A loop, in turns, and what it gathers."""
@@ -74,7 +78,10 @@ class LaneTeam:
         body = renamed(one.body, parts)
         for each in one.reductions:
             yield Local(parts[each.var.name], each.first)
-        yield from self._turns(replace(one, body=body))
+        kept = self.kept.get(one.shape)
+        yield from (
+            self._turns(replace(one, body=body)) if kept is None else self._all_chunks(replace(one, body=body), kept)
+        )
         if one.reductions:
             yield from self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
 
@@ -111,22 +118,49 @@ class LaneTeam:
         return found
 
     def _copies(self, one: RowLoop, chunks: Sequence[Scalar]) -> Iterator[Statement]:
+        made = [self._chunk(one, chunk) for chunk in chunks]
+        yield from (statement for copies in made for statement in copies.first)
+        yield from (statement for copies in made for statement in (*copies.body, *copies.last))
+
+    def _chunk(self, one: RowLoop, chunk: Scalar, kept: KeptElements | None = None) -> WideCopies:
+        """An access of each buffer, and what is done with it."""
         width, names = self.widths[one.shape], self.names
         loop = WideLoop(one.indices[-1], one.body, self.machine.unaligned)
+        at = names.var("chunk")
+        places = unflat(at, (*one.extents[:-1], one.extents[-1] // width))
+        outer = {var.name: names.var(var.name) for var in one.indices[:-1]}
+        lets = lets_of(tuple(outer.values()), places[:-1])
+        start = names.var(one.indices[-1].name)
+        made = loop.copies(start, width, names, kept)
+        before = (Let(at, chunk), *lets, Let(start, places[-1] * width))
+        first, body, last = (renamed(part, outer) for part in (made.first, made.body, made.last))
+        return replace(made, first=(*before, *first), body=body, last=last)
+
+    def _all_chunks(self, one: RowLoop, kept: KeptRow) -> Iterator[Statement]:
+        """All chunks of a thread at once: what is in registers stays there, and what comes there is kept."""
+        team, total = self.count, chunks_of(one, self.widths[one.shape])
         first: list[Statement] = []
         body: list[Statement] = []
-        for chunk in chunks:
-            at = names.var("chunk")
-            places = unflat(at, (*one.extents[:-1], one.extents[-1] // width))
-            outer = {var: names.var(var.name) for var in one.indices[:-1]}
-            lets = lets_of(tuple(outer.values()), places[:-1])
-            start = names.var(one.indices[-1].name)
-            made = loop.copies(start, width, names)
-            first += [Let(at, chunk), *lets, Let(start, places[-1] * width)]
-            first += renamed(made.first, {var.name: new for var, new in outer.items()})
-            body += renamed((*made.body, *made.last), {var.name: new for var, new in outer.items()})
+        for place in range(-(-total // team)):
+            made = self._chunk(one, self.member + place * team, kept.elements(place))
+            after = tuple(kept.took(place, made, one, self.names))
+            if (place + 1) * team <= total:
+                first += made.first
+                body += (*made.body, *after, *made.last)
+            else:
+                body += self._some(place, made, after, self.member < total - place * team, kept)
+        kept.next_loop()
         yield from first
         yield from body
+
+    def _some(
+        self, place: int, made: WideCopies, after: Sequence[Statement], cond: Scalar, kept: KeptRow
+    ) -> Iterator[Statement]:
+        """A chunk that not every thread has: what it keeps is in variables outside of the condition."""
+        outside = kept.renamed(place, self.names)
+        yield from (Local(var, Const(0, var.dtype)) for var in outside.values())
+        sets = tuple(SetLocal(var, value) for value, var in outside.items())
+        yield If(cond, (*made.first, *made.body, *after, *made.last, *sets))
 
     # --- what threads have together -----------------------------------------------------------------------------------
 
@@ -186,7 +220,7 @@ class LaneTeam:
         """Memory of the group, which later loops use again."""
         found: list[Buffer] = []
         for part in parts:
-            dtype = _shared_type(part.dtype)
+            dtype = shared_type(part.dtype)
             known = self.shared.setdefault(dtype, [])
             free = [one for one in known if one not in found]
             if not free:
@@ -202,7 +236,7 @@ def _joined(one: Reduction, part: Scalar, other: Scalar) -> Scalar:
     return replaced(one.joined(mark), {one.var: part, mark: other})
 
 
-def _shared_type(dtype: DType) -> DType:
+def shared_type(dtype: DType) -> DType:
     """Groups share words, or pairs of them."""
     return dtype if dtype.bits >= 32 else DTYPES["i32"]
 

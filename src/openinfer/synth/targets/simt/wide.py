@@ -1,6 +1,6 @@
 """Iterations that touch neighbours, several at once: what they load and store is one access each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
@@ -34,7 +34,7 @@ from openinfer.synth.targets.simt.segments import free_name
 _ACCESS_BITS = 128
 _MOST, _MOST_PACKED = 16, 32
 """The most iterations at once; where elements share bytes, too."""
-_MOST_LONG = 4
+_MOST_LONG = 8
 """The most iterations at once, where each is long code."""
 
 
@@ -62,6 +62,10 @@ class WideCopies:
     first: Statements
     body: Statements
     last: Statements
+    loaded: Mapping[Load, tuple[Scalar, ...]] = field(default_factory=dict)
+    """What is loaded in one access, or was there before."""
+    stored: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
+    """What statements that are to be kept store, by their numbers."""
 
     @property
     def statements(self) -> Statements:
@@ -153,9 +157,10 @@ class WideLoop:
 
     # --- copies -------------------------------------------------------------------------------------------------------
 
-    def copies(self, start: Scalar, width: int, names: FreshNames) -> WideCopies:
+    def copies(self, start: Scalar, width: int, names: FreshNames, kept: "KeptElements | None" = None) -> WideCopies:
         """The iterations from a multiple of ``width`` on."""
-        wide: dict[Scalar, tuple[ScalarVar, ...]] = {}
+        kept = kept or KeptElements()
+        wide: dict[Load, tuple[Scalar, ...]] = dict(kept.known)
         first: list[Statement] = []
         same: dict[Scalar, Scalar] = {}
         shared: dict[Scalar, Scalar] = {}
@@ -170,13 +175,22 @@ class WideLoop:
             seen = changed(part, shared.get)
             first.append(Let(made, replaced(seen, begin)))
             shared |= {part: made, seen: made}
-        if width > 1:
-            loads = dict.fromkeys(self._wide_loads(width))
-            for load in loads:
-                wide[load] = tuple(names.var(f"{load.buffer.name}_{place}", load.dtype) for place in range(width))
-                index = tuple(replaced(part, begin) for part in load.index)
-                first.append(WideLoad(wide[load], load.buffer, index))
-        return self._written(first, wide, begin, width, names, shared)
+        for load in dict.fromkeys((*(self._wide_loads(width) if width > 1 else ()), *kept.named)):
+            if load not in wide:
+                own = tuple(names.var(f"{load.buffer.name}_{place}", load.dtype) for place in range(width))
+                first += self._loaded(load, own, begin)
+                wide[load] = own
+        return self._written(first, wide, begin, width, names, shared, kept)
+
+    def _loaded(self, load: Load, own: tuple[ScalarVar, ...], begin: Mapping[Scalar, Scalar]) -> Iterator[Statement]:
+        """What iterations load, in one access where that is possible."""
+        start = begin[self.index]
+        if len(own) > 1 and self._is_wide(load.buffer, load.index, len(own)):
+            yield WideLoad(own, load.buffer, tuple(replaced(part, begin) for part in load.index))
+            return
+        for place, var in enumerate(own):
+            known: dict[Scalar, Scalar] = {**begin, self.index: start + place if place else start}
+            yield Let(var, replaced(load, known))
 
     def _uniform(self, width: int) -> Iterator[Binary | Load]:
         """What some iterations have in common: quotients of the index, and loads from there; inner ones first."""
@@ -212,17 +226,19 @@ class WideLoop:
     def _written(
         self,
         first: list[Statement],
-        wide: Mapping[Scalar, tuple[ScalarVar, ...]],
+        wide: Mapping[Load, tuple[Scalar, ...]],
         begin: Mapping[Scalar, Scalar],
         width: int,
         names: FreshNames,
         shared: Mapping[Scalar, Scalar],
+        kept: "KeptElements",
     ) -> WideCopies:
         body: list[Statement] = []
         stored: dict[int, list[Scalar]] = {}
         for place in range(width):
             known = {**begin, self.index: begin[self.index] + place}
-            loads = {**shared, **{load: found[place] for load, found in wide.items()}}
+            loads: dict[Scalar, Scalar] = dict(shared)
+            loads |= {load: found[place] for load, found in wide.items()}
             for number, one in enumerate(self.body):
                 if isinstance(one, Let) and one.var not in self._varying:
                     continue
@@ -230,18 +246,37 @@ class WideLoop:
                 if isinstance(copy, Let):
                     known[copy.var] = made = names.var(copy.var.name, copy.var.dtype)
                     copy = Let(made, copy.value)
-                is_wide = isinstance(one, Store) and width > 1 and self._is_wide(one.buffer, one.index, width)
-                if isinstance(copy, Store) and is_wide:
-                    stored.setdefault(number, []).append(_named(copy.value, body, names, copy.buffer))
-                else:
+                if isinstance(copy, Store) and (number in kept.stores or self._is_wide_store(one, width)):
+                    value = _named(copy.value, body, names, copy.buffer)
+                    stored.setdefault(number, []).append(value)
+                    copy = Store(copy.buffer, copy.index, value)
+                if number not in kept.dropped and not self._is_wide_store(one, width):
                     body.append(copy)
         last: list[Statement] = []
         for number, values in stored.items():
             store = self.body[number]
-            assert isinstance(store, Store)
-            index = tuple(replaced(part, begin) for part in store.index)
-            last.append(WideStore(store.buffer, index, tuple(values)))
-        return WideCopies(tuple(first), tuple(body), tuple(last))
+            if isinstance(store, Store) and number not in kept.dropped and self._is_wide_store(store, width):
+                index = tuple(replaced(part, begin) for part in store.index)
+                last.append(WideStore(store.buffer, index, tuple(values)))
+        found = {number: tuple(values) for number, values in stored.items() if number in kept.stores}
+        return WideCopies(tuple(first), tuple(body), tuple(last), wide, found)
+
+    def _is_wide_store(self, one: Statement, width: int) -> bool:
+        return isinstance(one, Store) and width > 1 and self._is_wide(one.buffer, one.index, width)
+
+
+@dataclass(frozen=True)
+class KeptElements:
+    """What is known of elements from loops before, and what later ones want to know."""
+
+    known: Mapping[Load, tuple[Scalar, ...]] = field(default_factory=dict)
+    """Loads whose values are there, for each iteration."""
+    named: Collection[Load] = ()
+    """Loads whose values get names, in one access or not."""
+    stores: Collection[int] = ()
+    """The numbers of stores whose values get names."""
+    dropped: Collection[int] = ()
+    """Those of stores that put nothing in memory: a later one does."""
 
 
 def _divides(width: int, divisor: float) -> bool:

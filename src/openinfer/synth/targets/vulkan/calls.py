@@ -21,7 +21,7 @@ from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cstyle.names import comment
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.simt.launches import Launch, Launches
+from openinfer.synth.targets.simt.launches import Launch, Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.vulkan.shader import Argument, Given, arguments_of, launch_code
 from openinfer.synth.targets.vulkan.waits import Waits
@@ -120,13 +120,12 @@ class VulkanCalls:
                     given.append(f"{{ {memory[one.name]}, {nbytes[one.name]}, {flag} }}")
                 case Given.SIZE:
                     given.append(f"{{ NULL, {self._sizes.place(one.name)}, false }}")
-        groups = self._groups(launch.threads)
+        groups = self._groups(launch.threads, group_of(launch.kernel, self._machine.group))
         own = -1 if failure is None or not launch.kernel.can_fail else failure
         arguments = f"(const oi_argument[]){{ {', '.join(given)} }}" if given else "NULL"
         self._file.line(depth, f"LAUNCH({number}, {groups}, {own}, {len(given)}, {arguments}); /* {used.name} */")
 
-    def _groups(self, threads: int) -> str:
-        group = self._machine.group
+    def _groups(self, threads: int, group: int) -> str:
         if not is_symbolic(threads):
             return str(-(-threads // group))
         return f"({self._sizes.extent(threads).text} + {group - 1}) / {group}"

@@ -204,11 +204,15 @@ GLSL = Dialect(
 
 _THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))")}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
+_BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
+"""With a fused multiply-add that rounds once, few numbers need f64."""
 
 
 def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
     """GLSL for a device that rounds so; ``is_guarded`` if a launch relies on what an earlier one has checked."""
-    functions = GLSL.functions if numerics.division == "exact" else {**GLSL.functions, **_THROUGH_F64}
+    functions = GLSL.functions
+    if numerics.division != "exact":
+        functions = {**functions, **(_BY_REMAINDER if numerics.fma == "exact" else _THROUGH_F64)}
     return replace(GLSL, functions=functions, frame=partial(_framed, is_guarded=is_guarded))
 
 

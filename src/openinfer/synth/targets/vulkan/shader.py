@@ -105,7 +105,8 @@ def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main:
     """A shader with the functions of launches; ``main`` calls them."""
     parts = [
         VERSION_LINE,
-        head(group, numerics),
+        head(numerics),
+        group_line(group),
         *functions(launches, numerics),
         f"void main()\n{{\n    {main}\n}}\n",
     ]
@@ -130,11 +131,15 @@ def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
     return features_of("\n".join(functions([launch], numerics))) | {Feature.ADDRESSES}
 
 
-def head(group: int, numerics: Numerics) -> str:
-    """What every shader has behind its first line: the extensions, the size of a group, memory and arguments."""
+def group_line(group: int) -> str:
+    """How a shader says how many threads a group has."""
+    return f"layout(local_size_x = {group}) in;\n"
+
+
+def head(numerics: Numerics) -> str:
+    """What every shader has behind its first line: the extensions, memory and arguments."""
     lines = [f"#extension {one} : require" for one in _EXTENSIONS]
     lines += [_PRESERVE, *([_DENORMAL] if numerics.subnormals == "when_asked" else ())]
-    lines += [f"layout(local_size_x = {group}) in;"]
     lines += _memory_types()
     block = "layout(buffer_reference, std430, buffer_reference_align = 8) buffer oi_argument_block { uvec2 at[]; };"
     lines += [block, f"layout(push_constant) uniform oi_arguments {{ uvec2 at[{PUSHED}]; }} arguments;"]

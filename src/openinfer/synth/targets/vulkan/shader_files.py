@@ -8,7 +8,8 @@ from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.vulkan.shader import VERSION_LINE, head, support_texts
+from openinfer.synth.targets.simt.launches import group_of
+from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head, support_texts
 
 SUPPORT_FILE = "shaders/support.glsl"
 _SHARED = f'{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n#include "support.glsl"\n'
@@ -42,6 +43,7 @@ class ShaderFiles:
     name: str
     kernels: KernelLibrary
     group: int
+    """Threads of a group, where a launch does not say."""
     numerics: Numerics
     title: Callable[[int], str]
     """A node in words."""
@@ -57,15 +59,16 @@ class ShaderFiles:
     def files(self, banner: str) -> dict[str, str]:
         """The shaders, and what all of them include."""
         used = {one.name: one for one in self.kernels.used.values()}
-        texts = {path: self._shader(used[name]) if name in used else _COPY for path, name in self.names.items()}
+        copy = f"\n{group_line(self.group)}{_COPY}"
+        texts = {path: self._shader(used[name]) if name in used else copy for path, name in self.names.items()}
         needs: set[Need] = {need for one in used.values() for need in one.code.needs}
-        shared = "\n".join([head(self.group, self.numerics), *support_texts(needs, self.numerics)])
+        shared = "\n".join([head(self.numerics), *support_texts(needs, self.numerics)])
         found = {path: f"{_SHARED}\n{banner}{text}" for path, text in texts.items()}
         return {**found, SUPPORT_FILE: f"{banner}\n{shared}"}
 
     def _shader(self, used: UsedKernel) -> str:
         text = f"{kernel_doc(used, self.title)}{used.code.text}\nvoid main()\n{{\n    {used.name}();\n}}\n"
-        return "\n" + folded(text)
+        return f"\n{group_line(group_of(used.kernel, self.group))}\n{folded(text)}"
 
     def table(self) -> str:
         """The source that has all shaders, once they are compiled."""

@@ -46,7 +46,7 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
 
 
 SUPPORT = Support(
-    folders=(("openinfer.synth.targets.cstyle", "runtime"), ("openinfer.synth.targets.vulkan", "runtime")),
+    folders=(("openinfer.synth.targets.vulkan", "runtime"), ("openinfer.synth.targets.cstyle", "runtime")),
     generated=_generated,
 )
 

@@ -194,6 +194,8 @@ def _wide_store(one: WideStore, writer: KernelWriter, depth: int) -> None:
     for word in range(words):
         if dtype.bits == 64:
             texts.append(f"{_words_of(dtype, names[word // 2])}[{word % 2}]")
+        elif dtype.name == "bf16":
+            texts.append(f"{writer.scalars.need('oi_pair_bf16')}({names[2 * word]}, {names[2 * word + 1]})")
         else:
             codes = [_code(dtype, name, writer) for name in names[word * per : (word + 1) * per]]
             texts.append(

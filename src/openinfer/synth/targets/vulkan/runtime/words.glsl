@@ -123,3 +123,37 @@ OI_FUNCTION int32_t oi_leading_zeros(uint64_t x)
 #define OI_NEAREST 1
 //: oi_nearest_f32
 #define oi_nearest_f32(x) roundEven(x)
+//: oi_pick_f32
+/* c ? a : b without a branch. */
+#define oi_pick_f32(c, a, b) mix(b, a, c)
+//: oi_pick_f64
+#define oi_pick_f64(c, a, b) mix(b, a, c)
+
+//: oi_quotient_f32
+/* a / b, correctly rounded, of a device that divides with a wrong last bit: what is left of a, which a fused
+   multiply-add has exactly, says what to add. Numbers go through f64 where a quotient or a rest is too small or large. */
+OI_INLINE float oi_quotient_f32(float a, float b)
+{
+    const uint32_t top = oi_bits_f32_u32(a) & 0x7fffffffu, below = oi_bits_f32_u32(b) & 0x7fffffffu;
+    /* 0 or from 2^-76 up to 2^60, by a number from 2^-60 up to 2^48. The second step has the nearest number to the
+       inverse, but for one whose bits are all set; with that, the last step has the nearest to the quotient. */
+    const bool is_near = top == 0u || top - 0x19800000u < 0x44000000u;
+    if (is_near && below - 0x21800000u < 0x36000000u && (below & 0x7fffffu) != 0x7fffffu) {
+        const float x = oi_bits_u32_f32(top), d = oi_bits_u32_f32(below), about = 1.0f / d;
+        const float nearer = oi_fused_f32(oi_fused_f32(-d, about, 1.0f), about, about);
+        const float y = oi_fused_f32(oi_fused_f32(-d, nearer, 1.0f), nearer, nearer), first = x * y;
+        const float second = oi_fused_f32(oi_fused_f32(-d, first, x), y, first);
+        const float last = oi_fused_f32(oi_fused_f32(-d, second, x), y, second);
+        return oi_bits_u32_f32(oi_bits_f32_u32(last) | ((oi_bits_f32_u32(a) ^ oi_bits_f32_u32(b)) & 0x80000000u));
+    }
+    return oi_f32(oi_f64(a) / oi_f64(b));
+}
+//: oi_pair_bf16
+/* Two numbers in one word, the first in its lower half, rounded as each is alone; NaN is rare. */
+uint32_t oi_pair_bf16(float a, float b)
+{
+    const uint32_t x = oi_bits_f32_u32(a), y = oi_bits_f32_u32(b);
+    if (max(x & 0x7fffffffu, y & 0x7fffffffu) > 0x7f800000u)
+        return oi_u32(oi_to_bf16(a)) | (oi_u32(oi_to_bf16(b)) << 16);
+    return ((x + 0x7fffu + ((x >> 16) & 1u)) >> 16) | ((y + 0x7fffu + ((y >> 16) & 1u)) & 0xffff0000u);
+}
