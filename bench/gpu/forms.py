@@ -1,8 +1,9 @@
 """How fast each form of launches is on a Vulkan device: ``python -m bench.gpu.forms FOLDER``, then ``FOLDER/forms``.
 
-The program is built here and runs wherever there is a driver: its shaders are arrays in it. The first line is a plain
-stream of reads by hand, 8 accesses of 16 bytes in flight for each thread; the others are single ops, lowered and
-scheduled as in a graph, with the bytes that they have to move at least.
+The program is built here and runs wherever there is a driver: its shaders are arrays in it. The first lines are plain
+streams by hand, of reads and of copies; the best stream of reads is the ceiling. The others are single ops, lowered and
+scheduled as in a graph, with the bytes that they have to move at least. ``FOLDER/forms MIB FILE`` works in so much
+memory, and writes what it measures into a file as JSON.
 """
 
 import argparse
@@ -21,19 +22,23 @@ from openinfer.loops.expand import plain
 from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, ScalarVar
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.baseline import baseline
-from openinfer.synth.targets.simt.launches import Launches
-from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.launches import Launches, group_of
+from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.schedule import scheduled
-from openinfer.synth.targets.vulkan.shader import VERSION_LINE, Argument, Given, head, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import VERSION_LINE, Argument, Given, group_line, head, launch_code, shader
 
+SIZES = (64 << 20, 256 << 20)
+"""Bytes that a launch moves: from the first on, forms should reach what a plain stream does."""
 HOST = Path(__file__).with_name("forms.c")
 ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
 """Memory full of numbers near 1, or of zeros; and the status of a call that has not failed."""
+_SLOW = 1 << 20
+"""Bytes that a single thread is not measured with."""
 NUMBER = 255
 """In place of a buffer: the number of a launch."""
-NUMERICS = {"exact": Numerics(), "h200": Numerics("last bit", "last bit", "exact", "flushed")}
 
 
 @dataclass(frozen=True)
@@ -84,43 +89,72 @@ def grouped(rows: int, columns: int, length: int, bits: str, group: int = 32) ->
     return Measured(f"linear {rows} {length} x {bits} {columns}", Kernel("k", (x, w, scale), (y,), (product,)))
 
 
-def measured(scale: int) -> Iterator[Measured]:
-    """What is measured; sizes are divided by ``scale``."""
-    n, rows = 67108864 // scale, 16384 // scale
-    yield op("add", f"f32 {n}", f"f32 {n}", also_baseline=True)
-    yield op("gelu", f"bf16 {2 * n}", also_baseline=True)
-    yield op("exp", f"f32 {n}")
-    yield op("cast", f"f32 {n}", to=DTYPES["bf16"])
-    yield op("embedding", f"bf16 {max(128256 // scale, 1)} 2048", f"i32 {rows}")
-    yield op("transpose", f"f32 {rows} 4096", perm=(1, 0))
-    yield op("softmax", f"f32 {rows} 4096", also_baseline=True)
-    yield op("softmax", f"f32 {rows * 16} 256")
-    yield op("softmax", f"f32 {max(rows // 8, 1)} 32768")
-    yield op("layer_norm", f"f32 {rows} 4096")
-    yield op("rms_norm", f"bf16 {rows} 4096", "bf16 4096")
+def streams(size: int) -> Iterator[Measured]:
+    """What is bound by memory, with about so many bytes that are read or written."""
+    f32, bf16 = size // 4, size // 2
+    yield op("add", f"f32 {f32 // 3}", f"f32 {f32 // 3}")
+    yield op("add", f"bf16 {bf16 // 3 // 8 * 8}", f"bf16 {bf16 // 3 // 8 * 8}")
+    yield op("add", f"i8 {size // 3 // 16 * 16}", f"i8 {size // 3 // 16 * 16}")
+    yield op("div", f"f32 {f32 // 3 // 4 * 4}", f"f32 {f32 // 3 // 4 * 4}")
+    for name in ("exp", "gelu", "silu", "tanh"):
+        yield op(name, f"f32 {f32 // 2}")
+        yield op(name, f"bf16 {bf16 // 2}")
+    yield op("cast", f"f32 {size // 6 // 8 * 8}", to=DTYPES["bf16"])
+    yield op("cast", f"i8 {size // 5 // 16 * 16}", to=DTYPES["f32"])
+    yield op("embedding", f"bf16 {bf16 // 2 // 2048} 2048", f"i32 {bf16 // 2 // 2048}")
+    yield op("concat", f"f32 4096 {f32 // 4 // 4096}", f"f32 4096 {f32 // 4 // 4096}", axis=1)
+    yield op("transpose", f"f32 {f32 // 2 // 4096} 4096", perm=(1, 0))
+    yield op("transpose", f"bf16 {bf16 // 2 // 4096} 4096", perm=(1, 0))
+    yield op("transpose", f"i8 {size // 2 // 4096} 4096", perm=(1, 0))
+    yield op("transpose", f"f32 64 {f32 // 2 // 64 // 60} 60", perm=(0, 2, 1))
+    yield from _rows(size)
+    yield op("sum_axis", f"f32 {f32 // 4096} 4096", axis=1)
+    yield op("sum_axis", f"f32 {f32 // 4096} 4096", axis=0)
+    yield op("sum_axis", f"f32 {f32}")
+    yield op("cumsum", f"f32 {f32 // 2 // 4096} 4096", axis=1)
+    yield op("cumsum", f"f32 {f32 // 2}", axis=0)
+    yield op("linear", "bf16 1 2048", f"bf16 {bf16 // 2048} 2048")
+    yield op("linear", "f32 1 4096", f"f32 {f32 // 4096} 4096")
+    yield grouped(1, size // 2176 // 8 * 8, 2048, "i8")
+    yield grouped(1, size // 1152 // 8 * 8, 2048, "u4")
+
+
+def _rows(size: int) -> Iterator[Measured]:
+    f32, bf16 = size // 4, size // 2
+    for length in (64, 256, 1024, 4096, 32768):
+        yield op("softmax", f"f32 {f32 // 2 // length} {length}")
+    yield op("softmax", f"bf16 {bf16 // 2 // 4096} 4096")
+    yield op("log_softmax", f"f32 {f32 // 2 // 4096} 4096", axis=1)
+    for length in (768, 4096, 16384):
+        yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
+        yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
+
+
+def others(scale: int) -> Iterator[Measured]:
+    """What is bound by something else; sizes are divided by ``scale``."""
     yield op("rms_norm", "bf16 1 2048", "bf16 2048")
-    yield op("sum_axis", f"f32 {rows} 4096", axis=1)
-    yield op("sum_axis", f"f32 {rows} 4096", axis=0)
-    yield op("sum_axis", f"f32 {n}")
-    yield op("linear", "bf16 1 2048", f"bf16 {max(128256 // scale, 1)} 2048", also_baseline=True)
-    yield op("linear", "bf16 1 2048", f"bf16 {max(16384 // scale, 1)} 2048")
     yield op("linear", "bf16 1 2048", f"bf16 {max(2048 // scale, 1)} 2048")
-    yield op("linear", f"bf16 1 {8192}", f"bf16 {max(2048 // scale, 1)} 8192")
     yield op("linear", "bf16 8 2048", f"bf16 {max(128256 // scale, 1)} 2048")
-    yield op("linear", "f32 1 4096", f"f32 {max(32000 // scale, 1)} 4096")
-    yield op("linear", "f16 1 4096", f"f16 {max(32000 // scale, 1)} 4096")
-    yield grouped(1, max(128256 // scale, 1), 2048, "i8")
-    yield grouped(1, max(128256 // scale, 1), 2048, "u4")
-    yield op("sdpa", "bf16 1 32 1 64", "bf16 1 8 1024 64", "bf16 1 8 1024 64", also_baseline=True)
+    yield op("sdpa", "bf16 1 32 1 64", "bf16 1 8 1024 64", "bf16 1 8 1024 64")
+    yield op("sort", f"f32 {max(4096 // scale, 4)} 1024")
+    yield op("sort", f"f32 {max(1048576 // scale, 4096)}")
+    yield op("topk", f"f32 1 {max(131072 // scale, 4096)}", k=50)
     side = 4096 // (4 if scale > 1 else 1) // (4 if scale > 16 else 1)
     yield op("matmul", f"f32 {side} {side}", f"f32 {side} {side}", done=2 * side**3)
     yield op("linear", f"bf16 512 {side}", f"bf16 {side} {side}", done=2 * 512 * side**2)
 
 
+def measured(scale: int) -> Iterator[Measured]:
+    """What is measured; sizes are divided by ``scale``."""
+    for size in SIZES:
+        yield from streams(size // scale)
+    yield from others(scale)
+
+
 # --- the program ------------------------------------------------------------------------------------------------------
 
+GIVEN = "layout(push_constant) uniform oi_given { uvec2 at[16]; } given;\n"
 READ = """
-layout(push_constant) uniform oi_given {{ uvec2 at[16]; }} given;
 void main()
 {{
     oi_quads x = oi_quads(given.at[0]);
@@ -133,6 +167,20 @@ void main()
         for (uint k = 0u; k < 8u; ++k) sum ^= own[k];
     }}
     y.v[gl_GlobalInvocationID.x] = sum.x ^ sum.y ^ sum.z ^ sum.w;
+}}
+"""
+COPY = """
+void main()
+{{
+    oi_quads x = oi_quads(given.at[0]), y = oi_quads(given.at[1]);
+    const uint i = gl_WorkGroupID.x * 4u * gl_WorkGroupSize.x + gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
+    if (i + 3u * step < {count}u) {{
+        const uvec4 a = x.v[i], b = x.v[i + step], c = x.v[i + 2u * step], d = x.v[i + 3u * step];
+        y.v[i] = a;
+        y.v[i + step] = b;
+        y.v[i + 2u * step] = c;
+        y.v[i + 3u * step] = d;
+    }}
 }}
 """
 
@@ -164,27 +212,37 @@ class Program:
         self.arrays.append(f"static const uint32_t {name}[] = {{ {words} }};\n")
         return name
 
-    def ceiling(self, scale: int) -> None:
-        """The stream of reads that all is compared with."""
-        count, groups = 67108864 // scale, 528
-        before = head(self.machine.group, self.numerics).split("layout(push_constant)")[0]
-        name = self.code(f"{VERSION_LINE}\n{before}" + READ.format(count=count))
+    def ceiling(self, size: int) -> None:
+        """The streams that all is compared with: of reads, and of a copy."""
+        group, count = self.machine.group, size // 16
+        self._by_hand(READ.format(count=count), "read by hand", 528, (16 * count, 4 * 528 * group), size)
+        count = size // 32 // (4 * group) * 4 * group
+        groups = count // 4 // group
+        self._by_hand(COPY.format(count=count), "copy by hand", groups, (16 * count, 16 * count), 32 * count)
+
+    def _by_hand(self, text: str, called: str, groups: int, sizes: tuple[int, int], moved: int) -> None:
+        before = head(self.numerics).split("layout(push_constant)")[0]
+        name = self.code(f"{VERSION_LINE}\n{before}{group_line(self.machine.group)}{GIVEN}{text}")
         launches = f"{{ {name}, sizeof {name}, {groups}u, 2u, {{ 0, 1 }} }}"
-        memory = f"{{ {16 * count}u, {ONES}u }}, {{ {4 * groups * self.machine.group}u, 0u }}"
-        self._entry("read by hand", "8 x 16 bytes in flight", 16 * count, 0, [launches], memory, 2)
+        memory = f"{{ {sizes[0]}u, {ONES}u }}, {{ {sizes[1]}u, 0u }}"
+        self._entry(f"{called} {moved}", "16 bytes each, several in flight", moved, 0, [launches], memory, 2)
 
     def add(self, one: Measured) -> None:
         """A kernel in each of its schedules."""
         for schedule in one.schedules:
             found = schedule(one.kernel, self.machine)
+            if any(launch.threads < self.machine.subgroup for launch in found.launches[-1:]) and one.moved > _SLOW:
+                print(f"{one.name}: in one thread, it would take too long")
+                continue
             buffers = [*one.kernel.inputs, *one.kernel.outputs, *found.scratch]
             places = {buffer.name: place for place, buffer in enumerate(buffers)}
             launches = []
             for launch in found.launches:
                 made = launch_code(launch, "run", self.numerics)
-                name = self.code(shader([made], self.machine.group, self.numerics, "run();"))
+                group = group_of(launch.kernel, self.machine.group)
+                name = self.code(shader([made], group, self.numerics, "run();"))
                 given = [_place(one, places) for one in made.arguments]
-                groups = -(-launch.threads // self.machine.group)
+                groups = -(-launch.threads // group)
                 numbers = ", ".join(map(str, given)) or "0"
                 launches.append(f"{{ {name}, sizeof {name}, {groups}u, {len(given)}u, {{ {numbers} }} }}")
             facts = [(_bytes(one), ONES if one.dtype.kind == "float" else ZEROS) for one in buffers]
@@ -196,8 +254,8 @@ class Program:
     def _entry(
         self, name: str, form: str, moved: int, done: int, launches: Sequence[str], memory: str, count: int
     ) -> None:
-        shown = name if len(name) <= 34 else f"{name[:31]}..."
-        facts = f'"{shown}", "{form[:34]}", {moved}u, {done}u, {len(launches)}u, {count}u'
+        shown = name if len(name) <= 44 else f"{name[:41]}..."
+        facts = f'"{shown}", "{form[:44]}", {moved}u, {done}u, {len(launches)}u, {count}u'
         self.entries.append(f"    {{ {facts},\n      {{ {', '.join(launches)} }},\n      {{ {memory} }} }},\n")
 
     def build(self) -> Path:
@@ -215,18 +273,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", type=int, default=1, help="divide sizes by this: 1024 for a processor")
-    parser.add_argument("--subgroup", type=int, default=32, help="threads of a subgroup: 8 for lavapipe")
-    parser.add_argument("--shared", type=int, default=49152, help="bytes that a group shares: 32768 for lavapipe")
-    parser.add_argument("--units", type=int, default=132)
-    parser.add_argument("--numerics", choices=NUMERICS, default="h200")
+    parser.add_argument("--device", default="h200-vulkan", help="lavapipe for a processor")
+    parser.add_argument("--only", default="", help="what a name has to begin with")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    group = min(256, options.subgroup**2)
-    machine = SimtMachine(group, options.subgroup, shared_bytes=options.shared, units=options.units)
-    program = Program(options.folder, machine, NUMERICS[options.numerics])
-    program.ceiling(options.scale)
+    arch = DeviceArch.named(options.device)
+    program = Program(options.folder, simt_machine(arch), Numerics.of(arch))
+    for size in SIZES:
+        program.ceiling(size // options.scale)
     for one in measured(options.scale):
-        program.add(one)
+        if one.name.startswith(options.only):
+            program.add(one)
     print(program.build())
 
 
