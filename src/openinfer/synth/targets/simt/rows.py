@@ -90,8 +90,9 @@ class _Rows:
         chunks, room = chunks_of(longest, width), self._machine.kept_elements
         if not row.words or self._is_across():
             return None
-        # Long code is repeated less often, if there are threads enough.
         is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
+        # Long code is repeated less often, if a subgroup is not enough anyway, and if there are threads enough.
+        is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
         for limit in (room // 2, room) if is_long else (room,):
             team = self._holders(chunks, limit // (row.words * width))
             if team is not None:

@@ -4,7 +4,7 @@ A group reads a square of elements in the order of one, and goes on in the order
 memory that it shares, whose rows have one element more, so that columns are in different banks of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,22 +29,24 @@ from openinfer.loops.ir import (
     scalars,
     visit,
 )
-from openinfer.loops.rewrite import Statements, changed, replaced, with_scalars
+from openinfer.loops.rewrite import Statements, renamed
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.team import shared_type
 from openinfer.synth.targets.simt.threads import int_extent, nest
-from openinfer.synth.targets.simt.wide import FreshNames
+from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideLoop
 
 _SIDE = 64
 """Elements along each side of a square, where a group has threads enough; each of them has several on its way."""
 _MOST_EACH = 16
 """The most elements of a thread."""
+_ACCESS = 8
+"""The most elements of an access."""
 
 
-_Elements: TypeAlias = Callable[[Sequence[Scalar]], Iterator[Statement]]
-"""What a thread does for its elements, by where they are along the index that it does not step along."""
+_Elements: TypeAlias = Callable[[Scalar, Sequence[Scalar]], Iterator[Statement]]
+"""What a thread does for elements that are next to each other, by where they begin, and where they are across that."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class _Tiles:
     ) -> None:
         self._loops, self._square, self._side, self._machine, self._names = loops, square, side, machine, names
         self._extents = [int_extent(one.extent) for one in loops]
-        self._lane, self._group, self._turn = names.var("lane"), names.var("group"), names.var("turn")
+        self._lane, self._group = names.var("lane"), names.var("group")
         self._own = {
             load: Buffer(
                 names.name(f"shared_{load.buffer.name}"), shared_type(load.dtype), (side, side + 1), Space.GROUP
@@ -135,7 +137,6 @@ class _Tiles:
             for load in square.loads
         }
         self._first = {axis: names.var("first") for axis in (square.read, square.written)}
-        self._across, self._down = names.var("across"), names.var("down")
 
     def formed(self, before: Statements) -> Formed:
         machine, names, side = self._machine, self._names, self._side
@@ -144,89 +145,97 @@ class _Tiles:
         for one in counts:
             needed *= one
         block = names.var("block")
-        places = unflat(block, counts)
         lets: list[Statement] = []
-        for axis, place in enumerate(places):
+        for axis, place in enumerate(unflat(block, counts)):
             at = self._first.get(axis)
             lets.append(Let(self._loops[axis].index, place) if at is None else Let(at, place * side))
-        body: Statements = (*lets, *self._body())
+        body: Statements = (*lets, *self._read(), GroupBarrier(), *self._written())
         count = min(needed, machine.most_groups)
         if needed > count:
+            turn = names.var("turn")
             turns = (index(needed) - self._group + (count - 1)) // count
             # What is shared is read before the next square comes there.
-            body = (For(self._turn, turns, (Let(block, self._turn * count + self._group), *body, GroupBarrier())),)
+            body = (For(turn, turns, (Let(block, turn * count + self._group), *body, GroupBarrier())),)
         else:
             body = (Let(block, self._group), *body)
-        own = (Let(self._across, self._lane % side), Let(self._down, self._lane // side))
-        threads = For(self._lane, index(machine.group), (*before, *own, *body), LoopKind.PARALLEL, Bind.THREAD)
+        threads = For(self._lane, index(machine.group), (*before, *body), LoopKind.PARALLEL, Bind.THREAD)
         memory = tuple(map(Alloc, self._own.values()))
         loop = For(self._group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
         return Formed((loop,), count * machine.group, f"tiles: {side} x {side} elements")
 
-    def _body(self) -> Iterator[Statement]:
-        yield from self._either(self._read, self._square.read, self._square.written)
-        yield GroupBarrier()
-        yield from self._either(self._written, self._square.written, self._square.read)
+    # --- both ways ----------------------------------------------------------------------------------------------------
 
-    def _either(self, make: _Elements, along: int, other: int) -> Iterator[Statement]:
+    def _read(self) -> Iterator[Statement]:
+        """Elements in the order in which they are read."""
+        square, names = self._square, self._names
+        var = self._loops[square.read].index
+        loop = WideLoop(var, self._loops[-1].body, self._machine.unaligned)
+        width = self._width(square.read, lambda width: all(loop.is_wide(one, width) for one in square.loads))
+
+        def made(across: Scalar, downs: Sequence[Scalar]) -> Iterator[Statement]:
+            stores: list[Statement] = []
+            for down in downs:
+                places: dict[Scalar, Scalar] = {var: self._first[square.read] + across}
+                places[self._loops[square.written].index] = self._first[square.written] + down
+                for load, memory in self._own.items():
+                    own = tuple(names.var(load.buffer.name, load.dtype) for _ in range(width))
+                    yield from loop.loaded(load, own, places)
+                    for place, value in enumerate(own):
+                        stores.append(Store(memory, (down, across + place), cast(value, memory.dtype)))
+            yield from stores
+
+        yield from self._either(made, width, square.read, square.written)
+
+    def _written(self) -> Iterator[Statement]:
+        """The loops' body, in the order in which its results are written."""
+        square, names = self._square, self._names
+        var = self._loops[square.written].index
+        loop = WideLoop(var, self._loops[-1].body, self._machine.unaligned)
+        width = self._width(square.written, loop.has_wide_stores)
+
+        def made(across: Scalar, downs: Sequence[Scalar]) -> Iterator[Statement]:
+            for down in downs:
+                at = names.var(self._loops[square.read].index.name)
+                yield Let(at, self._first[square.read] + down)
+                known: dict[Load, tuple[Scalar, ...]] = {}
+                for load, memory in self._own.items():
+                    own = tuple(names.var(load.buffer.name, load.dtype) for _ in range(width))
+                    for place, value in enumerate(own):
+                        yield Let(value, cast(Load(memory, (across + place, down)), load.dtype))
+                    known[load] = own
+                start = self._first[square.written] + across
+                copies = loop.copies(start, width, names, KeptElements(known)).statements
+                yield from renamed(copies, {self._loops[square.read].index.name: at})
+
+        yield from self._either(made, width, square.written, square.read)
+
+    def _width(self, axis: int, is_wide: Callable[[int], bool]) -> int:
+        """How many neighbours are in one access, at most 16 bytes and as many as there are threads for."""
+        width = _ACCESS
+        most = self._side * self._side // self._machine.group
+        while width > 1 and not (width <= most and self._extents[axis] % width == 0 and is_wide(width)):
+            width //= 2
+        return width
+
+    def _either(self, make: _Elements, width: int, along: int, other: int) -> Iterator[Statement]:
         """All elements of a thread at once in whole squares; those at an end, one after the other."""
-        side, step = self._side, self._machine.group // self._side
-        whole = tuple(make([self._down + number * step for number in range(side // step)]))
+        side, names = self._side, self._names
+        wide = side // width
+        step = self._machine.group // wide
+        across, first = names.var("across"), names.var("down")
+        yield Let(across, self._lane % wide * width)
+        yield Let(first, self._lane // wide)
+        whole = tuple(make(across, [first + number * step for number in range(side // step)]))
         ends = [axis for axis in (along, other) if self._extents[axis] % side]
         if not ends:
             yield from whole
             return
         full = [self._first[axis] <= self._extents[axis] - side for axis in ends]
-        turn, down = self._names.var("turn"), self._names.var("down")
-        inside = [
-            self._first[axis] + at < self._extents[axis]
-            for axis, at in ((along, self._across), (other, down))
-            if axis in ends
-        ]
-        some = For(
-            turn,
-            index(side // step),
-            (Let(down, self._down + turn * step), If(_all(inside), tuple(make([down])))),
-        )
-        yield If(_all(full), whole, (some,))
-
-    def _read(self, downs: Sequence[Scalar]) -> Iterator[Statement]:
-        """Elements in the order in which they are read: along the square's first index."""
-        stores: list[Statement] = []
-        for down in downs:
-            known = self._places(self._across, down)
-            for load, memory in self._own.items():
-                value = self._names.var(load.buffer.name, load.dtype)
-                yield Let(value, replaced(load, known))
-                stores.append(Store(memory, (down, self._across), cast(value, memory.dtype)))
-        yield from stores
-
-    def _written(self, downs: Sequence[Scalar]) -> Iterator[Statement]:
-        """The loops' body, in the order in which its results are written."""
-        for down in downs:
-            known = dict(self._places(down, self._across))
-            shared: dict[Scalar, Scalar] = {
-                load: cast(Load(memory, (self._across, down)), load.dtype) for load, memory in self._own.items()
-            }
-            for one in self._loops[-1].body:
-                yield _copied(one, shared, known, self._names)
-
-    def _places(self, read: Scalar, written: Scalar) -> dict[Scalar, Scalar]:
-        """Where the square's indices are."""
-        pairs = ((self._square.read, read), (self._square.written, written))
-        return {self._loops[axis].index: self._first[axis] + at for axis, at in pairs}
-
-
-def _copied(
-    one: Statement, shared: Mapping[Scalar, Scalar], known: dict[Scalar, Scalar], names: FreshNames
-) -> Statement:
-    """A statement at other places, with what is shared in place of loads; names that it gives are its own."""
-    made = with_scalars(one, lambda value: replaced(changed(value, shared.get), known))
-    if isinstance(made, Let):
-        fresh = names.var(made.var.name, made.var.dtype)
-        known[made.var] = fresh
-        made = Let(fresh, made.value)
-    return made
+        turn, down = names.var("turn"), names.var("down")
+        places = ((along, across), (other, down))
+        inside = [self._first[axis] + at < self._extents[axis] for axis, at in places if axis in ends]
+        some = (Let(down, first + turn * step), If(_all(inside), tuple(make(across, [down]))))
+        yield If(_all(full), whole, (For(turn, index(side // step), some),))
 
 
 def _all(conditions: Sequence[Scalar]) -> Scalar:

@@ -110,7 +110,9 @@ class WideLoop:
         if not bits or is_symbolic(extent):
             return 1
         most = _MOST_LONG if self.is_long else _MOST if min(bits) >= 8 else _MOST_PACKED
-        found = min(_ACCESS_BITS // min(bits), most)
+        # Where elements are written, neighbouring threads are at most two accesses apart, of what is largest.
+        largest = max(*bits, 8) if self._stored else 8
+        found = min(_ACCESS_BITS // min(bits), 2 * _ACCESS_BITS // largest, most)
         found = max(found, 32) if min(bits) == 1 else found
         while found > 1:
             is_whole = extent >= found if has_tail else extent % found == 0
@@ -178,11 +180,21 @@ class WideLoop:
         for load in dict.fromkeys((*(self._wide_loads(width) if width > 1 else ()), *kept.named)):
             if load not in wide:
                 own = tuple(names.var(f"{load.buffer.name}_{place}", load.dtype) for place in range(width))
-                first += self._loaded(load, own, begin)
+                first += self.loaded(load, own, begin)
                 wide[load] = own
         return self._written(first, wide, begin, width, names, shared, kept)
 
-    def _loaded(self, load: Load, own: tuple[ScalarVar, ...], begin: Mapping[Scalar, Scalar]) -> Iterator[Statement]:
+    def is_wide(self, load: Load, width: int) -> bool:
+        """Whether some iterations load neighbours that can be in one access."""
+        return width * load.buffer.dtype.bits <= _ACCESS_BITS and self._is_wide(load.buffer, load.index, width)
+
+    def has_wide_stores(self, width: int) -> bool:
+        """Whether what some iterations store can be in one access, of each store."""
+        stores = [one for one in self.body if isinstance(one, Store)]
+        is_small = all(width * one.buffer.dtype.bits <= _ACCESS_BITS for one in stores)
+        return is_small and all(self._is_wide_store(one, width) for one in stores)
+
+    def loaded(self, load: Load, own: tuple[ScalarVar, ...], begin: Mapping[Scalar, Scalar]) -> Iterator[Statement]:
         """What iterations load, in one access where that is possible."""
         start = begin[self.index]
         if len(own) > 1 and self._is_wide(load.buffer, load.index, len(own)):

@@ -206,6 +206,8 @@ _THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))")}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
 _BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
 """With a fused multiply-add that rounds once, few numbers need f64."""
+_NORMAL = {("exp", "f32"): Own("oi_normal_exp_f32({0})", need="oi_normal_exp_f32")}
+"""Of a device that has no subnormal numbers."""
 
 
 def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
@@ -213,6 +215,8 @@ def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
     functions = GLSL.functions
     if numerics.division != "exact":
         functions = {**functions, **(_BY_REMAINDER if numerics.fma == "exact" else _THROUGH_F64)}
+    if numerics.subnormals == "flushed":
+        functions = {**functions, **_NORMAL}
     return replace(GLSL, functions=functions, frame=partial(_framed, is_guarded=is_guarded))
 
 

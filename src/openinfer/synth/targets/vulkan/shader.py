@@ -15,7 +15,7 @@ from openinfer.synth.targets.cstyle.templates import Templates
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.launches import Launch
 from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, glsl, known_words, memory_type
-from openinfer.synth.targets.vulkan.exact import with_exact_names
+from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.threads import LOOPS, STATEMENTS, WIDE_TYPES
@@ -71,7 +71,7 @@ class LaunchCode:
 def _prepared(kernel: Kernel) -> Kernel:
     """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
-    body = with_names(kernel.body, taken)
+    body = with_names(with_factors(kernel.body), taken)
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 
