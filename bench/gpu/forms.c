@@ -210,19 +210,19 @@ static double seconds_of(const measured *one)
     return found < first ? found : first;
 }
 
-typedef struct { double seconds, rate; } result;
+typedef struct { double seconds, rate, ceiling; } result;
 
-static void write_json(const char *path, const result *found, size_t count, double ceiling)
+static void write_json(const char *path, const result *found, size_t count)
 {
     FILE *const file = fopen(path, "w");
     require(file != NULL, path);
-    fprintf(file, "{ \"ceiling_gb_per_s\": %.1f, \"forms\": [", ceiling * 1e-9);
+    fprintf(file, "[");
     for (size_t i = 0; i < count; ++i)
         fprintf(file, "%s\n  { \"what\": \"%s\", \"form\": \"%s\", \"bytes\": %llu, \"us\": %.2f, \"gb_per_s\": %.1f,"
-            " \"percent\": %.1f, \"tflop_per_s\": %.3f }", i > 0 ? "," : "", cases[i].name, cases[i].form,
+            " \"ceiling_gb_per_s\": %.1f, \"percent\": %.1f, \"tflop_per_s\": %.3f }", i > 0 ? "," : "", cases[i].name, cases[i].form,
             (unsigned long long)cases[i].moved, found[i].seconds * 1e6, found[i].rate * 1e-9,
-            100 * found[i].rate / ceiling, (double)cases[i].done / found[i].seconds * 1e-12);
-    fprintf(file, "\n] }\n");
+            found[i].ceiling * 1e-9, 100 * found[i].rate / found[i].ceiling, (double)cases[i].done / found[i].seconds * 1e-12);
+    fprintf(file, "\n]\n");
     require(fclose(file) == 0, path);
 }
 
@@ -237,12 +237,12 @@ int main(int count, char **words)
     printf("%-44s %-44s %10s %10s %10s %9s\n", "what", "form", "us", "GB/s", "% of read", "TFLOP/s");
     for (size_t i = 0; i < CASES; ++i) {
         const double seconds = seconds_of(&cases[i]), rate = (double)cases[i].moved / seconds;
-        found[i] = (result){ seconds, rate };
-        if (strncmp(cases[i].name, "read by hand", 12) == 0 && rate > ceiling) ceiling = rate;
+        if (strncmp(cases[i].name, "read by hand", 12) == 0) ceiling = rate;
+        found[i] = (result){ seconds, rate, ceiling };
         printf("%-44s %-44s %10.1f %10.0f %10.1f %9.2f\n", cases[i].name, cases[i].form, seconds * 1e6, rate * 1e-9,
             100 * rate / ceiling, (double)cases[i].done / seconds * 1e-12);
         fflush(stdout);
     }
-    if (count > 2) write_json(words[2], found, CASES, ceiling);
+    if (count > 2) write_json(words[2], found, CASES);
     return 0;
 }

@@ -1,14 +1,14 @@
 """How fast each form of launches is on a Vulkan device: ``python -m bench.gpu.forms FOLDER``, then ``FOLDER/forms``.
 
 The program is built here and runs wherever there is a driver: its shaders are arrays in it. The first lines are plain
-streams by hand, of reads and of copies; the best stream of reads is the ceiling. The others are single ops, lowered and
-scheduled as in a graph, with the bytes that they have to move at least. ``FOLDER/forms MIB FILE`` works in so much
-memory, and writes what it measures into a file as JSON.
+streams by hand, of reads and of copies; the stream of reads of as many bytes is the ceiling. The others are single ops,
+lowered and scheduled as in a graph, with the bytes that they have to move at least. ``FOLDER/forms MIB FILE`` works in
+so much memory, and writes what it measures into a file as JSON.
 """
 
 import argparse
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -35,7 +35,7 @@ SIZES = (64 << 20, 256 << 20)
 HOST = Path(__file__).with_name("forms.c")
 ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
 """Memory full of numbers near 1, or of zeros; and the status of a call that has not failed."""
-_SLOW = 1 << 20
+_SLOW = 1 << 16
 """Bytes that a single thread is not measured with."""
 NUMBER = 255
 """In place of a buffer: the number of a launch."""
@@ -144,13 +144,6 @@ def others(scale: int) -> Iterator[Measured]:
     yield op("linear", f"bf16 512 {side}", f"bf16 {side} {side}", done=2 * 512 * side**2)
 
 
-def measured(scale: int) -> Iterator[Measured]:
-    """What is measured; sizes are divided by ``scale``."""
-    for size in SIZES:
-        yield from streams(size // scale)
-    yield from others(scale)
-
-
 # --- the program ------------------------------------------------------------------------------------------------------
 
 GIVEN = "layout(push_constant) uniform oi_given { uvec2 at[16]; } given;\n"
@@ -227,11 +220,17 @@ class Program:
         memory = f"{{ {sizes[0]}u, {ONES}u }}, {{ {sizes[1]}u, 0u }}"
         self._entry(f"{called} {moved}", "16 bytes each, several in flight", moved, 0, [launches], memory, 2)
 
+    def add_all(self, found: Iterable[Measured], only: str) -> None:
+        """Those kernels whose names begin so."""
+        for one in found:
+            if one.name.startswith(only):
+                self.add(one)
+
     def add(self, one: Measured) -> None:
         """A kernel in each of its schedules."""
         for schedule in one.schedules:
             found = schedule(one.kernel, self.machine)
-            if any(launch.threads < self.machine.subgroup for launch in found.launches[-1:]) and one.moved > _SLOW:
+            if any(launch.threads == 1 for launch in found.launches) and one.moved > _SLOW:
                 print(f"{one.name}: in one thread, it would take too long")
                 continue
             buffers = [*one.kernel.inputs, *one.kernel.outputs, *found.scratch]
@@ -281,9 +280,8 @@ def main() -> None:
     program = Program(options.folder, simt_machine(arch), Numerics.of(arch))
     for size in SIZES:
         program.ceiling(size // options.scale)
-    for one in measured(options.scale):
-        if one.name.startswith(options.only):
-            program.add(one)
+        program.add_all(streams(size // options.scale), options.only)
+    program.add_all(others(options.scale), options.only)
     print(program.build())
 
 

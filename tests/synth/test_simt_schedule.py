@@ -243,6 +243,19 @@ def test_totals_along_several_axes(axes: tuple[int, ...]) -> None:
     checked(total(F32, (5, 9, 12), axes), [numbers(F32, 5, 9, 12)])
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((40, 8), (0,)), ((33, 9), (0,)), ((3, 35, 17), (1,)), ((2, 7, 5, 12), (1, 2))]
+)
+@pytest.mark.parametrize("op", ["add", "max"])
+def test_rows_that_are_neighbours_in_memory_are_beside_each_other(
+    shape: tuple[int, ...], axes: tuple[int, ...], op: str
+) -> None:
+    """Threads next to each other read what is next to each other; those behind the last row have it, too."""
+    machine = SimtMachine(8, 4, largest_group=16)
+    found = checked(total(F32, shape, axes, op), [numbers(F32, *shape)], machine)
+    assert found.launches[0].form.endswith("beside each other")
+
+
 def test_neighbouring_rows_stay_with_neighbouring_threads() -> None:
     """Many columns whose elements are far apart."""
     assert forms(scheduled(total(F32, (64, 100_000), (0,)), MACHINE)) == ["threads"]

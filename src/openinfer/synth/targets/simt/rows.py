@@ -8,7 +8,7 @@ they have gathered. So an element that one loop writes and another one reads is 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from openinfer.loops.build import index, unflat
+from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
 from openinfer.loops.ir import (
     Alloc,
@@ -36,6 +36,8 @@ _SUBGROUPS = 8
 """Subgroups of a unit that keep its memory busy."""
 _BUSY = 1024
 """Threads of a unit that do so where each has several accesses in flight."""
+_COLUMNS = 32
+"""Rows beside each other, as many as are in one access of a subgroup."""
 _NEIGHBOURS = 8
 """Threads whose accesses, next to each other, are as much as memory gives at once."""
 
@@ -67,11 +69,19 @@ class _Rows:
         self._indices, self._extents, self._items, self._machine, self._names = indices, extents, items, machine, names
         self._loops = [one for one in items if isinstance(one, RowLoop)]
         self._widths = common_widths(self._loops, machine)
-        self._lane, self._member = names.var("lane"), names.var("member")
-        self._team, kept = self._in_registers() or (self._threads_of_a_row(), {})
+        self._lane, self._member, self._row = names.var("lane"), names.var("member"), names.var("row")
+        self._beside = self._columns()
+        kept: dict[tuple[Scalar, ...], KeptRow] = {}
+        if self._beside:
+            machine = self._machine = replace(machine, group=self._threads_for_columns())
+            self._team = machine.group // self._beside
+        else:
+            self._team, kept = self._in_registers() or (self._threads_of_a_row(), {})
         if kept and self._team > machine.subgroup:
-            self._machine = machine = replace(machine, group=self._team)
-        self._threads = LaneTeam(machine, names, self._team, self._lane, self._member, self._widths, kept=kept)
+            machine = self._machine = replace(machine, group=self._team)
+        self._threads = LaneTeam(
+            machine, names, self._team, self._lane, self._member, self._widths, {}, kept, max(self._beside, 1)
+        )
 
     @property
     def _rows(self) -> int:
@@ -127,9 +137,31 @@ class _Rows:
             return machine.group
         return min(machine.subgroup, 1 << max(most.bit_length() - 1, 0))
 
-    def _is_across(self) -> bool:
-        """Whether neighbouring rows are neighbours in memory, and elements of a row are not."""
-        if not self._indices or span(self._rows)[1] < 2 * self._machine.units * self._machine.group:
+    def _columns(self) -> int:
+        """How many rows that are neighbours in memory a group has beside each other; 0 if it is no use."""
+        count, rows = min(_COLUMNS, self._machine.group // 2), self._rows
+        if is_symbolic(rows) or rows < count or not self._is_across(least=1) or self._is_across():
+            return 0
+        if max(most_elements(one.extents) for one in self._loops) < self._machine.least_row:
+            return 0
+        # A group's threads meet: those that have no row would store what others do.
+        is_storing = any(isinstance(one, Store) for loop in self._loops for one in loop.body)
+        return 0 if rows % count and is_storing else count
+
+    def _threads_for_columns(self) -> int:
+        """As many as keep all units busy."""
+        machine, found = self._machine, self._machine.group
+        while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * _BUSY:
+            found *= 2
+        return found
+
+    def _is_across(self, least: int | None = None) -> bool:
+        """Whether neighbouring rows are neighbours in memory, and elements of a row are not.
+
+        They are at least so many, or else so many that a thread for each keeps all units busy.
+        """
+        many = 2 * self._machine.units * self._machine.group if least is None else least
+        if not self._indices or span(self._rows)[1] < many:
             return False
         found = [(one, where) for one in self._loops for where in one.loads]
         is_beside = any(where.step(self._indices[-1]) == 1 for _, where in found)
@@ -145,12 +177,15 @@ class _Rows:
         needed = (self._rows + (per - 1)) // per
         takes_turns = span(needed)[1] > machine.most_groups
         count = machine.most_groups if takes_turns else needed
-        group, block, row = names.var("group"), names.var("block"), names.var("row")
+        group, block, row = names.var("group"), names.var("block"), self._row
         body: Statements = tuple(made for one in self._items for made in self._item(one))
         lets = lets_of(self._indices, unflat(row, self._extents))
-        if per > 1:
-            place = Let(row, block * per + self._lane // self._team)
-            body = (place, If(row < index(self._rows), (*lets, *body)))
+        if self._beside:
+            place = block * per + self._lane % self._beside
+            body = (Let(row, self._clamped(place)), *lets, *body)
+        elif per > 1:
+            place = block * per + self._lane // self._team
+            body = (Let(row, place), If(row < index(self._rows), (*lets, *body)))
         else:
             body = (Let(row, block), *lets, *body)
         if not takes_turns:
@@ -159,19 +194,33 @@ class _Rows:
             turn = names.var("turn")
             turns = (index(needed) - group + (count - 1)) // index(count)
             body = (For(turn, turns, (Let(block, turn * count + group), *body)),)
-        own = Let(self._member, self._lane % self._team) if per > 1 else Let(self._member, self._lane)
+        number = self._lane // self._beside if self._beside else self._lane % self._team if per > 1 else self._lane
+        own = Let(self._member, number)
         threads = For(self._lane, index(machine.group), (*before, own, *body), LoopKind.PARALLEL, Bind.THREAD)
         memory = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
         loop = For(group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
-        kept = ", in registers" if self._threads.kept else ""
+        kept = ", in registers" if self._threads.kept else ", beside each other" if self._beside else ""
         return Formed((loop,), count * machine.group, f"rows: {self._team} threads each{kept}")
+
+    def _clamped(self, place: Scalar) -> Scalar:
+        """A row that is there: threads behind the last one have it, too."""
+        return pair("min", place, index(self._rows - 1)) if self._rows % self._beside else place
+
+    @property
+    def _is_first(self) -> Scalar:
+        """Whether a thread stores what its row comes to; of those that have the last row, the first does."""
+        if not self._beside or self._rows % self._beside == 0:
+            return self._member.eq(0)
+        last = self._rows % self._beside - 1
+        is_own = (self._lane % self._beside <= last) | (self._row < index(self._rows - 1))
+        return self._member.eq(0) & is_own
 
     def _item(self, one: Statement | RowLoop) -> Iterator[Statement]:
         match one:
             case RowLoop():
                 yield from self._threads.loop(one)
             case Store():
-                yield If(self._member.eq(0), (one,))
+                yield If(self._is_first, (one,))
             case _:
                 yield one
 

@@ -71,6 +71,8 @@ class LaneTeam:
     """Memory of the group, in which teams of more than a subgroup join what they have."""
     kept: dict[tuple[Scalar, ...], KeptRow] = field(default_factory=dict)
     """What stays in registers, by the extents of loops."""
+    apart: int = 1
+    """How far apart the threads of a team are in the group, if all of it is teams: others are between them."""
 
     def loop(self, one: RowLoop) -> Iterator[Statement]:
         """A loop, in turns, and what it gathers."""
@@ -171,7 +173,9 @@ class LaneTeam:
 
     def _combined(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
         machine = self.machine
-        if self.count <= machine.subgroup:
+        if self.apart > 1:
+            yield from self._in_memory(found, parts)
+        elif self.count <= machine.subgroup:
             yield self._combine(found, parts, self.count)
         elif machine.subgroup:
             yield self._combine(found, parts, machine.subgroup)
@@ -200,10 +204,10 @@ class LaneTeam:
         yield GroupBarrier()
 
     def _in_memory(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
-        """Where subgroups are not known: half of the threads join what they have with that of the other half."""
+        """Where subgroups are of no use: half of the threads join what they have with that of the other half."""
         memory, reach = self._memory(parts, self.machine.group), self.machine.group // 2
         yield from (_store(buffer, self.lane, part) for buffer, part in zip(memory, parts, strict=True))
-        while reach:
+        while reach >= self.apart:
             joined: list[Statement] = []
             for one, buffer, part in zip(found, memory, parts, strict=True):
                 other = _loaded(buffer, self.lane + reach, part)
@@ -213,7 +217,7 @@ class LaneTeam:
             reach //= 2
         yield GroupBarrier()
         for buffer, part in zip(memory, parts, strict=True):
-            yield SetLocal(part, _loaded(buffer, index(0), part))
+            yield SetLocal(part, _loaded(buffer, self.lane % self.apart if self.apart > 1 else index(0), part))
         yield GroupBarrier()
 
     def _memory(self, parts: Sequence[ScalarVar], count: int) -> list[Buffer]:
