@@ -12,7 +12,7 @@ from openinfer.ops import Call, OpRecord
 from openinfer.ops.lower.kernel import QuantizationInput, lowered_call
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.node_kernel import NodeArgument, NodeLaunch, NodeProgram
-from openinfer.synth.targets.simt.launches import Launch, Launches
+from openinfer.synth.targets.simt.launches import Launch, Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.simt.schedule import scheduled
@@ -63,7 +63,7 @@ class NodeWriter:
         ]
         buffers = (*kernel.inputs, *kernel.outputs, *launches.scratch)
         program = NodeProgram(
-            tuple(shader([one], self.machine.group, self.numerics, f"{one.name}();") for one in printed),
+            tuple(self._shaders(launches, printed)),
             tuple(self._launches(launches, printed, buffers)),
             tuple(one.dtype.nbytes(most_elements(one.shape)) for one in buffers),
             self.machine.subgroup,
@@ -77,6 +77,10 @@ class NodeWriter:
             self._requirement(launches, printed),
         )
 
+    def _shaders(self, launches: Launches, printed: Sequence[LaunchCode]) -> Iterator[str]:
+        for launch, code in zip(launches.launches, printed, strict=True):
+            yield shader([code], group_of(launch.kernel, self.machine.group), self.numerics, f"{code.name}();")
+
     def _launches(
         self, launches: Launches, printed: Sequence[LaunchCode], buffers: Sequence[Buffer]
     ) -> Iterator[NodeLaunch]:
@@ -85,7 +89,7 @@ class NodeWriter:
             written = {one.name for one in launch.kernel.outputs}
             memory = [one.name for one in code.arguments if one.kind is Given.MEMORY]
             arguments = tuple(NodeArgument(places[name], name in written) for name in memory)
-            groups = -(-launch.threads // self.machine.group)
+            groups = -(-launch.threads // group_of(launch.kernel, self.machine.group))
             yield NodeLaunch(groups, launch.kernel.can_fail, arguments)
 
     def _requirement(self, launches: Launches, printed: Sequence[LaunchCode]) -> Requirement:
@@ -94,4 +98,5 @@ class NodeWriter:
             sum(one.dtype.nbytes(most_elements(one.shape)) for one in each.kernel.scratch if one.space is Space.GROUP)
             for each in launches.launches
         )
-        return Requirement(found, self.machine.group, max(shared, default=0), ARGUMENT_BYTES)
+        group = max((group_of(one.kernel, self.machine.group) for one in launches.launches), default=1)
+        return Requirement(found, group, max(shared, default=0), ARGUMENT_BYTES)

@@ -8,6 +8,7 @@ from openinfer.loops.ir import Space
 from openinfer.synth.targets.cstyle.library import UsedKernel
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.simt.launches import group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.vulkan.dialect import PUSHED
@@ -32,7 +33,8 @@ def _requirement(used: UsedKernel, machine: SimtMachine, numerics: Numerics) -> 
     found = features_of(used.code.text).union(*(_of_support(need, numerics) for need in used.code.needs))
     shared = [one for one in used.kernel.scratch if one.space is Space.GROUP]
     nbytes = sum(one.dtype.nbytes(most_elements(one.shape)) for one in shared)
-    return Requirement(found | {Feature.ADDRESSES}, machine.group, nbytes, ARGUMENT_BYTES)
+    group = group_of(used.kernel, machine.group)
+    return Requirement(found | {Feature.ADDRESSES}, group, nbytes, ARGUMENT_BYTES)
 
 
 def _of_support(need: Need, numerics: Numerics) -> frozenset[Feature]:
