@@ -1,7 +1,7 @@
 """``Synthesizer``: a graph and a model in, a plan for a device out. The pipeline is one function."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
@@ -124,7 +124,10 @@ class Synthesizer:
             program = verified(passes.simplify.run(program), Stage.SIMPLIFY)
         yield StageResult(Stage.SIMPLIFY, partial(program_text, program))
 
-        program, ledger = passes.fuse.run(program) if passes.fuse is not None else (program, ())
+        fuse = passes.fuse
+        if fuse is not None and passes.schedule:
+            fuse = replace(fuse, is_launch=self._target.is_launch)
+        program, ledger = fuse.run(program) if fuse is not None else (program, ())
         verified(program, Stage.FUSE)
         yield StageResult(Stage.FUSE, partial(program_text, program))
 

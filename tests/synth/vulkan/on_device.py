@@ -119,7 +119,7 @@ def prepared(record: OpRecord, case: Case, number: int, dtype: DType, numerics: 
     call = call_of(record, case)
     pairs = zip(case.arrays, case.dtypes, strict=True)
     inputs = [stored_bytes(array, kind) for array, kind in pairs if array is not None and kind is not None]
-    kernel = plain(kernel_of(record, call, case.dtypes))
+    kernel = plain(kernel_of(record, call, case.dtypes), frozenset({Attend}))
     return Prepared(record, case, call, job_of(kernel, number, inputs, call.outputs, numerics), dtype)
 
 

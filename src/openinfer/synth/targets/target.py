@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from openinfer.check.events import TraceLevel
-from openinfer.loops.ir import Structure
+from openinfer.loops.ir import Kernel, Structure
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.passes.fuse.fuse import Fuse
@@ -108,6 +108,8 @@ class Target(Generic[P]):
     structures: frozenset[type[Structure]] = frozenset()
     """The structured statements that its schedule has templates for; all others are loops from the start."""
 
+    is_launch: Callable[[Kernel], bool] | None = None
+    """Which kernels run in one launch; None where kernels are functions that are called."""
     on_device: bool = False
     """Whether steps run in memory of a device."""
 

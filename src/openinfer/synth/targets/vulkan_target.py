@@ -5,7 +5,7 @@ from typing import Any
 
 from openinfer.check.events import TraceLevel
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import Attend, Kernel, Structure
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.run.module import CompiledModule, built
@@ -18,6 +18,7 @@ from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.require import Needs, required
 from openinfer.synth.targets.simt.schedule import scheduled
+from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.onto_device import OntoDevice
@@ -25,6 +26,7 @@ from openinfer.synth.targets.vulkan.project import VulkanProject
 from openinfer.synth.targets.vulkan.require import requirements
 
 _KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
+_STRUCTURES: frozenset[type[Structure]] = frozenset({Attend})
 _REACH = 1 << 32
 """Positions in memory have 32 bits."""
 
@@ -46,6 +48,8 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
         project=own.project,
         build=_built,
         profile=profiled,
+        structures=_STRUCTURES,
+        is_launch=own.is_launch,
         on_device=True,
         facts=own.facts,
     )
@@ -64,7 +68,11 @@ class _VulkanDevice:
             machine = replace(self.machine, unaligned=unaligned)
             return scheduled(kernel, machine) if wanted.schedule else baseline(kernel, machine)
 
-        return (OntoDevice(schedule).run,)
+        return (OntoDevice(schedule, _STRUCTURES if wanted.schedule else frozenset()).run,)
+
+    def is_launch(self, kernel: Kernel) -> bool:
+        """Whether a kernel of several statements is one launch."""
+        return vectors(kernel, self.machine) is not None
 
     def project(self, placed: Placed, options: ProjectOptions) -> VulkanProject:
         for value in placed.memory.offsets:

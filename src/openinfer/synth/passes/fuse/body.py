@@ -115,6 +115,12 @@ class Body:
         (place,) = readers
         return place if place > behind else _READ_BEFORE
 
+    def readers(self, value: Value, behind: int) -> tuple[int, ...]:
+        """The positions of all that read a value, if they are kernel calls after another position; else none."""
+        found = tuple(sorted(self._readers.get(value, {})))
+        is_all = value not in self._other_readers and all(place > behind for place in found)
+        return found if is_all else ()
+
     def reading_nodes(self, value: Value, behind: int) -> list[int]:
         """The nodes that read, in kernels of this body, what the step at a position makes of a value."""
         end = _next(self._definitions.get(value, []), behind)
@@ -134,6 +140,18 @@ class Body:
         self._read(last, made, nodes)
         makers = {place for operand in made.inputs if isinstance(operand, Value) for place in self._makers(operand)}
         return [place for place in makers if self.kernel(place) is not None]
+
+    def copy(self, first: int, made: Mapping[int, KernelStep]) -> list[int]:
+        """Replace calls by such as do what another one did for all of them; what to try again, as ``join`` has it."""
+        gone = self._steps[first]
+        assert isinstance(gone, KernelStep)
+        again: set[int] = set()
+        for last, step in made.items():
+            # The call that goes is put back until the last one has what it made.
+            self._steps[first] = gone
+            self._read(first, gone, {})
+            again |= set(self.join(first, last, step))
+        return [*again, *made]
 
     def _makers(self, value: Value) -> Sequence[int]:
         return () if value.is_home else self._definitions.get(value, ())

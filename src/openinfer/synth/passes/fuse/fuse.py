@@ -4,7 +4,7 @@ The rules say how two kernels become one, this pass where that is allowed, and t
 not, and why.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
@@ -13,8 +13,9 @@ from openinfer.loops.rewrite import with_buffers
 from openinfer.synth.passes.fuse.body import Body, values_read
 from openinfer.synth.passes.fuse.ledger import Ledger, LedgerEntry
 from openinfer.synth.passes.fuse.naming import renamed_apart, with_plain_outputs
-from openinfer.synth.passes.fuse.pair import Pair
-from openinfer.synth.passes.fuse.rules import joined
+from openinfer.synth.passes.fuse.one_launch import IsLaunch, is_cheap, one_launch
+from openinfer.synth.passes.fuse.pair import FusionRule, Pair
+from openinfer.synth.passes.fuse.rules import RULES, joined
 from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     KernelStep,
@@ -42,6 +43,8 @@ class Fuse:
     max_kernel_ops: int = 64
     max_recomputed: int = 8
     """The most operations of an element that is recomputed at each of several reads."""
+    is_launch: IsLaunch | None = None
+    """Set by targets that run kernels in launches: which kernels are one."""
 
     def run(self, program: Program) -> tuple[Program, tuple[LedgerEntry, ...]]:
         """The program with fused kernels, and the ledger."""
@@ -81,9 +84,18 @@ class _Fusion:
         Kernels are tried in their order; when two are joined, those that make what the new one reads are tried again.
         """
         body = Body([self._with_fused_body(step) for step in steps], self.inside, self.constraints)
-        todo = body.kernels()
-        waiting = set(todo)
         apart: dict[int, _Apart] = {}
+        todo = body.kernels()
+        while todo:
+            self._join_all(body, todo, apart)
+            # Kernels that are joined may leave a single reader of what others make: copies come last.
+            todo = self._copied(body)
+        self._enter(body, apart)
+        return body.steps
+
+    def _join_all(self, body: Body, todo: list[int], apart: "dict[int, _Apart]") -> None:
+        """Join what is at some positions, which are in order, with what reads it."""
+        waiting = set(todo)
         while todo:
             place = heappop(todo)
             waiting.discard(place)
@@ -99,8 +111,15 @@ class _Fusion:
                 if other not in waiting:
                     heappush(todo, other)
                     waiting.add(other)
-        self._enter(body, apart)
-        return body.steps
+
+    def _copied(self, body: Body) -> list[int]:
+        """Make a kernel a part of all that read its result, if there is such a one; the positions to try again."""
+        for place in body.kernels() if self.options.is_launch is not None else ():
+            producer = body.kernel(place)
+            found = None if producer is None or self._kept(producer) else self._try_copies(body, place, producer)
+            if found:
+                return sorted(found)
+        return []
 
     def _enter(self, body: Body, apart: "Mapping[int, _Apart]") -> None:
         """Say why kernels of a body that is done are not joined with those that read what they compute."""
@@ -132,11 +151,36 @@ class _Fusion:
         refusal = self._refusal(body, place, reader, producer, consumer)
         if refusal is not None:
             return _Apart((refusal,))
-        made = self._joined(producer, consumer, value)
+        made = self._joined(producer, consumer, value, self._rules)
         if not isinstance(made, KernelStep):
             return _Apart(made)
         self.ledger.fused(producer.node, consumer.node, 2 * value.nbytes)
         return body.join(place, reader, made)
+
+    def _try_copies(self, body: Body, place: int, producer: KernelStep) -> "list[int] | None":
+        """Join a kernel with each reader of its result in one launch, if that goes with all of them."""
+        is_launch, (value,) = self.options.is_launch, producer.outputs
+        readers = body.readers(value, place)
+        if is_launch is None or not readers or not is_cheap(producer.kernel):
+            return None
+        made: dict[int, KernelStep] = {}
+        for reader in readers:
+            consumer = body.kernel(reader)
+            assert consumer is not None
+            if self._refusal(body, place, reader, producer, consumer) is not None:
+                return None
+            one = self._joined(producer, consumer, value, (one_launch(is_launch),))
+            if not isinstance(one, KernelStep):
+                return None
+            made[reader] = one
+        for one in made.values():
+            self.ledger.fused(producer.node, one.node, 2 * value.nbytes // len(made))
+        return body.copy(place, made)
+
+    @property
+    def _rules(self) -> tuple[FusionRule, ...]:
+        own = self.options.is_launch
+        return RULES if own is None else (*RULES, one_launch(own))
 
     def _kept(self, producer: KernelStep) -> Refusal | None:
         """Why a kernel's results must be in memory, whatever reads them."""
@@ -159,7 +203,9 @@ class _Fusion:
             return Refusal("a kernel would have more than {} ops", (self.options.max_kernel_ops,))
         return refusal
 
-    def _joined(self, producer: KernelStep, consumer: KernelStep, value: Value) -> KernelStep | tuple[Refusal, ...]:
+    def _joined(
+        self, producer: KernelStep, consumer: KernelStep, value: Value, rules: Sequence[FusionRule]
+    ) -> KernelStep | tuple[Refusal, ...]:
         one, other = renamed_apart(producer.kernel, consumer.kernel)
         places = [place for place, operand in enumerate(consumer.inputs) if operand is value]
         target = other.inputs[places[0]]
@@ -168,7 +214,7 @@ class _Fusion:
             with_buffers(other, {other.inputs[place].name: target for place in places[1:]}), inputs=other.inputs
         )
         is_slice = bool(producer.inputs) and producer.inputs[0] in self.slices
-        made = joined(Pair(one, other, target, is_slice, self.options.max_recomputed))
+        made = joined(Pair(one, other, target, is_slice, self.options.max_recomputed), rules)
         if not isinstance(made, Kernel):
             return made
         others = [operand for operand in consumer.inputs if operand is not value]
@@ -178,12 +224,16 @@ class _Fusion:
             # What is read in place of another one is called like it.
             merged = with_buffers(merged, {one.inputs[0].name: replace(one.inputs[0], name=target.name)})
         merged = with_plain_outputs(merged)
+        scratch = (*producer.scratch, *consumer.scratch)
+        if len(merged.scratch) > len(scratch):
+            # What was between them is memory of the kernel.
+            scratch = (Value(value.name, value.dtype, value.shape), *scratch)
         return KernelStep(
             replace(merged, doc=(*one.doc, *other.doc)),
             (*producer.inputs, *others),
             consumer.outputs,
             consumer.node,
-            (*producer.scratch, *consumer.scratch),
+            scratch,
             (*producer.scalars, *consumer.scalars),
             nodes,
         )

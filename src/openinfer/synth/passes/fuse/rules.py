@@ -4,6 +4,8 @@ Another rule is another file with a function from a pair of kernels to one kerne
 Every op still rounds as it does alone.
 """
 
+from collections.abc import Sequence
+
 from openinfer.loops.ir import Kernel
 from openinfer.synth.passes.fuse.inline import inline
 from openinfer.synth.passes.fuse.pair import FusionRule, Pair
@@ -15,10 +17,10 @@ from openinfer.synth.program.refusal import Refusal
 RULES: tuple[FusionRule, ...] = (sink, inline, read_elsewhere, store_elsewhere)
 
 
-def joined(pair: Pair) -> Kernel | tuple[Refusal, ...]:
+def joined(pair: Pair, rules: Sequence[FusionRule] = RULES) -> Kernel | tuple[Refusal, ...]:
     """What the first rule that applies makes of two kernels, or why none does; rules that agree say it once."""
     refusals: list[Refusal] = []
-    for rule in RULES:
+    for rule in rules:
         made = rule(pair)
         if isinstance(made, Kernel):
             return made

@@ -4,8 +4,10 @@ Forms are known by the structure of loops alone. They are functions from stateme
 interpreter of launches proves before a device runs them.
 """
 
+from openinfer.loops.expand import plain
 from openinfer.loops.ir import Alloc, Contraction, Kernel, walk
 from openinfer.loops.rewrite import Statements, straightened, variables_of
+from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
 from openinfer.synth.targets.simt.blocks import blocks, fits_blocks
 from openinfer.synth.targets.simt.flat import flat
@@ -16,13 +18,18 @@ from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.stream import streamed
 from openinfer.synth.targets.simt.tiles import tiles
 from openinfer.synth.targets.simt.together import together
+from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.simt.wide import FreshNames
 
 FORMS: tuple[LaunchForm, ...] = (blocks, tiles, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
-    """A kernel without structures as launches in the forms that suit a device."""
+    """A kernel as launches in the forms that suit a device; its only structures are attentions."""
+    found = attention(kernel, machine) or vectors(kernel, machine)
+    if found is not None:
+        return found
+    kernel = plain(kernel)
     whole = [one for one in kernel.body if isinstance(one, Contraction)]
 
     def expand(one: Contraction, taken: set[str]) -> Statements | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import Kernel, Structure
 from openinfer.synth.program.ir import Action, KernelStep, Program, TableStep, Value
 from openinfer.synth.targets.simt.launches import Launches
 
@@ -19,6 +19,8 @@ class OntoDevice:
 
     schedule: Callable[[Kernel, frozenset[str]], Launches]
     """What becomes of a kernel, some buffers of which may begin anywhere."""
+    structures: frozenset[type[Structure]] = frozenset()
+    """Those that the schedule has forms for."""
 
     def run(self, program: Program) -> Program:
         """The program with launches."""
@@ -26,13 +28,13 @@ class OntoDevice:
         return program.map_kernels(lambda step: (self._launched(step, unaligned),))
 
     def _launched(self, step: KernelStep, unaligned: frozenset[Value]) -> KernelStep:
-        kernel = plain(step.kernel)
+        kernel = plain(step.kernel, self.structures)
         given = zip(kernel.inputs, step.inputs, strict=True)
         anywhere = frozenset(buffer.name for buffer, one in given if isinstance(one, Value) and one in unaligned)
         launches = self.schedule(kernel, anywhere)
         own = step.outputs[0].name
         memory = tuple(Value(f"{own}_{one.name}", one.dtype, one.shape) for one in launches.scratch)
-        return replace(step, kernel=kernel, scratch=memory, schedule=launches)
+        return replace(step, kernel=launches.kernel, scratch=memory, schedule=launches)
 
 
 def _unaligned(program: Program) -> frozenset[Value]:

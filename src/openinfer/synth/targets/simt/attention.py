@@ -1,0 +1,378 @@
+"""Attention of few queries: a group for each head of keys and part of them, and then the parts of each query joined.
+
+The queries that share a head go along its keys together. A group takes a block of keys at a time, and keeps the largest
+score and the sum of weights so far. What it has of the mean is always a mean, so that sums of large values stay finite.
+Parts are joined in their order, so that results are the same bits each time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf, prod
+
+from openinfer.dtypes import DTYPES
+from openinfer.loops.build import cast, const, index, math, pair, select, unflat
+from openinfer.loops.dim import is_symbolic, span
+from openinfer.loops.expand_attend import HIDDEN
+from openinfer.loops.ir import (
+    INDEX,
+    Alloc,
+    Attend,
+    Axis,
+    Bind,
+    Buffer,
+    Combine,
+    Const,
+    Element,
+    For,
+    GroupBarrier,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Space,
+    Statement,
+    Store,
+    WideLoad,
+)
+from openinfer.loops.rewrite import Statements, replaced, straightened, variables_of
+from openinfer.synth.targets.simt.baseline import formed
+from openinfer.synth.targets.simt.flat import flat
+from openinfer.synth.targets.simt.launches import Launch, Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.row_loops import row_loop
+from openinfer.synth.targets.simt.team import LaneTeam
+from openinfer.synth.targets.simt.threads import int_extent, launch_kernel, lets_of, nest
+from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+
+_F32 = DTYPES["f32"]
+_MOST_QUERIES = 8
+_BLOCK = 64
+"""Keys of a block."""
+_MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """An attention that has this form, and how its threads divide it."""
+
+    one: Attend
+    loops: tuple[For, ...]
+    """Those over heads of keys."""
+    depth: int
+    """Elements of a key in an access."""
+    width: int
+    """Elements of a value in an access."""
+    parts: int
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(int_extent(one.extent) for one in self.loops)
+
+    @property
+    def queries(self) -> int:
+        return self.one.head.extent * self.one.row.extent
+
+
+def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
+    """A kernel that is the attention of few queries as two launches; None if it is something else."""
+    plan = _plan(kernel, machine)
+    if plan is None:
+        return None
+    taken = {one.name for one in (*kernel.inputs, *kernel.outputs)} | {var.name for var in variables_of(kernel.body)}
+    return _Attention(kernel, plan, machine, FreshNames(taken)).launches()
+
+
+def _plan(kernel: Kernel, machine: SimtMachine) -> _Plan | None:
+    whole = straightened(kernel.body)
+    if len(whole) != 1 or kernel.can_fail or not machine.subgroup:
+        return None
+    loops = tuple(nest(whole[0]))
+    body = loops[-1].body if loops else whole
+    if len(body) != 1 or not isinstance(body[0], Attend):
+        return None
+    one, extents = body[0], [int_extent(each.extent) for each in loops]
+    known = (*extents, one.head.extent, one.row.extent, one.depth.extent, one.column.extent)
+    if one.accumulator is not _F32 or any(map(is_symbolic, known)) or one.values.value is not None:
+        return None
+    subgroups, sub = machine.group // machine.subgroup, machine.subgroup
+    queries = one.head.extent * one.row.extent
+    depth, width = (_width(element.scalar, axis.index, axis.extent, machine) for element, axis in _sides(one))
+    lanes, most = one.column.extent // width, span(one.key.extent)[1]
+    is_few = 0 < queries <= min(_MOST_QUERIES, subgroups) and prod(extents) > 0 and most > 0
+    is_wide = depth > 1 and width > 1 and lanes <= sub and lanes & (lanes - 1) == 0
+    words = queries * (one.depth.extent + _BLOCK + 3 + subgroups * one.column.extent)
+    parts = max(1, min(machine.units // max(prod(extents), 1), -(-most // (_BLOCK // 2)), _MOST_PARTS))
+    if not is_few or not is_wide or 4 * words > machine.shared_bytes or prod(extents) * parts > machine.most_groups:
+        return None
+    return _Plan(one, loops, depth, width, parts)
+
+
+def _sides(one: Attend) -> Iterator[tuple[Element, Axis]]:
+    yield one.keys, one.depth
+    yield one.values, one.column
+
+
+def _width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMachine) -> int:
+    total = ScalarVar(" total", _F32)
+    return WideLoop(along, (SetLocal(total, total + cast(value, _F32)),), machine.unaligned).width(extent)
+
+
+class _Attention:
+    def __init__(self, kernel: Kernel, plan: _Plan, machine: SimtMachine, names: FreshNames) -> None:
+        self._kernel, self._plan, self._one = kernel, plan, plan.one
+        self._machine, self._names = machine, names
+        self._sub, self._subgroups = machine.subgroup, machine.group // machine.subgroup
+        self._lane, self._member, self._own = (names.var(name) for name in ("lane", "member", "query"))
+        heads, queries, columns = plan.extents, plan.queries, self._one.column.extent
+        self._means = self._buffer("means", (*heads, plan.parts, queries, columns), Space.SCRATCH)
+        self._tops = self._buffer("tops", (*heads, queries, plan.parts), Space.SCRATCH)
+        self._totals = self._buffer("totals", (*heads, queries, plan.parts), Space.SCRATCH)
+        self._vectors = self._buffer("vectors", (queries, self._one.depth.extent))
+        self._scores = self._buffer("scores", (queries, _BLOCK))
+        self._carried, self._shares = (self._buffer(name, (queries,)) for name in ("carried", "shares"))
+        self._joined = self._buffer("joined", (self._subgroups, queries, columns))
+
+    def _buffer(self, name: str, shape: tuple[int, ...], space: Space = Space.GROUP) -> Buffer:
+        return Buffer(self._names.name(name), _F32, shape, space)
+
+    def launches(self) -> Launches:
+        """Parts, then what they make together."""
+        scratch = (self._means, self._tops, self._totals)
+        given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs, *scratch)}
+        count = prod(self._plan.extents) * self._plan.parts
+        name = self._kernel.name
+        parts = launch_kernel(replace(self._kernel, name=f"{name}_1"), straightened((self._parts(count),)), given)
+        whole = replace(self._kernel, inputs=(*self._kernel.inputs, *scratch), body=tuple(self._whole()))
+        join = formed(replace(whole, name=f"{name}_2"), straightened(whole.body), self._machine, flat)
+        form = f"attention: {self._plan.parts} parts of keys"
+        made = (Launch(parts, count * self._machine.group, form=form), *join.launches)
+        return Launches(self._kernel, made, (*scratch, *join.scratch))
+
+    # --- a part -------------------------------------------------------------------------------------------------------
+
+    def _parts(self, count: int) -> Statement:
+        names, plan, machine = self._names, self._plan, self._machine
+        group, part, first, end, block = (names.var(name) for name in ("group", "part", "first", "end", "block"))
+        *heads, own = unflat(group, (*plan.extents, plan.parts))
+        keys = index(self._one.key.extent)
+        length = names.var("length")
+        top, total = names.var("top", _F32), names.var("total", _F32)
+        means = [[names.var("mean", _F32) for _ in range(plan.width)] for _ in range(plan.queries)]
+        head = tuple(one.index for one in plan.loops)
+        loop = (
+            *self._scored(first + block * _BLOCK, end),
+            GroupBarrier(),
+            If(self._own < plan.queries, tuple(self._weighed(top, total))),
+            GroupBarrier(),
+            *self._mixed(first + block * _BLOCK, end, means),
+            GroupBarrier(),
+        )
+        where = (*head, self._own, part)
+        done = (Store(self._tops, where, top), Store(self._totals, where, total))
+        body = (
+            *lets_of(head, tuple(heads)),
+            Let(part, own),
+            Let(length, (keys + (plan.parts - 1)) // plan.parts),
+            Let(first, part * length),
+            Let(end, pair("min", first + length, keys)),
+            Let(self._member, self._lane % self._sub),
+            Let(self._own, self._lane // self._sub),
+            Local(top, const(-inf, _F32)),
+            Local(total, const(0, _F32)),
+            *(Local(one, const(0, _F32)) for line in means for one in line),
+            *self._loaded(),
+            GroupBarrier(),
+            For(block, (end - first + (_BLOCK - 1)) // _BLOCK, loop),
+            If((self._own < plan.queries) & self._member.eq(0), done),
+            *self._together(means, (*head, part)),
+        )
+        memory = (self._vectors, self._scores, self._carried, self._shares, self._joined)
+        threads = For(self._lane, index(machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
+        return For(group, index(count), (*map(Alloc, memory), threads), LoopKind.PARALLEL, Bind.GROUP)
+
+    def _query(self, number: int) -> dict[Scalar, Scalar]:
+        """The head and the row of a query."""
+        one = self._one
+        head, row = divmod(number, one.row.extent)
+        return {one.head.index: Const(head, INDEX), one.row.index: Const(row, INDEX)}
+
+    def _loaded(self) -> Iterator[Statement]:
+        """All threads load the queries."""
+        one = self._one
+        for number in range(self._plan.queries):
+            at = self._names.var("at")
+            value = cast(replaced(one.queries.scalar, {**self._query(number), one.depth.index: at}), _F32)
+            loop = row_loop(For(at, index(one.depth.extent), (Store(self._vectors, (index(number), at), value),)))
+            assert loop is not None
+            yield from self._team(self._machine.group, self._lane, loop.shape, 1).loop(loop)
+
+    def _team(self, count: int, member: ScalarVar, shape: tuple[Scalar, ...], width: int) -> LaneTeam:
+        return LaneTeam(self._machine, self._names, count, self._lane, member, {shape: width})
+
+    def _scored(self, start: Scalar, end: ScalarVar) -> Iterator[Statement]:
+        """The scores of a block: some threads for each key, which load it together."""
+        one, names, plan = self._one, self._names, self._plan
+        chunks = one.depth.extent // plan.depth
+        team = min(self._sub, chunks & -chunks)
+        per = self._machine.group // team
+        turn, place, key, member = (names.var(name) for name in ("turn", "place", "key", "member"))
+        at, own = names.var("at"), names.var("factor", _F32)
+        sums = [names.var("acc", _F32) for _ in range(plan.queries)]
+        known: dict[Scalar, Scalar] = {one.key.index: key}
+        body: list[Statement] = [Let(own, cast(replaced(one.keys.scalar, {**known, one.depth.index: at}), _F32))]
+        body += [SetLocal(acc, acc + Load(self._vectors, (index(number), at)) * own) for number, acc in enumerate(sums)]
+        loop = row_loop(For(at, index(one.depth.extent), tuple(body)))
+        assert loop is not None
+        stores = tuple(
+            Store(self._scores, (index(number), place), self._score(number, key, acc))
+            for number, acc in enumerate(sums)
+        )
+        hidden = tuple(Store(self._scores, (index(number), place), const(-inf, _F32)) for number in range(plan.queries))
+        zeros = tuple(Local(acc, const(0, _F32)) for acc in sums)
+        dots = (*zeros, *self._team(team, member, loop.shape, plan.depth).loop(loop), If(member.eq(0), stores))
+        inside = (
+            Let(place, turn * per + self._lane // team),
+            Let(key, start + place),
+            Let(member, self._lane % team),
+            If(place < _BLOCK, (If(key < end, dots, (If(member.eq(0), hidden),)),)),
+        )
+        yield For(turn, index(-(-_BLOCK // per)), inside)
+
+    def _score(self, number: int, key: ScalarVar, acc: ScalarVar) -> Scalar:
+        one, score = self._one, self._one.score
+        if one.until is not None:
+            score = select(one.key.index <= one.until, score, -inf)
+        if one.after is not None:
+            score = select(one.after < one.key.index, score, -inf)
+        return replaced(score, {**self._query(number), one.key.index: key, one.total: acc})
+
+    def _weighed(self, top: ScalarVar, total: ScalarVar) -> Iterator[Statement]:
+        """In place of scores, weights; a subgroup for each query, which keeps its largest score and its sum."""
+        names = self._names
+        at, score, weight = names.var("at"), names.var("score", _F32), names.var("weight", _F32)
+        before, shift, own, share = (names.var(name, _F32) for name in ("before", "shift", "own", "share"))
+        found = Load(self._scores, (self._own, at))
+        largest = row_loop(For(at, index(_BLOCK), (Let(score, found), SetLocal(top, select(score > top, score, top)))))
+        stored = Store(self._scores, (self._own, at), select(score.eq(-inf), HIDDEN, weight))
+        adds = (Let(score, found), Let(weight, math("exp", score - shift)), SetLocal(own, own + weight), stored)
+        sums = row_loop(For(at, index(_BLOCK), adds))
+        assert largest is not None
+        assert sums is not None
+        team = self._team(self._sub, self._member, largest.shape, 1)
+        yield Let(before, top)
+        yield from team.loop(largest)
+        yield Let(shift, select(top.eq(-inf), 0.0, top))
+        yield Local(own, const(0, _F32))
+        yield from team.loop(sums)
+        kept = names.var("kept", _F32)
+        yield Let(kept, total * math("exp", before - shift))
+        yield SetLocal(total, kept + own)
+        yield Let(share, select(total.eq(0.0), 0.0, const(1, _F32) / total))
+        stores = (
+            Store(self._carried, (self._own,), kept * share),
+            Store(self._shares, (self._own,), share),
+        )
+        yield If(self._member.eq(0), stores)
+
+    def _mixed(self, start: Scalar, end: ScalarVar, means: list[list[ScalarVar]]) -> Iterator[Statement]:
+        """What a block adds to the means: a thread has some columns of some keys."""
+        one, names, plan = self._one, self._names, self._plan
+        lanes = one.column.extent // plan.width
+        keys = self._sub // lanes
+        turn, place, key, column = (names.var(name) for name in ("turn", "place", "key", "column"))
+        shares = [names.var("share", _F32) for _ in means]
+        for number, (line, share) in enumerate(zip(means, shares, strict=True)):
+            carried = names.var("carried", _F32)
+            yield Let(carried, Load(self._carried, (index(number),)))
+            yield Let(share, Load(self._shares, (index(number),)))
+            yield from (SetLocal(mean, mean * carried) for mean in line)
+        loaded = tuple(names.var("value", _F32) for _ in range(plan.width))
+        where = tuple(replaced(part, {one.key.index: key, one.column.index: column}) for part in one.values.index)
+        body: list[Statement] = [WideLoad(loaded, one.values.buffer, where)]
+        for number, (line, share) in enumerate(zip(means, shares, strict=True)):
+            weight, part = names.var("weight", _F32), names.var("part", _F32)
+            adds = [SetLocal(mean, mean + part * value) for mean, value in zip(line, loaded, strict=True)]
+            body.append(Let(weight, Load(self._scores, (index(number), place))))
+            body.append(If(~(weight < 0.0), (Let(part, weight * share), *adds)))
+        per = self._subgroups * keys
+        inside = (
+            Let(place, turn * per + self._own * keys + self._member % keys),
+            Let(key, start + place),
+            Let(column, self._member // keys * plan.width),
+            If((place < _BLOCK) & (key < end), tuple(body)),
+        )
+        yield For(turn, index(-(-_BLOCK // per)), inside)
+
+    def _together(self, means: list[list[ScalarVar]], head: tuple[Scalar, ...]) -> Iterator[Statement]:
+        """What the threads of a group have of the means, added up in their order."""
+        one, names, plan = self._one, self._names, self._plan
+        keys = self._sub // (one.column.extent // plan.width)
+        flat_means = [mean for line in means for mean in line]
+        others = [names.var("other", _F32) for _ in flat_means]
+        if keys > 1:
+            values = tuple(mean + other for mean, other in zip(flat_means, others, strict=True))
+            yield Combine(tuple(flat_means), tuple(others), values, keys)
+        column = self._member // keys * plan.width
+        stores = tuple(
+            Store(self._joined, (self._own, index(number), column + place), mean)
+            for number, line in enumerate(means)
+            for place, mean in enumerate(line)
+        )
+        yield If((self._member % keys).eq(0), stores)
+        yield GroupBarrier()
+        query, at = names.var("query"), names.var("at")
+        total: Scalar = Load(self._joined, (index(0), query, at))
+        for number in range(1, self._subgroups):
+            total = total + Load(self._joined, (index(number), query, at))
+        store = Store(self._means, (*head, query, at), total)
+        loop = row_loop(For(query, index(plan.queries), (For(at, index(one.column.extent), (store,)),)))
+        assert loop is not None
+        yield from self._team(self._machine.group, self._lane, loop.shape, 1).loop(loop)
+
+    # --- all parts ----------------------------------------------------------------------------------------------------
+
+    def _whole(self) -> Iterator[Statement]:
+        """The mean of the parts' means, each by its share of all weights."""
+        one, names, plan = self._one, self._names, self._plan
+        heads = tuple(each.index for each in plan.loops)
+        query = one.head.index * one.row.extent + one.row.index
+        tops, weights = ([names.var(name, _F32) for _ in range(plan.parts)] for name in ("top", "weight"))
+        shift, total, share = (names.var(name, _F32) for name in ("shift", "total", "share"))
+        body: list[Statement] = []
+        largest: Scalar = const(-inf, _F32)
+        for part, top in enumerate(tops):
+            body.append(Let(top, Load(self._tops, (*heads, query, index(part)))))
+            made = names.var("largest", _F32)
+            body.append(Let(made, select(top > largest, top, largest)))
+            largest = made
+        body.append(Let(shift, select(largest.eq(-inf), 0.0, largest)))
+        for part, (top, weight) in enumerate(zip(tops, weights, strict=True)):
+            body.append(Let(weight, Load(self._totals, (*heads, query, index(part))) * math("exp", top - shift)))
+        body.append(Let(total, _sum(weights)))
+        body.append(Let(share, select(total.eq(0.0), 0.0, const(1, _F32) / total)))
+        terms = [
+            Load(self._means, (*heads, index(part), query, one.column.index)) * (weight * share)
+            for part, weight in enumerate(weights)
+        ]
+        mean = names.var("mean", _F32)
+        body.append(Let(mean, _sum(terms)))
+        body.append(Store(one.out.buffer, one.out.index, replaced(one.out.value, {one.total: mean})))
+        inner: Statements = tuple(body)
+        for axis in (one.column, one.row, one.head):
+            inner = (For(axis.index, index(axis.extent), inner, LoopKind.PARALLEL),)
+        for loop in reversed(plan.loops):
+            inner = (replace(loop, body=inner),)
+        yield from inner
+
+
+def _sum(terms: list[Scalar] | list[ScalarVar]) -> Scalar:
+    first, *rest = terms
+    total: Scalar = first
+    for one in rest:
+        total = total + one
+    return total

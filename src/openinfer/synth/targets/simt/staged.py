@@ -1,0 +1,151 @@
+"""Memory of a group that a launch fills before it works on it: vectors, and what rows of few make of others."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.build import rounded
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    Buffer,
+    For,
+    If,
+    Load,
+    Scalar,
+    Space,
+    Statement,
+    Store,
+    walk,
+)
+from openinfer.loops.rewrite import Statements, changed_statements, map_statements
+from openinfer.synth.targets.simt.row_loops import RowItem, RowLoop, row_items
+from openinfer.synth.targets.simt.team import LaneTeam, common_widths
+from openinfer.synth.targets.simt.threads import int_extent, nest
+
+_MOST_ROWS = 8
+_MOST_ELEMENTS = 1 << 15
+"""Rows that a group may make again, and elements that it goes along for them."""
+
+
+@dataclass(frozen=True)
+class GroupMemory:
+    """Where a group keeps a buffer: as it is, or so that elements which one thread loads together lie far apart.
+
+    Then neighbouring threads, which have neighbouring accesses, touch neighbouring words.
+    """
+
+    buffer: Buffer
+    stored: DType
+    """What the elements are rounded to."""
+    width: int = 1
+
+    @classmethod
+    def of(cls, one: Buffer, name: str, width: int = 1) -> "GroupMemory":
+        """The memory of a buffer; along its last axis, ``width`` elements are loaded together."""
+        dtype = one.dtype.compute if one.dtype.compute.bits >= 32 else DTYPES["i32"]
+        shape = one.shape if width == 1 else (*one.shape[:-1], width, one.shape[-1] // width)
+        return cls(Buffer(name, dtype, shape, Space.GROUP), one.dtype, width)
+
+    def place(self, where: Sequence[Scalar]) -> tuple[Scalar, ...]:
+        """Where an element is."""
+        if self.width == 1:
+            return tuple(where)
+        return (*where[:-1], where[-1] % self.width, where[-1] // self.width)
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """Few rows, which every group makes for itself."""
+
+    loops: tuple[For, ...]
+    """Those over rows."""
+    items: tuple[RowItem, ...]
+
+    @property
+    def stores(self) -> Iterator[Store]:
+        """What is made."""
+        for item in self.items:
+            body = item.body if isinstance(item, RowLoop) else (item,)
+            yield from (one for one in walk(body) if isinstance(one, Store))
+
+    def statements(self, team: LaneTeam) -> Iterator[Statement]:
+        """All threads of a group make the rows together."""
+        widths = common_widths([one for one in self.items if isinstance(one, RowLoop)], team.machine)
+        own = replace(team, widths=widths)
+        made: Statements = tuple(each for one in self.items for each in _item(one, own))
+        for loop in reversed(self.loops):
+            made = (For(loop.index, loop.extent, made),)
+        yield from made
+
+
+def _item(one: RowItem, team: LaneTeam) -> Iterator[Statement]:
+    match one:
+        case RowLoop():
+            yield from team.loop(one)
+        case Store():
+            yield If(team.member.eq(0), (one,))
+        case _:
+            yield one
+
+
+def prologue_of(body: Statements, made: Iterable[Buffer]) -> Prologue | None:
+    """Statements that make rows in memory of their own; None if they are something else, or too much to do again."""
+    if not body:
+        return Prologue((), ())
+    loops = tuple(nest(body[0])) if len(body) == 1 else ()
+    outer = [int_extent(one.extent) for one in loops]
+    # Loops inside that are alike may be a row's, too.
+    count = next((n for n in range(len(loops), 0, -1) if _are_few(outer[:n]) and _has_rows(loops[n - 1].body)), 0)
+    loops, extents = loops[:count], outer[:count]
+    items = row_items(loops[-1].body if loops else body)
+    if items is None:
+        return None
+    work = [one.extents for one in items if isinstance(one, RowLoop)]
+    is_known = not any(is_symbolic(extent) for one in work for extent in one)
+    if not is_known or sum(map(prod, work)) * prod(extents) > _MOST_ELEMENTS:
+        return None
+    written = {one.buffer for one in walk(body) if isinstance(one, Store)}
+    is_own = written <= set(made) and all(one.dtype.kind == "float" for one in written)
+    return Prologue(loops, tuple(items)) if is_own else None
+
+
+def _are_few(extents: Sequence[int]) -> bool:
+    return not any(map(is_symbolic, extents)) and prod(extents) <= _MOST_ROWS
+
+
+def _has_rows(body: Statements) -> bool:
+    found = row_items(body)
+    return found is not None and any(isinstance(one, RowLoop) for one in found)
+
+
+def in_group(body: Statements, memory: Mapping[Buffer, GroupMemory]) -> Statements:
+    """Statements on buffers that the group keeps."""
+
+    def stored(one: Statement) -> Statements:
+        if not isinstance(one, Store) or one.buffer not in memory:
+            return (one,)
+        own = memory[one.buffer]
+        return (Store(own.buffer, own.place(one.index), rounded(one.value, own.stored)),)
+
+    return changed_statements(map_statements(body, stored), lambda part: loaded(part, memory))
+
+
+def loaded(part: Scalar, memory: Mapping[Buffer, GroupMemory]) -> Scalar | None:
+    """An element of a buffer that the group keeps; None of all else."""
+    if not isinstance(part, Load) or part.buffer not in memory:
+        return None
+    own = memory[part.buffer]
+    return Load(own.buffer, own.place(part.index))
+
+
+def with_memory(one: Prologue, memory: Mapping[Buffer, GroupMemory]) -> Prologue:
+    """A prologue that works in memory of the group."""
+
+    def own(item: RowItem) -> Iterator[RowItem]:
+        if isinstance(item, RowLoop):
+            yield replace(item, body=in_group(item.body, memory))
+        else:
+            yield from in_group((item,), memory)
+
+    return Prologue(one.loops, tuple(made for item in one.items for made in own(item)))

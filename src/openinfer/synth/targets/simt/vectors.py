@@ -1,0 +1,308 @@
+"""Products of large factors with few vectors, as one launch: a group keeps the vectors, a subgroup has whole rows.
+
+Each element of a large factor is read once, and multiplied for all vectors. What makes the vectors, a norm of few rows,
+is computed again by every group, which takes less time than a launch of its own. Products that have their rows in
+common, the later ones with what the earlier ones make of a row in their results, go along theirs together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from openinfer.loops.affine import position, variables
+from openinfer.loops.build import cast, index, rounded, unflat
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    INDEX,
+    Alloc,
+    Binary,
+    Bind,
+    Buffer,
+    Const,
+    Contraction,
+    For,
+    GroupBarrier,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Space,
+    Statement,
+    Store,
+    visit,
+)
+from openinfer.loops.rewrite import Statements, changed, replaced, straightened, variables_of
+from openinfer.synth.targets.simt.launches import Launch, Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.row_loops import row_loop
+from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
+from openinfer.synth.targets.simt.team import LaneTeam
+from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
+from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+
+_MOST_VECTORS = 8
+_GROUPS = 4
+"""Groups of a unit, which keep its memory busy; more would only make vectors again."""
+
+
+@dataclass(frozen=True)
+class VectorProduct:
+    """A contraction whose one factor has few rows."""
+
+    one: Contraction
+    factor: Scalar
+    """The large factor."""
+    vector: Scalar
+    """The other one."""
+    rows: tuple[tuple[ScalarVar, int], ...]
+    """Indices of the large factor that are not summed over, and their extents."""
+    inside: tuple[tuple[ScalarVar, int], ...]
+    """Indices that only the other one has."""
+    width: int
+    """Elements of the large factor in an access."""
+
+    @property
+    def along(self) -> ScalarVar:
+        """What is summed over."""
+        return self.one.bound[0]
+
+    @property
+    def length(self) -> int:
+        """How many terms a sum has."""
+        return self.one.reduced[0]
+
+    @property
+    def places(self) -> list[dict[Scalar, Scalar]]:
+        """The vectors, by their indices."""
+        found = product(*(range(extent) for _, extent in self.inside))
+        names = [var for var, _ in self.inside]
+        return [{var: Const(at, INDEX) for var, at in zip(names, place, strict=True)} for place in found]
+
+
+def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | None:
+    """A contraction as such a product; None if it is another one, or too small to be worth it."""
+    extents = (*one.extents, *one.reduced)
+    if one.valid is not None or len(one.bound) != 1 or any(map(is_symbolic, extents)) or one.a == one.b:
+        return None
+    large = one.a if prod(one.a.shape) > prod(one.b.shape) else one.b
+    factor, vector = one.factors if large == one.a else one.factors[::-1]
+    used, pairs = variables(factor), tuple(zip(one.free, one.extents, strict=True))
+    rows = tuple(pair for pair in pairs if pair[0].name in used)
+    inside = tuple(pair for pair in pairs if pair[0].name not in used)
+    along = position(large, one.index_of(large))
+    if along is None or along.step(one.bound[0]) != 1 or {var.name for var, _ in rows} & variables(vector):
+        return None
+    total = ScalarVar(ACCUMULATOR, one.accumulator)
+    step = SetLocal(total, Binary("add", total, cast(factor, one.accumulator)))
+    width = WideLoop(one.bound[0], (step,), machine.unaligned).width(one.reduced[0])
+    is_long = width > 1 and one.reduced[0] // width >= machine.subgroup > 0
+    is_enough = prod(extent for _, extent in rows) >= machine.units
+    is_few = prod(extent for _, extent in inside) <= _MOST_VECTORS
+    return VectorProduct(one, factor, vector, rows, inside, width) if is_long and is_enough and is_few else None
+
+
+def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
+    """A kernel that is such products, and what makes their vectors, as one launch."""
+    body = straightened(kernel.body)
+    if kernel.can_fail or not body or not isinstance(body[-1], Contraction):
+        return None
+    made = [one.buffer for one in body if isinstance(one, Alloc)]
+    contractions = [one for one in body if isinstance(one, Contraction)]
+    before = tuple(one for one in body if not isinstance(one, Alloc | Contraction))
+    if tuple(one for one in body if not isinstance(one, Alloc))[: len(before)] != before:
+        return None
+    products = [vector_product(one, machine) for one in contractions]
+    found = [one for one in products if one is not None]
+    prologue = prologue_of(before, made)
+    if len(found) < len(products) or prologue is None or not _are_alike(found, made):
+        return None
+    taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *made)} | {var.name for var in variables_of(body)}
+    return _Vectors(kernel, found, prologue, machine, FreshNames(taken)).launches()
+
+
+def _are_alike(products: Sequence[VectorProduct], made: Sequence[Buffer]) -> bool:
+    """Whether products have the same rows, and what all but the last one make is read by later ones alone."""
+    last = products[-1]
+    if any((one.one.out in made) != (one is not last) for one in products):
+        return False
+    return all(
+        [extent for _, extent in one.rows] == [extent for _, extent in last.rows]
+        and [extent for _, extent in one.inside] == [extent for _, extent in last.inside]
+        and (one.width, one.length) == (last.width, last.length)
+        for one in products
+    )
+
+
+class _Vectors:
+    def __init__(
+        self,
+        kernel: Kernel,
+        products: Sequence[VectorProduct],
+        prologue: Prologue,
+        machine: SimtMachine,
+        names: FreshNames,
+    ) -> None:
+        self._kernel, self._products, self._prologue = kernel, products, prologue
+        self._machine, self._names = machine, names
+        self._lane, self._member = names.var("lane"), names.var("member")
+        self._width, self._chunks = products[-1].width, products[-1].length // products[-1].width
+        self._memory: dict[Buffer, GroupMemory] = {}
+        """Where the group keeps what the prologue makes."""
+        self._vectors: dict[Scalar, Buffer] = {}
+        """Where it keeps vectors that the prologue does not make, by what they are."""
+        made = {one.buffer for one in prologue.stores}
+        for one in products:
+            key = _key(one)
+            if isinstance(key, Load) and key.buffer in made and key.index[-1] == _ALONG:
+                self._memory[key.buffer] = GroupMemory.of(key.buffer, names.name("vector"), self._width)
+            elif key not in self._vectors:
+                shape = (len(one.places), self._width, self._chunks)
+                self._vectors[key] = Buffer(names.name("vector"), one.one.accumulator, shape, Space.GROUP)
+        for buffer in sorted(made - self._memory.keys(), key=lambda one: one.name):
+            self._memory[buffer] = GroupMemory.of(buffer, names.name(buffer.name))
+
+    def launches(self) -> Launches | None:
+        """The launch; None if there is not memory enough."""
+        machine, names, rows = self._machine, self._names, self._products[-1].rows
+        shared = [*(one.buffer for one in self._memory.values()), *self._vectors.values()]
+        if sum(prod(one.shape) * one.dtype.bits // 8 for one in shared) > machine.shared_bytes * 3 // 4:
+            return None
+        extents, per = tuple(extent for _, extent in rows), machine.group // machine.subgroup
+        needed = -(-prod(extents) // per)
+        count = min(needed, _GROUPS * machine.units)
+        group, row, turn = names.var("group"), names.var("row"), names.var("turn")
+        team = self._team(machine.group, self._lane)
+        body: list[Statement] = [Let(self._member, self._lane % machine.subgroup), *self._made(team)]
+        turns = (index(needed) - group + (count - 1)) // index(count)
+        place = Let(row, (turn * count + group) * per + self._lane // machine.subgroup)
+        lets = lets_of(tuple(var for var, _ in rows), unflat(row, extents))
+        own = (place, If(row < index(prod(extents)), (*lets, *self._row())))
+        body.append(For(turn, turns if needed > count else index(1), own))
+        threads = For(self._lane, index(machine.group), tuple(body), LoopKind.PARALLEL, Bind.THREAD)
+        shared += [one for buffers in team.shared.values() for one in buffers]
+        loop = For(group, index(count), (*map(Alloc, shared), threads), LoopKind.PARALLEL, Bind.GROUP)
+        given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs)}
+        form = f"vectors: {count} groups"
+        launch = Launch(launch_kernel(self._kernel, straightened((loop,)), given), count * machine.group, form=form)
+        return Launches(self._kernel, (launch,), ())
+
+    def _team(self, count: int, member: ScalarVar) -> LaneTeam:
+        return LaneTeam(self._machine, self._names, count, self._lane, member, {})
+
+    # --- vectors ------------------------------------------------------------------------------------------------------
+
+    def _made(self, team: LaneTeam) -> Iterator[Statement]:
+        """The threads of a group make the vectors together."""
+        if self._prologue.items:
+            yield from with_memory(self._prologue, self._memory).statements(team)
+            yield GroupBarrier()
+        for key, buffer in self._vectors.items():
+            yield from self._loaded(key, buffer, team)
+        if self._vectors:
+            yield GroupBarrier()
+
+    def _loaded(self, key: Scalar, buffer: Buffer, team: LaneTeam) -> Iterator[Statement]:
+        one = next(one for one in self._products if _key(one) == key)
+        chunk, place = self._names.var("chunk"), self._names.var("place")
+        value = self._in_group(cast(one.vector, one.one.accumulator))
+        stores = tuple(
+            Store(buffer, (index(number), place, chunk), replaced(value, {**at, one.along: self._at(chunk, place)}))
+            for number, at in enumerate(one.places)
+        )
+        yield from self._going(chunk, place, stores, team)
+
+    def _at(self, chunk: Scalar, place: Scalar) -> Scalar:
+        return chunk * self._width + place
+
+    def _in_group(self, value: Scalar) -> Scalar:
+        return changed(value, lambda part: loaded(part, self._memory))
+
+    def _going(self, chunk: ScalarVar, place: ScalarVar, body: Statements, team: LaneTeam) -> Iterator[Statement]:
+        """A loop along the sum, an access after the other, by some threads."""
+        inner = For(place, index(self._width), body)
+        loop = row_loop(For(chunk, index(self._chunks), (inner,)))
+        assert loop is not None
+        yield from replace(team, widths={loop.shape: self._width}).loop(loop)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _row(self) -> Iterator[Statement]:
+        """A row of each product, along which a subgroup goes."""
+        last, names = self._products[-1], self._names
+        chunk, place = names.var("chunk"), names.var("place")
+        body: list[Statement] = []
+        sums: list[list[ScalarVar]] = []
+        for one in self._products:
+            kind, known = one.one.accumulator, self._named_alike(one)
+            own = names.var("factor", kind)
+            sums.append([names.var(ACCUMULATOR, kind) for _ in one.places])
+            along = {**known, **self._quotients(one, chunk), one.along: self._at(chunk, place)}
+            body.append(Let(own, replaced(cast(one.factor, kind), along)))
+            for acc, value in zip(sums[-1], self._elements(one, chunk, place), strict=True):
+                yield Local(acc, Const(0, kind))
+                body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
+        yield from self._going(chunk, place, tuple(body), self._team(self._machine.subgroup, self._member))
+        for number, at in enumerate(last.places):
+            yield from self._stored(at, [own[number] for own in sums])
+
+    def _named_alike(self, one: VectorProduct) -> dict[Scalar, Scalar]:
+        """The last product's names for the indices of another."""
+        last = self._products[-1]
+        pairs = zip((*one.rows, *one.inside), (*last.rows, *last.inside), strict=True)
+        return {var: other for (var, _), (other, _) in pairs}
+
+    def _quotients(self, one: VectorProduct, chunk: ScalarVar) -> dict[Scalar, Scalar]:
+        """What all elements of an access have in common, such as the number of their group."""
+        parts = [part for part in visit(one.factor) if isinstance(part, Binary) and part.op == "div"]
+        found: dict[Scalar, Scalar] = {}
+        for part in parts:
+            match part:
+                case Binary("div", left, Const(int(divisor))) if left == one.along and divisor % self._width == 0:
+                    found[part] = chunk // (divisor // self._width)
+        return found
+
+    def _elements(self, one: VectorProduct, chunk: ScalarVar, place: ScalarVar) -> Iterator[Scalar]:
+        """An element of each vector, from memory of the group."""
+        key = _key(one)
+        for number, at in enumerate(one.places):
+            if key in self._vectors:
+                yield Load(self._vectors[key], (index(number), place, chunk))
+            else:
+                assert isinstance(key, Load)
+                names: dict[Scalar, Scalar] = {
+                    ScalarVar(f" {axis}"): at[var] for axis, (var, _) in enumerate(one.inside)
+                }
+                where = tuple(replaced(part, names) for part in key.index[:-1])
+                yield Load(self._memory[key.buffer].buffer, (*where, place, chunk))
+
+    def _stored(self, at: Mapping[Scalar, Scalar], sums: Sequence[ScalarVar]) -> Iterator[Statement]:
+        """What is stored of the sums of one vector, by the first thread."""
+        found: dict[Scalar, Scalar] = {}
+        lets: list[Statement] = []
+        for one, acc in zip(self._products, sums, strict=True):
+            known = {**self._named_alike(one), ScalarVar(ACCUMULATOR, one.one.accumulator): acc}
+            where = tuple(replaced(replaced(part, known), at) for part in one.one.out_index)
+            value = changed(replaced(replaced(one.one.epilogue, known), at), found.get)
+            if one is self._products[-1]:
+                yield If(self._member.eq(0), (*lets, Store(one.one.out, where, self._in_group(value))))
+            else:
+                made = self._names.var(one.one.out.name, value.dtype)
+                lets.append(Let(made, rounded(self._in_group(value), one.one.out.dtype)))
+                found[Load(one.one.out, where)] = made
+
+
+_ALONG = ScalarVar(" along")
+
+
+def _key(one: VectorProduct) -> Scalar:
+    """What the vectors of a product are, whatever it calls their indices."""
+    known: dict[Scalar, Scalar] = {one.along: _ALONG}
+    known |= {var: ScalarVar(f" {place}") for place, (var, _) in enumerate(one.inside)}
+    return replaced(cast(one.vector, one.one.accumulator), known)

@@ -1,0 +1,113 @@
+"""Attention of few queries in parts of the keys: what it computes, whatever the extents and the values are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.test_simt_schedule import BF16, F32, forms
+
+from openinfer.dtypes import Array, DType
+from openinfer.ir.expr import Ref
+from openinfer.loops.dim import Dim
+from openinfer.loops.expand import plain
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import Kernel
+from openinfer.loops.verify import verify
+from openinfer.ops import OPS, Call, TensorType, complete, infer
+from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.simt.interpret import launched
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.schedule import scheduled
+
+SMALL, LARGE = SimtMachine(group=16, subgroup=4, units=6), SimtMachine(group=32, subgroup=8, units=2)
+Shape = tuple[int, ...]
+
+
+def attention(dtype: DType, query: Shape, key: Shape, value: Shape, **params: Any) -> Kernel:
+    record = OPS["sdpa"]
+    types = [TensorType(dtype, shape) for shape in (query, key, value)]
+    call = infer(record, Call((*types, None), complete(record, params)))
+    return kernel_of(record, call, (dtype, dtype, dtype, None))
+
+
+def near(kernel: Kernel, arrays: list[Array], machine: SimtMachine, sizes: dict[str, int] | None = None) -> list[str]:
+    """The forms of the launches, which compute what the kernel does."""
+    found = scheduled(kernel, machine)
+    assert [verify(launch.kernel) for launch in found.launches] == [[] for _ in found.launches]
+    (one,), (other,) = launched(found, arrays, sizes), interpret(plain(kernel), arrays, sizes)
+    np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=0, atol=1e-5)
+    return forms(found)
+
+
+def normal(dtype: DType, *shapes: Shape) -> list[Array]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=shape).astype(dtype.array) for shape in shapes]
+
+
+SHAPES: dict[str, tuple[tuple[Shape, Shape, Shape], dict[str, Any]]] = {
+    "one part": (((2, 1, 8), (2, 5, 8), (2, 5, 8)), {}),
+    "three parts": (((4, 1, 4), (2, 70, 4), (2, 70, 8)), {}),
+    "several blocks": (((1, 1, 4), (1, 450, 4), (1, 450, 4)), {}),
+    "causal": (((1, 3, 8), (1, 9, 8), (1, 9, 8)), {"causal": True}),
+    "window": (((1, 2, 8), (1, 66, 8), (1, 66, 8)), {"window": 4}),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_few_queries_are_right_at_odd_extents(name: str) -> None:
+    shapes, params = SHAPES[name]
+    assert near(attention(F32, *shapes, **params), normal(F32, *shapes), SMALL) == ["attention", "flat"]
+
+
+def test_small_floats_are_loaded_in_wide_accesses() -> None:
+    shapes = (2, 1, 16), (1, 33, 16), (1, 33, 8)
+    assert near(attention(BF16, *shapes), normal(BF16, *shapes), LARGE) == ["attention", "flat"]
+
+
+def test_many_queries_have_another_form() -> None:
+    shapes = (4, 3, 8), (1, 9, 8), (1, 9, 8)
+    assert "attention" not in near(attention(F32, *shapes), normal(F32, *shapes), SMALL)
+
+
+def hidden(q: Array, k: Array, v: Array) -> None:
+    q[:], k[0, 3, 0], v[0, 3] = 1, -np.inf, np.inf
+
+
+def all_hidden(q: Array, k: Array, _v: Array) -> None:
+    q[:], k[:, :, 0] = 1, -np.inf
+
+
+def infinite(_q: Array, _k: Array, v: Array) -> None:
+    v[0, 3] = np.inf
+
+
+def nan(_q: Array, k: Array, _v: Array) -> None:
+    k[0, 3] = np.nan
+
+
+@pytest.mark.parametrize("change", [hidden, all_hidden, infinite, nan])
+def test_values_that_are_not_finite_count_where_their_keys_are_seen(
+    change: Callable[[Array, Array, Array], None],
+) -> None:
+    shapes = (2, 1, 4), (2, 5, 4), (2, 5, 4)
+    arrays = normal(F32, *shapes)
+    change(*arrays)
+    with np.errstate(invalid="ignore"):
+        near(attention(F32, *shapes), arrays, SMALL)
+
+
+def test_means_of_large_values_are_finite() -> None:
+    shapes = (1, 1, 4), (1, 80, 4), (1, 80, 4)
+    arrays = normal(F32, *shapes)
+    arrays[2][:] = 3e38
+    (found,) = launched(scheduled(attention(F32, *shapes), SMALL), arrays)
+    np.testing.assert_allclose(found, np.float32(3e38), rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 40])
+def test_a_dynamic_number_of_keys_is_divided_into_as_many_parts(length: int) -> None:
+    most = Dim(96, Ref("T"))
+    kernel = attention(F32, (2, 1, 4), (1, most, 4), (1, most, 4))
+    arrays = normal(F32, (2, 1, 4), (1, length, 4), (1, length, 4))
+    assert near(kernel, arrays, SMALL, {"T": length}) == ["attention", "flat"]

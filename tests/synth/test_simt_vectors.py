@@ -1,0 +1,140 @@
+"""Products with few vectors: one launch with what makes the vectors, and with products of the same rows."""
+
+import numpy as np
+import pytest
+from tests.synth.test_simt_schedule import BF16, F32, MACHINE, checked, forms, numbers
+
+from openinfer import ModelLoader, Synthesizer, graph
+from openinfer.dtypes import DType
+from openinfer.loops.build import Builder, load, math, select
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import ACCUMULATOR, Alloc, Buffer, Contraction, Kernel, LoopKind, Scalar, ScalarVar, Space
+from openinfer.loops.verify import verify
+from openinfer.oinf import save_file
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.simt.interpret import launched
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.schedule import scheduled
+
+FEW = SimtMachine(group=16, subgroup=4, units=3)
+ACC = ScalarVar(ACCUMULATOR, F32)
+
+
+def contraction(y: Buffer, x: Buffer, w: Buffer, epilogue: Scalar = ACC, names: str = "ijk") -> Contraction:
+    i, j, k = (ScalarVar(name) for name in names)
+    rows, length = x.shape
+    return Contraction(y, x, w, (i, j), (rows, w.shape[0]), (k,), (length,), (i, j), (i, k), (j, k), F32, epilogue)
+
+
+def product(dtype: DType, rows: int, columns: int, length: int) -> Kernel:
+    x, w = Buffer("x", dtype, (rows, length)), Buffer("w", dtype, (columns, length))
+    y = Buffer("y", F32, (rows, columns))
+    return Kernel("k", (x, w), (y,), (contraction(y, x, w),))
+
+
+@pytest.mark.parametrize(("rows", "columns", "length"), [(1, 7, 32), (3, 14, 40), (8, 5, 32), (1, 66, 32)])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_products_with_few_vectors_are_right_at_odd_extents(dtype: DType, rows: int, columns: int, length: int) -> None:
+    arrays = [numbers(dtype, rows, length), numbers(dtype, columns, length)]
+    found = checked(product(dtype, rows, columns, length), arrays, FEW)
+    assert forms(found) == ["vectors"]
+    assert found.launches[0].threads <= 4 * FEW.units * FEW.group
+
+
+def test_products_that_are_short_or_few_are_rows() -> None:
+    for columns, length in ((2, 64), (9, 24)):
+        arrays = [numbers(BF16, 1, length), numbers(BF16, columns, length)]
+        assert "vectors" not in forms(checked(product(BF16, 1, columns, length), arrays, FEW))
+    many = SimtMachine(group=16, subgroup=4, units=3, shared_bytes=256)
+    arrays = [numbers(BF16, 1, 128), numbers(BF16, 9, 128)]
+    assert "vectors" not in forms(checked(product(BF16, 1, 9, 128), arrays, many))
+    without = SimtMachine(group=16, subgroup=0, units=3)
+    assert "vectors" not in forms(checked(product(BF16, 1, 9, 128), arrays, without))
+
+
+def normed(rows: int, columns: int, length: int) -> Kernel:
+    """Rows divided by their sums, times a matrix; and the same times another one, where that is above 1."""
+    x, gate, up = Buffer("x", BF16, (rows, length)), *(Buffer(name, BF16, (columns, length)) for name in ("gate", "up"))
+    y = Buffer("y", BF16, (rows, columns))
+    n, g = Buffer("n", BF16, (rows, length), Space.SCRATCH), Buffer("g", BF16, (rows, columns), Space.SCRATCH)
+    builder = Builder()
+    with builder.loop(rows, LoopKind.PARALLEL) as i:
+        total = builder.local(0, F32, "total")
+        with builder.loop(length) as k:
+            builder.assign(total, total + load(x, i, k))
+        with builder.loop(length) as k:
+            builder.store(n, (i, k), load(x, i, k) / total)
+    i, j = ScalarVar("a"), ScalarVar("b")
+    last = ACC * select(load(g, i, j) > 1.0, math("exp", load(g, i, j)), 1.0)
+    body = (Alloc(n), Alloc(g), *builder.body, contraction(g, n, gate, names="pqr"), contraction(y, n, up, last, "abc"))
+    return Kernel("k", (x, gate, up), (y,), body)
+
+
+def near(kernel: Kernel, machine: SimtMachine, *shapes: tuple[int, ...]) -> Launches:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(0.5, 1, shape).astype(BF16.array) for shape in shapes]
+    found = scheduled(kernel, machine)
+    assert [verify(launch.kernel) for launch in found.launches] == [[] for _ in found.launches]
+    (one,), (other,) = launched(found, arrays), interpret(kernel, arrays)
+    np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=0.02)
+    return found
+
+
+@pytest.mark.parametrize(("rows", "columns", "length"), [(1, 9, 32), (2, 30, 40)])
+def test_what_makes_the_vectors_and_products_of_the_same_rows_are_one_launch(
+    rows: int, columns: int, length: int
+) -> None:
+    shapes = (rows, length), (columns, length), (columns, length)
+    assert forms(near(normed(rows, columns, length), FEW, *shapes)) == ["vectors"]
+    assert len(near(normed(rows, columns, length), MACHINE, *shapes).launches) > 1
+
+
+TEXT = """
+dynamic { x: bf16[1, 256]; }
+volatile { y: bf16[1, 256]; q: bf16[1, 256]; k: bf16[1, 256]; }
+constant { g: bf16[256]; a: bf16[256, 256]; b: bf16[256, 256]; c: bf16[256, 256]; }
+block entry {
+    assign n: bf16[1, 256]; assign u: bf16[1, 256]; assign v: bf16[1, 256];
+    op rms_norm(x, g) >> n;
+    op linear(n, a) >> q;
+    op linear(n, b) >> k;
+    op rms_norm(k, g) >> v;
+    op linear(v, a) >> u;
+    op silu(u) >> u;
+    op linear(v, c) >> v;
+    op mul(u, v) >> v;
+    op add(v, x) >> y;
+    return y, q, k;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
+    path, rng = tmp_path_factory.mktemp("vectors") / "model.oinf", np.random.default_rng(1)
+    tensors = {name: rng.normal(0, 0.06, (256, 256)).astype(BF16.array) for name in "abc"}
+    save_file(path, {"g": np.ones(256, BF16.array), **tensors})
+    return ModelLoader.open(path)
+
+
+def kernels(device: str, model: ModelLoader) -> list[str]:
+    plan = Synthesizer(device).synthesize(model, graph(TEXT))
+    return [step.kernel.name for step in plan.project.program.steps() if isinstance(step, KernelStep)]
+
+
+def test_a_norm_is_part_of_each_product_that_reads_it(model: ModelLoader) -> None:
+    assert kernels("h200-vulkan", model) == [
+        "rms_norm_linear",
+        "rms_norm_linear",
+        "rms_norm_linear_linear_silu_mul_add",
+    ]
+    assert "rms_norm" in kernels("generic", model)
+
+
+def test_the_ledger_says_what_a_device_runs_in_a_launch_each(model: ModelLoader) -> None:
+    plan = Synthesizer("h200-vulkan").synthesize(model, graph(TEXT))
+    joined = [(one.producer, one.consumer) for one in plan.ledger if one.is_fused]
+    reasons = {one.reason for one in plan.ledger if not one.is_fused}
+    assert len(joined) == 7
+    assert reasons == {"the graph returns the value"}
