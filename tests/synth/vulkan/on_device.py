@@ -19,7 +19,7 @@ from tests.synth.in_c import call_of, loaded, stored_bytes
 from openinfer.dtypes import Array, Bytes, DType
 from openinfer.loops.dim import at
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import Attend, Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import Call, Case, OpRecord, TensorType
 from openinfer.ops.lower.kernel import kernel_of

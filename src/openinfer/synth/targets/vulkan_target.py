@@ -8,6 +8,7 @@ from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.loops.ir import Attend, Kernel, Structure
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
+from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.module import CompiledModule, built
 from openinfer.synth.run.timed import profiled
 from openinfer.synth.run.traced import traced
@@ -68,7 +69,9 @@ class _VulkanDevice:
             machine = replace(self.machine, unaligned=unaligned)
             return scheduled(kernel, machine) if wanted.schedule else baseline(kernel, machine)
 
-        return (OntoDevice(schedule, _STRUCTURES if wanted.schedule else frozenset()).run,)
+        if not wanted.schedule:
+            return (OntoDevice(schedule).run,)
+        return hoisted, OntoDevice(schedule, _STRUCTURES).run
 
     def is_launch(self, kernel: Kernel) -> bool:
         """Whether a kernel of several statements is one launch."""

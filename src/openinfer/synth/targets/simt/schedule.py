@@ -11,6 +11,7 @@ from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
 from openinfer.synth.targets.simt.blocks import blocks, fits_blocks
 from openinfer.synth.targets.simt.flat import flat
+from openinfer.synth.targets.simt.independent import with_independent_loops
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
@@ -37,7 +38,7 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
         return (one,) if found is None and any(one is each for each in whole) and fits_blocks(one, machine) else found
 
     body = without_contractions(kernel, expand)
-    body = straightened(body)
+    body = with_independent_loops(straightened(body))
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs)} | {var.name for var in variables_of(body)}
     taken |= {one.buffer.name for one in walk(body) if isinstance(one, Alloc)}
     return formed(kernel, with_long_loops(body, machine, FreshNames(taken)), machine, *FORMS)

@@ -1,0 +1,80 @@
+"""Loops whose iterations turn out to be independent, though nobody has said so: they can be threads."""
+
+from dataclasses import replace
+from itertools import combinations
+
+from openinfer.loops.affine import Affine, position
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    Const,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    ScalarVar,
+    SetLocal,
+    Store,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import Statements
+from openinfer.synth.targets.simt.row_loops import row_loop
+
+
+def with_independent_loops(body: Statements) -> Statements:
+    """Statements in which loops are parallel if each iteration stores elements of its own.
+
+    They are all that a parallel loop does, or stand by themselves. Those that the threads of a row can share are left
+    as they are: what they work on stays where the threads have it.
+    """
+    return tuple(_parallel(one) if isinstance(one, For) and not _is_row(one) else one for one in body)
+
+
+def _is_row(loop: For) -> bool:
+    return loop.kind is LoopKind.SERIAL and row_loop(loop) is not None
+
+
+def _parallel(loop: For) -> For:
+    if len(loop.body) == 1 and isinstance(loop.body[0], For) and loop.kind is LoopKind.PARALLEL:
+        return replace(loop, body=(_parallel(loop.body[0]),))
+    return replace(loop, kind=LoopKind.PARALLEL) if _is_independent(loop) else loop
+
+
+def _is_independent(loop: For) -> bool:
+    inside = [*walk(loop.body)]
+    extent = loop.extent
+    if loop.bind is not None or not isinstance(extent, Const) or type(extent.value) is not int:
+        return False
+    if not all(isinstance(one, Let | Local | SetLocal | Store | If) for one in inside):
+        return False
+    names = {one.var for one in inside if isinstance(one, Let | Local)}
+    if any(isinstance(one, SetLocal) and one.var not in names for one in inside):
+        return False
+    stores = [one for one in inside if isinstance(one, Store)]
+    loads = (part for one in inside for value in scalars(one) for part in visit(value) if isinstance(part, Load))
+    if not stores or {one.buffer for one in stores} & {one.buffer for one in loads}:
+        return False
+    return _are_apart(stores, loop.index, extent.value, names)
+
+
+def _are_apart(stores: list[Store], index: ScalarVar, extent: int, names: set[ScalarVar]) -> bool:
+    """Whether no two iterations store the same element."""
+    places = [position(one.buffer, one.index) for one in stores]
+    found = [(one.buffer, place) for one, place in zip(stores, places, strict=True) if place is not None]
+    if len(found) < len(stores) or any(ScalarVar(name) in names for _, place in found for name in place.steps):
+        return False
+    if any(is_symbolic(place.step(index)) or place.step(index) == 0 for _, place in found):
+        return False
+    pairs = [(one, other) for (a, one), (b, other) in combinations(found, 2) if a == b]
+    return all(_never_meet(one, other, index, extent) for one, other in pairs)
+
+
+def _never_meet(one: Affine, other: Affine, index: ScalarVar, extent: int) -> bool:
+    """Whether two stores touch an element in common only in the same iteration."""
+    if one.steps != other.steps or is_symbolic(one.first) or is_symbolic(other.first):
+        return False
+    step, apart = abs(one.step(index)), abs(one.first - other.first)
+    return apart == 0 or apart % step != 0 or apart >= step * extent

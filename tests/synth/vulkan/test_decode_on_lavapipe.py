@@ -1,0 +1,47 @@
+"""The decoder of the benchmark, small: what fusion and the schedule make of it, and that it computes what it should."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench.gpu.decode import TEXT, LlamaShape, saved
+from tests.synth.vulkan.on_device import on_lavapipe
+
+from openinfer import Simulator, Synthesizer, graph
+from openinfer.synth.program.ir import KernelStep, LoopStep
+from openinfer.synth.targets.simt.launches import Launches
+
+SMALL = LlamaShape(layers=1, width=128, heads=8, groups=2, head=32, hidden=192, classes=96, tokens=40)
+
+
+def test_steps_of_a_decoder_are_those_of_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in on_lavapipe().items():
+        monkeypatch.setenv(name, value)
+    model = saved(SMALL, tmp_path / "model.oinf", seed=1)
+    module = Synthesizer("lavapipe", name="decode").synthesize(model, graph(TEXT)).build()
+    executor = Simulator(model).make_executor(graph(TEXT))
+    for step in range(5):
+        for one in (module, executor):
+            one.insert({"token": np.array([step * 5 % SMALL.classes], np.int32)})
+            one.run_step()
+    wanted, found = (one.fetch("logits").astype(np.float32) for one in (executor, module))
+    np.testing.assert_allclose(found, wanted, atol=0.03 * float(np.abs(wanted).max()))
+    for name in ("K", "V"):
+        ours, theirs = (one.fetch(name).astype(np.float32) for one in (module, executor))
+        np.testing.assert_allclose(ours, theirs, atol=0.1)
+
+
+def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path) -> None:
+    shape = LlamaShape(layers=2, width=256, heads=8, groups=4, head=64, hidden=512, classes=512, tokens=64)
+    model = saved(shape, tmp_path / "model.oinf")
+    program = Synthesizer("h200-vulkan", name="decode").synthesize(model, graph(TEXT)).project.program
+    (loop,) = (step for step in program.steps() if isinstance(step, LoopStep))
+    forms: list[str] = []
+    for step in loop.body:
+        if isinstance(step, KernelStep):
+            assert isinstance(step.schedule, Launches)
+            forms += [f"{step.kernel.name}: {launch.form.partition(':')[0]}" for launch in step.schedule.launches]
+    products = ["rms_norm_linear: vectors"] * 3
+    heads = ["reshape_rope: flat", "reshape_rope: flat", "reshape: flat", "sdpa: attention", "sdpa: flat"]
+    rest = ["reshape_linear_add: vectors", "rms_norm_linear_silu_linear_mul: vectors", "linear_add: vectors"]
+    assert forms == [*products, *heads, *rest]
