@@ -17,13 +17,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from bench.gpu.forms import NUMERICS, Program
+from bench.gpu.forms import Program
 
 from openinfer import ModelLoader, Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.oinf import save_file
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.plan import Plan
+from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.vulkan.project import VulkanProject
 
@@ -198,7 +199,7 @@ def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
 
 RUN = """#!/bin/sh
 # How fast the device reads, then steps of the model.
-cd "$(dirname "$0")" && ./decode "$(./reads/forms 1100 | awk '/read by hand/ { print $(NF - 2) }')" "$@"
+cd "$(dirname "$0")" && ./decode "$(./reads/forms 3000 | awk '/read by hand/ { print $(NF - 2) }')" "$@"
 """
 
 
@@ -216,8 +217,9 @@ def main() -> None:
         plan = Synthesizer(options.device, name=NAME).synthesize(model, graph(TEXT))
         build(plan, shape, options.folder)
     (options.folder / "reads").mkdir(exist_ok=True)
-    reads = Program(options.folder / "reads", simt_machine(DeviceArch.named(options.device)), NUMERICS["h200"])
-    reads.ceiling(1)
+    arch = DeviceArch.named(options.device)
+    reads = Program(options.folder / "reads", simt_machine(arch), Numerics.of(arch))
+    reads.ceiling(1 << 30)
     reads.build()
     script = options.folder / "run"
     script.write_text(RUN, encoding="ascii")
