@@ -1,15 +1,15 @@
 """Ops on another device than the CPU: the simulator's side of it, with devices that are made up."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.sim.faulty_device import Faulty
 
 from openinfer import Simulator, graph
 from openinfer.dtypes import DType
 from openinfer.errors import Code, ExecutionError, GraphError
-from openinfer.ops import OPS, Array, Call, OpError, OpRecord
+from openinfer.ops import OPS, Call, OpError, OpRecord
 from openinfer.ops.agreement import Contract
 from openinfer.sim.backend import HostBackend, NodeKernel
 
@@ -21,41 +21,6 @@ block entry {
     return y;
 }"""
 X = np.array([0.5, 1, 2, 3], np.float32)
-
-
-class Faulty(HostBackend):
-    """A device that gets one op wrong by a factor, from some call on."""
-
-    def __init__(self, op: str, factor: float, right: int = 0) -> None:
-        self.op, self.factor, self.right = op, factor, right
-        self.prepared: list[str] = []
-
-    def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeKernel:
-        own = super().kernel(record, call, stored)
-        device = self
-
-        class Kernel:
-            name = record.name
-
-            @property
-            def call(self) -> Call:
-                return own.call
-
-            def __call__(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
-                results = own(arrays)
-                if record.name != device.op:
-                    return results
-                device.right -= 1
-                return tuple(one * np.float32(1 if device.right >= 0 else device.factor) for one in results)
-
-        return Kernel()
-
-    def prepare(self, kernels: Sequence[Any]) -> Sequence[OpError | None]:
-        self.prepared += [one.name for one in kernels]
-        return [None] * len(kernels)
-
-    def taken(self) -> int | None:
-        return 12_345
 
 
 def test_kernels_that_are_known_beforehand_are_prepared_together_and_the_devices_clock_counts() -> None:

@@ -72,6 +72,18 @@ TraceFile = Annotated[
         help="With --run: write what the last step of the compiled code did, for 'openinfer trace-diff'.",
     ),
 ]
+
+
+class Reference(StrEnum):
+    """What the results of compiled code are compared with."""
+
+    SIMULATOR = "simulator"
+    C = "c"
+
+
+AgainstOption = Annotated[
+    Reference, typer.Option("--against", help="With --run: compare with the simulator, or with C for this machine.")
+]
 ToleranceOption = Annotated[
     float, typer.Option(min=0.0, metavar="T", help="With --run: floats may differ by T * max(1, |a|, |b|).")
 ]
@@ -105,6 +117,7 @@ def synth(
     steps: StepCount = None,
     trace: TraceFile = None,
     tolerance: ToleranceOption = 1e-4,
+    against: AgainstOption = Reference.SIMULATOR,
     report: ReportOption = False,
     stop_after: StopAfter = None,
     print_after: PrintAfter = None,
@@ -115,8 +128,9 @@ def synth(
 
     The project has a self-test: steps that the simulator ran, with the inputs given or, where there are none, made up
     (floats randn:0, others zeros). Where dynamic sizes are left open, they run at the bounds, then from a fresh start
-    below them, at 1 and at 0. With --run, the compiled code runs the same steps here, and the exit status is 1 if a
-    result differs by more than the tolerance, or if a step that the simulator refuses is not refused.
+    below them, at 1 and at 0. With --run, the compiled code runs the same steps here (on a Vulkan device, if it is for
+    one), and the exit status is 1 if a result differs by more than the tolerance, or if a step that the simulator
+    refuses is not refused.
     """
     progress = Progress()
     with errors_as_json() if as_json else nullcontext(), guarded(progress), ExitStack() as opened:
@@ -151,7 +165,10 @@ def synth(
             written = plan.emit(output, [step.golden() for step in values] if tested else [], pictures)
             facts |= {"folder": output, "files": _sizes(Path(output), written)}
         if build or run:
-            facts |= _built(plan, values if run else None, tolerance, trace)
+            known = work.in_c(plan, values) if run and against is Reference.C else values
+            facts |= _built(plan, known if run else None, tolerance, trace)
+            if run:
+                facts["run"]["against"] = against.value
         typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, looking, report))
         if run and not facts["run"]["ok"]:
             raise typer.Exit(1)
@@ -174,6 +191,16 @@ class _Work:
 
         synthesizer = Synthesizer.from_arch(arch, name=name, passes=passes, weights=weights.value)
         return looking.through(synthesizer.pipeline(self.model, self.graph, sizes=self.sizes, strict=self.strict))
+
+    def in_c(self, plan: "Plan", steps: "list[SimulatedStep]") -> "list[SimulatedStep]":
+        """The same steps with the results of C for this machine."""
+        from openinfer.cli.compiled import rerun
+        from openinfer.synth.pipeline import Synthesizer
+
+        made = Synthesizer(name=plan.project.name).synthesize(
+            self.model, self.graph, sizes=self.sizes, strict=self.strict
+        )
+        return rerun(made.build(), steps)
 
     def simulated(
         self, plan: "Plan", inputs: list[str] | None, steps: int | None, progress: Progress
