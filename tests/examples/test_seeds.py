@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from examples.seeds.minimal import MINIMAL
+from tests.synth.vulkan.on_device import on_lavapipe
 
 from openinfer import Graph
 
@@ -30,12 +31,19 @@ OUTPUT = {
     "device_json": r"generic C11: the project is in build/examples/seeds/out_device\n"
     r"Mock RTX: gpu, vulkan, 65536 bytes of shared memory\n"
     r"its shaders are in build/examples/seeds/out_vulkan/shaders\n",
+    "vulkan": r"y=\[5, 5, 5, 5, 5, \.\.\.\] +-- \[Assign\] entry ::  .*\n"
+    r"y=\[5, 5, 5, 5, 5, \.\.\.\] +-- \[OpExecute\] entry :: add .*\n"
+    r"y=\[-[^5].*\] +-- \[OpExecute\] entry :: mul .*\ny=.* \[Return\] entry :: .*\n"
+    r"y = \[-[^5].*\]\nthe project is in build/examples/seeds/out_gpu\n"
+    r"the graph is in .*\nthe project is in build/examples/seeds/out_gpu_json\n",
 }
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for name, value in on_lavapipe().items():
+        monkeypatch.setenv(name, value)
 
 
 def run(name: str) -> None:
