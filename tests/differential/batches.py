@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 
@@ -49,6 +49,8 @@ class Setting:
 
     device: str
     toolchain: Toolchain
+    is_brief: bool = False
+    """Whether each graph becomes one program, not two: one with all passes, or in turn another."""
 
     @property
     def has_heap(self) -> bool:
@@ -67,8 +69,8 @@ def narrow(name: str) -> DeviceArch:
     return DeviceArch.from_json({**document, "cpu": {**document["cpu"], "address_bits": 32}})
 
 
-VULKAN = Setting("lavapipe", Toolchain("gcc", ("-O0",)))
-"""On a device, which runs the shaders."""
+VULKAN = Setting("lavapipe", Toolchain("gcc", ("-O0",)), is_brief=True)
+"""On a device, which runs the shaders, which take long to compile."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
     for device, cc, level in (
@@ -103,7 +105,7 @@ def available(found: Setting, *, sanitized: bool) -> Setting:
     toolchain = found.toolchain if which(found.toolchain.cc) else Toolchain("gcc", found.toolchain.options)
     if sanitized:
         toolchain = Toolchain("gcc", ("-O0", *SANITIZERS))
-    return Setting(found.device, toolchain)
+    return replace(found, toolchain=toolchain)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             own = folder / f"{seed}.oinf"
             save_file(own, made.tensors)
             model = ModelLoader.open(own)
-            versions += _versions(made, model, how.arch)
+            versions += _versions(made, model, how)
             spreads[seed] = Spread(made, model)
         except Exception as error:  # noqa: BLE001  (whatever a graph causes is what we are looking for)
             yield Failure(seed, f"{type(error).__name__}: {error}", made.text(made.results))
@@ -151,7 +153,7 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             yield Failure(one.made.seed, message, one.made.text(one.outputs))
 
 
-def _versions(made: RandomGraph, model: ModelLoader, device: DeviceArch | str) -> Iterator[_Version]:
+def _versions(made: RandomGraph, model: ModelLoader, how: Setting) -> Iterator[_Version]:
     """Only what nobody reads returned, with all passes; and, in turn, everything returned or a pass switched off."""
     everything, last = made.results, made.last
     others = (
@@ -164,8 +166,8 @@ def _versions(made: RandomGraph, model: ModelLoader, device: DeviceArch | str) -
         ("unsimplified", last, Passes(simplify=None)),
     )
     kinds = [("fused", last, Passes()), others[made.seed % len(others)]]
-    if device == VULKAN.device:
-        kinds = kinds[made.seed % 2 :][:1]  # shaders take long to compile
+    if how.is_brief:
+        kinds = kinds[made.seed % 2 :][:1]
     for name, outputs, passes in kinds:
-        synthesizer = Synthesizer(device, name=f"g{made.seed}_{name}", passes=passes)
+        synthesizer = Synthesizer(how.arch, name=f"g{made.seed}_{name}", passes=passes)
         yield _Version(made, outputs, synthesizer.synthesize(model, graph(made.text(outputs))))

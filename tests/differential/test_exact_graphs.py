@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.differential.batches import PLAIN
 from tests.differential.exact_graphs import model_of, random_case
-from tests.synth.both_ways import QUICK, agree
+from tests.synth.both_ways import agree
+from tests.synth.flags import QUICK
 
 from openinfer.synth.targets.target import Passes
 

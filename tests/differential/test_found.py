@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import FAST, TRAPS, agree
+from tests.synth.both_ways import agree
+from tests.synth.flags import FAST, TRAPS
 
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.dtypes import DTYPES

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tests.differential.batches import IN_THREADS
 from tests.differential.building import Toolchain, library_of, watched
-from tests.synth.both_ways import QUICK, agree, planned
+from tests.synth.both_ways import agree, planned
+from tests.synth.flags import QUICK
 
 from openinfer import ModelLoader
 from openinfer.dtypes import DTYPES

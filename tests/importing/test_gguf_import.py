@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.importing.gguf_files import BLOCKS, Reference, Tiny, gguf_bytes, random_blocks
+from tests.synth.flags import USUAL
 from typer.testing import CliRunner
 
 from openinfer import ModelLoader, Simulator, Synthesizer, load_graph
@@ -74,7 +75,7 @@ def test_generated_c_gives_the_same_tokens(tmp_path: Path) -> None:
     imported = import_gguf(tmp_path / "tiny.gguf", tmp_path / "out", sizes={"context": 16})
     found, text = [], list(TOKENS[:1])
     with ModelLoader.open(imported.model) as model:
-        decode = Synthesizer().synthesize(model, load_graph(imported.graph)).build()
+        decode = Synthesizer().synthesize(model, load_graph(imported.graph)).build(flags=USUAL)
         for _ in range(10):
             text.append(int(np.argmax(decode(token=text[-1]))))
             found.append(text[-1])

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from tests.importing.models import model, node, text
+from tests.synth.flags import USUAL
 
 from openinfer import ImportingError, ModelLoader, Simulator, Synthesizer, load_graph
 from openinfer.errors import Code
@@ -81,7 +82,7 @@ def require_steps(
     with ModelLoader.open(found.model) as weights:
         machines: list[Any] = [
             Simulator(weights).make_executor(graph),
-            Synthesizer().synthesize(weights, graph).build(),
+            Synthesizer().synthesize(weights, graph).build(flags=USUAL),
         ]
         for x in inputs:
             names = [one.name for one in session.get_outputs()]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.synth.flags import USUAL
 
 from openinfer import ModelLoader, Simulator, Synthesizer, load_graph
 from openinfer.importing import Imported, import_torch
@@ -43,7 +44,7 @@ def require_torch_agreement(
     with ModelLoader.open(found.model) as weights:
         machines: list[Any] = [Simulator(weights).make_executor(graph)]
         if in_c:
-            machines.append(Synthesizer().synthesize(weights, graph).build())
+            machines.append(Synthesizer().synthesize(weights, graph).build(flags=USUAL))
         for given in steps:
             feeds = dict(zip(found.inputs.values(), given, strict=True))
             with torch.no_grad():

@@ -5,7 +5,8 @@ from typing import Any, assert_type
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.synth.both_ways import FAST, planned
+from tests.synth.both_ways import planned
+from tests.synth.flags import QUICK
 
 from openinfer import DeviceArch, GraphBuilder, SimSession, Simulator, Synthesizer, bind, graph
 from openinfer.check.results import Outputs
@@ -26,7 +27,7 @@ X = np.array([1, -2], np.float32)
 def make(request: pytest.FixtureRequest) -> Any:
     if request.param == "simulator":
         return lambda text: Simulator().make_executor(graph(text))
-    return lambda text: planned(text).build(flags=FAST)
+    return lambda text: planned(text).build(flags=QUICK)
 
 
 def test_one_output_is_an_array(make: Any) -> None:
@@ -75,7 +76,7 @@ def test_objects_say_what_they_are() -> None:
     executor.begin_step()
     assert repr(executor) == "<Executor: x: f32[2] -> y: f32[2], in a step>"
     assert repr(plan) == "<Plan 'net' for generic C11: x: f32[2] -> y: f32[2]>"
-    assert repr(plan.build(flags=FAST)) == "<CompiledModule 'net': x: f32[2] -> y: f32[2]>"
+    assert repr(plan.build(flags=QUICK)) == "<CompiledModule 'net': x: f32[2] -> y: f32[2]>"
     assert repr(DeviceArch.named("generic")) == "<DeviceArch 'generic C11': generic, 1 core>"
     assert repr(Synthesizer("generic")) == "<Synthesizer for generic C11>"
     assert repr(SimSession()) == "<SimSession without a model>"
@@ -95,6 +96,6 @@ def test_type_checkers_know_what_fetch_gives() -> None:
     assert_type(executor.fetch("y"), npt.NDArray[Any])
     assert_type(executor.fetch("y", "f32"), npt.NDArray[Any])
     assert_type(executor.fetch("x", "y"), tuple[npt.NDArray[Any], ...])
-    module = planned(ONE).build(flags=FAST)
+    module = planned(ONE).build(flags=QUICK)
     module(x=X)
     assert_type(module.fetch("y"), npt.NDArray[Any])

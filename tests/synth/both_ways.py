@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from tests.synth.flags import TRAPS
 
 from openinfer import DeviceArch, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
@@ -11,11 +12,6 @@ from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import Storage
 from openinfer.synth.run.module import CompiledModule
-
-FAST = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
-QUICK = tuple("-O0" if flag == "-O1" else flag for flag in FAST)
-"""For what does not depend on how code is optimized: compilers take a third of the time."""
-TRAPS = (*QUICK, "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 
 
 def planned(text: str, model: ModelLoader | None = None, device: DeviceArch | str = "cpu", **options: Any) -> Plan:

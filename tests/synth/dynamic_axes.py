@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from tests.synth.flags import UNDEFINED
 from tests.synth.in_c import call_of, cases_of
 
 from openinfer import ExecutionError, GraphError, Simulator, Synthesizer, graph
@@ -17,7 +18,7 @@ from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import Code
 from openinfer.ops import OPS, Array, Case
 
-FLAGS = ("-std=c11", "-O0", "-ffp-contract=off", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+FLAGS = ("-std=c11", "-O0", "-ffp-contract=off", *UNDEFINED)
 MOST = 9
 """Extents up to here become sizes."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.synth.flags import UNDEFINED
 from tests.synth.in_c import Prepared, compiled, in_parts, is_in_parts, parts_scratch
 
 from openinfer.dtypes import DTYPES, DType
@@ -18,7 +19,6 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cstyle.statements import Printed
 
 F32 = DTYPES["f32"]
-STRICT = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 
 
 def kernel_for(name: str, *shapes: tuple[int, ...], dtype: DType = F32, **params: Any) -> Kernel:
@@ -37,7 +37,7 @@ def run(
     """The f32 results of kernels on arrays, with guards behind every memory."""
     dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernels[0][0], "none"), (), (), ())
     prepared = [replace(dummy, code=_code(kernel, f"case{number}")) for number, (kernel, _, _) in enumerate(kernels)]
-    library = compiled(prepared, folder, (level, *STRICT, *target.flags))
+    library = compiled(prepared, folder, (level, *UNDEFINED, *target.flags))
     found = []
     for number, (kernel, arrays, shape) in enumerate(kernels):
         count = int(np.prod(shape))

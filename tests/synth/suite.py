@@ -39,6 +39,13 @@ class Run:
     target: CpuMachine
     toolchain: Toolchain
     most: int | None
+    others: tuple[CpuMachine, ...] = ()
+    """Devices whose code is in the same programs."""
+
+    @property
+    def targets(self) -> tuple[CpuMachine, ...]:
+        """All devices."""
+        return (self.target, *self.others)
 
 
 @dataclass
@@ -58,7 +65,7 @@ def batches(run: Run, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ..
     """Pieces of work: an op and some of its dtypes."""
     for name in names:
         record = OPS[name]
-        each = max(1, len(chosen(name, record.dtypes[0], run.target, run.most)))
+        each = max(1, len(chosen(name, record.dtypes[0], run.targets, run.most)))
         step = max(1, BATCH // each)
         for start in range(0, len(record.dtypes), step):
             yield name, tuple(dtype.name for dtype in record.dtypes[start : start + step])
@@ -69,8 +76,8 @@ def work(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
     record, verdict = OPS[name], Verdict()
     cases: list[tuple[str, Prepared]] = []
     for dtype in dtypes:
-        for case in chosen(name, DTYPES[dtype], run.target, run.most):
-            cases += [(dtype, made) for made in variants(record, case, len(cases), run.target)]
+        for case in chosen(name, DTYPES[dtype], run.targets, run.most):
+            cases += [(dtype, made) for made in variants(record, case, len(cases), run.targets)]
     with TemporaryDirectory(prefix="suite-") as folder:
         try:
             outcomes = run_cases([one for _, one in cases], run.toolchain, Path(folder))

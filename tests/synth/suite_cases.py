@@ -92,18 +92,33 @@ def _is_good(record: OpRecord, one: Case) -> bool:
     return max(sizes, default=0) <= _LARGEST
 
 
-def chosen(name: str, dtype: DType, target: CpuMachine, most: int | None) -> list[Case]:
-    """The cases of an op for one dtype on a target: so many of its own (None: all), half as many stretched ones."""
+def chosen(name: str, dtype: DType, targets: Sequence[CpuMachine], most: int | None) -> list[Case]:
+    """The cases of an op for one dtype on targets: so many of its own (None: all), half as many stretched ones."""
     own = list(cases_of(name, dtype))
     picked = list(cases_of(name, dtype, most))
-    return [*picked, *stretched(OPS[name], own, sizes_around(target), 4 if most is None else -(-most // 2))]
+    sizes = sorted({size for target in targets for size in sizes_around(target)})
+    return [*picked, *stretched(OPS[name], own, sizes, 4 if most is None else -(-most // 2))]
 
 
-def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> Iterator[Prepared]:
-    """A case as the target computes it; and in parts, in tiles, in tiles with weights in panels, where that can be."""
+def variants(record: OpRecord, one: Case, number: int, targets: Sequence[CpuMachine]) -> Iterator[Prepared]:
+    """A case as the targets compute it, each way once, whichever targets have it."""
     call = call_of(record, one)
-    kernel, bits = plain(kernel_of(record, call, one.dtypes)), target.index_bits
-    yield _prepared(record, one, call, number, scheduled(kernel, target, frozenset()), bits)
+    kernel = plain(kernel_of(record, call, one.dtypes))
+    ways: list[tuple[_Way, int]] = []
+    for target in targets:
+        for way in _ways(kernel, one, target):
+            if (way, target.index_bits) not in ways:
+                ways.append((way, target.index_bits))
+    for place, (way, bits) in enumerate(ways):
+        yield _prepared(record, one, call, number + place, way, bits)
+
+
+_Way = tuple[Kernel, Mapping[str, Packing]]
+
+
+def _ways(kernel: Kernel, one: Case, target: CpuMachine) -> list[_Way]:
+    """What a target makes of a kernel; and in parts, in tiles, in tiles with weights in panels, where that can be."""
+    found = [scheduled(kernel, target, frozenset())]
     usual = schedule._LEAST, windows._LEAST_GAIN, windows._LARGE
     try:
         # The cases are small: sums that would be plain loops are in tiles too, and channels are columns if they can be.
@@ -116,20 +131,17 @@ def variants(record: OpRecord, one: Case, number: int, target: CpuMachine) -> It
     finally:
         schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = usual
     parts = divided(tiles, PARTS, 0.0)
-    more: list[tuple[Kernel, Mapping[str, Packing]]] = [(parts, {})] * (parts is not tiles)
+    found += [(parts, {})] * (parts is not tiles)
     if any(isinstance(statement, Contraction) and statement.template for statement in walk(panels[0].body)):
-        more += [(tiles, {}), panels]
+        found += [(tiles, {}), panels]
     shares = divided(panels[0], PARTS, 0.0)
     if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_transposed for one in walk(shares.body)):
-        more += [(shares, panels[1])] * (shares is not panels[0])
-    for place, made in enumerate(more):
-        yield _prepared(record, one, call, number + 1 + place, made, bits)
+        found += [(shares, panels[1])] * (shares is not panels[0])
+    return found
 
 
-def _prepared(
-    record: OpRecord, one: Case, call: Call, number: int, made: tuple[Kernel, Mapping[str, Packing]], bits: int
-) -> Prepared:
-    kernel, packings = made
+def _prepared(record: OpRecord, one: Case, call: Call, number: int, way: _Way, bits: int) -> Prepared:
+    kernel, packings = way
     assert verify(kernel) == [], f"the kernel of '{record.name}' breaks rules of the loop IR"
     code, scratch = printed(kernel, f"case{number}", index_bits=bits), kernel.scratch
     if is_in_parts(kernel):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import QUICK, agree, planned
+from tests.synth.both_ways import agree, planned
+from tests.synth.flags import QUICK
 
 from openinfer import ModelLoader
 from openinfer.oinf import save_file

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.synth.flags import LEVEL, UNDEFINED
 from tests.synth.in_c import Prepared, compiled
 
 from openinfer.dtypes import DTYPES, DType
@@ -32,7 +33,6 @@ from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
 
 I8, U8, I32 = DTYPES["i8"], DTYPES["u8"], DTYPES["i32"]
 DOT = replace(AVX512, dot=True)
-STRICT = ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 GUARD = 64
 
 
@@ -100,7 +100,7 @@ def run(tasks: Sequence[Task], folder: Path, way: Way) -> list[Any]:
 def library_of(kernels: Sequence[Kernel], folder: Path, way: Way) -> ctypes.CDLL:
     dummy = Prepared(OPS["linear"], Case((), ()), Call(()), printed(kernels[0], "none"), (), (), ())
     prepared = [replace(dummy, code=printed(kernel, f"case{number}")) for number, kernel in enumerate(kernels)]
-    return compiled(prepared, folder, (*STRICT, *way.flags), way.cc)
+    return compiled(prepared, folder, (LEVEL, *UNDEFINED, *way.flags), way.cc)
 
 
 def result_of(task: Task, function: Any, *sizes: int) -> Any:

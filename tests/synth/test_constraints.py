@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cli.in_process import openinfer
-from tests.synth.both_ways import FAST, agree, planned
+from tests.synth.both_ways import agree, planned
+from tests.synth.flags import QUICK
 
 from openinfer import DeviceArch, graph
 from openinfer.synth.pipeline import Synthesizer
@@ -117,7 +118,7 @@ def test_a_constraint_keeps_apart_what_is_fused_without_it(case: Case, tmp_path:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_constraints_change_no_result(case: Case) -> None:
-    agree(case.bound, inputs=lambda step: {"x": np.arange(4, dtype=np.float32) - step}, flags=FAST)
+    agree(case.bound, inputs=lambda step: {"x": np.arange(4, dtype=np.float32) - step}, flags=QUICK)
 
 
 def test_a_device_bounds_the_nodes_of_a_kernel(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import FAST, agree, planned
+from tests.synth.both_ways import agree, planned
+from tests.synth.flags import LEVEL, UNDEFINED, USUAL
 from tests.synth.in_c import Prepared, compiled
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
@@ -38,7 +39,7 @@ def compiled_together(kernels: Sequence[Kernel], folder: Path) -> list[Run]:
         Prepared(OPS[kernel.name], Case((), ()), Call(()), printed(kernel, f"case{number}"), (), (), ())
         for number, kernel in enumerate(kernels)
     ]
-    library = compiled(cases, folder, ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"))
+    library = compiled(cases, folder, (LEVEL, *UNDEFINED))
     return [partial(run, kernel, getattr(library, f"case{number}")) for number, kernel in enumerate(kernels)]
 
 
@@ -135,7 +136,10 @@ def test_queries_and_keys_of_two_dynamic_sizes_with_the_same_bound_are_told_apar
         "block entry { op sdpa(q, k, k, causal=true) >> y; return y; }"
     )
     keys = np.random.default_rng(5).normal(size=(4, 8, 4)).astype(np.float32)
-    machines: list[Any] = [Simulator().make_executor(attention), Synthesizer().synthesize(None, attention).build()]
+    machines: list[Any] = [
+        Simulator().make_executor(attention),
+        Synthesizer().synthesize(None, attention).build(flags=USUAL),
+    ]
     found = []
     for machine in machines:
         machine.insert(q=keys[:, :3], k=keys[:2, :7])
@@ -174,7 +178,7 @@ def test_weights_are_packed_for_a_number_of_rows_that_only_the_run_knows(tmp_pat
     model = ModelLoader.open(tmp_path / "m.oinf")
     (weight,) = planned(text, model, device="generic").facts()["weights"]
     assert weight["packed"] is not None
-    module, executor = planned(text, model).build(), Simulator(model).make_executor(graph(text))
+    module, executor = planned(text, model).build(flags=USUAL), Simulator(model).make_executor(graph(text))
     for rows in (21, 8, 1, 0):
         x = rng.normal(size=(rows, 24)).astype(np.float32)
         for runs in (module, executor):
@@ -208,7 +212,7 @@ def test_integers_in_panels(dtype: str, has_zero: bool, device: str, tmp_path: P
         plan = planned(text, model, device)
         packed = {weight["tensor"] for weight in plan.facts()["weights"] if weight["packed"] is not None}
         assert packed == set(tensors)
-        module, executor = plan.build(flags=FAST), Simulator(model).make_executor(graph(text))
+        module, executor = plan.build(flags=USUAL), Simulator(model).make_executor(graph(text))
         counts = {"1": 1, "40": 40, "T": 7}
         x = {
             f"x{number}": rng.normal(size=(counts[rows], depth)).astype(np.float32)

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree
+from tests.synth.flags import QUICK
 
 from openinfer import ModelLoader
 from openinfer.errors import Code, ExecutionError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 from openinfer.synth.program.ir import BindSize, steps_in
-
-QUICK = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
 
 COUNTED = "dynamic { x: f32[2]; m: i32; } "
 KEPT = "persistent { n: i32; A(i): f32[2] @table @fixed(i=16); } volatile { y: f32[2]; } "

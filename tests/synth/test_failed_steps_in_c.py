@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import TRAPS, agree, compare, planned
+from tests.synth.both_ways import agree, compare, planned
+from tests.synth.flags import TRAPS, USUAL
 
 from openinfer import Code, Simulator, graph
 from openinfer.errors import ExecutionError
@@ -127,7 +128,7 @@ def test_code_that_keeps_nothing_says_so_and_refuses_to_go_on() -> None:
 
 
 def test_code_that_keeps_nothing_is_taken_back_by_the_module() -> None:
-    module = planned(TWICE, device="generic").build()
+    module = planned(TWICE, device="generic").build(flags=USUAL)
     module.insert(i=1)
     module.run_step()
     for _ in range(2):

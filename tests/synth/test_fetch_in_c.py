@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.both_ways import planned
+from tests.synth.flags import USUAL
 
 from openinfer import ModelLoader
 from openinfer.oinf import save_file
@@ -93,7 +94,7 @@ def test_tables_have_extents_and_strides(tables: dict[str, str], steps: int, tmp
     plan.emit(tmp_path)
     names = [name for name in NAMES if steps > 0 or name != "y"]
     lines = printed(tmp_path, names, steps, "net_free(&c);" if tables is GROWING else "")
-    module = plan.build()
+    module = plan.build(flags=USUAL)
     for _ in range(steps):
         module.insert(x=[1.0, -2.0, 3.0])
         module.run_step()

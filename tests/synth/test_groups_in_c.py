@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.oinf.test_groups import stored
+from tests.synth.flags import USUAL
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import GraphError
@@ -47,7 +48,7 @@ def test_products_lookups_and_whole_tensors_agree(
     x, ids = rng.standard_normal((rows, shape[1])).astype(np.float32), np.array([0, shape[0] - 1, 7], np.int32)
     with ModelLoader.open(tmp_path / "w.oinf") as model:
         wanted = Simulator(model).make_executor(graph(text))(x=x, ids=ids)
-        y, picked, whole = Synthesizer().synthesize(model, graph(text)).build()(x=x, ids=ids)
+        y, picked, whole = Synthesizer().synthesize(model, graph(text)).build(flags=USUAL)(x=x, ids=ids)
     magnitudes = np.abs(x) @ np.abs(wanted[2]).T
     assert (np.abs(y - wanted[0]) <= shape[1] * 2e-7 * magnitudes).all()
     assert np.array_equal(picked, wanted[1])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.sim.test_interruptions import Interruption
+from tests.synth.flags import USUAL
 
 from openinfer import Code, ExecutionError, Simulator, Synthesizer, graph
 from openinfer.errors import OpenInferError
@@ -66,7 +67,7 @@ def during(runs: Any, action: Callable[[], None]) -> threading.Thread:
 
 @pytest.mark.parametrize("trace", ["off", "basic"])
 def test_control_c_ends_a_step_that_has_then_not_happened(trace: str) -> None:
-    module = plan().build(trace=trace)
+    module = plan().build(flags=USUAL, trace=trace)
     feed(module, 3)
     module.run_step()
     before = module.save_state()
@@ -82,7 +83,7 @@ def test_control_c_ends_a_step_that_has_then_not_happened(trace: str) -> None:
 
 
 def test_whatever_a_signals_handler_raises_ends_the_step() -> None:
-    module = plan().build()
+    module = plan().build(flags=USUAL)
     feed(module, FOREVER)
 
     def ring(_number: int, _frame: object) -> None:
@@ -100,7 +101,7 @@ def test_whatever_a_signals_handler_raises_ends_the_step() -> None:
 
 
 def test_a_handler_that_returns_lets_the_step_go_on_and_another_thread_can_end_it() -> None:
-    module = plan().build()
+    module = plan().build(flags=USUAL)
     feed(module, FOREVER)
     heard: list[Code] = []
 
@@ -141,7 +142,7 @@ def outcome(runs: Any, turns: int) -> str:
 def test_the_budget_counts_nodes_as_the_simulator_does() -> None:
     own, g = plan(), graph(TEXT)
     for budget in (0, 5, 6, 17, 18, 19, 35, 36, 37, 60, 90, 120, None):
-        module = own.build(node_budget=budget)
+        module = own.build(flags=USUAL, node_budget=budget)
         executor = Simulator(node_budget=budget).make_executor(g)
         for turns in (0, 2, 7):
             assert outcome(module, turns) == outcome(executor, turns), (budget, turns)
@@ -163,7 +164,7 @@ def test_code_without_an_operating_system_asks_nobody() -> None:
     with pytest.raises(ExecutionError) as caught:
         own.build(node_budget=5)
     assert caught.value.code is Code.BAD_PARAMETER
-    module = own.build()
+    module = own.build(flags=USUAL)
     feed(module, 3)
     module.run_step()
     assert module.fetch("n") == 1
@@ -228,7 +229,7 @@ def test_a_c_program_interrupts_bounds_and_is_told_when_a_context_is_busy(tmp_pa
 
 def test_an_interruption_of_the_caller_leaves_all_of_a_step_or_nothing_of_it() -> None:
     """Before any instruction of Python's around the code: a step that has happened has also used up its inputs."""
-    module = plan().build()
+    module = plan().build(flags=USUAL)
     before = module.save_state()
     feed(module, 2)
     module.run_step()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.both_ways import planned
+from tests.synth.flags import TRAPS
 
 from openinfer import ExecutionError, ModelLoader, Simulator, graph
 from openinfer.errors import Code
 from openinfer.oinf import save_file
 
-FLAGS = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 FAR = (1 << 62) + 1
 LONG = (1 << 64) - 1
 MISTAKES: dict[str, tuple[str, dict[str, Any], Code]] = {
@@ -163,7 +163,7 @@ def both(model: ModelLoader) -> list[Any]:
     blocks = [f"block b{place} {{ {nodes} return; }}" for place, (nodes, _, _) in enumerate(MISTAKES.values())]
     entry = f"block entry {{ {branches} return a, q; }} block idle {{ return; }}"
     text = "\n".join([DECLARED, f"dynamic {{ {flags} }}", entry, *blocks])
-    return [Simulator(model).make_executor(graph(text)), planned(text, model).build("gcc", FLAGS)]
+    return [Simulator(model).make_executor(graph(text)), planned(text, model).build("gcc", TRAPS)]
 
 
 def failure(one: Any, inputs: dict[str, Any]) -> ExecutionError:

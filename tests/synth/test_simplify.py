@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import FAST, agree, planned
+from tests.synth.both_ways import agree, planned
+from tests.synth.flags import QUICK
 
 from openinfer import ModelLoader, Simulator, graph
 from openinfer.oinf import save_file
@@ -63,7 +64,7 @@ def twin(text: str) -> int:
 @pytest.mark.parametrize("text", SHARED.values(), ids=SHARED.keys())
 def test_the_same_op_on_the_same_operands_is_computed_once(text: str) -> None:
     assert twin(text) == 1
-    agree(f"{HEAD} block entry {{ {text} {REST}", inputs=given, flags=FAST)
+    agree(f"{HEAD} block entry {{ {text} {REST}", inputs=given, flags=QUICK)
 
 
 @pytest.mark.parametrize("text", NOT_SHARED.values(), ids=NOT_SHARED.keys())
@@ -77,11 +78,11 @@ def given(step: int) -> dict[str, Any]:
 
 def test_what_changed_in_between_is_computed_again() -> None:
     for text in ("of a variable that a branch changes", "of a variable that a loop changes"):
-        agree(f"{HEAD} block entry {{ {NOT_SHARED[text]} {REST}", inputs=given, flags=FAST)
+        agree(f"{HEAD} block entry {{ {NOT_SHARED[text]} {REST}", inputs=given, flags=QUICK)
 
 
 def test_one_value_can_be_two_outputs() -> None:
-    module = agree(f"{HEAD} block entry {{ {SHARED['in one block']} {REST}", inputs=given, flags=FAST)
+    module = agree(f"{HEAD} block entry {{ {SHARED['in one block']} {REST}", inputs=given, flags=QUICK)
     assert np.array_equal(module.fetch("y"), module.fetch("z"))
 
 
@@ -132,7 +133,7 @@ def test_what_is_computed_beforehand_is_what_the_simulator_computes(model: Model
     executor = Simulator(model).make_executor(graph(text))
     executor.insert(x=np.zeros((3, 5), np.float32))
     executor.run_step()
-    module = plan.build(flags=FAST)
+    module = plan.build(flags=QUICK)
     module.insert(x=np.zeros((3, 5), np.float32))
     module.run_step()
     # The last op gives an output, which is no tensor of the model, and is computed in the step.
@@ -154,7 +155,7 @@ def test_an_op_that_has_no_result_still_fails_where_it_stands(tmp_path: Path) ->
         assign d: i32[4]; op div(a, b) >> d; op neg(d) >> y; return y; }"""
     model = ModelLoader.open(path)
     assert "div" in kernels(text, model)
-    agree(text, model, steps=1, flags=FAST)
+    agree(text, model, steps=1, flags=QUICK)
 
 
 def test_tables_and_branches_read_values_that_are_not_stored(model: ModelLoader) -> None:
@@ -164,4 +165,4 @@ def test_tables_and_branches_read_values_that_are_not_stored(model: ModelLoader)
         branch b good good; cache.read K[0] >> y; return y; }
     block good { cache.write w >> K[1]; return; }"""
     assert kernels(text, model) == ["neg", "is_finite"]
-    agree(text, model, flags=FAST)
+    agree(text, model, flags=QUICK)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.synth.both_ways import planned
+from tests.synth.flags import TRAPS
 
 from openinfer import ExecutionError, Simulator, graph
 from openinfer.errors import Code, GraphError
 
-FLAGS = ("-std=c11", "-O0", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 TOGETHER: dict[str, tuple[tuple[int, int], str, str, str]] = {
     # --- the bounds of T and U, the shapes of x and y, and what is computed ---
     "a size of at most 1 is stretched": ((1, 4), "T", "U", "z = op add(x, y);"),
@@ -29,7 +29,7 @@ def both(bounds: tuple[int, int], x: str, y: str, nodes: str) -> list[Any]:
         f"sizes {{ T <= {bounds[0]}; U <= {bounds[1]}; }} dynamic {{ x: f32[{x}]; y: f32[{y}]; }}"
         f" block entry {{ {nodes} return z; }}"
     )
-    return [Simulator().with_trace("off").make_executor(graph(text)), planned(text).build("gcc", FLAGS)]
+    return [Simulator().with_trace("off").make_executor(graph(text)), planned(text).build("gcc", TRAPS)]
 
 
 def ones(shape: str, **sizes: int) -> Any:
@@ -66,7 +66,7 @@ def test_a_result_of_another_rank_has_one_code_whatever_its_values_are() -> None
         " block entry { z = op gather_nd(x, ids); return z; }"
     )
     executor = Simulator().with_trace("off").make_executor(graph(text))
-    module = planned(text).build("gcc", FLAGS)
+    module = planned(text).build("gcc", TRAPS)
     for size, index in product((0, 1, 2), (0, 7)):
         inputs = {"x": np.ones((size, 3, 5), np.float32), "ids": np.full((size, 4, size), index)}
         assert outcome(module, **inputs) == outcome(executor, **inputs), (size, index)

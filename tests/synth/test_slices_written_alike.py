@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.both_ways import TRAPS, planned
+from tests.synth.both_ways import planned
+from tests.synth.flags import TRAPS
 
 from openinfer import Simulator, graph
 from openinfer.errors import Code, GraphError, OpenInferError

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.synth.both_ways import planned
+from tests.synth.flags import USUAL
 
 from openinfer import Synthesizer, graph
 
@@ -55,7 +56,7 @@ def test_there_is_no_memory_for_what_there_is_not(device: str, tmp_path: Path) -
 
 def test_its_saved_state_is_taken_back_and_no_other() -> None:
     plan = planned(TEXT)
-    module = plan.build()
+    module = plan.build(flags=USUAL)
     saved = module.save_state()
     assert saved is not None
     module.load_state(saved)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.forged_states import forged_state
+from tests.synth.flags import USUAL
 
 from openinfer import Code, ExecutionError, Simulator, Synthesizer, Tensor, graph
 from openinfer.dtypes import DTYPES
@@ -23,7 +24,7 @@ block entry { cache.write x >> K[step]; cache.write flag >> B[0..3]; cache.incre
 
 def pair() -> tuple[Any, Any]:
     g = graph(TEXT)
-    both = Simulator().make_executor(g), Synthesizer(name="kept").synthesize(None, g).build()
+    both = Simulator().make_executor(g), Synthesizer(name="kept").synthesize(None, g).build(flags=USUAL)
     for runs in both:
         for value in (1.0, 2.0):
             runs.insert(x=[value, value])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.synth.flags import USUAL
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import ExecutionError, GraphError
@@ -106,7 +107,7 @@ def test_header_code_and_build_files_say_the_alignment_of_the_target(model: Mode
 def test_code_for_another_alignment_runs(model: ModelLoader, changed: Changed) -> None:
     """Also a step that fails behind its changes, and the table whose cells begin behind the extents of its matrices."""
     changed(alignment=128)
-    module, executor = planned(model).build(), Simulator(model).make_executor(graph(TEXT))
+    module, executor = planned(model).build(flags=USUAL), Simulator(model).make_executor(graph(TEXT))
     for at in (2, 0, 7, 1):
         inputs = {"x": np.arange(5, dtype=np.float32) + at, "at": at}
         for one in (module, executor):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tests.synth.both_ways import agree, planned
+from tests.synth.flags import USUAL
 
 from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, ScalarVar, Store
@@ -71,11 +72,13 @@ def results(runs: Any) -> list[Any]:
 
 
 def test_any_number_of_threads_gives_the_same_bits(tmp_path: Path) -> None:
-    alone = results(plan(tmp_path, 1).build())
+    alone = results(plan(tmp_path, 1).build(flags=USUAL))
     for threads in (2, 3, 7):
         own = plan(tmp_path, threads)
         assert len([used for used in own.project.kernels.used.values() if used.parts == threads]) >= 3
-        assert all(np.array_equal(one, other) for one, other in zip(results(own.build()), alone, strict=True))
+        assert all(
+            np.array_equal(one, other) for one, other in zip(results(own.build(flags=USUAL)), alone, strict=True)
+        )
     simulated = results(Simulator(model(tmp_path)).make_executor(graph(TEXT)))
     assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(simulated, alone, strict=True))
 
@@ -143,7 +146,7 @@ def test_a_kernel_of_several_products_becomes_several_kernels(tmp_path: Path) ->
         used = list(own.project.kernels.used.values())
         assert [one.parts for one in used] == [threads] * kernels
         assert [one["index"] for call in own.facts()["kernels"] for one in call["nodes"]] == [0] * kernels
-        module = own.build()
+        module = own.build(flags=USUAL)
         module.insert(inputs)
         module.run_step()
         found.append([module.fetch(name) for name in ("h2", "c2")])
@@ -170,7 +173,7 @@ def test_rows_that_are_sorted_or_transformed_are_divided_each_part_with_its_own_
         own = Synthesizer(passes=Passes(divide=Divide(threads, 0.0))).synthesize(None, graph(ROWS))
         parts = {one.kernel.name: one.parts for one in own.project.kernels.used.values()}
         assert parts == {"sort": threads, "topk": threads, "rfft": threads}
-        module = own.build()
+        module = own.build(flags=USUAL)
         module.insert(inputs)
         module.run_step()
         found.append([module.fetch(name) for name in ("s", "i", "t", "j", "f")])
@@ -192,7 +195,7 @@ def test_an_output_without_elements_stays_with_the_others() -> None:
     text = """dynamic { x: f32[64, 6]; } volatile { a: f32[64, 2]; b: f32[64, 0]; c: f32[64, 4]; d: f32[64, 0]; }
     block entry { op split(x, axis=1, sizes=[2, 0, 4]) >> a, b, c; op neg(b) >> d; return a, c, d; }"""
     own = Synthesizer(passes=Passes(divide=Divide(2, 0.0))).synthesize(None, graph(text))
-    module = own.build()
+    module = own.build(flags=USUAL)
     x = np.arange(384, dtype=np.float32).reshape(64, 6)
     module.insert({"x": x})
     module.run_step()
@@ -235,7 +238,7 @@ def test_threads_end_with_the_module(tmp_path: Path) -> None:
         return len(os.listdir("/proc/self/task"))
 
     before = running()
-    module = plan(tmp_path, 4).build()
+    module = plan(tmp_path, 4).build(flags=USUAL)
     assert running() == before + 3
     del module
     assert running() == before

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tests.cli.in_process import openinfer
 from tests.differential.exact_graphs import model_of, random_case
-from tests.synth.both_ways import FAST, QUICK, planned
+from tests.synth.both_ways import planned
+from tests.synth.flags import QUICK
 
 from openinfer import Code, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
@@ -130,7 +131,7 @@ def test_every_node_and_its_values_are_the_simulators(
 ) -> None:
     own = model if "W(l)" in text else None
     executor = Simulator(own).with_trace("full").make_executor(graph(text))
-    module = planned(text, own, passes=passes).build(flags=FAST, trace="full")
+    module = planned(text, own, passes=passes).build(flags=QUICK, trace="full")
     for step in range(3):
         executor.insert(inputs(step))
         module.insert(inputs(step))
@@ -178,7 +179,7 @@ def test_random_graphs_are_traced_alike(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_value_that_fusion_removed_is_absent_and_the_trace_says_why() -> None:
-    module = planned(BRANCHES).build(flags=FAST, trace="full")
+    module = planned(BRANCHES).build(flags=QUICK, trace="full")
     module.insert(whole(0))
     module.run_step()
     events = {event["node_index"]: event for event in module.trace()}
@@ -202,7 +203,7 @@ def test_a_value_whose_memory_another_has_taken_is_not_shown() -> None:
     }"""
     executor = Simulator().with_trace("full").make_executor(graph(text))
     plan = planned(text, passes=Passes(fuse=None))
-    module = plan.build(flags=FAST, trace="full")
+    module = plan.build(flags=QUICK, trace="full")
     for one in (executor, module):
         one.insert(x=np.arange(8, dtype=np.int32))
         one.run_step()
@@ -214,7 +215,7 @@ def test_a_value_whose_memory_another_has_taken_is_not_shown() -> None:
 
 def test_a_wrong_value_is_found_in_spite_of_absent_ones() -> None:
     executor = Simulator().with_trace("full").make_executor(graph(BRANCHES))
-    module = planned(BRANCHES).build(flags=FAST, trace="full")
+    module = planned(BRANCHES).build(flags=QUICK, trace="full")
     executor.insert(whole(0))
     module.insert(whole(1))
     executor.run_step()
@@ -240,7 +241,7 @@ def test_only_the_results_that_both_have_are_compared() -> None:
 
 def test_tracing_changes_nothing_that_is_computed() -> None:
     plan = planned(BRANCHES)
-    traced, plain = plan.build(flags=FAST, trace="full"), plan.build(flags=FAST)
+    traced, plain = plan.build(flags=QUICK, trace="full"), plan.build(flags=QUICK)
     for step in range(4):
         for module in (traced, plain):
             module.insert(whole(step))
@@ -260,7 +261,7 @@ def test_the_hook_is_compiled_out_unless_it_is_asked_for(tmp_path: Path) -> None
 
 
 def test_level_basic_has_no_values_and_an_unknown_level_is_refused() -> None:
-    module = planned(BRANCHES).build(flags=FAST, trace="basic")
+    module = planned(BRANCHES).build(flags=QUICK, trace="basic")
     module.insert(whole(0))
     module.run_step()
     assert len(module.events) > 10
@@ -274,7 +275,7 @@ def test_a_step_that_fails_is_traced_as_far_as_it_came() -> None:
     text = """dynamic { x: i32[2]; } volatile { y: i32[2]; z: i32[2]; }
     block entry { op neg(x) >> y; op div(y, x) >> z; op abs(z) >> z; return y, z; }"""
     executor = Simulator().with_trace("full").make_executor(graph(text))
-    module = planned(text, passes=NODE_BY_NODE).build(flags=FAST, trace="full")
+    module = planned(text, passes=NODE_BY_NODE).build(flags=QUICK, trace="full")
     for one in (executor, module):
         one.insert(x=np.array([1, 0], np.int32))
         with pytest.raises(OpenInferError):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.synth.flags import USUAL
 
 from openinfer import Synthesizer, graph
 
@@ -26,7 +27,7 @@ block entry { cache.write x >> K[n]; cache.increment n; op add(x, x) >> y; retur
 
 
 def module(text: str) -> Any:
-    return Synthesizer(name="view").synthesize(None, graph(text)).build()
+    return Synthesizer(name="view").synthesize(None, graph(text)).build(flags=USUAL)
 
 
 def step(runs: Any, value: float, width: int) -> None:

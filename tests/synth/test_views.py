@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
+from tests.synth.flags import USUAL
 
 from openinfer import Simulator, graph
 
@@ -130,7 +131,7 @@ def test_attention_over_a_table_copies_and_turns_nothing() -> None:
     assert next(kernel.name for kernel in plan.project.kernels.used.values()).endswith("_sdpa")
     assert plan.memory.peak < 9 * 2 * 8 * 4 + 1024
     rng = np.random.default_rng(0)
-    module = plan.build()
+    module = plan.build(flags=USUAL)
     executor = Simulator().make_executor(graph(CACHED))
     for _ in range(9):
         given = {"q": rng.normal(size=(4, 1, 8)).astype(np.float32), "k": rng.normal(size=(2, 8)).astype(np.float32)}
