@@ -59,6 +59,14 @@ def test_a_run_writes_its_figures_and_a_picture(tmp_path: Path) -> None:
     assert any("MLP" in (text.text or "") for text in picture.iter("{http://www.w3.org/2000/svg}text"))
 
 
+@pytest.fixture
+def _known_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the machine can do is measured by the test above, which takes seconds."""
+    monkeypatch.setattr("bench.ceilings.Ceilings.gflops", lambda _self, _threads: 100.0)
+    monkeypatch.setattr("bench.ceilings.Ceilings.read_gb", lambda _self, _nbytes, _threads: 10.0)
+
+
+@pytest.mark.usefixtures("_known_ceilings")
 def test_an_engine_that_is_wrong_is_marked_and_not_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +87,7 @@ def test_an_engine_that_is_wrong_is_marked_and_not_timed(
     assert "onnxruntime is wrong: the output differs by" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("_known_ceilings")
 @pytest.mark.parametrize(
     ("line", "status", "code"),
     [

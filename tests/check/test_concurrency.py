@@ -212,35 +212,23 @@ def test_a_consumer_uses_only_temporaries_that_are_assigned_when_it_starts() -> 
 
 
 def test_whatever_is_accepted_has_one_result_in_every_schedule() -> None:
-    accepted = refused = 0
-    for seed in range(3000):
+    """Refusing everything would pass, too; but what is refused without need touches a variable to no effect."""
+    accepted = needless = needed = 0
+    for seed in range(1500):
         program = random_program(Random(seed))
         parsed = parse(program.text)
         if any(not problem.code.is_warning for problem in parsed.problems):
             continue
+        results = outcomes(program)
         if check(parsed.graph).bound is None:
-            refused += 1
+            needless += len(results) == 1
+            needed += len(results) > 1
             continue
         accepted += 1
-        results = outcomes(program)
         assert len(results) == 1, program.text
         assert results != {"stuck"}, program.text
-    assert accepted > 100
-    assert refused > 500
-
-
-def test_most_of_what_is_refused_really_depends_on_the_schedule() -> None:
-    """Refusing everything would pass the test above. What is refused without need touches a variable to no effect."""
-    needless = needed = 0
-    for seed in range(1500):
-        program = random_program(Random(seed))
-        parsed = parse(program.text)
-        if any(not problem.code.is_warning for problem in parsed.problems) or check(parsed.graph).bound is not None:
-            continue
-        if len(outcomes(program)) == 1:
-            needless += 1
-        else:
-            needed += 1
+    assert accepted > 50
+    assert needed + needless > 250
     assert needed > needless
 
 

@@ -24,6 +24,8 @@ from openinfer.synth.targets.facts import Numerics
 
 _AT_ONCE = 8
 """Ops of one program."""
+_IN_A_SHADER = 8
+"""Cases of one shader: a device reads all of it for each of them, and the compiler takes long to start."""
 
 
 def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS) -> list[Prepared]:
@@ -42,16 +44,22 @@ def verdict_of(
 ) -> Verdict:
     """The verdict on these ops, on all their dtypes."""
     verdict = Verdict()
-    found = [cases(OPS[name], most, numerics) for name in names]
+    found = [part for name in names for part in _parts(cases(OPS[name], most, numerics))]
     modules = [module_of(one, numerics) for one in found]
     with TemporaryDirectory(prefix="vulkan-") as folder:
         outcomes = run_modules(modules, Path(folder), validate=validate)
-        for place, (name, module) in enumerate(zip(names, modules, strict=True)):
+        for place, (part, module) in enumerate(zip(found, modules, strict=True)):
             wrong = problems(module_file(Path(folder), place), module.features)
-            verdict.failures += [f"the shader of '{name}': {what}" for what in wrong]
+            verdict.failures += [f"the shader of '{part[0].record.name}': {what}" for what in wrong]
     for one, outcome in zip(chain.from_iterable(found), outcomes, strict=True):
         _judged(one, outcome, verdict)
     return verdict
+
+
+def _parts(found: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
+    """Cases that are in one shader."""
+    for start in range(0, len(found), _IN_A_SHADER):
+        yield found[start : start + _IN_A_SHADER]
 
 
 def _judged(one: Prepared, outcome: Outcome, verdict: Verdict) -> None:
