@@ -118,7 +118,7 @@ _Way = tuple[Kernel, Mapping[str, Packing]]
 
 def _ways(kernel: Kernel, one: Case, target: CpuMachine) -> list[_Way]:
     """What a target makes of a kernel; and in parts, in tiles, in tiles with weights in panels, where that can be."""
-    found = [scheduled(kernel, target, frozenset())]
+    found: list[_Way] = [scheduled(kernel, target, frozenset())]
     usual = schedule._LEAST, windows._LEAST_GAIN, windows._LARGE
     try:
         # The cases are small: sums that would be plain loops are in tiles too, and channels are columns if they can be.
