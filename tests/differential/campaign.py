@@ -58,6 +58,8 @@ class Campaign:
         flags = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan}
         every = list(self.jobs(options.seed, options.count, **flags))
         for job, failures in self._results(every, options.processes):
+            if options.seconds and perf_counter() - start > options.seconds:
+                break
             done += len(job.seeds)
             self._progress(done, options.count, perf_counter() - start)
             if failures:
@@ -66,7 +68,7 @@ class Campaign:
                 if not options.keep_going:
                     return 1
         print(f"\n{done - failed} of {done} {self.what}s agree in {perf_counter() - start:.0f} s")
-        print(self.covered(range(options.seed, options.seed + options.count)))
+        print(self.covered(range(options.seed, options.seed + done)))
         return 1 if failed else 0
 
     def _options(self, description: str | None) -> argparse.Namespace:
@@ -74,6 +76,7 @@ class Campaign:
         parser.add_argument("--count", type=int, default=10_000, help=f"{self.what}s to judge")
         parser.add_argument("--seed", type=int, default=1, help="the first of them")
         parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+        parser.add_argument("--seconds", type=float, help=f"end after so many, with the {self.what}s judged so far")
         parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
         parser.add_argument("--vulkan", action="store_true", help="on a Vulkan device, as lavapipe is")
         parser.add_argument("--keep-going", action="store_true", help=f"judge all {self.what}s, even after a failure")
