@@ -1,5 +1,6 @@
 """Batches of random graphs: made, synthesized with and without passes, compiled together, judged."""
 
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -69,8 +70,8 @@ def narrow(name: str) -> DeviceArch:
     return DeviceArch.from_json({**document, "cpu": {**document["cpu"], "address_bits": 32}})
 
 
-VULKAN = Setting("lavapipe", Toolchain("gcc", ("-O0",)), is_brief=True)
-"""On a device, which runs the shaders, which take long to compile."""
+VULKAN = Setting(os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe"), Toolchain("gcc", ("-O0",)), is_brief=True)
+"""On a device, which runs the shaders, which take long to compile: lavapipe unless another one is named."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
     for device, cc, level in (

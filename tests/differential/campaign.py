@@ -27,6 +27,20 @@ class Job:
     is_on_device: bool = False
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What became of a run: the first seed, how many were judged, those that failed."""
+
+    seed: int
+    done: int
+    failed: tuple[int, ...]
+    seconds: float
+
+    @property
+    def right(self) -> int:
+        return self.done - len(self.failed)
+
+
 Judge = Callable[[Job, Path], Iterator[Failure]]
 
 
@@ -51,10 +65,19 @@ class Campaign:
 
     def main(self, description: str | None) -> int:
         """Run, print what was covered, and return 1 if anything failed."""
-        options = self._options(description)
+        options = self.options(description)
         if options.sanitize and not os.environ.get("LD_PRELOAD"):
             return self.sanitized(sys.argv[1:]).returncode
-        start, done, failed = perf_counter(), 0, 0
+        found = self.judged(options)
+        if found.failed and not options.keep_going:
+            return 1
+        print(f"\n{found.right} of {found.done} {self.what}s agree in {found.seconds:.0f} s")
+        print(self.covered(range(options.seed, options.seed + found.done)))
+        return 1 if found.failed else 0
+
+    def judged(self, options: argparse.Namespace) -> Tally:
+        """Judge what the options say, and print progress and failures."""
+        start, done, failed = perf_counter(), 0, []
         flags = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan}
         every = list(self.jobs(options.seed, options.count, **flags))
         for job, failures in self._results(every, options.processes):
@@ -62,16 +85,15 @@ class Campaign:
                 break
             done += len(job.seeds)
             self._progress(done, options.count, perf_counter() - start)
+            failed += sorted({failure.seed for failure in failures})
             if failures:
                 print(self._account(failures), flush=True)
-                failed += len({failure.seed for failure in failures})
                 if not options.keep_going:
-                    return 1
-        print(f"\n{done - failed} of {done} {self.what}s agree in {perf_counter() - start:.0f} s")
-        print(self.covered(range(options.seed, options.seed + done)))
-        return 1 if failed else 0
+                    break
+        return Tally(options.seed, done, tuple(failed), perf_counter() - start)
 
-    def _options(self, description: str | None) -> argparse.Namespace:
+    def options(self, description: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+        """What is asked for by the words of the command, or by these."""
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("--count", type=int, default=10_000, help=f"{self.what}s to judge")
         parser.add_argument("--seed", type=int, default=1, help="the first of them")
@@ -80,7 +102,7 @@ class Campaign:
         parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
         parser.add_argument("--vulkan", action="store_true", help="on a Vulkan device, as lavapipe is")
         parser.add_argument("--keep-going", action="store_true", help=f"judge all {self.what}s, even after a failure")
-        return parser.parse_args()
+        return parser.parse_args(arguments)
 
     def _results(self, every: Sequence[Job], processes: int) -> Iterator[tuple[Job, list[Failure]]]:
         if processes == 1 or len(every) == 1:

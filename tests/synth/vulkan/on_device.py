@@ -31,7 +31,9 @@ from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, group_line, launch_code, shader
 
-DEVICE = DeviceArch.named("lavapipe")
+NAMED = os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe")
+"""The device that is tested, by the name of its file."""
+DEVICE = DeviceArch.named(NAMED)
 MACHINE, NUMERICS = replace(simt_machine(DEVICE), least_row=2, long_row=64, least_block=2), Numerics.of(DEVICE)
 """Small cases are scheduled as if they were large."""
 SCHEDULE = scheduled

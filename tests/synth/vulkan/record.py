@@ -1,0 +1,155 @@
+"""What a GPU of this machine did, as one file: ``python -m tests.synth.vulkan.record docs/h200.json``.
+
+Every op on every dtype, whole models, random graphs and programs, all against the simulator; a step that does nothing,
+and the kernels of ``bench/gpu``. Whatever part has run is in the file, so that a run that is cut short says what it
+found. ``make test-h200`` runs it, for the device that ``OPENINFER_TEST_DEVICE`` names; ``bundle`` packs what a machine
+needs that has nothing but Python, NumPy, a C compiler and a driver.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from traceback import format_exc
+from typing import Any
+
+import bench.gpu.forms
+import numpy as np
+from tests.differential.campaign import Campaign
+from tests.differential.fuzz import GRAPHS
+from tests.differential.program_fuzz import PROGRAMS
+from tests.synth.suite import Verdict
+from tests.synth.vulkan.models import MODELS, Found, run
+from tests.synth.vulkan.on_device import DEVICE, NAMED
+from tests.synth.vulkan.suite import batches, device_here, verdict_of
+
+from openinfer import Synthesizer, graph
+from openinfer.ops import OPS
+
+SHOWN = 20
+"""Failures that the file has in words."""
+EMPTY = "dynamic { x: f32[8]; } volatile { y: f32[8]; } block entry { op neg(x) >> y; return y; }"
+Facts = dict[str, Any]
+
+
+def ops(cases: int, processes: int) -> Facts:
+    """The verdict on every op and dtype."""
+    verdict = Verdict()
+    names = [*batches(sorted({record.name for record in OPS.values()}))]
+    with ProcessPoolExecutor(processes) as pool:
+        for found in pool.map(partial(_verdict, cases), names):
+            verdict.add(found)
+    counts: dict[str, dict[str, int]] = {}
+    for (name, dtype), count in sorted(verdict.passed.items()):
+        counts.setdefault(name, {})[dtype] = count
+    return {
+        "cells": len(verdict.passed),
+        "right": sum(verdict.passed.values()),
+        "wrong": len(verdict.failures),
+        "failures": [one[:600] for one in verdict.failures[:SHOWN]],
+        "ops": counts,
+    }
+
+
+def _verdict(cases: int, names: tuple[str, ...]) -> Verdict:
+    try:
+        return verdict_of(names, cases)
+    except Exception:  # noqa: BLE001  (one program must not end the others)
+        return Verdict(failures=[f"{', '.join(names)}: {format_exc(limit=-2)}"])
+
+
+def models(processes: int) -> Facts:
+    """Whole models, by name."""
+    with ProcessPoolExecutor(processes) as pool:
+        return dict(zip(MODELS, pool.map(_model, MODELS), strict=True))
+
+
+def _model(name: str) -> Facts:
+    try:
+        found: Found = run(name, NAMED)
+    except Exception:  # noqa: BLE001  (as above)
+        return {"agrees": False, "failure": format_exc(limit=-3)[-1500:]}
+    return {key: value for key, value in asdict(found).items() if key != "name"}
+
+
+def campaign(one: Campaign, processes: int, count: int, seed: int, seconds: float) -> Facts:
+    """Random graphs or programs."""
+    words = ["--vulkan", "--keep-going", f"--count={count}", f"--seed={seed}", f"--processes={processes}"]
+    found = one.judged(one.options(None, [*words, f"--seconds={seconds}"]))
+    return {**asdict(found), "right": found.right, "seconds": round(found.seconds)}
+
+
+def empty_step(steps: int = 2000) -> Facts:
+    """A step that does next to nothing, as a C program takes it."""
+    module = Synthesizer(DEVICE, name="net").synthesize(None, graph(EMPTY)).build()
+    inputs, results = module._input_type(), module._output_type()
+    x = np.ones(8, np.float32)
+    setattr(inputs, module._project.placed.names.inputs["x"], x.ctypes.data)
+    function, given = module._library.net_step, (module._context, inputs, results)
+    times = []
+    for _ in range(steps):
+        start = perf_counter()
+        assert function(*map(ctypes.byref, given)) == 0
+        times.append(perf_counter() - start)
+    return {"median_us": round(float(np.median(times)) * 1e6, 1), "least_us": round(min(times) * 1e6, 1)}
+
+
+def forms() -> Facts:
+    """The kernels of ``bench/gpu``: microseconds, GB/s, TFLOP/s."""
+    with TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", bench.gpu.forms.__name__, folder], check=True, capture_output=True)
+        told = subprocess.run([f"{folder}/forms"], check=True, capture_output=True, text=True).stdout
+    rows = [line for line in told.splitlines()[1:] if line.strip()]
+    return {"rows": [_row(line) for line in rows]}
+
+
+def _row(line: str) -> Facts:
+    keys = ("us", "gb_per_s", "percent_of_read", "tflop_per_s")
+    numbers = map(float, line[69:].split())
+    return {"what": line[:34].strip(), "form": line[35:69].strip(), **dict(zip(keys, numbers, strict=False))}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--cases", type=int, default=4, help="of each op and dtype")
+    parser.add_argument("--graphs", type=int, default=2000, help="random graphs, and as many programs")
+    parser.add_argument("--seed", type=int, default=100_000, help="the first of them")
+    parser.add_argument("--seconds", type=float, default=3600, help="that the graphs, and the programs, may take")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", nargs="+", help="parts: ops models empty forms graphs programs")
+    options = parser.parse_args()
+    many, fuzz = options.processes, (options.processes, options.graphs, options.seed, options.seconds)
+    parts: Mapping[str, Callable[[], Facts]] = {
+        "empty_step": empty_step,
+        "models": partial(models, many),
+        "ops": partial(ops, options.cases, many),
+        "forms": forms,
+        "graphs": partial(campaign, GRAPHS, *fuzz),
+        "programs": partial(campaign, PROGRAMS, *fuzz),
+    }
+    known = json.loads(options.file.read_text()) if options.file.exists() else {}
+    here = device_here()
+    known["device"] = {"name": here.name, "driver": here.runner, "compiler": here.compiler, "file": NAMED}
+    for name in (name for name in parts if not options.only or name in options.only):
+        start = perf_counter()
+        try:
+            known[name] = parts[name]()
+        except Exception:  # noqa: BLE001  (the other parts run all the same)
+            known[name] = {"failure": format_exc()[-3000:]}
+        print(f"{name}: {perf_counter() - start:.0f} s", flush=True)
+        options.file.write_text(json.dumps(known, indent=1) + "\n", encoding="ascii")
+    return int(any("failure" in one for one in known.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
