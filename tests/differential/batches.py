@@ -18,6 +18,7 @@ from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cpu.choices import Choice, ChooseTile, ProductShape
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.target import Passes
 from openinfer.synth.tuning.records import Processor, Tuned, possible_tiles
 
@@ -56,6 +57,11 @@ class Setting:
     @property
     def has_heap(self) -> bool:
         return self.device in ("cpu", VULKAN.device)
+
+    @property
+    def flushes(self) -> bool:
+        """Whether subnormal numbers of f32 may be taken for zero."""
+        return self == VULKAN and Numerics.of(DeviceArch.named(self.device)).subnormals == "flushed"
 
     @property
     def arch(self) -> DeviceArch | str:
@@ -140,7 +146,7 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             save_file(own, made.tensors)
             model = ModelLoader.open(own)
             versions += _versions(made, model, how)
-            spreads[seed] = Spread(made, model)
+            spreads[seed] = Spread(made, model, flushes=how.flushes)
         except Exception as error:  # noqa: BLE001  (whatever a graph causes is what we are looking for)
             yield Failure(seed, f"{type(error).__name__}: {error}", made.text(made.results))
     whole = [one for one in versions if one.made.seed in spreads]

@@ -4,7 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,11 +29,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of a run: the first seed, how many were judged, those that failed."""
+    """What became of a run: the first seed, how many were judged, and those that failed."""
 
     seed: int
     done: int
-    failed: tuple[int, ...]
+    failed: Mapping[int, str]
+    """What is wrong with those that failed, by seed."""
     seconds: float
 
     @property
@@ -77,7 +78,8 @@ class Campaign:
 
     def judged(self, options: argparse.Namespace) -> Tally:
         """Judge what the options say, and print progress and failures."""
-        start, done, failed = perf_counter(), 0, []
+        start, done = perf_counter(), 0
+        failed: dict[int, str] = {}
         flags = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan}
         every = list(self.jobs(options.seed, options.count, **flags))
         for job, failures in self._results(every, options.processes):
@@ -85,12 +87,12 @@ class Campaign:
                 break
             done += len(job.seeds)
             self._progress(done, options.count, perf_counter() - start)
-            failed += sorted({failure.seed for failure in failures})
+            failed |= {failure.seed: failure.message for failure in failures}
             if failures:
                 print(self._account(failures), flush=True)
                 if not options.keep_going:
                     break
-        return Tally(options.seed, done, tuple(failed), perf_counter() - start)
+        return Tally(options.seed, done, failed, perf_counter() - start)
 
     def options(self, description: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
         """What is asked for by the words of the command, or by these."""

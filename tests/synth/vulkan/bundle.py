@@ -17,11 +17,29 @@ from tests.synth.vulkan.on_device import RUNNER
 PACKAGES = ("pydantic", "lark", "typer", "rich", "ml_dtypes")
 NOT_TAKEN = ("numpy-", "numpy.libs", "rich/_unicode_data")
 TOOLS = ("glslangValidator", "spirv-val", "spirv-dis")
-LIBRARIES = ("libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6")
-LIBRARIES += ("libbsd.so.0", "libmd.so.0")
+LIBRARIES = (
+    "libvulkan.so.1",
+    "libX11.so.6",
+    "libXext.so.6",
+    "libxcb.so.1",
+    "libXau.so.6",
+    "libXdmcp.so.6",
+    "libbsd.so.0",
+    "libmd.so.0",
+)
 HEADERS = ("vulkan/vulkan.h", "vulkan/vulkan_core.h", "vulkan/vk_platform.h", "vk_video")
-GLSLANG = ("glslang", "SPIRV", "MachineIndependent", "GenericCodeGen", "OSDependent", "OGLCompiler", "HLSL")
-GLSLANG += ("glslang-default-resource-limits", "SPIRV-Tools-opt", "SPIRV-Tools")
+GLSLANG = (
+    "glslang",
+    "SPIRV",
+    "MachineIndependent",
+    "GenericCodeGen",
+    "OSDependent",
+    "OGLCompiler",
+    "HLSL",
+    "glslang-default-resource-limits",
+    "SPIRV-Tools-opt",
+    "SPIRV-Tools",
+)
 MANY = RUNNER.with_name("many_shaders.c")
 NVIDIA = '{"file_format_version":"1.0.1","ICD":{"library_path":"libEGL_nvidia.so.0","api_version":"1.2.0"}}\n'
 """The driver without a display: what its own file names needs one."""
@@ -88,7 +106,7 @@ def _packages(folder: Path, python: str) -> None:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", place, "--python-version", python]
         subprocess.run([*command, "--only-binary", ":all:", *PACKAGES], check=True)
         for one in Path(place).iterdir():
-            if not one.name.startswith(NOT_TAKEN) and one.name != "numpy" and one.name != "bin":
+            if not one.name.startswith(NOT_TAKEN) and one.name not in {"numpy", "bin"}:
                 target = folder / one.name
                 shutil.copytree(one, target, dirs_exist_ok=True) if one.is_dir() else shutil.copy(one, target)
 

@@ -33,6 +33,8 @@ from tests.synth.vulkan.on_device import on_lavapipe
 
 from openinfer import CompiledModule, Executor, Graph, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.cli.compiled import difference
+from openinfer.synth.plan import Plan
+from openinfer.synth.targets.vulkan.project import VulkanProject
 
 TOLERANCE = 1e-4
 Inputs = Mapping[str, Any]
@@ -53,7 +55,7 @@ class Run:
 
     model: ModelLoader
     parts: Sequence[Part]
-    begin: Callable[[Machine], None] = lambda machine: None
+    begin: Callable[[Machine], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,7 @@ class Found:
     build_s: float
     step_ms: float
     """The median of a step on the device, inputs and outputs included."""
-    launches: int
-    """Shaders."""
+    shaders: int
 
 
 @contextmanager
@@ -176,44 +177,81 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@dataclass
+class _Pair:
+    """A graph in the simulator and on the device."""
+
+    plan: Plan
+    executor: Executor
+    module: CompiledModule
+
+    @property
+    def both(self) -> tuple[Machine, Machine]:
+        return self.executor, self.module
+
+    def take_over(self, other: "_Pair") -> None:
+        """The state that other machines have."""
+        for mine, theirs in zip(self.both, other.both, strict=True):
+            mine.load_state(theirs.save_state() or b"")
+
+    def step(self) -> float:
+        """Take a step on both; how long the device took."""
+        self.executor.run_step()
+        start = perf_counter()
+        self.module.run_step()
+        return perf_counter() - start
+
+    def differences(self) -> list[dict[str, Any]]:
+        """Of everything the graph returns."""
+        names = self.plan.project.program.outputs
+        return [difference(self.executor.fetch(name), self.module.fetch(name), TOLERANCE) for name in names]
+
+    def values(self) -> int:
+        return sum(self.executor.fetch(name).size for name in self.plan.project.program.outputs)
+
+    def shaders(self) -> int:
+        project = self.plan.project
+        assert isinstance(project, VulkanProject)
+        return len(project.shaders)
+
+
 def run(name: str, device: str) -> Found:
     """A model in the simulator and on the device."""
     with MODELS[name]() as made:
-        simulator = Simulator(made.model).with_trace("off")
-        graphs = {id(part.graph): part.graph for part in made.parts}
-        synthesizer = Synthesizer(device, name="model")
-        plans = {key: synthesizer.synthesize(made.model, one) for key, one in graphs.items()}
-        start = perf_counter()
-        modules = {key: plan.build() for key, plan in plans.items()}
-        build_s = perf_counter() - start
-        executors = {key: simulator.make_executor(one) for key, one in graphs.items()}
-        outputs = {key: list(plan.project.program.outputs) for key, plan in plans.items()}
-        pairs = [(executors[id(part.graph)], modules[id(part.graph)]) for part in made.parts]
-        found: list[Mapping[str, Any]] = []
+        simulator, synthesizer = Simulator(made.model).with_trace("off"), Synthesizer(device, name="model")
+        pairs: dict[int, _Pair] = {}
+        build_s = 0.0
+        for one in {id(part.graph): part.graph for part in made.parts}.values():
+            plan = synthesizer.synthesize(made.model, one)
+            start = perf_counter()
+            pairs[id(one)] = _Pair(plan, simulator.make_executor(one), plan.build())
+            build_s += perf_counter() - start
+        found: list[dict[str, Any]] = []
         times: list[float] = []
-        values = 0
-        for place, (part, pair) in enumerate(zip(made.parts, pairs, strict=True)):
-            if place and pair[0] is not pairs[place - 1][0]:
-                for before, after in zip(pairs[place - 1], pair, strict=True):
-                    after.load_state(before.save_state() or b"")
+        values, before = 0, pairs[id(made.parts[0].graph)]
+        for part in made.parts:
+            pair = pairs[id(part.graph)]
+            if pair is not before:
+                pair.take_over(before)
             for inputs in part.steps:
-                for machine in pair:
+                for machine in pair.both:
                     made.begin(machine)
                     machine.insert(inputs)
-                pair[0].run_step()
-                start = perf_counter()
-                pair[1].run_step()
-                times.append(perf_counter() - start)
-                for output in outputs[id(part.graph)]:
-                    one, other = (np.asarray(machine.fetch(output)) for machine in pair)
-                    values += one.size
-                    found.append(difference(one, other, TOLERANCE))
+                times.append(pair.step())
+                found += pair.differences()
+                values += pair.values()
+            before = pair
         gaps = [one["largest"] for one in found]
-        shaders = sum(len(plan.project.shaders) for plan in plans.values())
-        largest = None if None in gaps else float(max(gaps))
-        agrees = all(one["ok"] for one in found)
-        step_ms = round(float(np.median(times)) * 1e3, 3)
-        return Found(name, len(times), values, largest, agrees, round(build_s, 1), step_ms, shaders)
+        return Found(
+            name,
+            len(times),
+            values,
+            None if None in gaps else float(max(gaps)),
+            all(one["ok"] for one in found),
+            round(build_s, 1),
+            round(float(np.median(times)) * 1e3, 3),
+            sum(pair.shaders() for pair in pairs.values()),
+        )
 
 
 def main() -> int:

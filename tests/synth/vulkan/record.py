@@ -35,7 +35,7 @@ from tests.synth.vulkan.suite import batches, device_here, verdict_of
 from openinfer import Synthesizer, graph
 from openinfer.ops import OPS
 
-SHOWN = 20
+SHOWN = 100
 """Failures that the file has in words."""
 EMPTY = "dynamic { x: f32[8]; } volatile { y: f32[8]; } block entry { op neg(x) >> y; return y; }"
 Facts = dict[str, Any]
@@ -85,7 +85,14 @@ def campaign(one: Campaign, processes: int, count: int, seed: int, seconds: floa
     """Random graphs or programs."""
     words = ["--vulkan", "--keep-going", f"--count={count}", f"--seed={seed}", f"--processes={processes}"]
     found = one.judged(one.options(None, [*words, f"--seconds={seconds}"]))
-    return {**asdict(found), "right": found.right, "seconds": round(found.seconds)}
+    failures = {str(seed): message[:600] for seed, message in sorted(found.failed.items())}
+    return {
+        "seed": found.seed,
+        "count": found.done,
+        "right": found.right,
+        "wrong": failures,
+        "seconds": round(found.seconds),
+    }
 
 
 def empty_step(steps: int = 2000) -> Facts:

@@ -98,6 +98,8 @@ class Dialect:
     """Whether a comparison whose outcome is known may be that: compilers of C warn of conditions that never change."""
     rolled: str = ""
     """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
+    negative_remainders: bool = True
+    """Whether ``%`` is what it is in C where a number is negative; else that is left to a function."""
     index_dtype: str = "i64"
     """The dtype whose functions are those of positions."""
     narrow: str | None = None

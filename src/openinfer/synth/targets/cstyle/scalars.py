@@ -85,7 +85,7 @@ class ScalarPrinter:
         match value:
             case Const(number, dtype):
                 if isinstance(number, Dim):
-                    return size_code(number.expr, self.widths.size_named(number))
+                    return size_code(number.expr, self.widths.size_named(number), self.dialect.negative_remainders)
                 return self._constant(number, dtype)
             case ScalarVar(name):
                 return ExprText(name)
@@ -244,6 +244,9 @@ class ScalarPrinter:
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
             return code if dtype.bits >= 32 else _converted(self.dialect, dtype, code)
+        if op == "rem" and self._is_open_remainder(value):
+            is_narrow = dtype is INDEX and self.widths.is_narrow(value)
+            return self._function(op, DTYPES["i32"] if is_narrow else dtype, left, right)
         if dtype is INDEX and self.widths.has_two:
             return self._position(value, left, right)
         if op not in _PLAIN:
@@ -261,6 +264,12 @@ class ScalarPrinter:
         # Nothing goes wrong with divisors that are positive.
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
+
+    def _is_open_remainder(self, value: Binary) -> bool:
+        """Whether the language does not say what a remainder is, since it may be one of a negative number."""
+        if self.dialect.negative_remainders or (value.dtype is not INDEX and value.dtype.kind != "int"):
+            return False
+        return min(self.widths.interval(one)[0] for one in (value.left, value.right)) < 0
 
     def _position(self, value: Binary, left: ExprText, right: ExprText) -> ExprText:
         """Arithmetic on positions of two types: in the narrower one where all of it fits, else in the wider one."""
@@ -338,22 +347,30 @@ def _converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
     return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
 
 
-def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format) -> ExprText:
-    """An expression over dynamic sizes; ``named`` says what a size is called there."""
+def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, negative_remainders: bool = True) -> ExprText:
+    """An expression over dynamic sizes; ``named`` says what a size is called there.
+
+    ``negative_remainders``: whether ``%`` is what it is in C where a number is negative.
+    """
     match expr:
         case Num(value):
             return ExprText(str(value), Rank.ATOM if value >= 0 else Rank.UNARY)
         case Ref(name):
             return ExprText(named(name))
         case Neg(operand):
-            return ExprText(f"-{size_code(operand, named).atom}", Rank.UNARY)
+            return ExprText(f"-{size_code(operand, named, negative_remainders).atom}", Rank.UNARY)
         case BinaryExpr(op, left, right):
-            one, other = size_code(left, named), size_code(right, named)
+            one, other = (size_code(part, named, negative_remainders) for part in (left, right))
             found = joined(one, op, other)
             if op not in "/%" or not _may_be_negative(left):
                 return found
             # Sizes divide rounding down, these languages towards zero; divisors are positive.
             below = joined(joined(one, "%", other), "<", _ZERO)
+            if not negative_remainders:
+                quotient = joined(one, "/", other)
+                above = joined(joined(quotient, "*", other), ">", one)
+                below = ExprText(f"{above.text} ? 1 : 0", Rank.CHOICE)  # a truth value may be no number, either
+                found = found if op == "/" else joined(one, "-", joined(quotient, "*", other))
             return joined(found, "-", below) if op == "/" else joined(found, "+", joined(below, "*", other))
 
 

@@ -196,6 +196,7 @@ GLSL = Dialect(
     store=_store,
     packed_load="{function}({name}, {at})",
     fail="{{ atomicMin(status.v[0], own); return; }} /* {reason} */",
+    negative_remainders=False,
     narrow="int32_t",
     known_outcomes=True,
     reserved=frozenset(_WORDS_OF_GLSL.split()) | {f"given{number}" for number in range(256)},

@@ -15,7 +15,15 @@ EXTENSIONS = ("GL_EXT_shader_explicit_arithmetic_types",)
 @cache
 def _generated() -> Mapping[str, Definition]:
     packed = (one for dtype in DTYPES.values() if dtype.is_packed for one in _packed_functions(dtype))
-    return {**integer_functions(), **{one.name: one for one in packed}}
+    remainders = (_remainder(dtype) for dtype in DTYPES.values() if dtype.kind == "int" and dtype.name in INTEGERS)
+    return {**integer_functions(), **{one.name: one for one in (*packed, *remainders)}}
+
+
+def _remainder(dtype: DType) -> SupportFunction:
+    """What a quotient leaves: GLSL does not say what ``%`` is of negative numbers, and drivers differ."""
+    own, name = INTEGERS[dtype.name], f"oi_rem_{dtype.name}"
+    value = f"b == -1 ? {own}(0) : {own}(a - {own}(a / b) * b)"
+    return SupportFunction(name, (), f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n")
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:

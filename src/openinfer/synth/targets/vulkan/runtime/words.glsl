@@ -169,3 +169,13 @@ uint32_t oi_pair_bf16(float a, float b)
         return oi_u32(oi_to_bf16(a)) | (oi_u32(oi_to_bf16(b)) << 16);
     return ((x + 0x7fffu + ((x >> 16) & 1u)) >> 16) | ((y + 0x7fffu + ((y >> 16) & 1u)) & 0xffff0000u);
 }
+
+//: oi_from_f16
+/* A small one is a count of 2^-24: devices that take subnormal numbers of f32 for 0 need not see any. */
+OI_FUNCTION float oi_from_f16(uint16_t h)
+{
+    const uint32_t sign = oi_u32(h & 0x8000u) << 16, size = oi_u32(h) & 0x7fffu;
+    const float small = float(size) * 5.9604644775390625e-08f;
+    const uint32_t normal = (size << 13) + (size < 0x7c00u ? 0x38000000u : 0x70000000u);
+    return uintBitsToFloat((size < 0x400u ? floatBitsToUint(small) : normal) | sign);
+}
