@@ -195,7 +195,7 @@ def _moving(run: int, *, flushes: bool) -> Iterator[None]:
     """``flushes``: half of the runs take subnormal numbers for zero."""
     own = {"direction": staticmethod(_direction(run)), "flushes": flushes and run % 4 in (0, 3), "__slots__": ()}
     kind = type("_MovedOnce", (_Moved,), own)
-    with patch("openinfer.sim.operations.ReferenceKernel", kind):
+    with patch("openinfer.sim.operations.ReferenceKernel", kind), patch("openinfer.sim.backend.ReferenceKernel", kind):
         yield
 
 

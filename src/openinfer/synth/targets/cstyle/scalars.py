@@ -85,7 +85,11 @@ class ScalarPrinter:
         match value:
             case Const(number, dtype):
                 if isinstance(number, Dim):
-                    return size_code(number.expr, self.widths.size_named(number), self.dialect.negative_remainders)
+                    return size_code(
+                        number.expr,
+                        self.widths.size_named(number),
+                        negative_remainders=self.dialect.negative_remainders,
+                    )
                 return self._constant(number, dtype)
             case ScalarVar(name):
                 return ExprText(name)
@@ -347,7 +351,7 @@ def _converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
     return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
 
 
-def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, negative_remainders: bool = True) -> ExprText:
+def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, *, negative_remainders: bool = True) -> ExprText:
     """An expression over dynamic sizes; ``named`` says what a size is called there.
 
     ``negative_remainders``: whether ``%`` is what it is in C where a number is negative.
@@ -358,9 +362,9 @@ def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, negative_
         case Ref(name):
             return ExprText(named(name))
         case Neg(operand):
-            return ExprText(f"-{size_code(operand, named, negative_remainders).atom}", Rank.UNARY)
+            return ExprText(f"-{size_code(operand, named, negative_remainders=negative_remainders).atom}", Rank.UNARY)
         case BinaryExpr(op, left, right):
-            one, other = (size_code(part, named, negative_remainders) for part in (left, right))
+            one, other = (size_code(part, named, negative_remainders=negative_remainders) for part in (left, right))
             found = joined(one, op, other)
             if op not in "/%" or not _may_be_negative(left):
                 return found
