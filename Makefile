@@ -74,14 +74,15 @@ test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
 	OPENINFER_TEST_CHECKS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/synth tests/importing tests/differential/test_found.py
 
-# On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, random graphs and
-# random programs; notes what passed.
+# On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, random graphs, random
+# programs and two examples; notes what passed.
 GRAPHS ?= 2000
-test-vulkan: $(VENV)/.dev tools
+test-vulkan: $(VENV)/.dev $(VENV)/.examples tools
 	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES) --record
 	$(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
 	$(BIN)/python -m tests.differential.fuzz --vulkan --count $(GRAPHS)
 	$(BIN)/python -m tests.differential.program_fuzz --vulkan --count $(GRAPHS)
+	$(BIN)/python -m tests.synth.vulkan.examples
 
 # 64-bit Arm in QEMU.
 test-aarch64: $(VENV)/.dev

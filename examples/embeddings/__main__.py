@@ -61,9 +61,9 @@ def _milliseconds(machine: Machine, count: int) -> float:
     return min(times)
 
 
-def search(questions: list[str], model: ModelLoader) -> None:
+def search(questions: list[str], model: ModelLoader, device: str = "cpu") -> None:
     """The three sentences nearest to each question, found by the compiled graph."""
-    module = Synthesizer(name="minilm").synthesize(model, embedder("f32")).build()
+    module = Synthesizer(device, name="minilm").synthesize(model, embedder("f32")).build()
     encode, known = tokenizer().encode, sentences()
     library = embeddings(module, [encode(sentence).ids for sentence in known])
     for question in questions:
@@ -79,11 +79,12 @@ def main() -> int:
     asked.add_argument("question", nargs="*", default=QUESTIONS, help="what to look for")
     asked.add_argument("--compare", action="store_true", help="compare precisions with PyTorch, and measure")
     asked.add_argument("--threads", type=int, help="threads of the C code that is compared; else one for each core")
+    asked.add_argument("--device", default="cpu", help="where it runs: cpu, vulkan, or a device such as lavapipe")
     given = asked.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     if given.compare:
         return 0 if compare(given.threads) else 1
-    search(list(given.question), packed(BUILD))
+    search(list(given.question), packed(BUILD), given.device)
     return 0
 
 

@@ -11,6 +11,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.talk", description="Let the model go on with a text.")
     parser.add_argument("prompt", nargs="?", default="The for statement", help="what to go on with")
     parser.add_argument("-e", "--engine", choices=["simulator", "c"], default="c")
+    parser.add_argument(
+        "-d", "--device", default="cpu", help="where it runs: cpu, vulkan, or a device such as lavapipe"
+    )
     parser.add_argument("-n", "--tokens", type=int, default=200, help="how many tokens at most")
     parser.add_argument("-t", "--temperature", type=float, default=0.7, help="0 takes the likeliest token")
     parser.add_argument("-s", "--seed", type=int, default=1)
@@ -20,7 +23,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     with ModelLoader.open(MODEL) as model:
-        talker = Talker(model, given.engine, given.temperature, given.seed)
+        talker = Talker(model, given.engine, given.temperature, given.seed, given.device)
         print(given.prompt, end="", flush=True)
         for token in talker.tokens(given.prompt, given.tokens):
             print(talker.tokenizer.pieces[token], end="", flush=True)

@@ -1,4 +1,4 @@
-"""The language model as something to talk to: two graphs, one cache, in the simulator or as compiled C."""
+"""The language model as something to talk to: two graphs, one cache, in the simulator or compiled."""
 
 import statistics
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def tokenizer_of(model: ModelLoader) -> Tokenizer:
 
 
 def plans(model: ModelLoader, device: str = "cpu") -> tuple[Plan, Plan]:
-    """The two graphs as C."""
+    """The two graphs as C, or as shaders and C."""
     prefill = Synthesizer(device, name="prefill").synthesize(model, PREFILL)
     return prefill, Synthesizer(device, name="decode").synthesize(model, DECODE)
 
@@ -39,16 +39,23 @@ class Talker:
     chosen last; it is not in the cache yet.
     """
 
-    def __init__(self, model: ModelLoader, engine: Engine = "c", temperature: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: ModelLoader,
+        engine: Engine = "c",
+        temperature: float = 0.0,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> None:
         self.tokenizer = tokenizer_of(model)
         self.temperature, self.seed = temperature, seed
         self._prefill: Machine
         self._decode: Machine
         if engine == "simulator":
-            simulator = Simulator(model).with_trace("off")
+            simulator = Simulator(model, device).with_trace("off")
             self._prefill, self._decode = (simulator.make_executor(graph) for graph in (PREFILL, DECODE))
         else:
-            self._prefill, self._decode = (plan.build() for plan in plans(model))
+            self._prefill, self._decode = (plan.build() for plan in plans(model, device))
 
     @property
     def room(self) -> int:
