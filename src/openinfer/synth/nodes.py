@@ -113,7 +113,7 @@ def _stored(array: Array, dtype: DType) -> Bytes:
     """An array as bytes of a model file."""
     if dtype.is_packed:
         return pack(np.ascontiguousarray(array), dtype)
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return np.ascontiguousarray(array, dtype.array).reshape(-1).view(np.uint8)
 
 
 def _loaded(data: Bytes, kind: TensorType) -> Array:
