@@ -10,6 +10,8 @@ FORMS = "tests/synth/test_simt_schedule.py"
 LAUNCHES = "tests/synth/test_simt_checks.py"
 REQUIRE = "tests/synth/vulkan/test_require.py"
 DETECT = "tests/synth/vulkan/test_detect.py"
+SIMULATED = "tests/synth/vulkan/test_simulator_on_lavapipe.py"
+MADE_UP = "tests/sim/test_backend.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -155,5 +157,29 @@ DEVICE_BUGS = (
         "return rows[buffer], (index(0), *where)",
         BASELINE,
         "threads_own",
+    ),
+    Bug(
+        "a node that fails on a device has a result",
+        "synth/run/node_device.py",
+        "if ended == _REFUSED:",
+        "if ended == -2:",
+        SIMULATED,
+        "fails_on_the_device",
+    ),
+    Bug(
+        "nodes of a device are compared with nothing",
+        "sim/compared.py",
+        "if found is not None:",
+        "if found is not None and not results:",
+        MADE_UP,
+        "first_node",
+    ),
+    Bug(
+        "times of a device are those of the caller",
+        "sim/trace.py",
+        "end = end if taken is None else start + taken",
+        "end = end if taken is None else end",
+        MADE_UP,
+        "clock_counts",
     ),
 )
