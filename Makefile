@@ -15,9 +15,9 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
 
 # Types are checked beside the tests: two processes of tests leave a core idle at their ends, and mypy has but one.
-test: lint
-	$(MAKE) --jobs 2 types tests
-	$(MAKE) planted
+test: lint $(VENV)/.examples tools
+	$(MAKE) --no-print-directory --jobs 2 types tests
+	$(MAKE) --no-print-directory planted
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check

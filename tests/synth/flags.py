@@ -4,6 +4,8 @@
 """
 
 import os
+import shutil
+from collections.abc import Iterable
 
 from openinfer.synth.run.library import FLAGS
 
@@ -17,6 +19,18 @@ USUAL = FLAGS if HAS_EVERYTHING else QUICK
 
 LEVEL = "-O1" if HAS_EVERYTHING else "-O0"
 """For kernels of which only the values are looked at."""
+
+COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
+
+
+def dealt(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Every name with every compiler; in the normal run with one of them, in turns."""
+    return [
+        (name, cc)
+        for place, name in enumerate(names)
+        for cc in (COMPILERS if HAS_EVERYTHING else [COMPILERS[place % len(COMPILERS)]])
+    ]
+
 
 _EVERY_ACCESS = "-fno-sanitize=null,alignment,pointer-overflow,object-size"
 UNDEFINED = (

@@ -4,12 +4,12 @@
 """
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.synth.flags import dealt
 from tests.synth.in_c import judge
 from tests.synth.standalone import SANITIZERS, Toolchain, run_cases
 from tests.synth.suite import RECORD, Run, verdict_on, work
@@ -20,7 +20,6 @@ from openinfer.ops import OPS, Case
 from openinfer.ops.lower.operand import LOWERINGS
 from openinfer.synth.targets.cpu.machine import GENERIC, PRESETS, host
 
-COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 FAMILIES = """
 pow where popcount gelu softmax one_hot argmax_axis cumsum topk matmul conv_transpose1d max_pool layer_norm rope gather
 scatter_nd pad rfft cast quantize
@@ -51,8 +50,7 @@ def test_generated_c_agrees_with_the_simulator_with_and_without_vectors(name: st
     assert {dtype for _, dtype in verdict.passed} == {dtype.name for dtype in OPS[name].dtypes}
 
 
-@pytest.mark.parametrize("cc", COMPILERS)
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize(("name", "cc"), dealt(SAMPLE))
 def test_sanitizers_find_nothing_in_kernels(name: str, cc: str) -> None:
     dtypes = [dtype.name for dtype in OPS[name].dtypes if dtype.name in PICKED]
     verdict = work(Run(GENERIC, Toolchain(cc, ("-O0", *SANITIZERS)), 1), name, dtypes)

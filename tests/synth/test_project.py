@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
 from tests.synth.example_models import made_up
+from tests.synth.flags import COMPILERS, dealt
 from tests.synth.small_models import SMALL_MODELS
 
 from openinfer import Code, ModelLoader, Simulator, graph, load_graph
@@ -22,7 +23,6 @@ from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.project import Golden
 
-COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 STRICT = "-Wall -Wextra -Werror"
 SANITIZED = f"-g1 -O0 -fsanitize=address,undefined -fno-sanitize-recover {STRICT}"
 
@@ -128,8 +128,7 @@ def test_sanitizers_find_nothing(tmp_path: Path, model: ModelLoader) -> None:
     assert "values are right" in make(tmp_path, "selftest", "gcc", SANITIZED)
 
 
-@pytest.mark.parametrize("cc", COMPILERS)
-@pytest.mark.parametrize("name", SMALL_MODELS)
+@pytest.mark.parametrize(("name", "cc"), dealt(SMALL_MODELS))
 def test_sanitizers_find_nothing_in_small_models(name: str, cc: str, tmp_path: Path) -> None:
     """The arena is filled with ones at first, and what lies behind it is watched."""
     small = SMALL_MODELS[name]

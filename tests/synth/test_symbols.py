@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
+from tests.synth.flags import COMPILERS
 from tests.synth.in_c import HEAD, Prepared, cases_of, prepared
 from tests.synth.small_models import SMALL_MODELS
 from tests.synth.standalone import NUMERICS, WARNINGS
-from tests.synth.test_ops_in_c import COMPILERS
 
 from openinfer import graph
 from openinfer.dtypes import DTYPES

@@ -1,20 +1,18 @@
 """Tables, parts of tensors, dynamic sizes and index expressions in generated C, next to the simulator."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree, compare, planned
-from tests.synth.flags import FAST, HAS_EVERYTHING, USUAL
+from tests.synth.flags import COMPILERS, FAST, HAS_EVERYTHING, USUAL
 from tests.synth.table_graphs import is_valid, part_graph, table_graph
 
 from openinfer import Code, ModelLoader, Simulator, Tensor, bind, graph
 from openinfer.errors import ExecutionError, GraphError
 from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 
-COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 TABLE_SEEDS = [seed for seed in range(28 if HAS_EVERYTHING else 14) if is_valid(table_graph(seed))]
 PART_SEEDS = [seed for seed in range(20 if HAS_EVERYTHING else 10) if is_valid(part_graph(seed))]
 LEVELS = [

@@ -26,7 +26,7 @@ from openinfer.synth.targets.facts import Numerics
 FLUSHES = NUMERICS.subnormals == "flushed"
 _AT_ONCE = 8
 """Ops of one program."""
-_IN_A_SHADER = 8
+_IN_A_SHADER = 12
 """Cases of one shader: a device reads all of it for each of them, and the compiler takes long to start."""
 
 
