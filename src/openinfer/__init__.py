@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from openinfer.ir.builder import GraphBuilder
     from openinfer.lang import graph, load_graph
     from openinfer.oinf import ModelLoader
+    from openinfer.quantizing import QuantizeReport, quantize
     from openinfer.sim import Event, Executor, SimBackend, SimSession, Simulator, TraceLevel, format_truncated
     from openinfer.synth.devices.description import DeviceArch, DeviceSpec
     from openinfer.synth.passes.fuse.fuse import Fuse
@@ -76,6 +77,7 @@ _HOMES = {
     "Passes": "synth.pipeline",
     "Plan": "synth.plan",
     "Profile": "synth.report.profile",
+    "QuantizeReport": "quantizing",
     "SimBackend": "sim",
     "SimSession": "sim",
     "Simplify": "synth.passes.simplify",
@@ -91,10 +93,11 @@ _HOMES = {
     "format_truncated": "sim",
     "graph": "lang",
     "load_graph": "lang",
+    "quantize": "quantizing",
 }
 _PACKAGES = (
-    *("check", "device", "dtypes", "errors", "importing", "ir", "lang", "loops", "oinf", "ops", "sim", "synth"),
-    "tensor",
+    *("check", "device", "dtypes", "errors", "importing", "ir", "lang", "loops", "oinf", "ops", "quantizing", "sim"),
+    *("synth", "tensor"),
 )
 """Packages that are loaded on first use: ``import openinfer; openinfer.oinf.save_file(...)``."""
 
@@ -126,6 +129,7 @@ __all__ = [
     "Passes",
     "Plan",
     "Profile",
+    "QuantizeReport",
     "SimBackend",
     "SimSession",
     "Simplify",
@@ -142,6 +146,7 @@ __all__ = [
     "format_truncated",
     "graph",
     "load_graph",
+    "quantize",
 ]
 
 

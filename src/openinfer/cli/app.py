@@ -22,6 +22,7 @@ from openinfer.cli.importing import import_model
 from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
+from openinfer.cli.quantize import quantize
 from openinfer.cli.simulate import run
 from openinfer.cli.step import step
 from openinfer.cli.synth import synth
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 for command in (
     *(check, run, step, trace, trace_diff, synth, bench, fmt, draw),
-    *(inspect, verify, pack, ops, devices, explain, demo),
+    *(inspect, verify, pack, quantize, ops, devices, explain, demo),
 ):
     app.command(help=_unwrapped(command))(command)
 app.command("import", help=_unwrapped(import_model))(import_model)

@@ -140,6 +140,11 @@ class Code(StrEnum):
     BAD_IMPORT_OPTION = "E763"
     NO_SUCH_PIECE = "E764"
 
+    # E77x: quantizing graphs
+    BAD_CALIBRATION = "E770"
+    BAD_QUANTIZE_OPTION = "E771"
+    NOTHING_TO_QUANTIZE = "E772"
+
     # E8xx: synthesis
     NOT_SYNTHESIZED = "E801"
     BAD_DEVICE = "E802"

@@ -35,7 +35,7 @@ def format_source(text: str, name: str = "<graph>") -> str:
         errors = [problem for problem in parsed.problems if not problem.code.is_warning]
         if errors:
             raise GraphError(*errors)
-        return graph_text(parsed.graph, _attached(text, parsed.graph))
+        return graph_text(parsed.graph, comments_of(text, parsed.graph))
 
 
 def _element_starts(graph: Graph) -> dict[int, CommentKey]:
@@ -127,7 +127,8 @@ class _Attachment:
         self.first_in_body = False
 
 
-def _attached(text: str, graph: Graph) -> Comments:
+def comments_of(text: str, graph: Graph) -> Comments:
+    """The comments and blank lines of a text, by the elements of its graph that they belong to."""
     attachment = _Attachment(graph)
     for kind, piece, start in trivia(text):
         if kind == "space":

@@ -1,0 +1,129 @@
+"""From a float graph and its model to an integer graph and its model, stage by stage."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openinfer.check import bind
+from openinfer.check.bound import BoundGraph, FromModel, FromPattern
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.ir import Graph, ModelRef
+from openinfer.ir.uses import node_uses
+from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.statistics import Advance
+from openinfer.quantizing.analysis import AnalysisOptions, Candidates, analysed
+from openinfer.quantizing.calibrate import Calibration, LoopPlace, calibrated, codes_of, unreached
+from openinfer.quantizing.constants import Constants
+from openinfer.quantizing.declarations import NewDeclarations
+from openinfer.quantizing.ranges import Codes, Observer
+from openinfer.quantizing.rewrite import Rewritten, rewritten
+from openinfer.quantizing.samples import Samples
+from openinfer.quantizing.sharing import Sharing
+from openinfer.quantizing.sites import Analysis
+from openinfer.quantizing.stored import StoredWeights
+from openinfer.sim import Simulator, TraceLevel
+
+
+@dataclass(frozen=True)
+class IntegerGraph:
+    """An integer graph, the tensors of its model, and all that was decided on the way."""
+
+    analysis: Analysis
+    codes: Mapping[tuple[int, LoopPlace], Codes]
+    stored: StoredWeights
+    rewritten: Rewritten
+    tensors: Mapping[str, Any]
+    """The tensors of the model by name, new ones and those that stay."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph itself."""
+        return self.rewritten.written.graph
+
+
+@dataclass(frozen=True)
+class QuantizeOptions:
+    """What the caller decides."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    observer: Observer = field(default_factory=Observer)
+    analysis: AnalysisOptions = field(default_factory=AnalysisOptions)
+
+
+def integer_graph(
+    bound: BoundGraph, samples: Samples | None, options: QuantizeOptions, advance: Advance
+) -> IntegerGraph:
+    """The integer graph of a float graph: decide, run the samples, choose scales, rewrite."""
+    analysis, calibration = _observed(bound, samples, options, advance)
+    codes = codes_of(analysis, calibration, options.observer)
+    stored = StoredWeights(bound)
+    declarations = NewDeclarations(bound, stored)
+    constants = Constants(codes, calibration, declarations)
+    sharing = Sharing(bound, analysis.layers, stored, weights_only=options.analysis.weights_only)
+    found = rewritten(Candidates(bound, options.analysis), analysis, constants, declarations, sharing)
+    tensors = _tensors(found.written.graph, bound, declarations)
+    return IntegerGraph(analysis, codes, stored, found, tensors)
+
+
+def _observed(
+    bound: BoundGraph, samples: Samples | None, options: QuantizeOptions, advance: Advance
+) -> tuple[Analysis, Calibration]:
+    chosen = options.analysis
+    while True:
+        analysis = analysed(bound, chosen)
+        if not analysis.layers:
+            raise _nothing(analysis)
+        if samples is None or chosen.weights_only:
+            return analysis, Calibration()
+        executor = simulator_of(bound, options.sizes).make_executor(bound.source)
+        calibration = calibrated(executor, analysis, samples, advance)
+        missing = frozenset(layer.node for layer in unreached(analysis, calibration))
+        if not missing:
+            return analysis, calibration
+        chosen = chosen.without(missing)
+
+
+def simulator_of(bound: BoundGraph, sizes: Mapping[str, int]) -> Simulator:
+    """A simulator of the model that a graph is bound to, which records nothing."""
+    return Simulator(bound.model, sizes=sizes).with_trace(TraceLevel.OFF)
+
+
+def _nothing(analysis: Analysis) -> GraphError:
+    notes = tuple(f"{one.op} {one.label}: {one.reason}" for one in analysis.floats[:10])
+    message = "there is nothing to quantize: no layer with stored weights in f32"
+    return GraphError(Diagnostic(Code.NOTHING_TO_QUANTIZE, message, notes=notes))
+
+
+def _tensors(graph: Graph, bound: BoundGraph, declarations: NewDeclarations) -> dict[str, Any]:
+    """What the model of an integer graph holds: new tensors, and those of the float model that it still names."""
+    model = bound.model
+    assert model is not None
+    named: set[str] = set()
+    for name in graph.vars:
+        origin = bound.vars[name].origin if name in bound.vars else None
+        if isinstance(origin, FromModel | FromPattern):
+            named |= set(declarations.stored.entries(name))
+    for node in graph.walk():
+        for given in node_uses(node.kind).reads:
+            if isinstance(given.operand, ModelRef):
+                named |= set(declarations.stored.spelled(given.operand))
+    kept = {
+        name: tensor_of(model, name) for name in model.tensors if name in named and name not in declarations.tensors
+    }
+    return kept | declarations.tensors
+
+
+def tensor_of(model: ModelLoader, name: str) -> Any:
+    """A tensor of a model as one that can be written again."""
+    from openinfer.oinf.authoring import TensorSpec, UninitializedTensor
+
+    info = model.tensors[name]
+    if not info.has_data:
+        return UninitializedTensor(info.dtype.name, info.shape)
+    tensor = model.load(name)
+    return tensor if info.quant is None else TensorSpec(tensor.to_numpy(), dtype=info.dtype.name, quant=info.quant)
+
+
+def bound_graph(graph: Graph, model: ModelLoader, sizes: Mapping[str, int]) -> BoundGraph:
+    """A graph that fits its model."""
+    return bind(graph, model, sizes)

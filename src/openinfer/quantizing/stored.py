@@ -1,0 +1,89 @@
+"""Weights of a float model as codes: by variable and entry, each with a scale for every channel."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openinfer.check.bound import BoundGraph, FromModel, FromPattern
+from openinfer.check.indices import spelled, spelling
+from openinfer.dtypes import Array
+from openinfer.ir import Access, ModelRef, Single
+from openinfer.ir.expr import evaluate
+from openinfer.oinf.quant import QuantParams, QuantScale
+from openinfer.quantizing.ranges import weight_codes, weight_scales
+
+
+@dataclass(frozen=True)
+class StoredCodes:
+    """A tensor of the model as codes."""
+
+    codes: npt.NDArray[np.int8]
+    scales: npt.NDArray[np.float32]
+    axis: int
+
+    @property
+    def params(self) -> QuantParams:
+        """How a model file says what the codes stand for."""
+        return QuantParams("symmetric", QuantScale.per_channel(self.axis, self.scales))
+
+    @property
+    def sums(self) -> npt.NDArray[np.int64]:
+        """The sum of the codes of each channel: what a zero point adds to a product, once for each of its steps."""
+        axes = tuple(axis for axis in range(self.codes.ndim) if axis != self.axis)
+        return np.asarray(self.codes.astype(np.int64).sum(axis=axes), np.int64)
+
+    def real(self) -> npt.NDArray[np.float32]:
+        """What the codes stand for."""
+        shape = [1] * self.codes.ndim
+        shape[self.axis] = -1
+        return self.codes.astype(np.float32) * self.scales.reshape(shape)
+
+
+class StoredWeights:
+    """The tensors of a model that variables of a graph stand for, and their codes."""
+
+    def __init__(self, bound: BoundGraph) -> None:
+        assert bound.model is not None
+        self._bound = bound
+        self._model = bound.model
+        self._codes: dict[tuple[str, int], StoredCodes] = {}
+
+    def entries(self, name: str) -> Iterator[str]:
+        """The tensors that a variable stands for: one, or all that the pattern of a prefix table spells."""
+        origin = self._bound.vars[name].origin
+        if isinstance(origin, FromModel):
+            yield origin.name
+        if isinstance(origin, FromPattern):
+            pattern = spelling(origin.pattern)
+            yield from (entry for entry in self._model.tensors if pattern.fullmatch(entry))
+
+    def entry(self, access: Access, indices: Mapping[str, int]) -> str:
+        """The tensor that an access stands for, at loop indices."""
+        variable = self._bound.vars[access.base]
+        if isinstance(variable.origin, FromModel):
+            return variable.origin.name
+        assert isinstance(variable.origin, FromPattern)
+        assert variable.decl is not None
+        known = {**self._bound.sizes, **indices}
+        values = [evaluate(one.value, known.__getitem__) for one in access.indices if isinstance(one, Single)]
+        return spelled(variable.origin.pattern, dict(zip(variable.decl.table_indices, values, strict=True)))
+
+    def spelled(self, reference: ModelRef) -> Iterator[str]:
+        """The tensors that an operand names by its own name."""
+        pattern = spelling(reference.name)
+        yield from (entry for entry in self._model.tensors if entry == reference.name or pattern.fullmatch(entry))
+
+    def array(self, entry: str) -> Array:
+        """A tensor of the model in floats."""
+        return self._model.load(entry).to_numpy()
+
+    def codes(self, entry: str, axis: int) -> StoredCodes:
+        """A tensor of the model as codes, with a scale for each index along an axis."""
+        key = entry, axis
+        if key not in self._codes:
+            weights = self.array(entry)
+            scales = weight_scales(weights, axis)
+            self._codes[key] = StoredCodes(weight_codes(weights, scales, axis), scales, axis)
+        return self._codes[key]
