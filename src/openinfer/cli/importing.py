@@ -1,16 +1,14 @@
 """``openinfer import``: models of other formats as graphs and model files."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openinfer.cli.pack import Rules
-from openinfer.importing.finish import Imported
-from openinfer.importing.gguf import run_gguf_import
-from openinfer.importing.onnx import run_import
-from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices, state_pairs
-from openinfer.importing.problems import bad_file
+
+if TYPE_CHECKING:
+    from openinfer.importing.finish import Imported
 
 
 def import_model(
@@ -37,6 +35,12 @@ def import_model(
 
     Every symbolic dimension needs a --size. A dimension without a name is called by its input: --size 'input[0]=1'.
     """
+    # Not above: the other commands need nothing of this, which takes nearly half of the time in which they start.
+    from openinfer.importing.gguf import run_gguf_import
+    from openinfer.importing.onnx import run_import
+    from openinfer.importing.options import ImportOptions, fixed_inputs, size_choices, state_pairs
+    from openinfer.importing.problems import bad_file
+
     if model.endswith((".pt", ".pt2", ".pth")):
         advice = "load it in Python, if you trust it, and give it to openinfer.importing.import_torch"
         raise bad_file(model, "a file of PyTorch can run code when it is loaded", advice)
@@ -55,7 +59,7 @@ def _is_gguf(path: str) -> bool:
         return path.endswith(".gguf")
 
 
-def _lines(report: Imported) -> list[str]:
+def _lines(report: "Imported") -> list[str]:
     lines = [f"graph: {report.graph}", f"model: {report.model}"]
     lines[1:1] = [] if report.prefill is None else [f"prefill: {report.prefill}"]
     for title, names in (("inputs", report.inputs), ("outputs", report.outputs), ("states", report.states)):
