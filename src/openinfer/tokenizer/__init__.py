@@ -3,6 +3,7 @@
 Knows nothing of files: what reads a vocabulary checks it, and hands on a ``Vocabulary``.
 """
 
+from openinfer.tokenizer.c_source import c_files, chat_header
 from openinfer.tokenizer.chat import CHAT_FORMATS, ChatFormat, Message, chat_format
 from openinfer.tokenizer.encoding import TextStream, Tokenizer
 from openinfer.tokenizer.vocabulary import PieceKind, Vocabulary
@@ -15,5 +16,7 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "Vocabulary",
+    "c_files",
     "chat_format",
+    "chat_header",
 ]

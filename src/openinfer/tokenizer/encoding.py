@@ -12,6 +12,8 @@ from openinfer.tokenizer.vocabulary import BytePieces, PieceKind, ScoredPieces, 
 SPACE_SIGN = "\u2581".encode()
 """What stands for a space in pieces with scores."""
 _REPLACEMENT = "\ufffd"
+_EACH_BYTE = "openinfer.each_byte"
+"""How bytes that are not UTF-8 become text."""
 
 Joined = Callable[[int, int], tuple[int, int] | None]
 """The rank and the piece of two that become one, if they do."""
@@ -48,7 +50,7 @@ class Tokenizer:
             if not is_markup:
                 pending += _plain(text)
                 continue
-            for fragment in self._special.fragments(_plain(text)):
+            for fragment in self.fragments(text):
                 if isinstance(fragment, bytes):
                     pending += fragment
                     continue
@@ -57,13 +59,17 @@ class Tokenizer:
                 pending = b""
         return found + (self.encode(pending) if pending else [])
 
+    def fragments(self, markup: str) -> Iterator[bytes | int]:
+        """Markup as control tokens, and the texts between them."""
+        return self._special.fragments(_plain(markup))
+
     def decode(self, tokens: Iterable[int], *, has_control: bool = False) -> str:
         """The text of some tokens; ``has_control`` writes the names of control tokens, too."""
         data = b"".join(self.piece(one, has_control=has_control) for one in tokens)
         scheme = self.vocabulary.scheme
         if isinstance(scheme, ScoredPieces) and scheme.has_space_before:
             data = data.removeprefix(b" ")
-        return data.decode(errors="replace")
+        return data.decode(errors=_EACH_BYTE)
 
     def piece(self, token: int, *, has_control: bool = False) -> bytes:
         """What a token adds to a text; nothing for a control token, unless ``has_control``."""
@@ -150,13 +156,13 @@ def _each_byte(error: UnicodeError) -> tuple[str, int]:
     return _REPLACEMENT, error.start + 1
 
 
-codecs.register_error("openinfer.each_byte", _each_byte)
+codecs.register_error(_EACH_BYTE, _each_byte)
 
 
 def _plain(text: str | bytes) -> bytes:
     """Text as UTF-8 can hold it."""
     data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-    return data.decode(errors="openinfer.each_byte").encode()
+    return data.decode(errors=_EACH_BYTE).encode()
 
 
 class _WholePieces:
@@ -246,9 +252,9 @@ class TextStream:
                 cut = len(data) - back if 0xC2 <= lead <= 0xF4 and back < needed else cut
                 break
         self._waiting = data[cut:]
-        return data[:cut].decode(errors="replace")
+        return data[:cut].decode(errors=_EACH_BYTE)
 
     def finish(self) -> str:
         """What is left at the end, with U+FFFD for what never became a character."""
-        left, self._waiting = self._waiting.decode(errors="replace"), b""
+        left, self._waiting = self._waiting.decode(errors=_EACH_BYTE), b""
         return left

