@@ -114,7 +114,7 @@ def test_a_full_context_is_said_and_changes_nothing(program: Path) -> None:
     assert (status, said) == (1, "")
     assert "chat: this has more than the 64 tokens that are left of 64; /reset begins a conversation" in about
     _, _, about = run(
-        program, "--tokens", "500", "--temperature", "3", "--top-k", "300", "--top-p", "1", said="Hi\nHi\n"
+        program, "--tokens", "500", "--temperature", "3", "--top-k", "300", "--top-p", "1", said="Hi\n" * 4
     )
     assert "the conversation has 64 tokens, all there is room for" in about
     assert "that are left of 64" in about

@@ -25,7 +25,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ChatTurn:
     """What stands around the words of a role."""
 
     before: str
@@ -37,13 +37,13 @@ class ChatFormat:
     """A form of conversations. A system text without a turn of its own goes into the first turn of the user."""
 
     name: str
-    user: Turn
-    assistant: Turn
-    system: Turn | None
-    joins: Turn = Turn("", "\n\n")
+    user: ChatTurn
+    assistant: ChatTurn
+    system: ChatTurn | None
+    joins: ChatTurn = ChatTurn("", "\n\n")
     """What stands around a system text in the first turn of the user."""
 
-    def turn(self, role: Role) -> Turn:
+    def turn(self, role: Role) -> ChatTurn:
         """What stands around the words of a role; of a system text, what stands around it in the user's."""
         return {"user": self.user, "assistant": self.assistant, "system": self.system or self.joins}[role]
 
@@ -72,7 +72,7 @@ class ChatFormat:
 
 def _marked(name: str, role: str, end: str) -> ChatFormat:
     """A form in which every turn has the name of its role: ``{}`` in ``role``."""
-    turns = {one: Turn(role.format(one), end) for one in ("user", "assistant", "system")}
+    turns = {one: ChatTurn(role.format(one), end) for one in ("user", "assistant", "system")}
     return ChatFormat(name, turns["user"], turns["assistant"], turns["system"])
 
 
@@ -81,10 +81,13 @@ _LLAMA3 = _marked("llama-3", "<|start_header_id|>{}<|end_header_id|>\n\n", "<|eo
 _PHI3 = _marked("phi-3", "<|{}|>\n", "<|end|>\n")
 _ZEPHYR = _marked("zephyr", "<|{}|>\n", "</s>\n")
 _LLAMA2 = ChatFormat(
-    "llama-2", Turn("[INST] ", " [/INST]"), Turn(" ", " </s><s>"), None, Turn("<<SYS>>\n", "\n<</SYS>>\n\n")
+    "llama-2", ChatTurn("[INST] ", " [/INST]"), ChatTurn(" ", " </s><s>"), None, ChatTurn("<<SYS>>\n", "\n<</SYS>>\n\n")
 )
 _GEMMA = ChatFormat(
-    "gemma", Turn("<start_of_turn>user\n", "<end_of_turn>\n"), Turn("<start_of_turn>model\n", "<end_of_turn>\n"), None
+    "gemma",
+    ChatTurn("<start_of_turn>user\n", "<end_of_turn>\n"),
+    ChatTurn("<start_of_turn>model\n", "<end_of_turn>\n"),
+    None,
 )
 _MARKS = (
     (("<|im_start|>",), _CHATML),
