@@ -24,7 +24,7 @@ from openinfer.loops.ir import (
     Store,
 )
 from openinfer.loops.reduction import Reduction
-from openinfer.loops.rewrite import renamed, replaced
+from openinfer.loops.rewrite import Statements, renamed, replaced
 from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop
@@ -87,15 +87,32 @@ class LaneTeam:
         if one.reductions:
             yield from self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
 
-    def _turns(self, one: RowLoop) -> Iterator[Statement]:
+    def begun(self, one: RowLoop) -> tuple[Statements, Statements]:
+        """What a loop loads first, and all else that it does: between them, threads may wait for each other."""
+        parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
+        own, total = replace(one, body=renamed(one.body, parts)), chunks_of(one, self.widths[one.shape])
+        at_once = self._at_once(own, total)
+        if at_once == 1:
+            return (), tuple(self.loop(one))
+        made = [self._chunk(own, self.member + place * self.count) for place in range(at_once)]
+        rest: list[Statement] = [Local(parts[each.var.name], each.first) for each in one.reductions]
+        rest += [statement for copies in made for statement in (*copies.body, *copies.last)]
+        rest += self._turns(own, skipped=1)
+        if one.reductions:
+            rest += self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
+        return tuple(statement for copies in made for statement in copies.first), tuple(rest)
+
+    def _turns(self, one: RowLoop, skipped: int = 0) -> Iterator[Statement]:
         """The chunks of a thread: some at once as long as there are enough, then one after the other."""
         names, team, total = self.names, self.count, chunks_of(one, self.widths[one.shape])
         at_once = self._at_once(one, total)
         whole = 0 if at_once == 1 else total // (at_once * team)
         if whole:
             turn = names.var("turn")
-            chunks = [(turn * at_once + place) * team + self.member for place in range(at_once)]
-            yield For(turn, index(whole), tuple(self._copies(one, chunks)))
+            first = turn + skipped if skipped else turn
+            chunks = [(first * at_once + place) * team + self.member for place in range(at_once)]
+            if whole > skipped:
+                yield For(turn, index(whole - skipped), tuple(self._copies(one, chunks)))
         done = whole * at_once * team
         rest = total - done
         if not is_symbolic(rest) and rest == 0:

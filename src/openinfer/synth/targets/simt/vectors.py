@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 
 from openinfer.loops.affine import position, variables
-from openinfer.loops.build import cast, index, rounded, unflat
+from openinfer.loops.build import cast, index, pair, rounded, unflat
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -41,7 +41,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, changed, replaced, straightened, variables_of
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.row_loops import row_loop
+from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
 from openinfer.synth.targets.simt.team import LaneTeam
 from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
@@ -179,12 +179,20 @@ class _Vectors:
         count = min(needed, _GROUPS * machine.units)
         group, row, turn = names.var("group"), names.var("row"), names.var("turn")
         team = self._team(machine.group, self._lane)
-        body: list[Statement] = [Let(self._member, self._lane % machine.subgroup), *self._made(team)]
-        turns = (index(needed) - group + (count - 1)) // index(count)
-        place = Let(row, (turn * count + group) * per + self._lane // machine.subgroup)
-        lets = lets_of(tuple(var for var, _ in rows), unflat(row, extents))
-        own = (place, If(row < index(prod(extents)), (*lets, *self._row())))
-        body.append(For(turn, turns if needed > count else index(1), own))
+        total, number = prod(extents), self._lane // machine.subgroup
+        # What a row begins with is on its way while the vectors are made: of the last one, where there is none.
+        first, rest = self._row(pair("min", group * per + number, index(total - 1)))
+        body: list[Statement] = [
+            Let(self._member, self._lane % machine.subgroup),
+            *first,
+            *self._made(team),
+            If(group * per + number < total, rest),
+        ]
+        if needed > count:
+            turns = (index(needed) - group + (count - 1)) // index(count) - 1
+            place = Let(row, ((turn + 1) * count + group) * per + number)
+            again = tuple(part for parts in self._row(row) for part in parts)
+            body.append(For(turn, turns, (place, If(row < total, again))))
         threads = For(self._lane, index(machine.group), tuple(body), LoopKind.PARALLEL, Bind.THREAD)
         shared += [one for buffers in team.shared.values() for one in buffers]
         loop = For(group, index(count), (*map(Alloc, shared), threads), LoopKind.PARALLEL, Bind.GROUP)
@@ -216,7 +224,8 @@ class _Vectors:
             Store(buffer, (index(number), place, chunk), replaced(value, {**at, one.along: self._at(chunk, place)}))
             for number, at in enumerate(one.places)
         )
-        yield from self._going(chunk, place, stores, team)
+        loop = self._loop(chunk, place, stores)
+        yield from replace(team, widths={loop.shape: self._width}).loop(loop)
 
     def _at(self, chunk: Scalar, place: Scalar) -> Scalar:
         return chunk * self._width + place
@@ -224,39 +233,46 @@ class _Vectors:
     def _in_group(self, value: Scalar) -> Scalar:
         return changed(value, lambda part: loaded(part, self._memory))
 
-    def _going(self, chunk: ScalarVar, place: ScalarVar, body: Statements, team: LaneTeam) -> Iterator[Statement]:
-        """A loop along the sum, an access after the other, by some threads."""
+    def _loop(self, chunk: ScalarVar, place: ScalarVar, body: Statements) -> RowLoop:
+        """A loop along the sum, an access after the other."""
         inner = For(place, index(self._width), body)
         loop = row_loop(For(chunk, index(self._chunks), (inner,)))
         assert loop is not None
-        yield from replace(team, widths={loop.shape: self._width}).loop(loop)
+        return loop
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _row(self) -> Iterator[Statement]:
-        """A row of each product, along which a subgroup goes."""
+    def _row(self, row: Scalar) -> tuple[Statements, Statements]:
+        """A row of each product, along which a subgroup goes: what is loaded first, and all else."""
         last, names = self._products[-1], self._names
         chunk, place = names.var("chunk"), names.var("place")
+        indices: dict[Scalar, ScalarVar] = {var: names.var(var.name) for var, _ in last.rows}
+        lets = lets_of(tuple(indices.values()), unflat(row, tuple(extent for _, extent in last.rows)))
         body: list[Statement] = []
+        zeros: list[Statement] = []
         sums: list[list[ScalarVar]] = []
         for one in self._products:
-            kind, known = one.one.accumulator, self._named_alike(one)
+            kind, known = one.one.accumulator, self._named_alike(one, indices)
             own = names.var("factor", kind)
             sums.append([names.var(ACCUMULATOR, kind) for _ in one.places])
             along = {**known, **self._quotients(one, chunk), one.along: self._at(chunk, place)}
             body.append(Let(own, replaced(cast(one.factor, kind), along)))
             for acc, value in zip(sums[-1], self._elements(one, chunk, place), strict=True):
-                yield Local(acc, Const(0, kind))
+                zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
-        yield from self._going(chunk, place, tuple(body), self._team(self._machine.subgroup, self._member))
-        for number, at in enumerate(last.places):
-            yield from self._stored(at, [own[number] for own in sums])
+        team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
+        first, rest = replace(team, widths={loop.shape: self._width}).begun(loop)
+        places = enumerate(last.places)
+        stores = [
+            one for number, at in places for one in self._stored({**at, **indices}, [own[number] for own in sums])
+        ]
+        return (*lets, *first), (*zeros, *rest, *stores)
 
-    def _named_alike(self, one: VectorProduct) -> dict[Scalar, Scalar]:
-        """The last product's names for the indices of another."""
+    def _named_alike(self, one: VectorProduct, indices: Mapping[Scalar, Scalar]) -> dict[Scalar, Scalar]:
+        """The last product's names for the indices of another, but for those of a row, which has its own."""
         last = self._products[-1]
         pairs = zip((*one.rows, *one.inside), (*last.rows, *last.inside), strict=True)
-        return {var: other for (var, _), (other, _) in pairs}
+        return {var: indices.get(other, other) for (var, _), (other, _) in pairs}
 
     def _quotients(self, one: VectorProduct, chunk: ScalarVar) -> dict[Scalar, Scalar]:
         """What all elements of an access have in common, such as the number of their group."""
@@ -285,16 +301,16 @@ class _Vectors:
     def _stored(self, at: Mapping[Scalar, Scalar], sums: Sequence[ScalarVar]) -> Iterator[Statement]:
         """What is stored of the sums of one vector, by the first thread."""
         found: dict[Scalar, Scalar] = {}
-        lets: list[Statement] = []
+        named: list[Statement] = []
         for one, acc in zip(self._products, sums, strict=True):
-            known = {**self._named_alike(one), ScalarVar(ACCUMULATOR, one.one.accumulator): acc}
+            known = {**self._named_alike(one, at), ScalarVar(ACCUMULATOR, one.one.accumulator): acc}
             where = tuple(replaced(replaced(part, known), at) for part in one.one.out_index)
             value = changed(replaced(replaced(one.one.epilogue, known), at), found.get)
             if one is self._products[-1]:
-                yield If(self._member.eq(0), (*lets, Store(one.one.out, where, self._in_group(value))))
+                yield If(self._member.eq(0), (*named, Store(one.one.out, where, self._in_group(value))))
             else:
                 made = self._names.var(one.one.out.name, value.dtype)
-                lets.append(Let(made, rounded(self._in_group(value), one.one.out.dtype)))
+                named.append(Let(made, rounded(self._in_group(value), one.one.out.dtype)))
                 found[Load(one.one.out, where)] = made
 
 
