@@ -57,12 +57,12 @@ SHAPES: dict[str, tuple[tuple[Shape, Shape, Shape], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_few_queries_are_right_at_odd_extents(name: str) -> None:
     shapes, params = SHAPES[name]
-    assert near(attention(F32, *shapes, **params), normal(F32, *shapes), SMALL) == ["attention", "flat"]
+    assert near(attention(F32, *shapes, **params), normal(F32, *shapes), SMALL) == ["attention", "threads"]
 
 
 def test_small_floats_are_loaded_in_wide_accesses() -> None:
     shapes = (2, 1, 16), (1, 33, 16), (1, 33, 8)
-    assert near(attention(BF16, *shapes), normal(BF16, *shapes), LARGE) == ["attention", "flat"]
+    assert near(attention(BF16, *shapes), normal(BF16, *shapes), LARGE) == ["attention", "threads"]
 
 
 def test_many_queries_have_another_form() -> None:
@@ -110,4 +110,4 @@ def test_a_dynamic_number_of_keys_is_divided_into_as_many_parts(length: int) -> 
     most = Dim(96, Ref("T"))
     kernel = attention(F32, (2, 1, 4), (1, most, 4), (1, most, 4))
     arrays = normal(F32, (2, 1, 4), (1, length, 4), (1, length, 4))
-    assert near(kernel, arrays, SMALL, {"T": length}) == ["attention", "flat"]
+    assert near(kernel, arrays, SMALL, {"T": length}) == ["attention", "threads"]

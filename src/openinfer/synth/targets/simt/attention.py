@@ -41,7 +41,6 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import Statements, replaced, straightened, variables_of
 from openinfer.synth.targets.simt.baseline import formed
-from openinfer.synth.targets.simt.flat import flat
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import row_loop
@@ -51,9 +50,9 @@ from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _F32 = DTYPES["f32"]
 _MOST_QUERIES = 8
-_BLOCK = 64
-"""Keys of a block."""
 _MOST_PARTS = 64
+_THREADS = 512
+"""Threads of a group, where the device allows as many: then a block of keys is loaded by one access of each."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,30 @@ class _Plan:
     width: int
     """Elements of a value in an access."""
     parts: int
+    machine: SimtMachine
+    """With as many threads of a group as this form has."""
+
+    @property
+    def lanes(self) -> int:
+        """Threads that load a value together."""
+        return self.one.column.extent // self.width
+
+    @property
+    def keys(self) -> int:
+        """Keys whose values a subgroup loads at once."""
+        return self.machine.subgroup // self.lanes
+
+    @property
+    def team(self) -> int:
+        """Threads that load a key together."""
+        chunks = self.one.depth.extent // self.depth
+        return min(self.machine.subgroup, chunks & -chunks)
+
+    @property
+    def block(self) -> int:
+        """Keys of a block: as many as a group loads at once, or a few times that."""
+        values = self.machine.group // self.machine.subgroup * self.keys
+        return values * -(-self.machine.group // self.team // values)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -84,7 +107,7 @@ def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     if plan is None:
         return None
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs)} | {var.name for var in variables_of(kernel.body)}
-    return _Attention(kernel, plan, machine, FreshNames(taken)).launches()
+    return _Attention(kernel, plan, FreshNames(taken)).launches()
 
 
 def _plan(kernel: Kernel, machine: SimtMachine) -> _Plan | None:
@@ -99,17 +122,22 @@ def _plan(kernel: Kernel, machine: SimtMachine) -> _Plan | None:
     known = (*extents, one.head.extent, one.row.extent, one.depth.extent, one.column.extent)
     if one.accumulator is not _F32 or any(map(is_symbolic, known)) or one.values.value is not None:
         return None
-    subgroups, sub = machine.group // machine.subgroup, machine.subgroup
+    group = min(_THREADS, max(machine.group, machine.largest_group))
+    machine = replace(machine, group=group)
+    subgroups, sub = group // machine.subgroup, machine.subgroup
     queries = one.head.extent * one.row.extent
     depth, width = (_width(element.scalar, axis.index, axis.extent, machine) for element, axis in _sides(one))
     lanes, most = one.column.extent // width, span(one.key.extent)[1]
     is_few = 0 < queries <= min(_MOST_QUERIES, subgroups) and prod(extents) > 0 and most > 0
     is_wide = depth > 1 and width > 1 and lanes <= sub and lanes & (lanes - 1) == 0
-    words = queries * (one.depth.extent + _BLOCK + 3 + subgroups * one.column.extent)
-    parts = max(1, min(machine.units // max(prod(extents), 1), -(-most // (_BLOCK // 2)), _MOST_PARTS))
-    if not is_few or not is_wide or 4 * words > machine.shared_bytes or prod(extents) * parts > machine.most_groups:
+    if not is_few or not is_wide:
         return None
-    return _Plan(one, loops, depth, width, parts)
+    plan = _Plan(one, loops, depth, width, 1, machine)
+    words = queries * (plan.block + 2 + subgroups * one.column.extent)
+    parts = max(1, min(machine.units // prod(extents), -(-most // plan.block), _MOST_PARTS))
+    if 4 * words > machine.shared_bytes or prod(extents) * parts > machine.most_groups:
+        return None
+    return replace(plan, parts=parts)
 
 
 def _sides(one: Attend) -> Iterator[tuple[Element, Axis]]:
@@ -123,7 +151,8 @@ def _width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMachine) -
 
 
 class _Attention:
-    def __init__(self, kernel: Kernel, plan: _Plan, machine: SimtMachine, names: FreshNames) -> None:
+    def __init__(self, kernel: Kernel, plan: _Plan, names: FreshNames) -> None:
+        machine = plan.machine
         self._kernel, self._plan, self._one = kernel, plan, plan.one
         self._machine, self._names = machine, names
         self._sub, self._subgroups = machine.subgroup, machine.group // machine.subgroup
@@ -132,8 +161,7 @@ class _Attention:
         self._means = self._buffer("means", (*heads, plan.parts, queries, columns), Space.SCRATCH)
         self._tops = self._buffer("tops", (*heads, queries, plan.parts), Space.SCRATCH)
         self._totals = self._buffer("totals", (*heads, queries, plan.parts), Space.SCRATCH)
-        self._vectors = self._buffer("vectors", (queries, self._one.depth.extent))
-        self._scores = self._buffer("scores", (queries, _BLOCK))
+        self._scores = self._buffer("scores", (queries, plan.block))
         self._carried, self._shares = (self._buffer(name, (queries,)) for name in ("carried", "shares"))
         self._joined = self._buffer("joined", (self._subgroups, queries, columns))
 
@@ -148,7 +176,7 @@ class _Attention:
         name = self._kernel.name
         parts = launch_kernel(replace(self._kernel, name=f"{name}_1"), straightened((self._parts(count),)), given)
         whole = replace(self._kernel, inputs=(*self._kernel.inputs, *scratch), body=tuple(self._whole()))
-        join = formed(replace(whole, name=f"{name}_2"), straightened(whole.body), self._machine, flat)
+        join = formed(replace(whole, name=f"{name}_2"), straightened(whole.body), self._machine)
         form = f"attention: {self._plan.parts} parts of keys"
         made = (Launch(parts, count * self._machine.group, form=form), *join.launches)
         return Launches(self._kernel, made, (*scratch, *join.scratch))
@@ -164,12 +192,16 @@ class _Attention:
         top, total = names.var("top", _F32), names.var("total", _F32)
         means = [[names.var("mean", _F32) for _ in range(plan.width)] for _ in range(plan.queries)]
         head = tuple(one.index for one in plan.loops)
+        start = names.var("start")
+        loads, adds = self._mixed(start, end, means)
         loop = (
-            *self._scored(first + block * _BLOCK, end),
+            Let(start, first + block * plan.block),
+            *loads,
+            *self._scored(start, end),
             GroupBarrier(),
             If(self._own < plan.queries, tuple(self._weighed(top, total))),
             GroupBarrier(),
-            *self._mixed(first + block * _BLOCK, end, means),
+            *adds,
             GroupBarrier(),
         )
         where = (*head, self._own, part)
@@ -185,13 +217,11 @@ class _Attention:
             Local(top, const(-inf, _F32)),
             Local(total, const(0, _F32)),
             *(Local(one, const(0, _F32)) for line in means for one in line),
-            *self._loaded(),
-            GroupBarrier(),
-            For(block, (end - first + (_BLOCK - 1)) // _BLOCK, loop),
+            For(block, (end - first + (plan.block - 1)) // plan.block, loop),
             If((self._own < plan.queries) & self._member.eq(0), done),
             *self._together(means, (*head, part)),
         )
-        memory = (self._vectors, self._scores, self._carried, self._shares, self._joined)
+        memory = (self._scores, self._carried, self._shares, self._joined)
         threads = For(self._lane, index(machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
         return For(group, index(count), (*map(Alloc, memory), threads), LoopKind.PARALLEL, Bind.GROUP)
 
@@ -201,47 +231,39 @@ class _Attention:
         head, row = divmod(number, one.row.extent)
         return {one.head.index: Const(head, INDEX), one.row.index: Const(row, INDEX)}
 
-    def _loaded(self) -> Iterator[Statement]:
-        """All threads load the queries."""
-        one = self._one
-        for number in range(self._plan.queries):
-            at = self._names.var("at")
-            value = cast(replaced(one.queries.scalar, {**self._query(number), one.depth.index: at}), _F32)
-            loop = row_loop(For(at, index(one.depth.extent), (Store(self._vectors, (index(number), at), value),)))
-            assert loop is not None
-            yield from self._team(self._machine.group, self._lane, loop.shape, 1).loop(loop)
-
     def _team(self, count: int, member: ScalarVar, shape: tuple[Scalar, ...], width: int) -> LaneTeam:
         return LaneTeam(self._machine, self._names, count, self._lane, member, {shape: width})
 
-    def _scored(self, start: Scalar, end: ScalarVar) -> Iterator[Statement]:
-        """The scores of a block: some threads for each key, which load it together."""
+    def _scored(self, start: ScalarVar, end: ScalarVar) -> Iterator[Statement]:
+        """The scores of a block: some threads for each key, which load it together, and the queries with it."""
         one, names, plan = self._one, self._names, self._plan
-        chunks = one.depth.extent // plan.depth
-        team = min(self._sub, chunks & -chunks)
-        per = self._machine.group // team
-        turn, place, key, member = (names.var(name) for name in ("turn", "place", "key", "member"))
-        at, own = names.var("at"), names.var("factor", _F32)
-        sums = [names.var("acc", _F32) for _ in range(plan.queries)]
-        known: dict[Scalar, Scalar] = {one.key.index: key}
-        body: list[Statement] = [Let(own, cast(replaced(one.keys.scalar, {**known, one.depth.index: at}), _F32))]
-        body += [SetLocal(acc, acc + Load(self._vectors, (index(number), at)) * own) for number, acc in enumerate(sums)]
-        loop = row_loop(For(at, index(one.depth.extent), tuple(body)))
-        assert loop is not None
-        stores = tuple(
-            Store(self._scores, (index(number), place), self._score(number, key, acc))
-            for number, acc in enumerate(sums)
-        )
-        hidden = tuple(Store(self._scores, (index(number), place), const(-inf, _F32)) for number in range(plan.queries))
-        zeros = tuple(Local(acc, const(0, _F32)) for acc in sums)
-        dots = (*zeros, *self._team(team, member, loop.shape, plan.depth).loop(loop), If(member.eq(0), stores))
-        inside = (
-            Let(place, turn * per + self._lane // team),
-            Let(key, start + place),
-            Let(member, self._lane % team),
-            If(place < _BLOCK, (If(key < end, dots, (If(member.eq(0), hidden),)),)),
-        )
-        yield For(turn, index(-(-_BLOCK // per)), inside)
+        per, member = self._machine.group // plan.team, names.var("member")
+        yield Let(member, self._lane % plan.team)
+        for turn in range(-(-plan.block // per)):
+            place, key = names.var("place"), names.var("key")
+            at, own = names.var("at"), names.var("factor", _F32)
+            sums = [names.var("acc", _F32) for _ in range(plan.queries)]
+            factor = replaced(one.keys.scalar, {one.key.index: key, one.depth.index: at})
+            body: list[Statement] = [Let(own, cast(factor, _F32))]
+            for number, acc in enumerate(sums):
+                query = replaced(one.queries.scalar, {**self._query(number), one.depth.index: at})
+                body.append(SetLocal(acc, acc + cast(query, _F32) * own))
+            loop = row_loop(For(at, index(one.depth.extent), tuple(body)))
+            assert loop is not None
+            scores = [self._score(number, key, acc) for number, acc in enumerate(sums)]
+            hidden = [const(-inf, _F32)] * plan.queries
+            stores, nothing = (
+                tuple(Store(self._scores, (index(number), place), value) for number, value in enumerate(values))
+                for values in (scores, hidden)
+            )
+            dots = (
+                *(Local(acc, const(0, _F32)) for acc in sums),
+                *self._team(plan.team, member, loop.shape, plan.depth).loop(loop),
+                If(member.eq(0), stores),
+            )
+            yield Let(place, turn * per + self._lane // plan.team)
+            yield Let(key, start + place)
+            yield If(place < plan.block, (If(key < end, dots, (If(member.eq(0), nothing),)),))
 
     def _score(self, number: int, key: ScalarVar, acc: ScalarVar) -> Scalar:
         one, score = self._one, self._one.score
@@ -257,10 +279,12 @@ class _Attention:
         at, score, weight = names.var("at"), names.var("score", _F32), names.var("weight", _F32)
         before, shift, own, share = (names.var(name, _F32) for name in ("before", "shift", "own", "share"))
         found = Load(self._scores, (self._own, at))
-        largest = row_loop(For(at, index(_BLOCK), (Let(score, found), SetLocal(top, select(score > top, score, top)))))
+        largest = row_loop(
+            For(at, index(self._plan.block), (Let(score, found), SetLocal(top, select(score > top, score, top))))
+        )
         stored = Store(self._scores, (self._own, at), select(score.eq(-inf), HIDDEN, weight))
         adds = (Let(score, found), Let(weight, math("exp", score - shift)), SetLocal(own, own + weight), stored)
-        sums = row_loop(For(at, index(_BLOCK), adds))
+        sums = row_loop(For(at, index(self._plan.block), adds))
         assert largest is not None
         assert sums is not None
         team = self._team(self._sub, self._member, largest.shape, 1)
@@ -279,39 +303,49 @@ class _Attention:
         )
         yield If(self._member.eq(0), stores)
 
-    def _mixed(self, start: Scalar, end: ScalarVar, means: list[list[ScalarVar]]) -> Iterator[Statement]:
-        """What a block adds to the means: a thread has some columns of some keys."""
+    def _mixed(self, start: ScalarVar, end: ScalarVar, means: list[list[ScalarVar]]) -> tuple[Statements, Statements]:
+        """What a block adds to the means: a thread has some columns of some keys. First what it loads for that."""
         one, names, plan = self._one, self._names, self._plan
-        lanes = one.column.extent // plan.width
-        keys = self._sub // lanes
-        turn, place, key, column = (names.var(name) for name in ("turn", "place", "key", "column"))
         shares = [names.var("share", _F32) for _ in means]
+        loads: list[Statement] = []
+        adds: list[Statement] = []
         for number, (line, share) in enumerate(zip(means, shares, strict=True)):
             carried = names.var("carried", _F32)
-            yield Let(carried, Load(self._carried, (index(number),)))
-            yield Let(share, Load(self._shares, (index(number),)))
-            yield from (SetLocal(mean, mean * carried) for mean in line)
-        loaded = tuple(names.var("value", _F32) for _ in range(plan.width))
-        where = tuple(replaced(part, {one.key.index: key, one.column.index: column}) for part in one.values.index)
-        body: list[Statement] = [WideLoad(loaded, one.values.buffer, where)]
+            adds.append(Let(carried, Load(self._carried, (index(number),))))
+            adds.append(Let(share, Load(self._shares, (index(number),))))
+            adds += [SetLocal(mean, mean * carried) for mean in line]
+        per = self._subgroups * plan.keys
+        for turn in range(plan.block // per):
+            place, key, column = (names.var(name) for name in ("place", "key", "column"))
+            loaded = tuple(names.var("value", _F32) for _ in range(plan.width))
+            where = tuple(replaced(part, {one.key.index: key, one.column.index: column}) for part in one.values.index)
+            loads += [
+                Let(place, turn * per + self._own * plan.keys + self._member % plan.keys),
+                Let(key, pair("min", start + place, end - 1)),
+                Let(column, self._member // plan.keys * plan.width),
+                WideLoad(loaded, one.values.buffer, where),
+            ]
+            adds.append(If(start + place < end, tuple(self._added(place, loaded, means, shares))))
+        return tuple(loads), tuple(adds)
+
+    def _added(
+        self,
+        place: ScalarVar,
+        loaded: tuple[ScalarVar, ...],
+        means: list[list[ScalarVar]],
+        shares: list[ScalarVar],
+    ) -> Iterator[Statement]:
+        """A value, by its weight for each query that sees its key."""
         for number, (line, share) in enumerate(zip(means, shares, strict=True)):
-            weight, part = names.var("weight", _F32), names.var("part", _F32)
-            adds = [SetLocal(mean, mean + part * value) for mean, value in zip(line, loaded, strict=True)]
-            body.append(Let(weight, Load(self._scores, (index(number), place))))
-            body.append(If(~(weight < 0.0), (Let(part, weight * share), *adds)))
-        per = self._subgroups * keys
-        inside = (
-            Let(place, turn * per + self._own * keys + self._member % keys),
-            Let(key, start + place),
-            Let(column, self._member // keys * plan.width),
-            If((place < _BLOCK) & (key < end), tuple(body)),
-        )
-        yield For(turn, index(-(-_BLOCK // per)), inside)
+            weight, part = self._names.var("weight", _F32), self._names.var("part", _F32)
+            sums = [SetLocal(mean, mean + part * value) for mean, value in zip(line, loaded, strict=True)]
+            yield Let(weight, Load(self._scores, (index(number), place)))
+            yield If(~(weight < 0.0), (Let(part, weight * share), *sums))
 
     def _together(self, means: list[list[ScalarVar]], head: tuple[Scalar, ...]) -> Iterator[Statement]:
         """What the threads of a group have of the means, added up in their order."""
         one, names, plan = self._one, self._names, self._plan
-        keys = self._sub // (one.column.extent // plan.width)
+        keys = plan.keys
         flat_means = [mean for line in means for mean in line]
         others = [names.var("other", _F32) for _ in flat_means]
         if keys > 1:
