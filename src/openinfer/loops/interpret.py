@@ -311,13 +311,15 @@ class _Run:
         """Neighbouring elements, of which the first is at a multiple of their number."""
         memory = self.memory[one.buffer.name]
         first = memory.offset([self.value(place) for place in one.index])
-        count = len(one.variables if isinstance(one, WideLoad) else one.values)
+        count = one.count if isinstance(one, WideLoad) else len(one.values)
         if first % count or first + count > memory.elements.size:
             message = f"{count} elements of '{one.buffer.name}' in one access from {first} on"
             raise UndefinedError(message)
         if isinstance(one, WideLoad):
-            for place, var in enumerate(one.variables):
-                self.variables[var.name] = self._read(memory, first + place)
+            values = [self._read(memory, first + place) for place in range(count)]
+            if one.has_words:
+                values = [*memory.elements[first : first + count].view(np.uint32)]
+            self.variables |= {var.name: value for var, value in zip(one.variables, values, strict=True)}
         else:
             for place, value in enumerate(one.values):
                 self._write(memory, first + place, self.value(value))

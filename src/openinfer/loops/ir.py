@@ -309,12 +309,23 @@ class Combine:
 class WideLoad:
     """Neighbouring elements in one access, from the one at an index on: names for their values.
 
-    The memory is in whole words, and the first element's position is a multiple of how many there are.
+    The memory is in whole words, and the first element's position is a multiple of how many there are. Where the
+    variables are u32 and the elements are not, they are these words, the first element in the lowest bits of one.
     """
 
     variables: tuple[ScalarVar, ...]
     buffer: Buffer
     index: tuple[Scalar, ...]
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the names are for words."""
+        return self.variables[0].dtype.name == "u32" and self.buffer.dtype.compute.name != "u32"
+
+    @property
+    def count(self) -> int:
+        """How many elements there are."""
+        return len(self.variables) * 32 // self.buffer.dtype.bits if self.has_words else len(self.variables)
 
 
 @dataclass(frozen=True)

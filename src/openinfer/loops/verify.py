@@ -204,7 +204,8 @@ class _Verifier:
         buffer = one.buffer
         parts = one.variables if isinstance(one, WideLoad) else one.values
         yield from self._place(buffer, one.index, scope)
-        if len(parts) * buffer.dtype.bits % 32:
+        count = one.count if isinstance(one, WideLoad) else len(parts)
+        if count * buffer.dtype.bits % 32:
             yield f"{len(parts)} elements of '{buffer.name}' are no whole words"
         if isinstance(one, WideStore):
             yield from self._written(buffer)

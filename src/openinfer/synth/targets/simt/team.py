@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.loops.build import cast, index, unflat
+from openinfer.loops.build import bits, cast, index, unflat
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
+    Binary,
     Buffer,
     Combine,
     Const,
@@ -22,6 +23,7 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
+    WideLoad,
 )
 from openinfer.loops.reduction import Reduction
 from openinfer.loops.rewrite import Statements, renamed, replaced
@@ -31,6 +33,7 @@ from openinfer.synth.targets.simt.row_loops import RowLoop
 from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies, WideLoop
 
+_U32 = DTYPES["u32"]
 _MOST_COPIES = 64
 _MOST_LONG_COPIES = 8
 """The most iterations of a loop in a row, and of one that is long code."""
@@ -71,6 +74,8 @@ class LaneTeam:
     """Memory of the group, in which teams of more than a subgroup join what they have."""
     kept: dict[tuple[Scalar, ...], KeptRow] = field(default_factory=dict)
     """What stays in registers, by the extents of loops."""
+    at_once: int = CHUNKS
+    """Accesses of each buffer that a thread has in flight at most."""
     apart: int = 1
     """How far apart the threads of a team are in the group, if all of it is teams: others are between them."""
 
@@ -95,12 +100,17 @@ class LaneTeam:
         if at_once == 1:
             return (), tuple(self.loop(one))
         made = [self._chunk(own, self.member + place * self.count) for place in range(at_once)]
+        first: list[Statement] = []
         rest: list[Statement] = [Local(parts[each.var.name], each.first) for each in one.reductions]
+        for statement in (statement for copies in made for statement in copies.first):
+            loaded, lets = _as_words(statement, self.names)
+            first.append(loaded)
+            rest += lets
         rest += [statement for copies in made for statement in (*copies.body, *copies.last)]
         rest += self._turns(own, skipped=1)
         if one.reductions:
             rest += self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
-        return tuple(statement for copies in made for statement in copies.first), tuple(rest)
+        return tuple(first), tuple(rest)
 
     def _turns(self, one: RowLoop, skipped: int = 0) -> Iterator[Statement]:
         """The chunks of a thread: some at once as long as there are enough, then one after the other."""
@@ -131,7 +141,7 @@ class LaneTeam:
             return 1
         is_long = WideLoop(one.indices[-1], one.body).is_long
         most = (_MOST_LONG_COPIES if is_long else _MOST_COPIES) // width
-        found = CHUNKS
+        found = self.at_once
         while found > 1 and (found > most or found * self.count > total):
             found //= 2
         return found
@@ -250,6 +260,19 @@ class LaneTeam:
                 free = [made]
             found.append(free[0])
         return found
+
+
+def _as_words(one: Statement, names: FreshNames) -> tuple[Statement, list[Statement]]:
+    """An access as one of words, and what makes elements of them later: nothing waits for the access before."""
+    if not isinstance(one, WideLoad) or one.buffer.dtype.name != "bf16":
+        return one, []
+    words = [names.var(one.buffer.name, _U32) for _ in range(0, len(one.variables), 2)]
+    lets: list[Statement] = []
+    for place, var in enumerate(one.variables):
+        word, high = words[place // 2], place % 2
+        shifted = Binary("and", word, Const(0xFFFF0000, _U32)) if high else Binary("shl", word, Const(16, _U32))
+        lets.append(Let(var, bits(shifted, var.dtype)))
+    return replace(one, variables=tuple(words)), lets
 
 
 def _joined(one: Reduction, part: Scalar, other: Scalar) -> Scalar:

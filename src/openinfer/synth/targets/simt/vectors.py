@@ -43,7 +43,7 @@ from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
-from openinfer.synth.targets.simt.team import LaneTeam
+from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam
 from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
@@ -261,7 +261,8 @@ class _Vectors:
                 zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
-        first, rest = replace(team, widths={loop.shape: self._width}).begun(loop)
+        at_once = max(1, CHUNKS // len(self._products))
+        first, rest = replace(team, widths={loop.shape: self._width}, at_once=at_once).begun(loop)
         places = enumerate(last.places)
         stores = [
             one for number, at in places for one in self._stored({**at, **indices}, [own[number] for own in sums])

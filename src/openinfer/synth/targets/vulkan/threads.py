@@ -142,7 +142,7 @@ def _place_of(one: WideLoad | WideStore, per: int, writer: KernelWriter) -> str:
 
 def _wide_load(one: WideLoad, writer: KernelWriter, depth: int) -> None:
     dtype, name = one.buffer.dtype, one.variables[0].name
-    words = len(one.variables) * dtype.bits // 32
+    words = one.count * dtype.bits // 32
     memory, kind, size = _accesses(words)
     at = _place_of(one, size * 32 // dtype.bits, writer) if dtype.bits <= 32 * size else ""
     for number in range(words // size):
@@ -150,6 +150,9 @@ def _wide_load(one: WideLoad, writer: KernelWriter, depth: int) -> None:
         writer.line(depth, f"const {kind} {name}_w{number} = {memory}({one.buffer.name}).v[{place}];")
     texts = [f"{name}_w{word // size}" + (f"[{word % size}]" if size > 1 else "") for word in range(words)]
     for number, var in enumerate(one.variables):
+        if one.has_words:
+            writer.line(depth, f"const uint32_t {var.name} = {texts[number]};")
+            continue
         value = _element(dtype, texts, number * dtype.bits, writer)
         writer.line(depth, f"const {TYPES[dtype.compute.name]} {var.name} = {value};")
 
