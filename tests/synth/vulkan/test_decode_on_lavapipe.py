@@ -42,6 +42,6 @@ def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path) -> None:
             assert isinstance(step.schedule, Launches)
             forms += [f"{step.kernel.name}: {launch.form.partition(':')[0]}" for launch in step.schedule.launches]
     products = ["rms_norm_linear: vectors"] * 3
-    heads = ["reshape_rope: flat", "reshape_rope: flat", "reshape: flat", "sdpa: attention", "sdpa: flat"]
+    heads = ["reshape_rope: flat", "reshape_rope: flat", "reshape: flat", "sdpa: attention", "sdpa: threads"]
     rest = ["reshape_linear_add: vectors", "rms_norm_linear_silu_linear_mul: vectors", "linear_add: vectors"]
     assert forms == [*products, *heads, *rest]
