@@ -8,11 +8,35 @@ from dataclasses import replace
 from functools import partial
 
 from openinfer.loops.dim import is_symbolic, most_elements
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import (
+    For,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    SetLocal,
+    Store,
+    While,
+    WideLoad,
+    WideStore,
+    scalars,
+    visit,
+    walk,
+)
 from openinfer.loops.used import used_buffers
 from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
 from openinfer.synth.memory.trace_points import Reported
-from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
+from openinfer.synth.program.ir import (
+    EntryStep,
+    KernelStep,
+    Move,
+    PartStep,
+    StepOperand,
+    Storage,
+    TableStep,
+    Value,
+    WeightCheck,
+)
 from openinfer.synth.targets.c.calls import CCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
@@ -26,6 +50,8 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.vulkan.shader import Argument, Given, arguments_of, launch_code
 from openinfer.synth.targets.vulkan.waits import Waits
 
+_NO_FAILURE, _NO_MATTER = -1, -2
+"""In place of a failure: a launch that cannot fail, and one that may run after others have."""
 FIRST_SHADER = 1
 """The number of the first kernel's shader: the one before copies memory."""
 
@@ -99,7 +125,20 @@ class VulkanCalls:
             call = step if len(launches.launches) == 1 else _call(step, launch, operands)
             used = self.kernels.function(launch.kernel, call)
             sizes = {name: _nbytes(one) for name, one in operands.items()}
-            self._launch(used, launch, memory, sizes, checks.failure, depth)
+            failure = checks.failure if launch.kernel.can_fail else None
+            if not launch.kernel.can_fail and self._is_harmless(launch.kernel, operands):
+                failure = _NO_MATTER
+            self._launch(used, launch, memory, sizes, failure, depth)
+
+    def _is_harmless(self, kernel: Kernel, operands: Mapping[str, StepOperand]) -> bool:
+        """Whether a launch may run after one that has failed: it writes nothing that outlives the step.
+
+        So it need not wait for the word that says whether there was a failure.
+        """
+        classes = self._file.placed.memory.classes
+        written = [operands[one.name] for one in kernel.outputs]
+        stays = (isinstance(one, Value) and classes.root(one).storage is Storage.ARENA for one in written)
+        return all(stays) and _reads_in_place(kernel)
 
     def _launch(
         self,
@@ -121,7 +160,7 @@ class VulkanCalls:
                 case Given.SIZE:
                     given.append(f"{{ NULL, {self._sizes.place(one.name)}, false }}")
         groups = self._groups(launch.threads, group_of(launch.kernel, self._machine.group))
-        own = -1 if failure is None or not launch.kernel.can_fail else failure
+        own = _NO_FAILURE if failure is None else failure
         arguments = f"(const oi_argument[]){{ {', '.join(given)} }}" if given else "NULL"
         self._file.line(depth, f"LAUNCH({number}, {groups}, {own}, {len(given)}, {arguments}); /* {used.name} */")
 
@@ -176,6 +215,19 @@ def _call(step: KernelStep, launch: Launch, operands: Mapping[str, StepOperand])
         outputs=tuple(one for one in outputs if isinstance(one, Value)),
         scratch=(),
     )
+
+
+def _reads_in_place(kernel: Kernel) -> bool:
+    """Whether a kernel touches the same elements and goes through its loops the same way, whatever is in memory."""
+    inside = [*walk(kernel.body)]
+    values = (part for one in inside for value in scalars(one) for part in visit(value))
+    places = [place for part in values if isinstance(part, Load) for place in part.index]
+    places += [place for one in inside if isinstance(one, Store | WideLoad | WideStore) for place in one.index]
+    places += [one.extent for one in inside if isinstance(one, For)]
+    named = [one for one in inside if isinstance(one, Let | Local | SetLocal) and one.var.dtype.kind != "float"]
+    found = {one.var for one in named if any(isinstance(part, Load) for part in visit(one.value))}
+    is_indirect = any(isinstance(part, Load) or part in found for place in places for part in visit(place))
+    return not is_indirect and not any(isinstance(one, While) for one in inside)
 
 
 def _arguments(used: UsedKernel) -> tuple[Argument, ...]:

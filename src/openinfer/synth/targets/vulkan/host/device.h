@@ -46,7 +46,8 @@ void oi_memory_free(void *memory);
 oi_problem oi_open(const oi_given *given, oi_mapped *mapped, oi_queue **made);
 void oi_close(oi_queue *queue);
 
-/* Records a launch; it runs before the queue is settled. A negative failure is none. */
+/* Records a launch; it runs before the queue is settled. A negative failure is none; below -1, it may also run
+   after another one has failed. */
 void oi_launch(oi_queue *queue, int32_t shader, int64_t groups, int32_t failure, int32_t count, const oi_argument *given);
 
 /* Records a copy. */

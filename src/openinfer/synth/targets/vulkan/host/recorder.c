@@ -307,7 +307,7 @@ void oi_launch(oi_queue *q, int32_t shader, int64_t groups, int32_t failure, int
         to[2 + i] = given[i].at != NULL ? address_of(q, given[i].at) : (uint64_t)given[i].number;
     q->can_fail = q->can_fail || failure >= 0;
     to[2 + count] = q->block->address;
-    to[3 + count] = q->can_fail ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
+    to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
     all->calls[all->count++] = (oi_call){ shader, failure, q->place, total, all->used, is_ordered(q, count, given),
         total >= PUSHED };
     all->used += (size_t)total + 2;
