@@ -48,8 +48,9 @@ from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _MOST_VECTORS = 8
-_GROUPS = 4
-"""Groups of a unit, which keep its memory busy; more would only make vectors again."""
+_THREADS, _BUSY = 512, 1024
+"""Threads of a group, where the device allows as many, and of a unit: they keep its memory busy, and more groups would
+only make vectors again."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     if len(found) < len(products) or prologue is None or not _are_alike(found, made):
         return None
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *made)} | {var.name for var in variables_of(body)}
-    return _Vectors(kernel, found, prologue, machine, FreshNames(taken)).launches()
+    own = replace(machine, group=min(_THREADS, max(machine.group, machine.largest_group)))
+    return _Vectors(kernel, found, prologue, own, FreshNames(taken)).launches()
 
 
 def _are_alike(products: Sequence[VectorProduct], made: Sequence[Buffer]) -> bool:
@@ -176,7 +178,7 @@ class _Vectors:
             return None
         extents, per = tuple(extent for _, extent in rows), machine.group // machine.subgroup
         needed = -(-prod(extents) // per)
-        count = min(needed, _GROUPS * machine.units)
+        count = min(needed, max(_BUSY // machine.group, 1) * machine.units)
         group, row, turn = names.var("group"), names.var("row"), names.var("turn")
         team = self._team(machine.group, self._lane)
         total, number = prod(extents), self._lane // machine.subgroup
