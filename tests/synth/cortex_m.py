@@ -4,16 +4,21 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from examples.digits.example import STEMS, Precision, board_project, held_out
+from examples.tones.example import chunks
+from examples.tones.signals import Line, dialled
 from tests.synth.small_models import SMALL_MODELS
 
-from openinfer import graph
+from openinfer import Executor, ModelLoader, Simulator, graph, load_graph, quantize
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.project import Golden
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 LEVELS = ("-O0", "-O2", "-O3", "-Os")
 STRICT = "-Wall -Wextra -Werror"
 COMPILER_RUNTIME = re.compile("__aeabi_|__(clz|popcount|mul|ctz)[a-z]+[23]$")
@@ -102,3 +107,35 @@ def test_the_digits_example_reads_all_test_images_on_the_board(precision: Precis
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert [f"This is a {label}." in ended.stdout for label in held_out()[1][3:6]] == [True] * 3
     assert "357 of 359 right" in ended.stdout
+
+
+def samples_of(example: str) -> dict[str, Any]:
+    """What an example is calibrated with: images, or a telephone call in noise, step by step."""
+    if example == "digits":
+        return {"image": held_out()[0][:40, np.newaxis]}
+    sound, _ = dialled("0123456789", Line(snr_db=12), np.random.default_rng(3))
+    return {"samples": np.stack(chunks(sound))}
+
+
+def _step(executor: Executor, inputs: dict[str, Any]) -> Golden:
+    executor.insert(inputs)
+    executor.run_step()
+    return Golden(inputs, {name: executor.fetch(name) for name in executor.bound.output_names})
+
+
+@pytest.mark.parametrize("example", ["digits", "tones"])
+def test_examples_quantized_by_the_command_run_on_the_board(example: str, tmp_path: Path) -> None:
+    """All that the integer graphs give in the simulator, the board gives too."""
+    samples = samples_of(example)
+    source = EXAMPLES / example / example
+    report = quantize(f"{source}.oig", f"{source}.oinf", tmp_path, samples)
+    name, values = next(iter(samples.items()))
+    with ModelLoader.open(report.model) as model:
+        executor = Simulator(model).with_trace("off").make_executor(load_graph(report.graph))
+        steps = [_step(executor, {name: one}) for one in values[:40]]
+        plan = Synthesizer("cortex-m4", name=example, weights="array").synthesize(model, load_graph(report.graph))
+        plan.emit(tmp_path / "project", steps)
+    ended = make(tmp_path / "project", "selftest", f"CFLAGS=-O2 {STRICT}")
+    count = sum(array.size for step in steps for array in step.outputs.values())
+    assert ended.stdout == f"{count} of {count} values are right\n", ended.stdout + ended.stderr
+    assert ended.returncode == 0
