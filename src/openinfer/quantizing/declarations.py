@@ -129,10 +129,12 @@ class NewDeclarations:
         same = decl.ref_name or name
         new = replace(decl, name=found, dtype=I8)
         linked = (
-            replace(new, ref_name=f"{same}.i8") if decl.pattern is None else replace(new, pattern=f"{decl.pattern}.i8")
+            replace(new, ref_name=f"{same}.{found}")
+            if decl.pattern is None
+            else replace(new, pattern=f"{decl.pattern}.{found}")
         )
         self._added.setdefault(name, []).append(linked)
-        self.tensors |= {f"{entry}.i8": spec for entry, spec in specs.items()}
+        self.tensors |= {f"{entry}.{found}": spec for entry, spec in specs.items()}
         return replace(access, base=found)
 
     def bias(self, access: Access, values: Mapping[str, Array]) -> Access:

@@ -26,8 +26,8 @@ _MOVES = frozenset(
 )
 SELECTING = frozenset({"slice", "split", "gather", "take_along", "gather_nd"})
 """Of these, those that leave values out: what they give may need a smaller range than what they take."""
-MOST_FACTORS = 1 << 16
-"""More products of 8-bit codes than this could leave i32."""
+MOST_FACTORS = 1 << 15
+"""More products of 8-bit codes, with zero points and a bias of up to half of i32, could leave it."""
 
 
 def moves_values(op: str, params: Mapping[str, Any]) -> bool:

@@ -1,8 +1,10 @@
 """From a float graph and its model to an integer graph and its model, stage by stage."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from openinfer.check import bind
 from openinfer.check.bound import BoundGraph, FromModel, FromPattern
@@ -15,6 +17,7 @@ from openinfer.quantizing.analysis import AnalysisOptions, Candidates, analysed
 from openinfer.quantizing.calibrate import Calibration, LoopPlace, calibrated, codes_of, unreached
 from openinfer.quantizing.constants import Constants
 from openinfer.quantizing.declarations import NewDeclarations
+from openinfer.quantizing.products import MOST_BIAS
 from openinfer.quantizing.ranges import Codes, Observer
 from openinfer.quantizing.rewrite import Rewritten, rewritten
 from openinfer.quantizing.samples import Samples
@@ -77,10 +80,29 @@ def _observed(
             return analysis, Calibration()
         executor = simulator_of(bound, options.sizes).make_executor(bound.source)
         calibration = calibrated(executor, analysis, samples, advance)
-        missing = frozenset(layer.node for layer in unreached(analysis, calibration))
+        missing = {layer.node: "no sample comes to it" for layer in unreached(analysis, calibration)}
+        if not missing:
+            codes = codes_of(analysis, calibration, options.observer)
+            missing = dict.fromkeys(_large_biases(bound, analysis, codes), "its bias is too large for its scales")
         if not missing:
             return analysis, calibration
         chosen = chosen.without(missing)
+
+
+def _large_biases(bound: BoundGraph, analysis: Analysis, codes: Mapping[tuple[int, LoopPlace], Codes]) -> Iterator[int]:
+    """Layers whose biases are too many steps of their sums."""
+    stored = StoredWeights(bound)
+    for layer in analysis.layers.values():
+        if layer.bias is None or layer.weights is None or layer.is_in_floats:
+            continue
+        group = analysis.group_of[layer.sites[0]]
+        entries = zip(stored.entries(layer.bias.base), stored.entries(layer.weights.base), strict=False)
+        least = min(one.scale for (number, _), one in codes.items() if number == group.number)
+        for bias, weights in entries:
+            steps = stored.array(bias) / (stored.codes(weights, layer.axis).scales.astype(np.float64) * least)
+            if np.abs(steps).max(initial=0) >= MOST_BIAS:
+                yield layer.node
+                break
 
 
 def simulator_of(bound: BoundGraph, sizes: Mapping[str, int]) -> Simulator:

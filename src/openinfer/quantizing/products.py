@@ -22,7 +22,8 @@ from openinfer.quantizing.sites import CodeGroup, CodeSite, QuantLayer
 from openinfer.quantizing.stored import StoredCodes, StoredWeights
 from openinfer.quantizing.writing import Attrs, NodeWriter
 
-_MOST_BIAS = 1 << 30
+MOST_BIAS = 1 << 30
+"""The most steps of a sum that a bias may have."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,8 @@ class Products:
             if layer.bias is not None:
                 entry = self._stored.entry(layer.bias, dict(zip(layer.path, place, strict=True)))
                 whole = whole + np.rint(self._stored.array(entry).astype(np.float64) / unit.astype(np.float64))
-                entries[entry] = found[place] = _limited(whole)
-            found[place] = _limited(whole)
+                entries[entry] = found[place] = _wrapped(whole)
+            found[place] = _wrapped(whole)
         if layer.bias is None and not any(array.any() for array in found.values()):
             return None
         if layer.bias is not None and self._sharing.is_own_bias(layer):
@@ -219,8 +220,8 @@ class Products:
         return self._declarations.constant(name, beside, layer.path, values, sums.channels)
 
 
-def _limited(whole: Array) -> npt.NDArray[np.int32]:
-    return np.clip(whole, -_MOST_BIAS, _MOST_BIAS).astype(np.int32)
+def _wrapped(whole: Array) -> npt.NDArray[np.int32]:
+    return np.asarray(whole, np.int64).astype(np.int32)
 
 
 def _more(dim: Expr, count: int) -> Expr:

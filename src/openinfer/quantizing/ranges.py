@@ -168,7 +168,7 @@ def weight_scales(weights: Array, axis: int) -> npt.NDArray[np.float32]:
     """A scale for each channel of weights. Channels of next to nothing share one that keeps biases in range."""
     axes = tuple(one for one in range(weights.ndim) if one != axis)
     largest = np.abs(weights.astype(np.float64)).max(axis=axes, initial=0) / HIGH
-    floor = max(float(largest.max(initial=0)) / 1024, SMALLEST_SCALE)
+    floor = (float(largest.max(initial=0)) or 1.0) / 1024
     return np.asarray(np.maximum(largest, floor), np.float32)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from openinfer.check.bound import BoundOp
+from openinfer.check.bound import BoundOp, BoundVar, FromInit
 from openinfer.ir import Access, Assign, Input, Loop, MemoryKind, Node, Op, Scope
 from openinfer.ir.expr import Num
 from openinfer.ir.values import DTypeValue, IntValue
@@ -16,6 +16,11 @@ from openinfer.quantizing.ranges import LOW
 from openinfer.quantizing.sharing import Sharing
 from openinfer.quantizing.sites import Analysis, CodeGroup, CodeSite, QuantLayer
 from openinfer.quantizing.writing import Attrs, NodeWriter, WrittenGraph
+
+
+def _is_empty(variable: BoundVar) -> bool:
+    """Whether a declared variable begins as zeros and is forgotten after a step."""
+    return variable.kind is MemoryKind.VOLATILE and variable.origin == FromInit(None)
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,8 @@ class _Rewriting:
                 found.discard(kind.name)
         found -= {name for _, name in self.analysis.decoded}
         found -= {site.access.base for site in self.analysis.group_of if site.is_read}
-        declared = self.candidates.graph.vars
-        return frozenset(name for name in found if name not in declared or declared[name].kind is MemoryKind.VOLATILE)
+        variables = self.candidates.bound.vars
+        return frozenset(name for name in found if variables[name].is_temporary or _is_empty(variables[name]))
 
     def _gives_codes(self, node: int, name: str) -> bool:
         """Whether a node writes codes to a variable, or nothing, since its sums go elsewhere."""
@@ -244,6 +249,8 @@ class _Rewriting:
         """A node that computes in floats: of codes, where these are at hand, and with codes of its result."""
         for name in dict.fromkeys(name for user, name in self.analysis.decoded if user == node.index):
             slot = next(at for at, one in enumerate(own.operands) if one == Access(name))
+            if (self.analysis.operands[node.index, slot].node, name) not in self.analysis.only_coded:
+                continue  # the numbers themselves are at hand
             group = self.analysis.group_of[self.analysis.operands[node.index, slot]]
             scale, zero = self.constants.scale(group), self.constants.zero(group)
             self.writer.op("dequantize", [self._codes(node.index, slot), scale, *zero], Access(name))
