@@ -17,6 +17,7 @@ from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine, cpu_machine
 from openinfer.synth.targets.cpu.schedule import Schedule
+from openinfer.synth.targets.cpu.shared import SharePanels
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
@@ -75,7 +76,7 @@ class _Processor:
 
         def schedule(program: Program) -> Program:
             choose = _tuned(program, wanted, workshop).choose(workshop.processor)
-            return Schedule(self.machine, choose).run(program)
+            return SharePanels().run(Schedule(self.machine, choose).run(program))
 
         return schedule, divide.run
 
