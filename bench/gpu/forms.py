@@ -27,7 +27,7 @@ from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
-from openinfer.synth.targets.simt.schedule import scheduled
+from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.vulkan.shader import VERSION_LINE, Argument, Given, group_line, head, launch_code, shader
 
 SIZES = (64 << 20, 256 << 20)
@@ -70,7 +70,8 @@ def op(name: str, *operands: str, also_baseline: bool = False, done: int = 0, **
     record = OPS[name]
     optional = [None] * (3 - len(types)) if name in ("linear", "layer_norm") else []
     call = infer(record, Call((*types, *optional), complete(record, params)))
-    kernel = plain(kernel_of(record, call, tuple(None if one is None else one.dtype for one in (*types, *optional))))
+    stored = tuple(None if one is None else one.dtype for one in (*types, *optional))
+    kernel = plain(kernel_of(record, call, stored), STRUCTURES)
     schedules = (scheduled, baseline) if also_baseline else (scheduled,)
     return Measured(f"{name} {', '.join(operands)}", kernel, done, schedules)
 
@@ -229,7 +230,7 @@ class Program:
     def add(self, one: Measured) -> None:
         """A kernel in each of its schedules."""
         for schedule in one.schedules:
-            found = schedule(one.kernel, self.machine)
+            found = schedule(plain(one.kernel) if schedule is baseline else one.kernel, self.machine)
             if any(launch.threads == 1 for launch in found.launches) and one.moved > _SLOW:
                 print(f"{one.name}: in one thread, it would take too long")
                 continue

@@ -14,11 +14,16 @@ from openinfer.loops.expand import plain
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import (
     ACCUMULATOR,
+    ORIGIN,
+    RANKED,
+    Axis,
     Buffer,
     Contraction,
     Kernel,
     Load,
     LoopKind,
+    Order,
+    Result,
     ScalarVar,
     WideLoad,
     WideStore,
@@ -425,3 +430,44 @@ def test_memory_that_a_group_cannot_share_is_a_threads_own() -> None:
     kernel = Kernel("k", (x,), (y,), builder.body)
     assert forms(checked(kernel, [numbers(F32, 3, 64)])) == ["together"]
     assert forms(checked(kernel, [numbers(F32, 3, 64)], SimtMachine(8, 4, shared_bytes=256))) == ["threads"]
+
+
+# --- orders -----------------------------------------------------------------------------------------------------------
+
+
+def in_order(rows: int, length: int, first: int, dtype: DType, *, is_descending: bool = False) -> Kernel:
+    """The first ones of each row, doubled, and where they were."""
+    x = Buffer("x", dtype, (rows, length))
+    values, places = Buffer("values", dtype, (rows, first)), Buffer("places", I64, (rows, first))
+    builder = Builder()
+    with builder.loop(rows, PARALLEL) as row:
+        along, rank = Axis(builder.fresh("i"), length), Axis(builder.fresh("i"), first)
+        key = load(x, row, along.index)
+        outs = (
+            Result(values, (row, rank.index), ScalarVar(RANKED, key.dtype)),
+            Result(places, (row, rank.index), ScalarVar(ORIGIN, I64)),
+        )
+        builder.add(Order(along, rank, key, outs, is_descending=is_descending))
+    return Kernel("k", (x,), (values, places), builder.body)
+
+
+@pytest.mark.parametrize(("length", "first"), [(1, 1), (2, 2), (9, 9), (16, 3), (33, 33)])
+@pytest.mark.parametrize(("dtype", "is_descending"), [(F32, False), (F32, True), (U8, True), (I64, False)])
+def test_a_group_sorts_what_it_can_share(length: int, first: int, dtype: DType, *, is_descending: bool) -> None:
+    """Equal keys stay in the order in which they are; NaN is larger than all numbers."""
+    machine = SimtMachine(8, most_groups=2) if dtype is U8 else MACHINE
+    values = (np.arange(3 * length).reshape(3, length) * 7 % 5).astype(dtype.array)
+    if dtype is F32 and length > 4:
+        values[1, 2], values[1, 4], values[2, 3] = np.nan, -0.0, np.inf
+    kernel = in_order(3, length, first, dtype, is_descending=is_descending)
+    found = checked(kernel, [values], machine)
+    assert forms(found) == (["order"] if length > 1 else ["threads"])
+
+
+@pytest.mark.parametrize(("length", "first"), [(17, 17), (32, 1), (75, 75), (130, 20)])
+def test_longer_runs_are_merged_in_launches_of_their_own(length: int, first: int) -> None:
+    values = (np.arange(2 * length).reshape(2, length) * 31 % 23).astype(np.float32)
+    values[0, 3:9] = np.nan
+    found = checked(in_order(2, length, first, F32), [values], SimtMachine(8, 4, shared_bytes=128))
+    assert forms(found)[0] == "order"
+    assert "threads" in forms(found)

@@ -28,6 +28,11 @@ def _descending(one: Scalar, other: Scalar) -> Scalar:
     return before(one > other, one, other)
 
 
+def comes_before(one: Scalar, other: Scalar, *, is_descending: bool) -> Scalar:
+    """Whether one of two keys comes strictly before the other."""
+    return _descending(one, other) if is_descending else _ascending(one, other)
+
+
 def ordered(one: Order, builder: Builder) -> None:
     """Keys and where they are, sorted together in memory of their own; then what is asked for of the first ones."""
     count = one.axis.extent

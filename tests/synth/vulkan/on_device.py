@@ -19,7 +19,7 @@ from tests.synth.in_c import call_of, loaded, stored_bytes
 from openinfer.dtypes import Array, Bytes, DType
 from openinfer.loops.dim import at
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Attend, Kernel
+from openinfer.loops.ir import Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import Call, Case, OpRecord, TensorType
 from openinfer.ops.lower.kernel import kernel_of
@@ -28,7 +28,7 @@ from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import simt_machine
-from openinfer.synth.targets.simt.schedule import scheduled
+from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, group_line, launch_code, shader
 
 NAMED = os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe")
@@ -121,7 +121,7 @@ def prepared(record: OpRecord, case: Case, number: int, dtype: DType, numerics: 
     call = call_of(record, case)
     pairs = zip(case.arrays, case.dtypes, strict=True)
     inputs = [stored_bytes(array, kind) for array, kind in pairs if array is not None and kind is not None]
-    kernel = plain(kernel_of(record, call, case.dtypes), frozenset({Attend}))
+    kernel = plain(kernel_of(record, call, case.dtypes), STRUCTURES)
     return Prepared(record, case, call, job_of(kernel, number, inputs, call.outputs, numerics), dtype)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from openinfer.check.events import TraceLevel
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.loops.ir import Attend, Kernel, Structure
+from openinfer.loops.ir import Kernel
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.passes.hoist import hoisted
@@ -18,7 +18,7 @@ from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.require import Needs, required
-from openinfer.synth.targets.simt.schedule import scheduled
+from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.targets.vulkan.dialect import glsl
@@ -27,7 +27,6 @@ from openinfer.synth.targets.vulkan.project import VulkanProject
 from openinfer.synth.targets.vulkan.require import requirements
 
 _KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
-_STRUCTURES: frozenset[type[Structure]] = frozenset({Attend})
 _REACH = 1 << 32
 """Positions in memory have 32 bits."""
 
@@ -49,7 +48,7 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
         project=own.project,
         build=_built,
         profile=profiled,
-        structures=_STRUCTURES,
+        structures=STRUCTURES,
         is_launch=own.is_launch,
         on_device=True,
         facts=own.facts,
@@ -71,7 +70,7 @@ class _VulkanDevice:
 
         if not wanted.schedule:
             return (OntoDevice(schedule).run,)
-        return hoisted, OntoDevice(schedule, _STRUCTURES).run
+        return hoisted, OntoDevice(schedule, STRUCTURES).run
 
     def is_launch(self, kernel: Kernel) -> bool:
         """Whether a kernel of several statements is one launch."""

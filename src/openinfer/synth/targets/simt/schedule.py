@@ -4,8 +4,10 @@ Forms are known by the structure of loops alone. They are functions from stateme
 interpreter of launches proves before a device runs them.
 """
 
+from dataclasses import replace
+
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Alloc, Contraction, Kernel, walk
+from openinfer.loops.ir import Alloc, Attend, Contraction, Kernel, Order, Structure, walk
 from openinfer.loops.rewrite import Statements, straightened, variables_of
 from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
@@ -15,6 +17,7 @@ from openinfer.synth.targets.simt.independent import with_independent_loops
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
 from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.stream import streamed
 from openinfer.synth.targets.simt.tiles import tiles
@@ -22,15 +25,18 @@ from openinfer.synth.targets.simt.together import together
 from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.simt.wide import FreshNames
 
-FORMS: tuple[LaunchForm, ...] = (blocks, tiles, flat, rows, together)
+STRUCTURES: frozenset[type[Structure]] = frozenset({Attend, Order})
+"""What has forms of its own."""
+FORMS: tuple[LaunchForm, ...] = (blocks, sorted_by_groups, tiles, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
-    """A kernel as launches in the forms that suit a device; its only structures are attentions."""
+    """A kernel as launches in the forms that suit a device; it has no structures but those of ``STRUCTURES``."""
     found = attention(kernel, machine) or vectors(kernel, machine)
     if found is not None:
         return found
-    kernel = plain(kernel)
+    loops = plain(kernel)
+    kernel = with_orders(plain(kernel, frozenset({Order})), machine)
     whole = [one for one in kernel.body if isinstance(one, Contraction)]
 
     def expand(one: Contraction, taken: set[str]) -> Statements | None:
@@ -41,4 +47,5 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
     body = with_independent_loops(straightened(body))
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs)} | {var.name for var in variables_of(body)}
     taken |= {one.buffer.name for one in walk(body) if isinstance(one, Alloc)}
-    return formed(kernel, with_long_loops(body, machine, FreshNames(taken)), machine, *FORMS)
+    launches = formed(kernel, with_long_loops(body, machine, FreshNames(taken)), machine, *FORMS)
+    return replace(launches, kernel=loops)

@@ -21,6 +21,7 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
+    Structure,
     scalars,
     visit,
     walk,
@@ -51,7 +52,7 @@ class LaunchPart:
 
 def is_threads(statement: Statement) -> bool:
     """Whether iterations can be threads: how many there are must be known without running code on the device."""
-    if isinstance(statement, Contraction):
+    if isinstance(statement, Contraction | Structure):
         return True  # one that the schedule has left as it is
     return isinstance(statement, For) and statement.kind is LoopKind.PARALLEL and isinstance(statement.extent, Const)
 
@@ -94,6 +95,7 @@ def _cheap(segments: Sequence[LaunchPart]) -> dict[ScalarVar, Let]:
     everything = tuple(one for segment in segments for one in segment.body)
     written = {one.buffer for one in walk(everything) if isinstance(one, Store)}
     written |= {one.out for one in walk(everything) if isinstance(one, Contraction)}
+    written |= {out.buffer for one in walk(everything) if isinstance(one, Structure) for out in one.results}
     assigned = assigned_in(everything) | {one.var for one in everything if isinstance(one, Local)}
     found: dict[ScalarVar, Let] = {}
     tops = {var for one in everything for var in ([one.var] if isinstance(one, Let | Local) else [])}

@@ -110,9 +110,10 @@ class WideLoop:
         if not bits or is_symbolic(extent):
             return 1
         most = _MOST_LONG if self.is_long else _MOST if min(bits) >= 8 else _MOST_PACKED
-        # Where elements are written, neighbouring threads are at most two accesses apart, of what is largest.
-        largest = max(*bits, 8) if self._stored else 8
-        found = min(_ACCESS_BITS // min(bits), 2 * _ACCESS_BITS // largest, most)
+        # Neighbouring threads write next to each other; what they read besides is at most two accesses apart.
+        written = [one.buffer.dtype.bits for one in self.body if isinstance(one, Store)]
+        largest = max((*written, max(bits) // 2, 8)) if written else 8
+        found = min(_ACCESS_BITS // min(bits), _ACCESS_BITS // largest, most)
         found = max(found, 32) if min(bits) == 1 else found
         while found > 1:
             is_whole = extent >= found if has_tail else extent % found == 0

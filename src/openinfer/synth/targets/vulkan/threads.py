@@ -65,8 +65,8 @@ def _place(loop: For, builtin: str, writer: KernelWriter, depth: int) -> None:
 
 
 def _barrier(_one: GroupBarrier, writer: KernelWriter, depth: int) -> None:
-    """Writes to memory are seen as well as those to what a group shares."""
-    writer.line(depth, "memoryBarrierBuffer(); barrier();")
+    """The group sees what is written to memory, too; that others see it at once would take long."""
+    writer.line(depth, "groupMemoryBarrier(); barrier();")
 
 
 def _shuffled(dtype: DType, value: str, mask: int) -> str:
