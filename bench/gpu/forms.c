@@ -205,9 +205,14 @@ static double seconds_of(const measured *one)
     require(bytes <= room, "the case needs more memory");
     for (uint32_t k = 0; k < one->launch_count; ++k) pipelines[k] = pipeline_of(&one->launches[k]);
     const double first = least_of(one, pipelines, bytes, 1);
-    const double found = first > ENOUGH ? first : least_of(one, pipelines, bytes, first * ROUNDS > ENOUGH ? 3 : ROUNDS);
+    double found = first;
+    /* More than once: a device that had nothing to do is slow at first. */
+    for (int again = 0; again < 3 && first <= ENOUGH; ++again) {
+        const double own = least_of(one, pipelines, bytes, first * ROUNDS > ENOUGH ? 3 : ROUNDS);
+        if (own < found) found = own;
+    }
     for (uint32_t k = 0; k < one->launch_count; ++k) vkDestroyPipeline(device, pipelines[k], NULL);
-    return found < first ? found : first;
+    return found;
 }
 
 typedef struct { double seconds, rate, ceiling; } result;

@@ -208,6 +208,14 @@ def test_rows_are_right_at_every_length(rows: int, length: int, machine: SimtMac
     assert forms(found) == ["rows"] if machine.subgroup else True
 
 
+@pytest.mark.parametrize("length", [64, 68, 132])
+def test_what_stays_in_registers_is_loaded_and_stored_once(length: int) -> None:
+    """Elements that a loop stores and a later one reads and stores again are stored by the later one."""
+    found = checked(softmax(3, length), [numbers(F32, 3, length)])
+    chunks = -(-length // 4 // 8)
+    assert accesses(found) == {("x", 4): chunks, ("y", 4): chunks}
+
+
 def test_how_many_threads_a_row_has() -> None:
     def team(rows: int, length: int, machine: SimtMachine = MACHINE) -> str:
         return scheduled(softmax(rows, length), machine).launches[0].form
