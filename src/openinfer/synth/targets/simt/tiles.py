@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from openinfer.dtypes import DType
 from openinfer.loops.affine import position, variables
 from openinfer.loops.build import cast, index, unflat
 from openinfer.loops.dim import is_symbolic
@@ -37,10 +38,10 @@ from openinfer.synth.targets.simt.team import shared_type
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideLoop
 
-_SIDE = 64
-"""Elements along each side of a square, where a group has threads enough; each of them has several on its way."""
-_MOST_EACH = 16
-"""The most elements of a thread."""
+_SIDE = 128
+"""The most elements along each side of a square."""
+_MOST_EACH = 64
+"""The most bytes of a thread, which are on their way at the same time."""
 _ACCESS = 8
 """The most elements of an access."""
 
@@ -79,16 +80,18 @@ def tiles(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | N
 
 
 def _side(machine: SimtMachine, square: _Square) -> int:
-    side = _SIDE
-    while side > machine.group or side * side > machine.group * _MOST_EACH:
+    side, each = _SIDE, sum(_memory_type(load).bits // 8 for load in square.loads)
+    while side > machine.group or side * side * each > machine.group * _MOST_EACH:
         side //= 2
-    while side > 1 and sum(_shared_bytes(load, side) for load in square.loads) > machine.shared_bytes // 2:
+    while side > 1 and side * (side + 1) * each > machine.shared_bytes // 2:
         side //= 2
     return side
 
 
-def _shared_bytes(load: Load, side: int) -> int:
-    return side * (side + 1) * max(load.dtype.bits, 32) // 8
+def _memory_type(load: Load) -> DType:
+    """What a group shares of it: elements as they are in memory, unless they share bytes there."""
+    stored = load.buffer.dtype
+    return shared_type(load.dtype) if stored.is_packed or stored.kind == "bool" else stored
 
 
 def _square(indices: Sequence[ScalarVar], body: Statements) -> _Square | None:
@@ -131,9 +134,7 @@ class _Tiles:
         self._extents = [int_extent(one.extent) for one in loops]
         self._lane, self._group = names.var("lane"), names.var("group")
         self._own = {
-            load: Buffer(
-                names.name(f"shared_{load.buffer.name}"), shared_type(load.dtype), (side, side + 1), Space.GROUP
-            )
+            load: Buffer(names.name(f"shared_{load.buffer.name}"), _memory_type(load), (side, side + 1), Space.GROUP)
             for load in square.loads
         }
         self._first = {axis: names.var("first") for axis in (square.read, square.written)}
@@ -181,7 +182,7 @@ class _Tiles:
                     own = tuple(names.var(load.buffer.name, load.dtype) for _ in range(width))
                     yield from loop.loaded(load, own, places)
                     for place, value in enumerate(own):
-                        stores.append(Store(memory, (down, across + place), cast(value, memory.dtype)))
+                        stores.append(Store(memory, (down, across + place), _put(value, memory)))
             yield from stores
 
         yield from self._either(made, width, square.read, square.written)
@@ -236,6 +237,10 @@ class _Tiles:
         inside = [self._first[axis] + at < self._extents[axis] for axis, at in places if axis in ends]
         some = (Let(down, first + turn * step), If(_all(inside), tuple(make(across, [down]))))
         yield If(_all(full), whole, (For(turn, index(side // step), some),))
+
+
+def _put(value: Scalar, memory: Buffer) -> Scalar:
+    return cast(value, memory.dtype.compute)
 
 
 def _all(conditions: Sequence[Scalar]) -> Scalar:
