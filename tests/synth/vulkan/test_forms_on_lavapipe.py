@@ -1,0 +1,50 @@
+"""Forms of launches that the small cases of ops do not reach, on lavapipe: long rows, squares, columns, merged runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.synth.in_c import judge
+from tests.synth.vulkan.on_device import Module, Prepared, prepared, run_modules
+
+from openinfer.dtypes import DTYPES
+from openinfer.ops import OPS, Case
+
+
+def case_of(number: int, name: str, dtype: str, shape: tuple[int, ...], params: dict[str, Any]) -> Prepared:
+    kind = DTYPES[dtype]
+    values = np.random.default_rng(number).integers(0, 2 if kind.kind == "bool" else 7, shape)
+    return prepared(OPS[name], Case((values.astype(kind.array),), (kind,), params), number, kind)
+
+
+def found(folder: Path, *wanted: tuple[str, str, tuple[int, ...], dict[str, Any]]) -> list[str]:
+    """The forms of some calls, which are right on the device."""
+    cases = [case_of(number, *one) for number, one in enumerate(wanted)]
+    for one, outcome in zip(cases, run_modules([Module([one.job for one in cases])], folder), strict=True):
+        assert not outcome.damage
+        judge(one, outcome.results, outcome.status)
+    return [one.job.launches.launches[0].form.split(":")[0] for one in cases]
+
+
+def test_transposes_of_every_size_of_element(tmp_path: Path) -> None:
+    kinds = [("f32", 32), ("bf16", 40), ("i8", 48), ("i8", 45), ("u4", 40), ("bool", 33), ("i64", 17)]
+    calls = [("transpose", dtype, (2, 37, columns), {"perm": (0, 2, 1)}) for dtype, columns in kinds]
+    assert found(tmp_path, *calls) == ["tiles", "tiles", "tiles", "tiles", "threads", "tiles", "tiles"]
+
+
+def test_rows_of_several_subgroups_and_columns(tmp_path: Path) -> None:
+    calls: list[tuple[str, str, tuple[int, ...], dict[str, Any]]] = [
+        ("softmax", "f32", (3, 500), {"axis": 1}),
+        ("softmax", "bf16", (3, 1001), {"axis": 1}),
+        ("sum_axis", "f32", (70, 33), {"axis": 0}),
+        ("sum_axis", "i32", (2, 40, 64), {"axis": 1}),
+    ]
+    assert found(tmp_path, *calls) == ["rows"] * 4
+
+
+def test_orders_of_more_elements_than_a_group_shares(tmp_path: Path) -> None:
+    calls: list[tuple[str, str, tuple[int, ...], dict[str, Any]]] = [
+        ("sort", "f32", (2, 2300), {"axis": 1}),
+        ("topk", "i8", (1100, 2), {"axis": 0, "k": 9}),
+    ]
+    assert found(tmp_path, *calls) == ["order"] * 2
