@@ -82,7 +82,7 @@ class _Rows:
         if kept and self._team > machine.subgroup:
             machine = self._machine = replace(machine, group=self._team)
         self._threads = LaneTeam(
-            machine, names, self._team, self._lane, self._member, self._widths, {}, kept, max(self._beside, 1)
+            machine, names, self._team, self._lane, self._member, self._widths, kept=kept, apart=max(self._beside, 1)
         )
 
     @property
