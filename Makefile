@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 chat: $(VENV)/.installed
 	@$(BIN)/python -m examples.chat
 
-# Types are checked beside the tests: two processes of tests leave a core idle at their ends, and mypy has but one.
+# Types are checked beside the tests: mypy is one process, and alone would leave a core idle.
 test: lint $(VENV)/.examples tools
 	$(MAKE) --no-print-directory --jobs 2 types tests
 	$(MAKE) --no-print-directory planted
