@@ -3,23 +3,26 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 from threading import local
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from openinfer.device import Device
 from openinfer.dtypes import Array, Bytes, DType, pack, unpack
 from openinfer.errors import Code
+from openinfer.loops.dim import is_symbolic
 from openinfer.ops import Call, OpError, OpRecord, ReferenceKernel, TensorType
 from openinfer.ops.lower.kernel import QuantizationInput
 from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
 from openinfer.synth.run.build import shader_compiler
 from openinfer.synth.run.node_device import NodeDevice, NoResultError
 from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.node_kernel import NodeProgram
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.require import lacking
 from openinfer.synth.targets.vulkan.node_code import NodeCode, NodeWriter, host_code
 from openinfer.synth.targets.vulkan_target import vulkan_target
+from openinfer.synth.varying import GeneralCall, VaryingExtents
 
 _REACH = 1 << 32
 """Positions in memory have 32 bits."""
@@ -51,23 +54,37 @@ class NodeBackend:
         self._writer = NodeWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
         self._device = _device()
         self._clock = _ThreadClock()
+        self._varying = VaryingExtents()
+        self._written: dict[Any, NodeCode] = {}
         self.is_flushing = self._writer.numerics.subnormals == "flushed"
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> "NodeOnDevice":
         """A complete call as a kernel of the device; ``OpError`` (E805) where it lacks what the op needs."""
-        code = self._writer.code(record, call, stored)
+        general = self._varying.general(record, call, stored) or GeneralCall(call, {})
+        code = self._code(record, general.call, stored)
         for what in lacking(self._arch, code.needs):
             raise OpError(Code.MISSING_FEATURE, f"'{record.name}' {what}", None, _ADVICE)
-        largest = max(code.program.nbytes, default=0)
+        program = code.at(general.sizes)
+        largest = max(program.nbytes, default=0)
         if largest >= _REACH:
             message = f"a tensor of '{record.name}' takes {largest:,} bytes, and a kernel reaches {_REACH:,}"
             raise OpError(Code.NOT_SYNTHESIZED, message, None, "smaller sizes make it smaller")
-        return NodeOnDevice(self._device, self._clock, code, ReferenceKernel(record, call, stored))
+        return NodeOnDevice(self._device, self._clock, code, program, ReferenceKernel(record, call, stored))
+
+    def _code(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeCode:
+        """The code of a call; one with dynamic sizes is written once for all their values."""
+        if not _is_general(call):
+            return self._writer.code(record, call, stored)
+        key = record.name, _known(call), *stored
+        found = self._written.get(key)
+        if found is None:
+            found = self._written[key] = self._writer.code(record, call, stored)
+        return found
 
     def prepare(self, kernels: Sequence[Callable[..., object]]) -> Sequence[OpError | None]:
         """Compile the shaders of kernels together; what the device refuses to take of them."""
         own = [one for one in kernels if isinstance(one, NodeOnDevice)]
-        return self._device.prepare([one.code.program for one in own])
+        return self._device.prepare([one.program for one in own])
 
     def taken(self) -> int | None:
         """The device's nanoseconds for the last kernel of this thread, if it has a clock."""
@@ -83,8 +100,16 @@ class _ThreadClock(local):
 class NodeOnDevice:
     """One op call as a kernel of a device. Operands are copied there, and results back."""
 
-    def __init__(self, device: NodeDevice, clock: _ThreadClock, code: NodeCode, reference: ReferenceKernel) -> None:
+    def __init__(
+        self,
+        device: NodeDevice,
+        clock: _ThreadClock,
+        code: NodeCode,
+        program: NodeProgram,
+        reference: ReferenceKernel,
+    ) -> None:
         self.code = code
+        self.program = program
         self.call = reference.call
         self._device = device
         self._clock = clock
@@ -98,7 +123,7 @@ class NodeOnDevice:
         stored = [_stored(array, buffer.dtype) for array, buffer in zip(given, code.buffers, strict=False)]
         places = range(code.inputs, code.inputs + code.outputs)
         try:
-            found, self._clock.taken = self._device.run(code.program, [*stored, *self._constants], places)
+            found, self._clock.taken = self._device.run(self.program, [*stored, *self._constants], places)
         except NoResultError:
             self._refuse(arrays)
         return tuple(_loaded(data, kind) for data, kind in zip(found, self.call.outputs, strict=True))
@@ -107,6 +132,20 @@ class NodeOnDevice:
         """The device only says that there is no result; the reference knows why."""
         self._reference(arrays)
         raise OpError(Code.BAD_VALUE, "the device finds no result for a value, and the CPU does")
+
+
+def _is_general(call: Call) -> bool:
+    return any(is_symbolic(extent) for one in call.inputs if one is not None for extent in one.shape)
+
+
+def _known(call: Call) -> tuple[object, ...]:
+    """All that the code of a call depends on; extents with their bounds."""
+    kinds = (*call.inputs, *call.wanted, *call.outputs)
+    types = (
+        None if one is None else (one.dtype.name, *((int(extent), repr(extent)) for extent in one.shape))
+        for one in kinds
+    )
+    return repr(sorted(call.params.items())), *types
 
 
 def _stored(array: Array, dtype: DType) -> Bytes:

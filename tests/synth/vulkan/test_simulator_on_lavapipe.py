@@ -17,6 +17,7 @@ from openinfer.errors import ExecutionError, GraphError, OpenInferError
 from openinfer.oinf import TensorSpec, save_file
 from openinfer.oinf.quant import QuantParams, QuantScale
 from openinfer.sim import on_op, on_write
+from openinfer.synth.nodes import _device
 from openinfer.synth.run import node_device
 from openinfer.synth.run.node_device import NodeDevice
 from openinfer.synth.targets.vulkan.node_code import host_code
@@ -148,6 +149,21 @@ def test_quantized_weights_bring_their_scales(tmp_path: Any) -> None:
     executor = both(ModelLoader.open(tmp_path / "q.oinf"), text)[0]
     x = np.random.default_rng(4).integers(-4, 4, (2, 8)).astype(np.float32)
     np.testing.assert_array_equal(executor(x=x), x @ (stored * np.array([0.5, 0.25, 2.0, 1.0], np.float32)))
+
+
+def test_sizes_that_vary_need_no_new_shaders() -> None:
+    text = """sizes { T <= 99; U <= 99; } dynamic { x: f32[T, 4]; k: f32[U, 4]; } volatile { y: f32[T, U]; z: f32[U]; }
+        block entry { op matmul(x, k, transpose_b=true) >> y; op softmax(y, axis=1) >> y;
+            op max_axis(y, axes=[0]) >> z; return y, z; }"""
+    executor = both(None, text)[0]
+    rng, counts = np.random.default_rng(9), []
+    for rows, columns in ((2, 3), (4, 5), (5, 4), (6, 2), (9, 9), (3, 1), (7, 8)):
+        shapes = {"x": (rows, 4), "k": (columns, 4)}
+        y, z = executor({name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()})
+        assert (y.shape, z.shape) == ((rows, columns), (columns,))
+        counts.append(len(_device()._store._known))
+    assert counts[3] == counts[1], "the second sizes made all shaders that the next ones need"
+    assert counts[6] == counts[5], "and those with one column, or as many rows, are cases of their own"
 
 
 def test_sessions_run_on_vulkan_by_its_name() -> None:

@@ -4,7 +4,6 @@ import ctypes
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
@@ -21,7 +20,7 @@ from openinfer.synth.targets.node_kernel import NodeProgram
 
 _ALIGNMENT = 256
 _LEAST_ARENA = 1 << 20
-_MOST_KERNELS = 256
+_MOST_KERNELS = 1024
 """Kernels that are open at the same time; the one that was not used for longest is closed."""
 _REFUSED, _PROBLEM = 0, 1
 """What a run ends with, apart from -1: the op has no result, or a problem, which is added to the second."""
@@ -46,16 +45,6 @@ class _Argument(ctypes.Structure):
     _fields_ = (("offset", ctypes.c_int64), ("number", ctypes.c_int64), ("is_written", ctypes.c_int32))
 
 
-@dataclass(frozen=True)
-class _Open:
-    """A kernel that the device has: its handle, and the structs that it is run with."""
-
-    handle: int
-    launches: Any
-    arguments: Any
-    offsets: tuple[int, ...]
-
-
 class NodeDevice:
     """One device and queue of this process. Calls of several threads take turns; a forked process opens its own."""
 
@@ -66,7 +55,8 @@ class NodeDevice:
         self._store = ShaderStore()
         self._lock = RLock()
         self._process = 0
-        self._open: OrderedDict[NodeProgram, _Open] = OrderedDict()
+        self._open: OrderedDict[tuple[str, ...], int] = OrderedDict()
+        """Shaders that the driver has, and what it has made of them."""
         self._memory: int | None = None
         self._bytes: Bytes = np.empty(0, np.uint8)
         with self._lock:
@@ -84,7 +74,7 @@ class NodeDevice:
             return
         size = max(nbytes, 2 * self._bytes.size)
         for one in self._open.values():
-            self._library.nodes_close(one.handle)
+            self._library.nodes_close(one)
         self._open.clear()
         if self._memory is not None:
             self._library.nodes_release(self._memory)
@@ -118,12 +108,11 @@ class NodeDevice:
             return error
         return None
 
-    def _opened(self, kernel: NodeProgram) -> _Open:
-        offsets, room = _room(kernel)
-        self._grow(room)
-        found = self._open.get(kernel)
+    def _opened(self, kernel: NodeProgram) -> int:
+        self._grow(_room(kernel)[1])
+        found = self._open.get(kernel.shaders)
         if found is not None:
-            self._open.move_to_end(kernel)
+            self._open.move_to_end(kernel.shaders)
             return found
         words = [self._store.words(text) for text in kernel.shaders]
         shaders = (_Shader * len(words))(*(_Shader(one, len(one)) for one in words))
@@ -137,30 +126,28 @@ class NodeDevice:
                 raise OpError(Code.MISSING_FEATURE, "this machine's device lacks a feature that the op needs here")
             raise _error(wrong)
         assert handle.value is not None
-        made = _Open(handle.value, *_structs(kernel, offsets), offsets)
-        self._open[kernel] = made
+        self._open[kernel.shaders] = handle.value
         if len(self._open) > _MOST_KERNELS:
-            self._library.nodes_close(self._open.popitem(last=False)[1].handle)
-        return made
+            self._library.nodes_close(self._open.popitem(last=False)[1])
+        return handle.value
 
     def run(
         self, kernel: NodeProgram, inputs: Sequence[Bytes], outputs: Sequence[int]
     ) -> tuple[list[Bytes], int | None]:
         """Run a kernel on its first buffers; the bytes of some others, and the nanoseconds that the device took."""
-        taken = ctypes.c_int64()
+        taken, offsets = ctypes.c_int64(), _room(kernel)[0]
+        launches, arguments = _structs(kernel, offsets)
         with self._lock:
             opened = self._opened(kernel)
-            for at, data in zip(opened.offsets, inputs, strict=False):
+            for at, data in zip(offsets, inputs, strict=False):
                 self._bytes[at : at + data.size] = data
             count = len(kernel.launches)
-            ended = self._library.nodes_run(
-                opened.handle, count, opened.launches, opened.arguments, ctypes.byref(taken)
-            )
+            ended = self._library.nodes_run(opened, count, launches, arguments, ctypes.byref(taken))
             if ended == _REFUSED:
                 raise NoResultError
             if ended >= _PROBLEM:
                 raise self._lost(DEVICE_MISTAKES[ended - _PROBLEM])
-            places = [(opened.offsets[one], kernel.nbytes[one]) for one in outputs]
+            places = [(offsets[one], kernel.nbytes[one]) for one in outputs]
             found = [self._bytes[at : at + size].copy() for at, size in places]
         return found, None if taken.value < 0 else taken.value
 
@@ -198,7 +185,9 @@ def _room(kernel: NodeProgram) -> tuple[tuple[int, ...], int]:
 
 def _structs(kernel: NodeProgram, offsets: Sequence[int]) -> tuple[Any, Any]:
     arguments = [
-        _Argument(offsets[one.buffer], kernel.nbytes[one.buffer], one.is_written)
+        _Argument(-1, one.number, 0)
+        if one.buffer < 0
+        else _Argument(offsets[one.buffer], kernel.nbytes[one.buffer], one.is_written)
         for launch in kernel.launches
         for one in launch.arguments
     ]

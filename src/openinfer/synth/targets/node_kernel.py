@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NodeArgument:
-    """An argument of a launch: one of the kernel's buffers."""
+    """An argument of a launch: one of the kernel's buffers, or a number where the buffer is negative."""
 
     buffer: int
-    is_written: bool
+    is_written: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """One op call as shaders and launches of its own: what a simulator on a device runs for a node."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as resources
+from math import prod
 
 from openinfer.dtypes import DType
-from openinfer.loops.dim import most_elements
+from openinfer.loops.dim import at, most_elements
 from openinfer.loops.expand import plain
 from openinfer.loops.ir import Buffer, Space, Structure
 from openinfer.ops import Call, OpRecord
@@ -32,16 +33,49 @@ def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
+class WrittenLaunch:
+    """A launch as a shader, whose groups have so many threads."""
+
+    launch: Launch
+    code: LaunchCode
+    group: int
+
+
+@dataclass(frozen=True)
 class NodeCode:
     """An op call as a program of its own, and what its buffers hold."""
 
-    program: NodeProgram
+    shaders: tuple[str, ...]
+    launches: tuple[WrittenLaunch, ...]
+    lanes: int
     buffers: tuple[Buffer, ...]
     """Inputs, those of quantization included, then outputs, then memory that launches hand on."""
     inputs: int
     outputs: int
     quantization: tuple[QuantizationInput, ...]
     needs: Requirement
+
+    def at(self, sizes: Mapping[str, int]) -> NodeProgram:
+        """The program at values of its dynamic sizes."""
+        return NodeProgram(
+            self.shaders,
+            tuple(self._launch(one, sizes) for one in self.launches),
+            tuple(one.dtype.nbytes(prod(at(extent, sizes) for extent in one.shape)) for one in self.buffers),
+            self.lanes,
+        )
+
+    def _launch(self, one: WrittenLaunch, sizes: Mapping[str, int]) -> NodeLaunch:
+        places = {buffer.name: place for place, buffer in enumerate(self.buffers)}
+        kernel = one.launch.kernel
+        written = {buffer.name for buffer in kernel.outputs}
+        arguments = [
+            NodeArgument(places[given.name], given.name in written)
+            if given.kind is Given.MEMORY
+            else NodeArgument(-1, number=sizes[given.name])
+            for given in one.code.arguments
+            if given.kind in (Given.MEMORY, Given.SIZE)
+        ]
+        return NodeLaunch(-(-at(one.launch.threads, sizes) // one.group), kernel.can_fail, tuple(arguments))
 
 
 @dataclass(frozen=True)
@@ -62,35 +96,20 @@ class NodeWriter:
             for place, one in enumerate(launches.launches)
         ]
         buffers = (*kernel.inputs, *kernel.outputs, *launches.scratch)
-        program = NodeProgram(
-            tuple(self._shaders(launches, printed)),
-            tuple(self._launches(launches, printed, buffers)),
-            tuple(one.dtype.nbytes(most_elements(one.shape)) for one in buffers),
-            self.machine.subgroup,
+        written = tuple(
+            WrittenLaunch(launch, code, group_of(launch.kernel, self.machine.group))
+            for launch, code in zip(launches.launches, printed, strict=True)
         )
         return NodeCode(
-            program,
+            tuple(shader([one.code], one.group, self.numerics, f"{one.code.name}();") for one in written),
+            written,
+            self.machine.subgroup,
             buffers,
             len(kernel.inputs),
             len(kernel.outputs),
             lowered.quantization,
             self._requirement(launches, printed),
         )
-
-    def _shaders(self, launches: Launches, printed: Sequence[LaunchCode]) -> Iterator[str]:
-        for launch, code in zip(launches.launches, printed, strict=True):
-            yield shader([code], group_of(launch.kernel, self.machine.group), self.numerics, f"{code.name}();")
-
-    def _launches(
-        self, launches: Launches, printed: Sequence[LaunchCode], buffers: Sequence[Buffer]
-    ) -> Iterator[NodeLaunch]:
-        places = {one.name: place for place, one in enumerate(buffers)}
-        for launch, code in zip(launches.launches, printed, strict=True):
-            written = {one.name for one in launch.kernel.outputs}
-            memory = [one.name for one in code.arguments if one.kind is Given.MEMORY]
-            arguments = tuple(NodeArgument(places[name], name in written) for name in memory)
-            groups = -(-launch.threads // group_of(launch.kernel, self.machine.group))
-            yield NodeLaunch(groups, launch.kernel.can_fail, arguments)
 
     def _requirement(self, launches: Launches, printed: Sequence[LaunchCode]) -> Requirement:
         found = frozenset[Feature]().union(*(features(one, self.numerics) for one in printed))
