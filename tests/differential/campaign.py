@@ -23,8 +23,10 @@ class Job:
     """Seeds of one batch: they have the same setting."""
 
     seeds: tuple[int, ...]
-    is_sanitized: bool
+    is_sanitized: bool = False
     is_on_device: bool = False
+    is_counted: bool = False
+    """Whether failures are only counted, and not made smaller."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ class Campaign:
     covered: Callable[[Sequence[int]], str]
     """What a run has covered, in words."""
 
-    def jobs(self, first: int, count: int, *, is_sanitized: bool, is_on_device: bool = False) -> Iterator[Job]:
+    def jobs(self, first: int, count: int, **kind: bool) -> Iterator[Job]:
         """Seeds in batches whose borders do not depend on where one begins, so that a seed always means the same."""
         start = first
         while start < first + count:
             end = min(first + count, (start // self.batch + 1) * self.batch)
-            yield Job(tuple(range(start, end)), is_sanitized, is_on_device)
+            yield Job(tuple(range(start, end)), **kind)
             start = end
 
     def main(self, description: str | None) -> int:
@@ -80,8 +82,8 @@ class Campaign:
         """Judge what the options say, and print progress and failures."""
         start, done = perf_counter(), 0
         failed: dict[int, str] = {}
-        flags = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan}
-        every = list(self.jobs(options.seed, options.count, **flags))
+        kind = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan, "is_counted": options.keep_going}
+        every = list(self.jobs(options.seed, options.count, **kind))
         for job, failures in self._results(every, options.processes):
             if options.seconds and perf_counter() - start > options.seconds:
                 break

@@ -23,10 +23,10 @@ COUNTED = 300
 
 
 def judge(job: Job, folder: Path) -> Iterator[Failure]:
-    """Judge the programs of a job; the first that fails is made smaller."""
+    """Judge the programs of a job; the first that fails is made smaller, unless failures are only counted."""
     how = VULKAN if job.is_on_device else setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized)
     for place, failure in enumerate(judge_batch(job.seeds, how, folder)):
-        yield failure if place else smaller(failure, how)
+        yield failure if place or job.is_counted else smaller(failure, how)
 
 
 def smaller(failure: Failure, how: Setting) -> Failure:
