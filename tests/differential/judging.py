@@ -145,7 +145,8 @@ class _Moved(ReferenceKernel):
     def __call__(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
         if not self.flushes:
             return self._moved(arrays)
-        return tuple(map(flushed, self._moved([None if one is None else flushed(one) for one in arrays])))
+        found = self._moved([None if one is None else flushed(one) for one in arrays])
+        return tuple(_with_other_nans(flushed(one)) for one in found)
 
     def _moved(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
         tolerance = self._record.tolerance
@@ -178,6 +179,15 @@ class _Moved(ReferenceKernel):
                 value = either.astype(value.dtype)
             moved.append(value if leave is None else leave(value))
         return tuple(moved)
+
+
+def _with_other_nans(array: Array) -> Array:
+    """With all bits set in each NaN, as some devices make them; a bitcast shows it."""
+    if not _is_float(array):
+        return array
+    codes = array.copy().view(f"u{array.dtype.itemsize}")
+    codes[np.isnan(array.astype(np.float64))] = (1 << (8 * array.dtype.itemsize - 1)) - 1
+    return codes.view(array.dtype)
 
 
 def _direction(run: int) -> _Direction:

@@ -141,3 +141,19 @@ def test_documented_devices_take_a_norm(arch: Device | DeviceSpec | str) -> None
     """It computes its factor in f64, of which some of their files say nothing."""
     needs = synthesized(arch, "rms_norm(x)")["needs"]
     assert {one["feature"] for one in needs} >= {"buffer_addresses", "fp64"}
+
+
+@pytest.mark.parametrize(("length", "refused"), [(65535, False), (65536, True)])
+def test_threads_run_no_more_iterations_than_a_driver_lets_them(length: int, *, refused: bool) -> None:
+    """Lavapipe ends all loops of a thread that has run so many iterations, and says nothing."""
+    text = f"dynamic {{ x: i32[{length}]; }} volatile {{ y: i32[{length}]; }}"
+    g = graph(f"{text} block entry {{ op cumsum(x, axis=0) >> y; return y; }}")
+    Synthesizer("vulkan").synthesize(None, g)
+    if not refused:
+        Synthesizer("lavapipe").synthesize(None, g)
+        return
+    with pytest.raises(GraphError) as caught:
+        Synthesizer("lavapipe").synthesize(None, g)
+    assert [one.message for one in caught.value.diagnostics] == [
+        "cumsum needs 65536 iterations in one thread, and 'lavapipe' allows 65535 (limits.max_loop_iterations)"
+    ]

@@ -67,6 +67,9 @@ class Limits(_Section):
     subgroup_size: Literal[1, 2, 4, 8, 16, 32, 64, 128] | None = Field(
         default=None, description="How many invocations run in lockstep."
     )
+    max_loop_iterations: _Count | None = Field(
+        default=None, description="The most iterations of all loops of one thread, where a driver ends them then."
+    )
     compute_units: _Count | None = Field(default=None, description="How many multiprocessors there are.")
     registers_per_unit: _Count | None = Field(default=None, description="32-bit registers of a multiprocessor.")
 

@@ -23,6 +23,8 @@ _MISSING = {3: "a Vulkan driver", 4: "a device with Vulkan 1.2"}
 _DRIVERS = "mesa-vulkan-drivers"
 _MOST = (1 << 31) - 1
 """The most that a description says of a limit; some drivers have none."""
+_LLVMPIPE_ITERATIONS = 65535
+"""After which Mesa's driver on the processor ends all loops of a thread, without a word."""
 _VENDORS = {
     0x1002: "amd",
     0x1010: "imagination",
@@ -130,6 +132,8 @@ def document_of(facts: Sequence[tuple[str, str]]) -> dict[str, Any]:
             found[section].setdefault(name, []).append(min(int(value), _MOST))
         elif name:
             found[section][name] = int(value) if name.endswith("_bytes") else min(int(value), _MOST)
+    if found["device"]["vendor"] == "mesa" and "llvmpipe" in known["driver"]:
+        found["limits"]["max_loop_iterations"] = _LLVMPIPE_ITERATIONS
     matrices = [*_matrices([value for key, value in facts if key == "matrix"])]
     return {**{key: part for key, part in found.items() if part}, **({"matrix": matrices} if matrices else {})}
 

@@ -27,6 +27,8 @@ class Requirement:
     """That the threads of a group share."""
     argument_bytes: int = 0
     """That a launch is given at once."""
+    iterations: int = 0
+    """Of all loops of one thread."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def lacking(arch: DeviceArch, needed: Requirement) -> Iterator[str]:
         (needed.threads, rows[0] if rows else None, "groups of {} threads", "max_workgroup_size"),
         (needed.shared_bytes, limits.max_shared_memory_bytes, "{} bytes of shared memory", "max_shared_memory_bytes"),
         (needed.argument_bytes, limits.max_push_constants_bytes, "{} bytes of arguments", "max_push_constants_bytes"),
+        (needed.iterations, limits.max_loop_iterations, "{} iterations in one thread", "max_loop_iterations"),
     ):
         if most is not None and number > most:
             yield f"needs {does.format(number)}, and {arch.title!r} allows {most} (limits.{key})"

@@ -8,6 +8,7 @@ from openinfer.loops.ir import Space
 from openinfer.synth.targets.cstyle.library import UsedKernel
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.simt.iterations import iterations
 from openinfer.synth.targets.simt.launches import group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
@@ -34,7 +35,7 @@ def _requirement(used: UsedKernel, machine: SimtMachine, numerics: Numerics) -> 
     shared = [one for one in used.kernel.scratch if one.space is Space.GROUP]
     nbytes = sum(one.dtype.nbytes(most_elements(one.shape)) for one in shared)
     group = group_of(used.kernel, machine.group)
-    return Requirement(found | {Feature.ADDRESSES}, group, nbytes, ARGUMENT_BYTES)
+    return Requirement(found | {Feature.ADDRESSES}, group, nbytes, ARGUMENT_BYTES, iterations(used.kernel.body))
 
 
 def _of_support(need: Need, numerics: Numerics) -> frozenset[Feature]:
