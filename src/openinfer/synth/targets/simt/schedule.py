@@ -18,6 +18,7 @@ from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
+from openinfer.synth.targets.simt.queries import with_own_queries
 from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.stream import streamed
 from openinfer.synth.targets.simt.tiles import tiles
@@ -35,6 +36,7 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
     found = attention(kernel, machine) or vectors(kernel, machine)
     if found is not None:
         return found
+    kernel = with_own_queries(kernel)
     loops = plain(kernel)
     kernel = with_orders(plain(kernel, frozenset({Order})), machine)
     whole = [one for one in kernel.body if isinstance(one, Contraction)]
