@@ -9,11 +9,52 @@ BASELINE = "tests/synth/test_simt_baseline.py"
 FORMS = "tests/synth/test_simt_schedule.py"
 LAUNCHES = "tests/synth/test_simt_checks.py"
 REQUIRE = "tests/synth/vulkan/test_require.py"
+DRIVERS = "tests/synth/vulkan/test_drivers.py"
 DETECT = "tests/synth/vulkan/test_detect.py"
 SIMULATED = "tests/synth/vulkan/test_simulator_on_lavapipe.py"
 MADE_UP = "tests/sim/test_backend.py"
 
 DEVICE_BUGS = (
+    Bug(
+        "remainders of negative numbers are the driver's",
+        "synth/targets/vulkan/dialect.py",
+        "negative_remainders=False,",
+        "negative_remainders=True,",
+        DRIVERS,
+        "remainders",
+    ),
+    Bug(
+        "small f16 are subnormal numbers of f32",
+        "synth/targets/vulkan/runtime/words.glsl",
+        "(size < 0x400u ? floatBitsToUint(small) : normal)",
+        "(size < 0x1u ? floatBitsToUint(small) : normal)",
+        DRIVERS,
+        "small_f16",
+    ),
+    Bug(
+        "threads exchange values with others than they mean",
+        "synth/targets/vulkan/threads.py",
+        'return f"subgroupShuffleXor({value}, {mask}u)"',
+        'return f"subgroupShuffleXor({value}, {max(mask // 2, 1)}u)"',
+        DRIVERS,
+        "exchange",
+    ),
+    Bug(
+        "one thread has all queries",
+        "synth/targets/simt/queries.py",
+        "if not isinstance(one, Attend) or not is_symbolic(one.row.extent):",
+        "if not isinstance(one, Attend) or is_symbolic(one.row.extent):",
+        DRIVERS,
+        "every_query",
+    ),
+    Bug(
+        "what a driver lets a thread do is not counted",
+        "synth/targets/simt/iterations.py",
+        "total += max(most, 0) * (1 + inner)",
+        "total += inner",
+        REQUIRE,
+        "iterations",
+    ),
     Bug(
         "sums of shaders may be fused",
         "synth/targets/vulkan/dialect.py",

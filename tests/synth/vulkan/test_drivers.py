@@ -1,0 +1,57 @@
+"""What drivers may do as they like, and shaders therefore do not leave to them."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from tests.synth.vulkan.on_device import Module, prepared, run_modules
+
+from openinfer import Plan, Synthesizer, graph
+from openinfer.dtypes import DTYPES
+from openinfer.ops import OPS, Case
+
+DYNAMIC = """
+sizes { T <= 255; }
+dynamic { q: f32[1, 2, T, 32]; x: f32[1, 1, T]; n: i64[T]; }
+volatile { y: f32[1, 2, T, 32]; z: f32[1, 1, (T-3)/2+1]; r: i64[T]; }
+block entry { op sdpa(q, q, q) >> y; op max_pool(x, kernel=[3], strides=[2]) >> z; op mod(n, 5) >> r; return y, z, r; }
+"""
+
+
+def shaders(plan: Plan) -> str:
+    """The kernels of a project, without comments."""
+    texts = [str(text) for path, text in plan.files().items() if path.endswith((".comp", ".glsl"))]
+    return re.sub(r"/\*.*?\*/", "", "\n".join(texts), flags=re.DOTALL)
+
+
+def test_remainders_of_negative_numbers_are_computed_from_quotients() -> None:
+    """GLSL does not say what % is of them; NVIDIA's driver has -4 % 5 as 2 in 64 bits. Truth values are no numbers."""
+    text = shaders(Synthesizer("vulkan", name="net").synthesize(None, graph(DYNAMIC)))
+    assert "oi_rem_i64(" in text
+    assert "a - int64_t(a / b) * b" in text
+    assert not re.search(r"s_T - 3\) %", text)
+    assert re.search(r"\? 1 : 0\) \+ 1", text)
+
+
+def test_every_query_of_an_unknown_number_is_a_thread() -> None:
+    """One thread for all of them would run more iterations than lavapipe lets it; after that, loops end silently."""
+    text = shaders(Synthesizer("lavapipe", name="net").synthesize(None, graph(DYNAMIC)))
+    assert "if (thread < 2 * s_T)" in text
+
+
+def test_small_f16_are_right_whatever_becomes_of_subnormal_numbers(tmp_path: Path) -> None:
+    codes = np.concatenate([np.arange(0, 0x900, 7), np.arange(0x7B00, 0x8410, 13), [0x8001, 0xFC00]]).astype(np.uint16)
+    numbers = codes.view(np.float16)
+    case = Case((numbers,), (DTYPES["f16"],), {"to": DTYPES["f32"]})
+    one = prepared(OPS["cast"], case, 0, DTYPES["f16"])
+    assert "oi_from_f16" in "".join(code.code.text for code in one.job.codes)
+    (outcome,) = run_modules([Module([one.job])], tmp_path)
+    np.testing.assert_array_equal(outcome.results[0], numbers.astype(np.float32))
+
+
+def test_threads_of_a_subgroup_exchange_values_with_those_they_mean(tmp_path: Path) -> None:
+    rows = (2.0 ** np.arange(64) * np.ones((3, 1))).astype(np.float32)[:, :24]
+    one = prepared(OPS["sum_axis"], Case((rows,), (DTYPES["f32"],), {"axis": 1}), 0, DTYPES["f32"])
+    assert "subgroupShuffleXor" in Module([one.job]).text()
+    (outcome,) = run_modules([Module([one.job])], tmp_path)
+    assert outcome.results[0].ravel().tolist() == [2.0**24 - 1] * 3
