@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -84,9 +84,22 @@ GRAPHS ?= 2000
 test-vulkan: $(VENV)/.dev $(VENV)/.examples tools
 	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES) --record
 	$(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
+	$(BIN)/pytest -n 2 tests/synth/vulkan/test_projects_on_lavapipe.py tests/synth/vulkan/test_drivers.py
+	$(BIN)/python -m tests.synth.vulkan.models
 	$(BIN)/python -m tests.differential.fuzz --vulkan --count $(GRAPHS)
 	$(BIN)/python -m tests.differential.program_fuzz --vulkan --count $(GRAPHS)
 	$(BIN)/python -m tests.synth.vulkan.examples
+
+# The same on a GPU of this machine, with the figures of bench/gpu, as one file. For another machine, which needs nothing
+# but Python, NumPy, a C compiler and a driver: make bundle, copy build/bundle and the sources there, and run
+# sh build/bundle/go.sh docs/h200.json in them.
+GPU ?= h200-vulkan
+test-h200: $(VENV)/.dev tools
+	OPENINFER_TEST_DEVICE=$(GPU) $(BIN)/python -m tests.synth.vulkan.record docs/h200.json --graphs $(GRAPHS)
+
+bundle: $(VENV)/.dev tools
+	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
+	$(BIN)/python -m tests.synth.vulkan.bundle build/bundle
 
 # 64-bit Arm in QEMU.
 test-aarch64: $(VENV)/.dev

@@ -25,7 +25,9 @@ DOCS = ROOT / "docs"
 COPIED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TESTED = DOCS / "tested_ops.json"
 """What the suite of generated code noted when it ran: ``make test-devices``."""
-MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n", "lavapipe": "v"}
+ON_GPU = DOCS / "h200.json"
+"""What a GPU did: ``make test-h200``."""
+MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n", "lavapipe": "v", "h200": "h"}
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/README.md"))
 
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -80,6 +82,11 @@ def error_page() -> str:
 def tested_section() -> str:
     """Which ops ran on which dtypes as generated code, on which devices, within the numerics contract."""
     tested = json.loads(TESTED.read_text("ascii"))
+    if ON_GPU.exists():
+        known = json.loads(ON_GPU.read_text("ascii"))
+        device = known["device"]
+        about = {"compiler": device["compiler"], "flags": "-V --target-env vulkan1.2", "runner": device["driver"]}
+        tested["h200"] = {**about, "ops": known["ops"]["ops"]}
     heads = [f"* **{MARKS[isa]}**: {_run_text(isa, facts)}" for isa, facts in sorted(tested.items())]
     names = [dtype.name for dtype in ALL]
     rows = [["Op", *names, "cases"], ["---"] * (len(names) + 2)]
@@ -92,7 +99,7 @@ def tested_section() -> str:
     about = (
         "Each op was compiled and run on the cases that its record generates, in C also at sizes around those of "
         "vectors and tiles; all results are as precise as its entry above says. A letter stands for a device: `v` "
-        "for compute shaders on Vulkan, the others for C."
+        "and `h` for compute shaders on Vulkan, the others for C."
     )
     return "\n".join(["## Dtypes in generated code\n", about, "", *heads, "", table, ""])
 

@@ -111,18 +111,24 @@ def empty_step(steps: int = 2000) -> Facts:
 
 
 def forms() -> Facts:
-    """The kernels of ``bench/gpu``: microseconds, GB/s, TFLOP/s."""
+    """The kernels of ``bench/gpu``, as their program writes them down."""
     with TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", bench.gpu.forms.__name__, folder], check=True, capture_output=True)
-        told = subprocess.run([f"{folder}/forms"], check=True, capture_output=True, text=True).stdout
-    rows = [line for line in told.splitlines()[1:] if line.strip()]
-    return {"rows": [_row(line) for line in rows]}
+        result = Path(folder) / "forms.json"
+        subprocess.run([f"{folder}/forms", "3072", str(result)], check=True, capture_output=True)
+        return {"rows": json.loads(result.read_text("ascii"))}
 
 
-def _row(line: str) -> Facts:
-    keys = ("us", "gb_per_s", "percent_of_read", "tflop_per_s")
-    numbers = map(float, line[69:].split())
-    return {"what": line[:34].strip(), "form": line[35:69].strip(), **dict(zip(keys, numbers, strict=False))}
+def _text(value: Any, depth: int = 0) -> str:
+    """JSON with a line for each model, op and failure."""
+    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if depth > 2 or not any(isinstance(one, dict | list) for one in nested) and depth:
+        return json.dumps(value)
+    pad = " " * (depth + 1)
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(f"{pad}{json.dumps(one)}" for one in value) + f"\n{pad[1:]}]"
+    lines = (f"{pad}{json.dumps(key)}: {_text(one, depth + 1)}" for key, one in value.items())
+    return "{\n" + ",\n".join(lines) + f"\n{pad[1:]}}}"
 
 
 def main() -> int:
@@ -154,7 +160,7 @@ def main() -> int:
         except Exception:  # noqa: BLE001  (the other parts run all the same)
             known[name] = {"failure": format_exc()[-3000:]}
         print(f"{name}: {perf_counter() - start:.0f} s", flush=True)
-        options.file.write_text(json.dumps(known, indent=1) + "\n", encoding="ascii")
+        options.file.write_text(_text(known) + "\n", encoding="ascii")
     return int(any("failure" in one for one in known.values()))
 
 
