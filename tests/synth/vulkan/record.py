@@ -122,7 +122,7 @@ def forms() -> Facts:
 def _text(value: Any, depth: int = 0) -> str:
     """JSON with a line for each model, op and failure."""
     nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if depth > 2 or not any(isinstance(one, dict | list) for one in nested) and depth:
+    if depth > 2 or (not any(isinstance(one, dict | list) for one in nested) and depth):
         return json.dumps(value)
     pad = " " * (depth + 1)
     if isinstance(value, list):
