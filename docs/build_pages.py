@@ -85,8 +85,8 @@ def tested_section() -> str:
     if ON_GPU.exists():
         known = json.loads(ON_GPU.read_text("ascii"))
         device = known["device"]
-        about = {"compiler": device["compiler"], "flags": "-V --target-env vulkan1.2", "runner": device["driver"]}
-        tested["h200"] = {**about, "ops": known["ops"]["ops"]}
+        how = {"compiler": device["compiler"], "flags": "-V --target-env vulkan1.2", "runner": device["driver"]}
+        tested["h200"] = {**how, "ops": known["ops"]["ops"]}
     heads = [f"* **{MARKS[isa]}**: {_run_text(isa, facts)}" for isa, facts in sorted(tested.items())]
     names = [dtype.name for dtype in ALL]
     rows = [["Op", *names, "cases"], ["---"] * (len(names) + 2)]
