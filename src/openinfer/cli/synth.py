@@ -74,7 +74,7 @@ TraceFile = Annotated[
 ]
 
 
-class Reference(StrEnum):
+class RunReference(StrEnum):
     """What the results of compiled code are compared with."""
 
     SIMULATOR = "simulator"
@@ -82,7 +82,7 @@ class Reference(StrEnum):
 
 
 AgainstOption = Annotated[
-    Reference, typer.Option("--against", help="With --run: compare with the simulator, or with C for this machine.")
+    RunReference, typer.Option("--against", help="With --run: compare with the simulator, or with C for this machine.")
 ]
 ToleranceOption = Annotated[
     float, typer.Option(min=0.0, metavar="T", help="With --run: floats may differ by T * max(1, |a|, |b|).")
@@ -117,7 +117,7 @@ def synth(
     steps: StepCount = None,
     trace: TraceFile = None,
     tolerance: ToleranceOption = 1e-4,
-    against: AgainstOption = Reference.SIMULATOR,
+    against: AgainstOption = RunReference.SIMULATOR,
     report: ReportOption = False,
     stop_after: StopAfter = None,
     print_after: PrintAfter = None,
@@ -165,7 +165,7 @@ def synth(
             written = plan.emit(output, [step.golden() for step in values] if tested else [], pictures)
             facts |= {"folder": output, "files": _sizes(Path(output), written)}
         if build or run:
-            known = work.in_c(plan, values) if run and against is Reference.C else values
+            known = work.in_c(plan, values) if run and against is RunReference.C else values
             facts |= _built(plan, known if run else None, tolerance, trace)
             if run:
                 facts["run"]["against"] = against.value

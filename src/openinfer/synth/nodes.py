@@ -20,7 +20,7 @@ from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.node_kernel import NodeProgram
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.require import lacking
-from openinfer.synth.targets.vulkan.node_code import NodeCode, NodeWriter, host_code
+from openinfer.synth.targets.vulkan.node_code import CallWriter, NodeCode, host_code
 from openinfer.synth.targets.vulkan_target import vulkan_target
 from openinfer.synth.varying import GeneralCall, VaryingExtents
 
@@ -51,7 +51,7 @@ class NodeBackend:
 
     def __init__(self, arch: DeviceArch) -> None:
         self._arch = arch
-        self._writer = NodeWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
+        self._writer = CallWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
         self._device = _device()
         self._clock = _ThreadClock()
         self._varying = VaryingExtents()

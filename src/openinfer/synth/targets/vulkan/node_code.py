@@ -79,7 +79,7 @@ class NodeCode:
 
 
 @dataclass(frozen=True)
-class NodeWriter:
+class CallWriter:
     """Writes code for single op calls."""
 
     machine: SimtMachine
