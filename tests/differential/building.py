@@ -17,6 +17,7 @@ import numpy as np
 from openinfer.ops import Array
 from openinfer.synth.run.build import compile_shaders
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.state_memory import StateMemory
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.project import EmittedProject
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
@@ -110,6 +111,11 @@ class WatchedModule:
     def run_step(self) -> None:
         """One step in an arena of rubbish; nothing outside the module's memory may change."""
         self.module._arena[:] = RUBBISH
+        if self.module._project.placed.rules.on_device:
+            # The device's own memory, which weights cannot be read back from.
+            StateMemory(self.module._arena, self.module._instance).put(0, self.module._arena.size)
+            self.module.run_step()
+            return
         before = self.module._weights.copy()
         try:
             self.module.run_step()

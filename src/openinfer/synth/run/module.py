@@ -19,11 +19,13 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
 from openinfer.ops import Array
-from openinfer.synth.program.ir import Value
+from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
 from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
+from openinfer.synth.run.state_memory import StateMemory
 from openinfer.synth.run.step_memory import initialised
+from openinfer.synth.run.table_memory import borrowed
 from openinfer.synth.targets.project import RunnableProject
 from openinfer.tensor import Tensor
 
@@ -66,7 +68,8 @@ class CompiledModule:
         self._instance = Instance(project, library)
         self._context = self._instance.context
         self._arena, self._state, self._weights = initialised(project, self._instance)
-        self._persistent = PersistentMemory(project, self._state, self._instance)
+        on_device = self._instance if project.placed.rules.on_device else None
+        self._persistent = PersistentMemory(project, StateMemory(self._state, on_device), self._instance)
         self._input_type = structure("Inputs", project.inputs)
         self._output_type = structure("Outputs", project.outputs)
         self._step = self._instance.function("step")
@@ -297,7 +300,7 @@ class CompiledModule:
             raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span if variable.decl else None))
         if name in self._inserted:
             return self._inserted[name]
-        if self._results is not None and name in self._program.outputs:
+        if self._results is not None and name in self._program.outputs and not self._is_state(name):
             address = getattr(self._results, self._project.placed.names.outputs[name])
             return self._output(address, self._program.outputs[name])
         kept = self._persistent.value(name)
@@ -306,6 +309,12 @@ class CompiledModule:
         if name in self._used and name not in self._written:
             return self._used[name]
         return self._other(variable)
+
+    def _is_state(self, name: str) -> bool:
+        """Whether an output is a variable on a device that other programs may have changed since the step."""
+        placed = self._project.placed
+        root = placed.memory.classes.root(self._program.outputs[name])
+        return placed.rules.on_device and root.storage is Storage.STATE
 
     def _other(self, variable: BoundVar) -> Array:
         """A variable that generated code does not keep: one that is the model's own is as it is there."""
@@ -320,7 +329,10 @@ class CompiledModule:
         raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message, None, advice))
 
     def _output(self, address: int, value: Value) -> Array:
-        """A tensor at an address of the arena or the state, as a part of the array that owns the memory."""
+        """A tensor at an address of the arena or the state, as a part of the array that owns the memory.
+
+        What a device shows lies in memory of the instance, which lives as long as the module.
+        """
         shape = tuple(at(extent, self._sizes) for extent in value.shape)
         if any(extent < 0 for extent in shape):
             message = f"{value.variable!r} has no shape: it would be {list(shape)}"
@@ -329,7 +341,10 @@ class CompiledModule:
         if nbytes == 0:
             return tensor(np.empty(0, np.uint8), value, shape)
         owners = ((memory, address - memory.ctypes.data) for memory in (self._arena, self._state))
-        memory, start = next((one, start) for one, start in owners if 0 <= start <= one.size - nbytes)
+        found = [(one, start) for one, start in owners if 0 <= start <= one.size - nbytes]
+        if not found:
+            return tensor(borrowed(address, nbytes, self), value, shape)
+        memory, start = found[0]
         return tensor(memory[start : start + nbytes], value, shape)
 
     # --- state ----------------------------------------------------------------------------------------------------

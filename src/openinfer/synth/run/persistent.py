@@ -10,6 +10,7 @@ from openinfer.dtypes import pack, unpack
 from openinfer.ops import Array
 from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.run.library import Instance
+from openinfer.synth.run.state_memory import StateMemory
 from openinfer.synth.run.table_memory import TableMemory
 from openinfer.synth.targets.project import RunnableProject
 
@@ -25,8 +26,8 @@ class Contents:
 class PersistentMemory:
     """The variables of a project that outlive steps, in the memory of one instance."""
 
-    def __init__(self, project: RunnableProject, state: Array, instance: Instance) -> None:
-        self._state = state
+    def __init__(self, project: RunnableProject, state: StateMemory, instance: Instance) -> None:
+        self._memory = state
         self._offsets = project.placed.state.homes
         self._homes = {name: home for name, home in project.program.homes.items() if home.storage is Storage.STATE}
         layouts = project.placed.state.tables
@@ -39,7 +40,8 @@ class PersistentMemory:
 
     def _bytes(self, home: Value) -> Array:
         offset = self._offsets[home]
-        return self._state[offset : offset + home.nbytes]
+        self._memory.look(offset, home.nbytes)
+        return self._memory.array[offset : offset + home.nbytes]
 
     def contents(self) -> Contents:
         """A copy of everything."""
@@ -57,6 +59,7 @@ class PersistentMemory:
             home = self._homes[name]
             data = pack(array, home.dtype) if home.dtype.is_packed else np.ascontiguousarray(array).reshape(-1)
             self._bytes(home)[:] = data.view(np.uint8)
+            self._memory.put(self._offsets[home], home.nbytes)
         for name, parts in contents.tables.items():
             self.tables[name].restore(parts)
 

@@ -15,6 +15,7 @@ from openinfer.dtypes import DType, pack, unpack
 from openinfer.ops import Array
 from openinfer.synth.memory.state import TableLayout, element_bits
 from openinfer.synth.run.library import Instance
+from openinfer.synth.run.state_memory import StateMemory
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,18 @@ class TableMemory:
     """A table, the state that its extents lie in, and the instance that knows the memory of one that grows."""
 
     layout: TableLayout
-    state: Array
+    memory: StateMemory
     instance: Instance
+
+    @property
+    def state(self) -> Array:
+        """The state, as it is now."""
+        return self.memory.array
 
     def _cells(self) -> tuple[Array, Array, Array | None]:
         """The extents of the table, its cells over all it has room for, and the extents of its matrices."""
         layout, table = self.layout, self.layout.table
+        self.memory.look(layout.extents_at, layout.size)
         head = self.state[layout.extents_at : layout.extents_at + 16 * layout.axes].view(np.int64)
         extents = head[: layout.axes]
         if layout.heap is None:
@@ -128,6 +135,7 @@ class TableMemory:
                 own[key][:] = shape
         count = keys or len(reach)
         extents[:count] = reach[:count]
+        self.memory.put(layout.extents_at, layout.size)
 
     def fits(self, key: MatrixKey, shape: tuple[int, ...]) -> bool:
         """Whether an array can be what the table holds under a key."""

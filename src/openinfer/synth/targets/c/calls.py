@@ -14,6 +14,7 @@ from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import EntryStep, KernelStep, Move, PartStep, StepOperand, TableStep, Value, WeightCheck
 from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.entries import Entries
+from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.parts import Parts
 from openinfer.synth.targets.c.pointers import Pointers
@@ -28,15 +29,22 @@ class CCalls:
     """The ``HostCalls`` of the C target."""
 
     def __init__(
-        self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, printed: PrintKernel
+        self,
+        file: HostFile,
+        sizes: SizePrinter,
+        indices: IndexPrinter,
+        pointers: Pointers,
+        printed: PrintKernel,
+        memory: MemoryCalls | None = None,
     ) -> None:
+        memory = memory or MemoryCalls()
         self.kernels = KernelLibrary(file.name, printed)
         self._file = file
         self._sizes = sizes
         self._pointers = pointers
         self._operands = Operands(file, pointers, indices)
-        self._parts = Parts(file, sizes, indices, pointers, self._operands)
-        self._entries = Entries(file, pointers, self._operands)
+        self._parts = Parts(file, sizes, indices, pointers, self._operands, memory)
+        self._entries = Entries(file, pointers, self._operands, memory)
 
     def pointer(self, value: Value) -> str:
         """How the function names the memory of a value."""
@@ -46,7 +54,7 @@ class CCalls:
         """Nothing is outstanding in C: a scalar is there."""
 
     def changed(self, value: Value, depth: int) -> None:
-        """Nothing else works on a scalar meanwhile."""
+        """Whoever reads a scalar reads this memory."""
 
     def pointer_type(self, value: Value) -> str:
         """What a parameter points to that has the address of a value."""

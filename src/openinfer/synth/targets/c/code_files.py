@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import PartStep
-from openinfer.synth.targets.c.support import support_code
+from openinfer.synth.targets.c.support import SUPPORT, support_code
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary
+from openinfer.synth.targets.cstyle.support import Support
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class CodeFiles:
     """The functions that blocks call."""
     title: Callable[[int], str]
     """A node in words."""
+    of_blocks: Support = SUPPORT
+    """Where these functions come from."""
 
     def kernels_header(self) -> str:
         """What the source sees of kernels."""
@@ -44,14 +47,19 @@ class CodeFiles:
     def runtime(self) -> str:
         """The functions that blocks call: tables, index arithmetic."""
         tables = self.placed.state.tables.values()
-        axes = [*(layout.axes for layout in tables), *self._part_ranks()]
-        limits = f"#define OI_AXES {max(1, *axes)}\n" if axes else ""
+        limits = f"#define OI_AXES {self.axes}\n" if tables or self._part_ranks() else ""
         limits += f"#define OI_ALIGNMENT {self.placed.rules.alignment}\n" * bool(tables)
         limits += "\n" * bool(limits)
         more = "#include <stdlib.h>\n" * (bool(self.placed.state.growing) or self.placed.threads > 1)
         more += "#include <time.h>\n" * self.placed.is_interruptible
         more += "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n" * (self.placed.threads > 1)
-        return self._guarded("RUNTIME", more, f"{limits}{support_code(self.needs)}")
+        return self._guarded("RUNTIME", more, f"{limits}{self.of_blocks.code(self.needs)}")
+
+    @property
+    def axes(self) -> int:
+        """The most axes of a table, or of a tensor that steps work on parts of."""
+        tables = self.placed.state.tables.values()
+        return max([1, *(layout.axes for layout in tables), *self._part_ranks()])
 
     def _guarded(self, what: str, more: str, body: str) -> str:
         guard = f"OPENINFER_{self.name.upper()}_{what}_H"

@@ -5,6 +5,7 @@ from math import prod
 
 from openinfer.synth.memory.checks.records import ChosenTensor
 from openinfer.synth.program.ir import Action, EntryStep, Family, WeightCheck
+from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.file import HostFile
@@ -13,8 +14,9 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 class Entries:
     """Prints steps on entries."""
 
-    def __init__(self, file: HostFile, pointers: Pointers, operands: Operands) -> None:
+    def __init__(self, file: HostFile, pointers: Pointers, operands: Operands, calls: MemoryCalls) -> None:
         self._file = file
+        self._copy = f"{calls.copy}({calls.queue}"
         self._pointers = pointers
         self._operands = operands
 
@@ -56,7 +58,7 @@ class Entries:
         mine = f"{own} + {slot} * {nbytes}"
         if step.action is Action.READ:
             chosen = f"{slot} >= 0 && {written}[{slot}] ? {mine} : c->weights + {self._offset(family)}"
-            self._file.line(depth, f"memcpy({value}, {chosen}, {nbytes});")
+            self._file.line(depth, f"{self._copy}{value}, {chosen}, {nbytes});")
         else:
-            self._file.line(depth, f"memcpy({mine}, {value}, {nbytes});")
+            self._file.line(depth, f"{self._copy}{mine}, {value}, {nbytes});")
             self._file.line(depth, f"{written}[{slot}] = 1;")

@@ -21,6 +21,7 @@ from openinfer.synth.program.failures import (
 from openinfer.synth.program.ir import Program, Value, Weight
 from openinfer.synth.targets.c.device_side import DeviceSide
 from openinfer.synth.targets.c.fetch import fetch_function
+from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.public import Parameter, PublicFunction
 from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.c.states import StatePrinter
@@ -112,11 +113,12 @@ static int fail({self.name}_context *c, {self.name}_status status, int32_t failu
     def _ours(self) -> str:
         """The memory that a step writes: the arena, and the state if there is one."""
         upper = self.upper
+        shown = "" if self.device is None else "    if (oi_is_shown(c->device, p)) return true;\n"
         if not self.placed.has_state:
-            return f"""    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena;
+            return f"""{shown}    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena;
     return at >= arena && at - arena < {upper}_ARENA_BYTES;
 """
-        return f"""    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;
+        return f"""{shown}    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;
     return (at >= arena && at - arena < {upper}_ARENA_BYTES) || (at >= state && at - state < {upper}_STATE_BYTES);
 """
 
@@ -297,11 +299,13 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 {self._public("reserve", reserve, *parameters)}"""
 
     def _reset(self) -> str:
+        calls = MemoryCalls() if self.device is None else self.device.memory
         lines = [line for home in self.placed.state.homes for line in self._initial(home)]
         for layout in self.placed.state.tables.values():
-            self.printers.file.needs.add("oi_table_clear")
+            self.printers.file.needs.add(calls.clear)
             lines += [f"const oi_grid own{layout.number} = grid{layout.number}(c);"]
-            lines += [f"oi_table_clear(&own{layout.number});"]
+            lines += [f"{calls.clear}({calls.queue}&own{layout.number});"]
+        lines += ["if (settle(c)) return c->status;"] * (self.device is not None)
         body = "".join(f"    {line}\n" for line in lines)
         reset = f"""{body}    c->status = {self.upper}_OK;
     c->is_broken = 0;
@@ -318,14 +322,19 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             return []
         if isinstance(origin, FromModel):
             source = self.placed.weights.offset(Weight((origin.name,), home.dtype, home.shape), origin.name)
-            return [f"memcpy(c->state + {offset}, c->weights + {source}, {home.nbytes});"]
+            calls = MemoryCalls() if self.device is None else self.device.memory
+            copy = f"{calls.copy}({calls.queue}"
+            return [f"{copy}c->state + {offset}, c->weights + {source}, {home.nbytes});"]
         assert isinstance(origin, FromInit)
         element = element_bits(home.dtype, origin)
-        if element == 0:
-            return [f"memset(c->state + {offset}, 0, {home.nbytes});"]
         count = 1
         for extent in home.shape:
             count *= int(extent)
+        if self.device is not None:
+            facts = f"{home.dtype.bits}, {count}, UINT64_C(0x{element:x})"
+            return [f"oi_set(c->device, c->state + {offset}, {facts});"]
+        if element == 0:
+            return [f"memset(c->state + {offset}, 0, {home.nbytes});"]
         self.printers.file.needs.add("oi_element")
         return [f"oi_fill(c->state + {offset}, {home.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));"]
 
@@ -341,8 +350,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         ]
         checks = printers.blocks.input_checks()
         results = [
-            f"out->{names.outputs[key]} = {printers.pointers.location(value)};"
-            for key, value in self.program.outputs.items()
+            f"out->{names.outputs[key]} = {self._result(value)};" for key, value in self.program.outputs.items()
         ]
         results += [f"out->{field} = c->{fields[size]};" for size, field in names.output_sizes.items()]
         unused = "" if results else "    (void)out;\n"
@@ -376,10 +384,15 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
         given = Parameter(f"const {name}_inputs *", "in"), Parameter(f"{name}_outputs *", "out")
         return f"{ready}\n{self._public('step', step, *given)}"
 
+    def _result(self, value: Value) -> str:
+        """Where the caller finds an output."""
+        place = self.printers.pointers.location(value)
+        return place if self.device is None else f"oi_shown(c->device, {place})"
+
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
         block, undo = self.printers.blocks.functions.name("entry"), self.placed.rollback
-        ended = "" if self.device is None else " || settle(c)"
+        ended = "" if self.device is None else " || ended(c)"
         if undo is None:
             broken = ["c->is_broken = 1;"] * self.placed.can_tear
             return [*broken, f"if ({block}(c){ended}) return c->status;", *["c->is_broken = 0;"] * self.placed.can_tear]
@@ -388,14 +401,15 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
         self.printers.file.needs |= {take_back}
         offsets = self.placed.state.homes
         forget = ["oi_go_on(&undo);"] * has_heap
+        more, keep = ("", "oi_keep") if self.device is None else (self.device.undo, "oi_keep_there")
         if self.placed.can_tear:
             failed = [f"if (!undo.is_full) {take_back}(&undo);", "c->is_broken = undo.is_full;", *forget]
         else:
             failed = [f"{take_back}(&undo);"]
         return [
             f"unsigned char *const memory = c->arena + {self.upper}_ARENA_BYTES - {self.upper}_UNDO_BYTES;",
-            f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false }};",
-            *(f"oi_keep(&undo, c->state + {offsets[home]}, {home.nbytes});" for home in undo.homes),
+            f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false{more} }};",
+            *(f"{keep}(&undo, c->state + {offsets[home]}, {home.nbytes});" for home in undo.homes),
             "c->undo = &undo;",
             f"const int has_failed = {block}(c){ended};",
             "c->undo = NULL;",

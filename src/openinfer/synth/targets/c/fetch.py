@@ -20,7 +20,8 @@ def fetch_function(name: str, placed: Placed, printers: SourcePrinters) -> tuple
     homes = {key: home for key, home in program.homes.items() if home.storage is Storage.STATE}
     shown = (*program.outputs.values(), *homes.values())
     lines += [line for key, home in homes.items() for line in _tensor(name, key, home, printers, unknown)]
-    lines += [line for key, layout in tables.items() for line in _table(key, layout)]
+    on_device = placed.rules.on_device
+    lines += [line for key, layout in tables.items() for line in _table(key, layout, on_device=on_device)]
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
     if can_fail(printers.sizes.extent(extent) for value in shown for extent in value.shape):
@@ -45,18 +46,26 @@ def _tensor(
         f"if ({condition}oi_same_text(name, {string(key)})) {{",
         f"    *tensor = ({name}_tensor){{ {facts}, {{ {shape} }}, {{ 0 }} }};",
         *[f"    if (bad) {unknown}"] * can_fail(sizes),
+        *[f"    {_looked(printers.pointers.location(value), value.nbytes)}"] * printers.file.placed.rules.on_device,
         "    return dense(tensor);",
         "}",
     ]
 
 
-def _table(key: str, layout: TableLayout) -> list[str]:
+def _looked(place: str, nbytes: int) -> str:
+    """The host sees what is on the device."""
+    return f"if (look(c, {place}, {nbytes})) return c->status;"
+
+
+def _table(key: str, layout: TableLayout, *, on_device: bool) -> list[str]:
     entry = layout.table.entry
     sizes = ", ".join(map(str, entry)) or "0"
     facts = f'grid{layout.number}(c), "{layout.table.variable.dtype.name}", {len(entry)}, entry, tensor'
     return [
         f"if (oi_same_text(name, {string(key)})) {{",
         f"    static const int64_t entry[] = {{ {sizes} }};",
+        *[f"    {_looked(f'c->state + {layout.memory_at}', layout.nbytes(layout.capacity))}"]
+        * (on_device and layout.heap is None),
         f"    return shown_table({facts});",
         "}",
     ]

@@ -10,6 +10,7 @@ from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.table_access import TableAccess
 from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import Action, PartStep, TableStep, Value, Weight
+from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.c.tables import picks
@@ -18,7 +19,6 @@ from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
-_TABLE_CALLS = {Action.READ: "oi_table_read", Action.WRITE: "oi_table_write", Action.RESET: "oi_table_reset"}
 _PART_ACTIONS = {Action.READ: "OI_READ", Action.WRITE: "OI_WRITE", Action.RESET: "OI_COPY"}
 
 
@@ -26,9 +26,16 @@ class Parts:
     """Prints steps on parts."""
 
     def __init__(
-        self, file: HostFile, sizes: SizePrinter, indices: IndexPrinter, pointers: Pointers, operands: Operands
+        self,
+        file: HostFile,
+        sizes: SizePrinter,
+        indices: IndexPrinter,
+        pointers: Pointers,
+        operands: Operands,
+        calls: MemoryCalls,
     ) -> None:
         self._file = file
+        self._calls = calls
         self._sizes = sizes
         self._indices = indices
         self._pointers = pointers
@@ -42,8 +49,10 @@ class Parts:
         file, layout = self._file, self._placed.state.tables[step.table.variable.name]
         grid = f"grid{layout.number}"
         if checks is None:
-            file.needs.add("oi_table_clear")
-            file.line(depth, f"{{ const oi_grid grid = {grid}(c); oi_table_clear(&grid); }}")
+            file.needs.add(self._calls.clear)
+            file.line(
+                depth, f"{{ const oi_grid grid = {grid}(c); {self._calls.clear}({self._calls.queue}&grid); }}"
+            )
             return
         access = TableAccess(layout, step)
         file.needs.add("oi_select")
@@ -60,11 +69,11 @@ class Parts:
         """What is done to the cells that were picked."""
         file = self._file
         is_view = step.action is Action.READ and step.value in self._placed.memory.views
-        called = "oi_table_view" if is_view else _TABLE_CALLS.get(step.action)
+        called = "oi_table_view" if is_view else self._calls.tables.get(step.action)
         file.needs |= set() if called is None else {called}
         if step.action is Action.RESET:
             whole = "true" if access.is_whole_matrix else "false"
-            file.line(depth, f"{called}(&grid, &part, {whole});")
+            file.line(depth, f"{called}({self._calls.queue}&grid, &part, {whole});")
             return
         assert step.value is not None
         self._lengths(checks.lengths, depth)
@@ -75,14 +84,15 @@ class Parts:
         if is_view:
             file.line(depth, f"{self._pointers.pointer(step.value)} = {called}(&grid, &part);")
         elif called is not None:
-            file.line(depth, f"{called}(&grid, &part, {self._pointers.pointer(step.value)});")
+            value = self._pointers.pointer(step.value)
+            file.line(depth, f"{called}({self._calls.queue}&grid, &part, {value});")
 
     # --- tensors --------------------------------------------------------------------------------------------------
 
     def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
         """Reads, writes, resets or checks a slice of a tensor."""
         file, whole = self._file, step.whole
-        file.needs |= {"oi_inside"} if step.action is Action.CHECK else {"oi_inside", "oi_tensor_part"}
+        file.needs |= {"oi_inside"} if step.action is Action.CHECK else {"oi_inside", self._calls.part}
         axes = len(whole.shape)
         self._sizes.check(checks.whole, depth)
         file.line(depth, "{")
@@ -112,7 +122,8 @@ class Parts:
         facts = f"{own}, shape, {axes}, {whole.dtype.bits}, &part"
         is_kept = self._placed.rollback is not None and is_partly_written(step, self._placed.memory)
         undo = "c->undo" if is_kept else "NULL"
-        self._file.line(depth, f"oi_tensor_part({action}, {facts}, {value}, UINT64_C(0x{element:x}), {undo});")
+        called = f"{self._calls.part}({self._calls.queue}{action}"
+        self._file.line(depth, f"{called}, {facts}, {value}, UINT64_C(0x{element:x}), {undo});")
 
     # --- both -----------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ class StatePrinter:
                 "}",
             ]
         kept = [f"memcpy(at, c->state, {upper}_STATE_BYTES);", f"at += {upper}_STATE_BYTES;"] * self.placed.has_state
+        if self.placed.has_state and self.placed.rules.on_device:
+            kept = [f"if (look(c, c->state, {upper}_STATE_BYTES)) return 1;", *kept]
         own = ["size_t own = 0;"] * bool(self.placed.state.growing)
         unused = [] if self.placed.state.growing else ["(void)c;"]
         small = self._fail(SMALL_SAVED)
@@ -115,6 +117,8 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
         if self.placed.has_state:
             checks = [f"const unsigned char *const state = from + {SAVED_HEAD};", *checks]
             lines = [*lines, f"memcpy(c->state, state, {upper}_STATE_BYTES);"]
+            if self.placed.rules.on_device:
+                lines += [f"oi_upload(c->device, c->state, {upper}_STATE_BYTES);", "if (settle(c)) return 1;"]
         length = (
             f"bytes {'<' if self.placed.state.growing else '!='} {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
         )

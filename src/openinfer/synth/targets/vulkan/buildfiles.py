@@ -10,11 +10,13 @@ COMPILE = "glslangValidator"
 """The compiler of shaders, of Debian's package glslang-tools."""
 FLAGS = ("-V", "--target-env", "vulkan1.2", "-Ishaders")
 LIBRARIES = ("-lvulkan", "-lpthread")
+SOURCES = ("src/device.c", "src/recorder.c", "src/moves.c", "src/shaders.c")
+"""The sources that every project has."""
 
 
 def _sources(name: str, options: ProjectOptions) -> list[str]:
     extra = {"array": ["src/weights.c"], "incbin": ["src/weights.S"]}.get(options.weights, [])
-    return [f"src/{name}.c", "src/device.c", "src/recorder.c", "src/shaders.c", *extra]
+    return [f"src/{name}.c", *SOURCES, *extra]
 
 
 def makefile(name: str, options: ProjectOptions, shaders: Mapping[str, str], *, has_selftest: bool) -> str:

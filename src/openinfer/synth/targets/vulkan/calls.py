@@ -1,6 +1,6 @@
-"""What steps do to memory, on a Vulkan device: launches, which are recorded, and the host's own work between them.
+"""What steps do to memory, on a Vulkan device: launches, which are recorded.
 
-The host waits for what it has recorded before it looks at memory that a launch writes, or changes memory itself.
+The host chooses what they work on: it waits for what it has recorded where it must look at memory that a launch writes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,10 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.used import used_buffers
 from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
+from openinfer.synth.memory.state import element_bits
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import (
+    Action,
     EntryStep,
     KernelStep,
     Move,
@@ -38,6 +40,7 @@ from openinfer.synth.program.ir import (
     WeightCheck,
 )
 from openinfer.synth.targets.c.calls import CCalls
+from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
@@ -52,8 +55,15 @@ from openinfer.synth.targets.vulkan.waits import Waits
 
 _NO_FAILURE, _NO_MATTER = -1, -2
 """In place of a failure: a launch that cannot fail, and one that may run after others have."""
-FIRST_SHADER = 1
-"""The number of the first kernel's shader: the one before copies memory."""
+FIRST_SHADER = 2
+"""The number of the first kernel's shader: those before move memory."""
+MEMORY_CALLS = MemoryCalls(
+    queue="c->device, ",
+    copy="oi_copy",
+    tables={Action.READ: "oi_read_there", Action.WRITE: "oi_write_there", Action.RESET: "oi_reset_there"},
+    clear="oi_clear_there",
+    part="oi_part_there",
+)
 
 
 def _printed(kernel: Kernel, name: str, _parts: int, numerics: Numerics) -> Printed:
@@ -76,8 +86,8 @@ class VulkanCalls:
         self._machine = machine
         self._numbers: dict[str, int] = {}
         self._operands = Operands(file, pointers, indices)
-        # What the host does itself, it does as in C.
-        self._host = CCalls(file, sizes, indices, pointers, partial(_printed, numerics=numerics))
+        # What the host chooses itself, it chooses as in C.
+        self._host = CCalls(file, sizes, indices, pointers, partial(_printed, numerics=numerics), MEMORY_CALLS)
 
     def pointer(self, value: Value) -> str:
         """How the function names the memory of a value."""
@@ -92,11 +102,11 @@ class VulkanCalls:
         return self._operands.operand(operand, checks, depth)
 
     def looked_at(self, value: Value, depth: int) -> None:
-        """Waits if something that is recorded writes a scalar."""
+        """The host sees a scalar."""
         self._waits.looked_at(value, depth)
 
     def changed(self, value: Value, depth: int) -> None:
-        """Waits if something that is recorded works on a scalar."""
+        """The device sees a scalar."""
         self._waits.changed(value, depth)
 
     # --- launches -------------------------------------------------------------------------------------------------
@@ -176,33 +186,40 @@ class VulkanCalls:
         about = "" if step.dst.variable is None else f" /* {comment(str(step.dst.variable))} */"
         self._file.line(depth, f"oi_copy(c->device, {target}, {source}, {nbytes});{about}")
 
-    # --- the host's own work --------------------------------------------------------------------------------------
-
     def fill(self, value: Value, depth: int) -> None:
         """All the memory that a variable can need gets its initial value."""
-        self._waits.settle(depth)
-        self._host.fill(value, depth)
+        element = element_bits(value.dtype, self._file.program.bound.vars[str(value.variable)].origin)
+        facts = f"{value.dtype.bits}, {most_elements(value.shape)}, UINT64_C(0x{element:x})"
+        self._file.line(depth, f"oi_set(c->device, {self.pointer(value)}, {facts});")
+
+    # --- what the host chooses ------------------------------------------------------------------------------------
 
     def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
-        """Works on a slice of a table."""
-        self._waits.settle(depth)
+        """Works on a slice of a table; one that grows lies in memory of the host."""
+        is_here = self._file.placed.state.tables[step.table.variable.name].heap is not None
+        if is_here and step.action is Action.WRITE and step.value is not None:
+            self._waits.looked_at(step.value, depth)
         self._host.table(step, checks, depth)
 
     def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
         """Works on a slice of a tensor."""
-        self._waits.settle(depth)
         self._host.part(step, checks, depth)
 
     def entry(self, step: EntryStep | WeightCheck, checks: EntryChecks, depth: int) -> None:
         """Works on an entry of a prefix table, or checks that there is one."""
-        if isinstance(step, EntryStep):
-            self._waits.settle(depth)
+        is_access = isinstance(step, EntryStep) and step.action is not Action.CHECK
+        if isinstance(step, EntryStep) and is_access:
+            self._waits.looked_at(step.family.written, depth)
         self._host.entry(step, checks, depth)
+        if isinstance(step, EntryStep) and step.action is Action.WRITE:
+            self._waits.changed(step.family.written, depth)
 
     def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
         """Lines that are empty unless compiled for traces, in which nothing is outstanding."""
         lines = self._host.marked(rows, first)
-        return ["TRACE_SETTLED;", *lines] if lines else []
+        values = dict.fromkeys(row.value for row in rows if isinstance(row.value, Value))
+        looks = [f"TRACE_LOOK({self.pointer(value)}, {value.nbytes});" for value in values]
+        return ["TRACE_SETTLED;", *looks, *lines] if lines else []
 
 
 def _call(step: KernelStep, launch: Launch, operands: Mapping[str, StepOperand]) -> KernelStep:

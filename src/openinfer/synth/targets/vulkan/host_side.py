@@ -1,31 +1,59 @@
 """The host's side of a Vulkan project, in C: how an instance comes to its device, and how failures are found there."""
 
+from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.failures import DEVICE_STATUS, NO_DRIVER, OTHER_WEIGHTS, SMALL_MEMORY, Mistake
 from openinfer.synth.targets.c.device_side import DeviceSide
 from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.cstyle.host.function import Function
+from openinfer.synth.targets.vulkan.calls import MEMORY_CALLS
+
+_SLOT = 64
+"""Bytes at a multiple of which the copy of an output begins."""
+_LOOKED_AT = 256
+"""The most bytes of what the host looks at while a step runs: ``SCALAR`` of the recorder."""
 
 
 def device_side(placed: Placed, printers: SourcePrinters, name: str, lanes: int) -> DeviceSide:
     """What the functions of a project do otherwise than in C, on a device whose subgroups have so many threads."""
-    free = ("oi_close(c->device);", "c->device = NULL;")
-    return DeviceSide(_plumbing(placed, name), _init(placed, printers, name, lanes), free, _inputs(placed, printers))
+    return DeviceSide(
+        plumbing=_plumbing(placed, printers, name),
+        init=_init(placed, printers, name, lanes),
+        free=("oi_close(c->device);", "c->device = NULL;"),
+        inputs=_inputs(placed, printers),
+        memory=MEMORY_CALLS,
+        undo=", c->device, 0",
+    )
 
 
-def _plumbing(placed: Placed, name: str) -> str:
+def _plumbing(placed: Placed, printers: SourcePrinters, name: str) -> str:
     numbers = list(DEVICE_STATUS)
     statuses = ", ".join(str(numbers.index(row.mistake.status)) for row in placed.failures.rows)
     upper = name.upper()
-    return f"""/* Waits for all that was launched; whether something of that has failed. */
-static int settle({name}_context *c)
+    shown = "".join(f"    {line}\n" for line in _shown(placed, printers))
+    return f"""/* Whether something that was launched has failed; negative numbers are no failures. */
+static int has_failed({name}_context *c, int32_t failure)
 {{
     static const int32_t statuses[] = {{ {statuses} }};
-    const int32_t failure = oi_settle(c->device);
     if (failure < 0) return 0;
     c->status = statuses[failure];
     c->failure = failure;
     return 1;
+}}
+
+/* Waits for all that was launched; whether something of that has failed. */
+static int settle({name}_context *c) {{ return has_failed(c, oi_settle(c->device)); }}
+
+/* The same, and what is in memory of the device can be seen in its mirror. */
+__attribute__((unused)) static int look({name}_context *c, const void *at, size_t bytes)
+{{
+    return has_failed(c, oi_look(c->device, at, bytes));
+}}
+
+/* Waits for the end of a step, and for its outputs. */
+static int ended({name}_context *c)
+{{
+{shown}    return settle(c);
 }}
 
 /* Records what went wrong, unless something that was launched before has failed. */
@@ -43,8 +71,10 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
 #endif
 #ifdef {upper}_TRACE
 #define TRACE_SETTLED if (settle(c)) return 1
+#define TRACE_LOOK(at, bytes) if (look(c, at, bytes)) return 1
 #else
 #define TRACE_SETTLED ((void)c)
+#define TRACE_LOOK(at, bytes) ((void)(at))
 #endif
 """
 
@@ -62,9 +92,13 @@ def _init(placed: Placed, printers: SourcePrinters, name: str, lanes: int) -> st
     if placed.has_state:
         small += f" || state == NULL || state_bytes < {upper}_STATE_BYTES"
         given, unused = "state", ""
-        cleared = f"    c->state = mapped.state;\n    memset(c->state, 0, {upper}_STATE_BYTES);\n"
+        cleared = "".join(f"    {line}\n" for line in _cleared(placed, upper))
     cleared += "    c->budget = -1;\n" * placed.is_interruptible
-    sizes = f"{upper}_ARENA_BYTES, {upper}_STATE_BYTES, {upper}_WEIGHT_BYTES"
+    offsets = placed.input_offsets
+    first_input = min(offsets.values(), default=0)
+    inputs = max((at + max(value.nbytes, 1) for value, at in offsets.items()), default=first_input) - first_input
+    outputs = sum(aligned(value.nbytes, _SLOT) for value in placed.program.outputs.values())
+    sizes = f"{upper}_ARENA_BYTES, {upper}_STATE_BYTES, {upper}_WEIGHT_BYTES, {first_input}, {inputs}, {outputs}"
     return f"""void *{name}_memory(size_t bytes) {{ return oi_memory_new(bytes); }}
 
 void {name}_release(void *memory) {{ oi_memory_free(memory); }}
@@ -82,28 +116,60 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
         return {upper}_ERROR_WEIGHTS;
     }}
     const oi_given from = {{ arena, {given}, weights, {sizes}, {name}_shaders, OI_SHADERS, {first}, {lanes} }};
-    oi_mapped mapped = {{ NULL, NULL, NULL }};
+    oi_mirrors mirrors = {{ NULL, NULL, NULL }};
     oi_queue *queue = NULL;
-    const oi_problem problem = oi_open(&from, &mapped, &queue);
+    const oi_problem problem = oi_open(&from, &mirrors, &queue);
     if (problem != OI_GOOD) {{
         fail(c, problem < OI_NO_MEMORY ? {upper}_ERROR_DEVICE : {upper}_ERROR_MEMORY, {first} + (int32_t)problem);
         return c->status;
     }}
     c->device = queue;
-    c->arena = mapped.arena;
-    c->weights = mapped.weights;
+    c->arena = mirrors.arena;
+    c->weights = mirrors.weights;
 {cleared}    return {name}_reset(c);
 }}
 """
 
 
 def _inputs(placed: Placed, printers: SourcePrinters) -> tuple[str, ...]:
-    """The lines that copy the inputs of a step, of which only the sizes have been looked at."""
-    names = placed.names.inputs
+    """The lines that copy the inputs of a step, of which only the sizes have been looked at.
+
+    Those that the host may look at are copied into the mirror as well: the device's memory is slow to read.
+    """
+    names, offsets = placed.names.inputs, placed.input_offsets
+    printers.file.now = Function()
+    first = min(offsets.values(), default=0)
+    lines = []
+    for key, value in placed.program.inputs.items():
+        if value.nbytes:
+            what = f"in->{names[key]}, {printers.sizes.nbytes(value)}"
+            lines.append(f"memcpy(oi_inputs(c->device) + {offsets[value] - first}, {what});")
+            lines += [f"memcpy(c->arena + {offsets[value]}, {what});"] * (value.nbytes <= _LOOKED_AT)
+    return (*["int bad = 0;"] * printers.file.now.has_bad, *lines)
+
+
+def _shown(placed: Placed, printers: SourcePrinters) -> tuple[str, ...]:
+    """The lines that ask for the outputs of a step."""
     printers.file.now = Function()
     lines = [
-        f"memcpy(c->arena + {placed.input_offsets[value]}, in->{names[key]}, {printers.sizes.nbytes(value)});"
-        for key, value in placed.program.inputs.items()
+        f"oi_show(c->device, {printers.pointers.location(value)}, {printers.sizes.nbytes(value)}, {value.nbytes});"
+        for value in placed.program.outputs.values()
         if value.nbytes
     ]
     return (*["int bad = 0;"] * printers.file.now.has_bad, *lines)
+
+
+def _cleared(placed: Placed, upper: str) -> list[str]:
+    """The lines that make the state one of zeros; extents of tables are the host's own business."""
+    lines = ["c->state = mirrors.state;"]
+    for layout in placed.state.tables.values():
+        head = 8 * layout.axes * (1 if layout.heap is None else 2)
+        owned = [(layout.extents_at, head)]
+        if layout.heap is None and layout.has_matrices:
+            owned.append((layout.memory_at, layout.cells_at(layout.capacity)))
+        lines += [line for at, n in owned for line in _owned(at, n)]
+    return [*lines, f"oi_set(c->device, c->state, 8, {upper}_STATE_BYTES, 0);"]
+
+
+def _owned(at: int, nbytes: int) -> list[str]:
+    return [f"oi_own(c->device, c->state + {at}, {nbytes});", f"memset(c->state + {at}, 0, {nbytes});"]

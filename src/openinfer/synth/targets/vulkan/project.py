@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files as resources
 
@@ -13,20 +14,21 @@ from openinfer.synth.targets.c.example import example
 from openinfer.synth.targets.c.fields import trace_fields
 from openinfer.synth.targets.c.host_source import HostSource
 from openinfer.synth.targets.c.selftest import selftest
+from openinfer.synth.targets.c.support import SUPPORT
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import project_name
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES, cmake_lists, makefile
+from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES, SOURCES, cmake_lists, makefile
 from openinfer.synth.targets.vulkan.host_side import device_side
 from openinfer.synth.targets.vulkan.readme import readme
 from openinfer.synth.targets.vulkan.shader_files import ShaderFiles
 from openinfer.synth.targets.vulkan.source import launching_printers
 from openinfer.synth.targets.vulkan.timed import TIMED_SOURCE, timed_source
 
-_TAKEN = ("copy", "device", "oi", "shaders", "vulkan")
+_TAKEN = ("cells", "copy", "device", "inside", "moves", "oi", "recorder", "shaders", "vulkan")
 """Our files, and what Vulkan's names begin with."""
 _EXTERNAL = (
     "oi_memory_new",
@@ -35,7 +37,17 @@ _EXTERNAL = (
     "oi_close",
     "oi_launch",
     "oi_copy",
-    "oi_is_awaited",
+    "oi_keep_copy",
+    "oi_move",
+    "oi_set",
+    "oi_look",
+    "oi_upload",
+    "oi_own",
+    "oi_inputs",
+    "oi_show",
+    "oi_shown",
+    "oi_is_shown",
+    "oi_record",
     "oi_settle",
     "oi_submitted",
     "oi_recorded",
@@ -45,8 +57,19 @@ _EXTERNAL = (
     "oi_device_free",
     "oi_memory_of",
     "oi_memory_on",
+    "oi_memory_put",
+    "oi_memory_get",
+    "oi_is_in",
+    "oi_address",
+    "oi_lose",
+    "oi_ask_again",
+    "oi_answered",
 )
 """Functions of ``device.c`` and ``recorder.c``; every project has its own, so that a program can have several."""
+
+_FILES = ("device.c", "inside.h", "recorder.c", "moves.c")
+_OF_BLOCKS = replace(SUPPORT, folders=(("openinfer.synth.targets.vulkan", "host_runtime"), *SUPPORT.folders))
+"""What blocks call is C's, but for what works on memory of the device."""
 
 
 @cache
@@ -101,7 +124,7 @@ class VulkanProject:
     @property
     def sources(self) -> tuple[str, ...]:
         """The files of the code that are compiled."""
-        return (f"src/{self.name}.c", "src/device.c", "src/recorder.c", "src/shaders.c")
+        return (f"src/{self.name}.c", *SOURCES)
 
     @property
     def shaders(self) -> Mapping[str, str]:
@@ -151,22 +174,28 @@ class VulkanProject:
     def _code(self, banner: str, crc: int) -> dict[str, str]:
         name, files = (
             self.name,
-            CodeFiles(self.name, self.placed, self.kernels, frozenset(self._file.needs), self._file.title),
+            self._files,
         )
         return {
             f"include/{name}.h": folded(self._host.header(banner, crc)),
             f"src/{name}.c": banner + folded(self._source),
             "src/device.h": banner + self._device_header(),
-            **{f"src/{one}": f"{banner}\n{_runtime(one)}" for one in ("device.c", "inside.h", "recorder.c")},
+            **{f"src/{one}": f"{banner}\n{_runtime(one)}" for one in _FILES},
             "src/shaders.c": banner + self._shaders.table(),
             "src/runtime.h": banner + folded(files.runtime()),
             **self._shaders.files(banner),
         }
 
+    @property
+    def _files(self) -> CodeFiles:
+        needs = frozenset(self._file.needs)
+        return CodeFiles(self.name, self.placed, self.kernels, needs, self._file.title, _OF_BLOCKS)
+
     def _device_header(self) -> str:
         guard, name = f"OPENINFER_{self.name.upper()}_DEVICE_H", self.name
         renamed = "\n".join(f"#define {one} {name}_{one}" for one in _EXTERNAL)
-        facts = f"enum {{ OI_GROUP = {self._machine.group}, OI_SHADERS = {len(self.shaders)} }};\n"
+        numbers = {"OI_GROUP": self._machine.group, "OI_SHADERS": len(self.shaders), "OI_MOST_AXES": self._files.axes}
+        facts = f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
         shaders = f"extern const oi_shader {name}_shaders[];\n"
         body = f"{renamed}\n\n{facts}\n{_runtime('device.h')}\n{shaders}"
         return f"\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"

@@ -13,13 +13,14 @@ from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head
 
 SUPPORT_FILE = "shaders/support.glsl"
 _SHARED = f'{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n#include "support.glsl"\n'
-_COPY = """
+_GIVEN = """
 uvec2 oi_given(uint i)
 {
     if (arguments.at[15] != uvec2(0)) return oi_argument_block(arguments.at[15]).at[i];
     return arguments.at[i];
 }
-
+"""
+_COPY = """
 /* Copies bytes, by words: the last one may share its word with others, which stay. */
 void main()
 {
@@ -34,6 +35,66 @@ void main()
     }
 }
 """
+_CELLS = """
+uint oi_field(oi_words p, uint i, uint bits)
+{
+    if (bits == 32u) return p.v[i];
+    const uint each = 32u / bits;
+    return (p.v[i / each] >> (i % each * bits)) & ((1u << bits) - 1u);
+}
+
+/* Threads that store to one word do so by atomics, each to the bits of its own element. */
+void oi_store(oi_words p, uint i, uint bits, uint code)
+{
+    if (bits == 32u) {
+        p.v[i] = code;
+        return;
+    }
+    const uint each = 32u / bits, shift = i % each * bits, mask = ((1u << bits) - 1u) << shift;
+    atomicAnd(p.v[i / each], ~mask);
+    atomicOr(p.v[i / each], (code << shift) & mask);
+}
+
+/* Cells of an array: read into a tensor (0), written from one (1), filled (2), or copied from another array (3). What
+   was there is kept, whatever has failed before: if it has, nothing else is done. */
+void main()
+{
+    oi_words value = oi_words(oi_given(1)), kept = oi_words(oi_given(2)), cells = oi_words(oi_given(3));
+    const uint action = oi_given(4).x, axes = oi_given(4).y, bits = oi_given(5).x, value_bits = oi_given(5).y;
+    const uint first = oi_given(6).x, value_first = oi_given(6).y, entry = oi_given(7).x, units = oi_given(7).y;
+    const uvec2 initial = oi_given(8);
+    const bool is_kept = oi_given(9).x != 0u;
+    oi_words status = oi_words(oi_given(10u + 2u * axes));
+    const uint own = oi_given(11u + 2u * axes).x;
+    const bool has_failed = own != 0u && status.v[0] < own;
+    for (uint i = gl_GlobalInvocationID.x; i < units; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        uint rest = i / entry, place = 0u, each = 1u;
+        bool is_inside = true;
+        for (uint axis = axes; axis-- > 0u;) {
+            const uvec2 shape = oi_given(10u + 2u * axis);
+            const uint count = oi_given(11u + 2u * axis).x, at = shape.y + rest % count;
+            rest /= count;
+            is_inside = is_inside && at < shape.x;
+            place += at * each;
+            each *= shape.x;
+        }
+        const uint unit = i % entry, other = value_first + place * entry + unit, empty = initial[unit & 1u];
+        place = first + place * entry + unit;
+        if (action == 0u) {
+            if (!has_failed) oi_store(value, value_first + i, value_bits, is_inside ? oi_field(cells, place, bits) : empty);
+            continue;
+        }
+        if (is_kept) oi_store(kept, i, bits, oi_field(cells, place, bits));
+        if (has_failed) continue;
+        uint code = empty;
+        if (action == 1u) code = oi_field(value, value_first + i, value_bits);
+        if (action == 3u) code = oi_field(value, other, value_bits);
+        oi_store(cells, place, bits, code);
+    }
+}
+"""
+_FIXED = {"copy": _COPY, "cells": _CELLS}
+"""The shaders that every project has, in the order of their numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +112,7 @@ class ShaderFiles:
     @property
     def names(self) -> dict[str, str]:
         """The files of shaders, in the order of their numbers, and what each is called in the program."""
-        found = {"shaders/copy.comp": f"{self.name}_copy"}
+        found = {f"shaders/{one}.comp": f"{self.name}_{one}" for one in _FIXED}
         for used in self.kernels.used.values():
             found[f"shaders/{used.name.removeprefix(f'{self.name}_')}.comp"] = used.name
         return found
@@ -59,8 +120,9 @@ class ShaderFiles:
     def files(self, banner: str) -> dict[str, str]:
         """The shaders, and what all of them include."""
         used = {one.name: one for one in self.kernels.used.values()}
-        copy = f"\n{group_line(self.group)}{_COPY}"
-        texts = {path: self._shader(used[name]) if name in used else copy for path, name in self.names.items()}
+        begin = f"\n{group_line(self.group)}{_GIVEN}"
+        fixed = {f"{self.name}_{one}": begin + text for one, text in _FIXED.items()}
+        texts = {path: fixed.get(name) or self._shader(used[name]) for path, name in self.names.items()}
         needs: set[Need] = {need for one in used.values() for need in one.code.needs}
         shared = "\n".join([head(self.numerics), *support_texts(needs, self.numerics)])
         found = {path: f"{_SHARED}\n{banner}{text}" for path, text in texts.items()}

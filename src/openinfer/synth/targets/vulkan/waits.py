@@ -1,4 +1,4 @@
-"""Where the host waits for what it has launched: before it looks at memory, or changes it."""
+"""Where the host looks at memory of the device, which may take waiting for launches, or has changed it."""
 
 from dataclasses import dataclass
 
@@ -9,23 +9,18 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 
 @dataclass(frozen=True)
 class Waits:
-    """Prints the lines that wait."""
+    """Prints the lines."""
 
     file: HostFile
     pointers: Pointers
 
-    def settle(self, depth: int) -> None:
-        """Waits for all that is recorded."""
-        self.file.line(depth, "if (settle(c)) return 1;")
-
     def looked_at(self, value: Value, depth: int) -> None:
-        """Waits if something that is recorded writes a scalar."""
-        self._awaited(value, "false", depth)
+        """The host sees a value."""
+        self.file.line(depth, f"if (look(c, {self._place(value)})) return 1;")
 
     def changed(self, value: Value, depth: int) -> None:
-        """Waits if something that is recorded works on a scalar."""
-        self._awaited(value, "true", depth)
+        """The device sees what the host has written."""
+        self.file.line(depth, f"oi_upload(c->device, {self._place(value)});")
 
-    def _awaited(self, value: Value, is_written: str, depth: int) -> None:
-        place = f"{self.pointers.pointer(value)}, {max(value.nbytes, 1)}, {is_written}"
-        self.file.line(depth, f"if (oi_is_awaited(c->device, {place}) && settle(c)) return 1;")
+    def _place(self, value: Value) -> str:
+        return f"{self.pointers.pointer(value)}, {max(value.nbytes, 1)}"

@@ -85,7 +85,7 @@ class HostCalls(Protocol):
         """The next line reads a scalar."""
 
     def changed(self, value: Value, depth: int) -> None:
-        """The next line writes a scalar."""
+        """The last line has written a scalar."""
 
     def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
         """Runs a kernel."""
@@ -269,8 +269,8 @@ class BlockPrinter:
     def _integer(self, step: IntegerStep, checks: IntegerChecks, depth: int) -> None:
         self._sizes.check(checks.sizes, depth)
         found = self._indices.integer(step.expr, depth)
-        self._calls.changed(step.value, depth)
         self._file.line(depth, f"*{self._calls.pointer(step.value)} = {found.text};")
+        self._calls.changed(step.value, depth)
         if checks.failure is not None:
             self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.failure)}")
 

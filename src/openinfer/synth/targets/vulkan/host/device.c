@@ -1,10 +1,12 @@
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "inside.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+enum { STAGED = 32 << 20 }; /* bytes that are copied at once */
 static const uint64_t MAGIC = UINT64_C(0x4f49564b4d454d31);
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
@@ -183,6 +185,9 @@ void *oi_memory_new(size_t bytes)
     return own;
 }
 
+/* The bytes that it takes. */
+static size_t room_of(const oi_memory *own) { return own->bytes > 0 ? (own->bytes + 15) / 16 * 16 : 16; }
+
 static void unbound(oi_memory *own)
 {
     oi_device *const device = own->device;
@@ -191,6 +196,8 @@ static void unbound(oi_memory *own)
         if (own->buffer != VK_NULL_HANDLE) vkDestroyBuffer(device->device, own->buffer, NULL);
         if (own->held != VK_NULL_HANDLE) vkFreeMemory(device->device, own->held, NULL);
     }
+    if (own->use <= OI_HIDDEN && own->here != NULL) munmap(own->here, room_of(own));
+    own->here = NULL;
     own->device = NULL;
     oi_device_free(device);
 }
@@ -204,47 +211,64 @@ void oi_memory_free(void *memory)
     free(own);
 }
 
-/* Memory of a kind that the host sees too; the device's own, if there is any such. */
-static bool allocated(oi_memory *own, const VkMemoryRequirements *needs)
+/* Memory of the best kind that there is for its use. */
+static bool is_allocated(oi_memory *own, const VkMemoryRequirements *needs)
 {
     const VkMemoryPropertyFlags seen = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-    const VkMemoryPropertyFlags wanted[] = {
-        seen | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, seen | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, seen };
+    const VkMemoryPropertyFlags near = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    const VkMemoryPropertyFlags wanted[][2] = { { near, 0 }, { near, 0 }, { seen | near, seen },
+        { seen | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, seen } };
     const VkMemoryAllocateFlagsInfo flags = { .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
         .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT };
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
         for (uint32_t kind = 0; kind < own->device->kinds.memoryTypeCount; ++kind) {
             const VkMemoryAllocateInfo room = { .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &flags,
                 .allocationSize = needs->size, .memoryTypeIndex = kind };
             const VkMemoryPropertyFlags has = own->device->kinds.memoryTypes[kind].propertyFlags;
-            if (!(needs->memoryTypeBits >> kind & 1) || (has & wanted[i]) != wanted[i]) continue;
+            const VkMemoryPropertyFlags all = wanted[own->use][i];
+            if (!(needs->memoryTypeBits >> kind & 1) || (has & all) != all) continue;
             if (vkAllocateMemory(own->device->device, &room, NULL, &own->held) == VK_SUCCESS) return true;
         }
     }
     return false;
 }
 
-oi_problem oi_memory_on(oi_memory *own, oi_device *device)
+/* The memory as the host sees it: a mirror takes up room only where it is touched. */
+static bool is_here(oi_memory *own)
+{
+    void *seen = NULL;
+    if (own->use > OI_HIDDEN) {
+        const VkResult mapped = vkMapMemory(own->device->device, own->held, 0, VK_WHOLE_SIZE, 0, &seen);
+        if (mapped != VK_SUCCESS) return false;
+    } else {
+        const int access = own->use == OI_HIDDEN ? PROT_NONE : PROT_READ | PROT_WRITE;
+        seen = mmap(NULL, room_of(own), access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (seen == MAP_FAILED) return false;
+    }
+    own->here = seen;
+    return true;
+}
+
+oi_problem oi_memory_on(oi_memory *own, oi_device *device, oi_use use)
 {
     if (own->device == device) return OI_GOOD;
     if (own->device != NULL) return OI_TWO_DEVICES;
-    const VkBufferCreateInfo info = { .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .size = own->bytes > 0 ? (own->bytes + 15) / 16 * 16 : 16,
+    const VkBufferCreateInfo info = { .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = room_of(own),
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT
+            | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT
             | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT };
     VkMemoryRequirements needs;
-    void *seen = NULL;
     own->device = device;
+    own->use = use;
     __atomic_add_fetch(&device->users, 1, __ATOMIC_ACQ_REL);
     own->buffer = VK_NULL_HANDLE;
     own->held = VK_NULL_HANDLE;
     if (vkCreateBuffer(device->device, &info, NULL, &own->buffer) == VK_SUCCESS) {
         vkGetBufferMemoryRequirements(device->device, own->buffer, &needs);
-        if (allocated(own, &needs) && vkBindBufferMemory(device->device, own->buffer, own->held, 0) == VK_SUCCESS
-            && vkMapMemory(device->device, own->held, 0, VK_WHOLE_SIZE, 0, &seen) == VK_SUCCESS) {
+        if (is_allocated(own, &needs) && vkBindBufferMemory(device->device, own->buffer, own->held, 0) == VK_SUCCESS
+            && is_here(own)) {
             const VkBufferDeviceAddressInfo asked = { .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
                 .buffer = own->buffer };
-            own->mapped = seen;
             own->address = vkGetBufferDeviceAddress(device->device, &asked);
             return OI_GOOD;
         }
@@ -253,3 +277,107 @@ oi_problem oi_memory_on(oi_memory *own, oi_device *device)
     return OI_NO_MEMORY;
 }
 
+/* --- copies ------------------------------------------------------------------------------------------------------- */
+
+/* Two blocks that the host and the device take turns with. */
+typedef struct {
+    oi_device *device;
+    oi_memory *blocks[2];
+    VkCommandPool pool;
+    VkCommandBuffer commands[2];
+    VkFence fences[2];
+} oi_stage;
+
+static void stage_free(oi_stage *stage)
+{
+    const VkDevice device = stage->device->device;
+    for (int i = 0; i < 2; ++i) {
+        if (stage->fences[i] != VK_NULL_HANDLE) vkDestroyFence(device, stage->fences[i], NULL);
+        oi_memory_free(stage->blocks[i]);
+    }
+    if (stage->pool != VK_NULL_HANDLE) vkDestroyCommandPool(device, stage->pool, NULL);
+}
+
+static bool is_staged(oi_stage *stage, size_t bytes, oi_use use)
+{
+    const VkDevice device = stage->device->device;
+    const VkCommandPoolCreateInfo pool = { .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, .queueFamilyIndex = stage->device->family };
+    const VkFenceCreateInfo fence = { .sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO, .flags = VK_FENCE_CREATE_SIGNALED_BIT };
+    if (vkCreateCommandPool(device, &pool, NULL, &stage->pool) != VK_SUCCESS) return false;
+    const VkCommandBufferAllocateInfo info = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+        .commandPool = stage->pool, .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 2 };
+    bool found = vkAllocateCommandBuffers(device, &info, stage->commands) == VK_SUCCESS;
+    for (int i = 0; i < 2 && found; ++i) {
+        stage->blocks[i] = oi_memory_new(bytes < STAGED ? bytes : STAGED);
+        found = stage->blocks[i] != NULL && oi_memory_on(stage->blocks[i], stage->device, use) == OI_GOOD
+            && vkCreateFence(device, &fence, NULL, &stage->fences[i]) == VK_SUCCESS;
+    }
+    return found;
+}
+
+static bool is_awaited(const oi_stage *stage, int i)
+{
+    return vkWaitForFences(stage->device->device, 1, &stage->fences[i], VK_TRUE, UINT64_MAX) == VK_SUCCESS;
+}
+
+/* The device copies a piece between a block and its memory. */
+static bool is_copied(const oi_stage *stage, int i, VkBuffer from, VkBuffer to, const VkBufferCopy *piece)
+{
+    static const VkMemoryBarrier before = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT };
+    static const VkMemoryBarrier after = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT };
+    const VkPipelineStageFlags shaders = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+    const VkCommandBufferBeginInfo begin = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+        .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT };
+    const VkSubmitInfo submit = { .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+        .commandBufferCount = 1, .pCommandBuffers = &stage->commands[i] };
+    if (vkResetFences(stage->device->device, 1, &stage->fences[i]) != VK_SUCCESS) return false;
+    if (vkBeginCommandBuffer(stage->commands[i], &begin) != VK_SUCCESS) return false;
+    vkCmdPipelineBarrier(stage->commands[i], shaders, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &before, 0, NULL, 0, NULL);
+    vkCmdCopyBuffer(stage->commands[i], from, to, 1, piece);
+    vkCmdPipelineBarrier(stage->commands[i], VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT | shaders, 0, 1,
+        &after, 0, NULL, 0, NULL);
+    if (vkEndCommandBuffer(stage->commands[i]) != VK_SUCCESS) return false;
+    pthread_mutex_lock(&stage->device->lock);
+    const VkResult submitted = vkQueueSubmit(stage->device->queue, 1, &submit, stage->fences[i]);
+    pthread_mutex_unlock(&stage->device->lock);
+    return submitted == VK_SUCCESS;
+}
+
+bool oi_memory_put(const oi_memory *memory, size_t at, const void *from, size_t bytes)
+{
+    oi_stage stage = { .device = memory->device };
+    bool is_good = bytes == 0 || is_staged(&stage, bytes, OI_WRITTEN);
+    int i = 0;
+    for (size_t done = 0; done < bytes && is_good; i = 1 - i) {
+        const size_t size = bytes - done < STAGED ? bytes - done : STAGED;
+        const VkBufferCopy piece = { 0, at + done, size };
+        is_good = is_awaited(&stage, i);
+        if (!is_good) break;
+        memcpy(stage.blocks[i]->here, (const unsigned char *)from + done, size);
+        is_good = is_copied(&stage, i, stage.blocks[i]->buffer, memory->buffer, &piece);
+        done += size;
+    }
+    for (int k = 0; k < 2 && bytes > 0 && is_good; ++k) is_good = is_awaited(&stage, k);
+    stage_free(&stage);
+    return is_good;
+}
+
+bool oi_memory_get(const oi_memory *memory, size_t at, void *to, size_t bytes)
+{
+    oi_stage stage = { .device = memory->device };
+    bool is_good = bytes == 0 || is_staged(&stage, bytes, OI_READ_BACK);
+    for (size_t done = 0; done < bytes && is_good;) {
+        const size_t size = bytes - done < STAGED ? bytes - done : STAGED;
+        const VkBufferCopy piece = { at + done, 0, size };
+        is_good = is_copied(&stage, 0, memory->buffer, stage.blocks[0]->buffer, &piece) && is_awaited(&stage, 0);
+        if (is_good) memcpy((unsigned char *)to + done, stage.blocks[0]->here, size);
+        done += size;
+    }
+    stage_free(&stage);
+    return is_good;
+}

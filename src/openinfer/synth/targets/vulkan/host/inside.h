@@ -20,6 +20,12 @@ typedef struct {
     pid_t process;
 } oi_device;
 
+/* Memory of the device's own, which has a mirror here (or only addresses for one); memory that the host writes; memory
+   that the host reads. */
+typedef enum { OI_MIRRORED, OI_HIDDEN, OI_WRITTEN, OI_READ_BACK } oi_use;
+
+enum { OI_OWNED = 256 }; /* pieces of a state that only the host uses */
+
 /* Memory that was asked for; it lies on a device from the first time on that an instance gets it. */
 typedef struct oi_memory {
     uint64_t magic;
@@ -28,8 +34,14 @@ typedef struct oi_memory {
     oi_device *device;
     VkBuffer buffer;
     VkDeviceMemory held;
-    unsigned char *mapped;
+    oi_use use;
+    unsigned char *here; /* the mirror, or the memory itself */
     uint64_t address;
+    const void *user; /* the instance that last worked on it */
+    struct {
+        size_t at, bytes;
+    } owned[OI_OWNED];
+    int32_t owned_count;
 } oi_memory;
 
 /* The device that memory is on, else a new one, which has all that is needed; its user gives it back. */
@@ -40,4 +52,104 @@ void oi_device_free(oi_device *device);
 oi_memory *oi_memory_of(const void *at);
 
 /* Memory gets its bytes on a device, unless it has them; a second device is refused. */
-oi_problem oi_memory_on(oi_memory *memory, oi_device *device);
+oi_problem oi_memory_on(oi_memory *memory, oi_device *device, oi_use use);
+
+/* Copies between the host and a device's own memory; nothing else may work on it. Whether that went well. */
+bool oi_memory_put(const oi_memory *memory, size_t at, const void *from, size_t bytes);
+bool oi_memory_get(const oi_memory *memory, size_t at, void *to, size_t bytes);
+
+/* --- instances ---------------------------------------------------------------------------------------------------- */
+
+enum {
+    PUSHED = 16,       /* words of 64 bits that the push constants of every device hold */
+    HEAD = 64,         /* bytes of the block for the status */
+    BLOCK = 1 << 20,   /* bytes of the block up to the end of arguments */
+    DATA = 1 << 18,    /* bytes behind them for what the host puts into memory */
+    SCALAR = 256,      /* the most bytes of what the host looks at while a step runs */
+    LOOKED = 1 << 14,  /* bytes that are read back for such */
+    SPARE = 1 << 15,   /* bytes of the block for launches that read back */
+    RANGES = 4096,     /* pieces of memory that the launches of one submission work on */
+    KEPT = 32,         /* recordings */
+    CLOCKED = 4096,    /* launches of a submission that are timed */
+    POLLS = 1 << 15,   /* how often is looked whether a submission has ended, before the thread sleeps */
+};
+
+/* A launch. Its values are the groups (as an indirect dispatch has them: two words), then the arguments. */
+typedef struct {
+    int32_t shader, failure, place, count;
+    size_t at;     /* the place of its values */
+    bool waits;    /* for all launches before it */
+    bool is_given; /* groups and arguments are read from the block: they have not been the same every time */
+} oi_call;
+
+typedef struct {
+    oi_call *calls;
+    uint64_t *values;
+    int32_t count, room;
+    size_t used, space;
+} oi_calls;
+
+/* Launches as commands, which are submitted again as long as the same is wanted. */
+typedef struct {
+    VkCommandBuffer commands;
+    oi_calls calls;
+    int64_t when; /* the submission that it was last used by */
+} oi_recording;
+
+typedef struct {
+    const unsigned char *first, *end;
+    bool is_written;
+} oi_range;
+
+/* A place that the host looks at, and its copy in memory that is read back; what is small and has been looked at once is
+   from then on copied whenever it changes. */
+typedef struct {
+    const unsigned char *at;
+    size_t bytes, room, slot;
+    bool is_new;    /* the copy is what the device has */
+    bool is_here;   /* the mirror is */
+    bool is_looked; /* somebody has looked */
+    bool is_asked;  /* a copy is recorded */
+} oi_watch;
+
+struct oi_queue {
+    oi_device *device;
+    oi_memory *arena, *state;
+    oi_memory *weights; /* a copy of them */
+    oi_memory *block;   /* the status, arguments that change, data */
+    oi_memory *inputs, *shown;
+    const unsigned char *inputs_at;
+    size_t input_bytes, data_used, shown_used;
+    oi_watch *watches;
+    int32_t watch_count, watch_room;
+    oi_kept *records;
+    int64_t record_room;
+    VkShaderModule *modules;
+    VkPipeline *pipelines;
+    int32_t shader_count, first_problem;
+    VkPipelineLayout layout;
+    VkCommandPool pool;
+    VkFence fence;
+    VkQueryPool clock;
+    oi_calls wanted;            /* since the last submission */
+    oi_recording kept[KEPT];
+    int64_t submissions, recordings;
+    int32_t place;
+    int32_t failed;             /* the first failure, until somebody asks */
+    bool is_lost, is_checking, can_fail, is_settling;
+    oi_range touched[RANGES];   /* what launches work on */
+    int32_t touched_count, since; /* and from where on, behind the last barrier */
+    int64_t *nanoseconds, *calls;
+};
+
+bool oi_is_in(const void *at, const void *first, size_t bytes);
+
+/* The address on the device of a place in memory of the instance. */
+uint64_t oi_address(const oi_queue *queue, const void *at);
+
+/* The instance cannot be used any more. */
+void oi_lose(oi_queue *queue, oi_problem problem);
+
+/* Records copies of what the host wants to see; and what becomes of them when they are made, or something failed. */
+void oi_ask_again(oi_queue *queue);
+void oi_answered(oi_queue *queue, bool has_failed);

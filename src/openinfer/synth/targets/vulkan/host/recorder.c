@@ -5,67 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    PUSHED = 16,       /* words of 64 bits that the push constants of every device hold */
-    HEAD = 64,         /* bytes of the block for the status */
-    BLOCK = 1 << 20,   /* bytes of the block */
-    RANGES = 4096,     /* pieces of memory that the launches of one submission work on */
-    KEPT = 32,         /* recordings */
-    CLOCKED = 4096,    /* launches of a submission that are timed */
-    POLLS = 1 << 15,   /* how often is looked whether a submission has ended, before the thread sleeps */
-};
 static const uint32_t NO_FAILURE = UINT32_MAX;
 
 /* --- what is recorded --------------------------------------------------------------------------------------------- */
-
-/* A launch. Its values are the groups (as an indirect dispatch has them: two words), then the arguments. */
-typedef struct {
-    int32_t shader, failure, place, count;
-    size_t at;     /* the place of its values */
-    bool waits;    /* for all launches before it */
-    bool is_given; /* groups and arguments are read from the block: they have not been the same every time */
-} oi_call;
-
-typedef struct {
-    oi_call *calls;
-    uint64_t *values;
-    int32_t count, room;
-    size_t used, space;
-} oi_calls;
-
-/* Launches as commands, which are submitted again as long as the same is wanted. */
-typedef struct {
-    VkCommandBuffer commands;
-    oi_calls calls;
-    int64_t when; /* the submission that it was last used by */
-} oi_recording;
-
-typedef struct {
-    const unsigned char *first, *end;
-    bool is_written;
-} oi_range;
-
-struct oi_queue {
-    oi_device *device;
-    const oi_memory *arena, *state;
-    oi_memory *weights, *block; /* a copy of the weights; the status, and arguments that change */
-    VkShaderModule *modules;
-    VkPipeline *pipelines;
-    int32_t shader_count, first_problem;
-    VkPipelineLayout layout;
-    VkCommandPool pool;
-    VkFence fence;
-    VkQueryPool clock;
-    oi_calls wanted;            /* since the last submission */
-    oi_recording kept[KEPT];
-    int64_t submissions, recordings;
-    int32_t place;
-    int32_t failed;             /* the first failure, until somebody asks */
-    bool is_lost, is_checking, can_fail;
-    oi_range touched[RANGES];   /* what launches work on */
-    int32_t touched_count, since; /* and from where on, behind the last barrier */
-    int64_t *nanoseconds, *calls;
-};
 
 /* Room for one more launch with so many values; false where there is no memory. */
 static bool has_room(oi_calls *all, int32_t values)
@@ -159,45 +101,51 @@ static oi_problem create_commands(oi_queue *q)
     return vkCreateFence(device, &fence, NULL, &q->fence) == VK_SUCCESS ? OI_GOOD : OI_NO_MEMORY;
 }
 
+static bool is_made(oi_queue *q, oi_memory **made, size_t bytes, oi_use use)
+{
+    *made = oi_memory_new(bytes);
+    return *made != NULL && oi_memory_on(*made, q->device, use) == OI_GOOD;
+}
+
 /* The arena, the state and the weights on one device: that of the first of them which has one, else a new one. */
-static oi_problem gather(oi_queue *q, const oi_given *given, oi_mapped *mapped)
+static oi_problem gather(oi_queue *q, const oi_given *given, oi_mirrors *mirrors)
 {
     oi_memory *const arena = oi_memory_of(given->arena), *const state = oi_memory_of(given->state);
     if (arena == NULL || arena->bytes < given->arena_bytes) return OI_FOREIGN;
     if (given->state_bytes > 0 && (state == NULL || state->bytes < given->state_bytes)) return OI_FOREIGN;
     oi_device *const known = arena->device != NULL || state == NULL ? arena->device : state->device;
     oi_problem problem = oi_device_for(given, known, &q->device);
-    if (problem == OI_GOOD) problem = oi_memory_on(arena, q->device);
-    if (problem == OI_GOOD && state != NULL) problem = oi_memory_on(state, q->device);
-    q->weights = oi_memory_new(given->weight_bytes);
-    if (problem == OI_GOOD) problem = q->weights == NULL ? OI_NO_MEMORY : oi_memory_on(q->weights, q->device);
+    if (problem == OI_GOOD) problem = oi_memory_on(arena, q->device, OI_MIRRORED);
+    if (problem == OI_GOOD && state != NULL) problem = oi_memory_on(state, q->device, OI_MIRRORED);
     if (problem != OI_GOOD) return problem;
-    if (given->weight_bytes > 0) memcpy(q->weights->mapped, given->weights, given->weight_bytes);
     q->arena = arena;
     q->state = state;
-    *mapped = (oi_mapped){ arena->mapped, state == NULL ? NULL : state->mapped, q->weights->mapped };
+    q->inputs_at = arena->here + given->inputs_at;
+    q->input_bytes = given->input_bytes;
+    if (!is_made(q, &q->weights, given->weight_bytes, OI_HIDDEN) || !is_made(q, &q->block, BLOCK + DATA, OI_WRITTEN)
+        || !is_made(q, &q->inputs, given->input_bytes, OI_WRITTEN)
+        || !is_made(q, &q->shown, given->shown_bytes + LOOKED, OI_READ_BACK))
+        return OI_NO_MEMORY;
+    if (!oi_memory_put(q->weights, 0, given->weights, given->weight_bytes)) return OI_LOST;
+    *mirrors = (oi_mirrors){ arena->here, state == NULL ? NULL : state->here, q->weights->here };
     return OI_GOOD;
 }
 
-oi_problem oi_open(const oi_given *given, oi_mapped *mapped, oi_queue **made)
+oi_problem oi_open(const oi_given *given, oi_mirrors *mirrors, oi_queue **made)
 {
     oi_queue *const q = calloc(1, sizeof *q);
     if (q == NULL) return OI_NO_MEMORY;
     q->failed = -1;
     q->place = -1;
     q->first_problem = given->first_problem;
-    oi_problem problem = gather(q, given, mapped);
-    if (problem == OI_GOOD) {
-        q->block = oi_memory_new(BLOCK);
-        problem = q->block == NULL ? OI_NO_MEMORY : oi_memory_on(q->block, q->device);
-    }
+    oi_problem problem = gather(q, given, mirrors);
     if (problem == OI_GOOD) problem = create_pipelines(q, given);
     if (problem == OI_GOOD) problem = create_commands(q);
     if (problem != OI_GOOD) {
         oi_close(q);
         return problem;
     }
-    memcpy(q->block->mapped, &NO_FAILURE, sizeof NO_FAILURE);
+    memcpy(q->block->here, &NO_FAILURE, sizeof NO_FAILURE);
     *made = q;
     return OI_GOOD;
 }
@@ -220,7 +168,11 @@ void oi_close(oi_queue *q)
     for (int i = 0; i < KEPT; ++i) calls_free(&q->kept[i].calls);
     free(q->modules);
     free(q->pipelines);
+    free(q->records);
+    free(q->watches);
     oi_memory_free(q->block);
+    oi_memory_free(q->inputs);
+    oi_memory_free(q->shown);
     oi_memory_free(q->weights);
     oi_device_free(q->device);
     free(q);
@@ -228,15 +180,19 @@ void oi_close(oi_queue *q)
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-/* The address on the device of a place in memory of the instance. */
-static uint64_t address_of(const oi_queue *q, const void *at)
+bool oi_is_in(const void *at, const void *first, size_t bytes)
 {
-    const oi_memory *const all[] = { q->arena, q->state, q->weights, q->block };
-    for (int i = 0; i < 4; ++i) {
-        const uintptr_t first = all[i] == NULL ? 0 : (uintptr_t)all[i]->mapped;
-        if (all[i] != NULL && (uintptr_t)at >= first && (uintptr_t)at - first <= all[i]->bytes)
-            return all[i]->address + ((uintptr_t)at - first);
-    }
+    return (uintptr_t)at >= (uintptr_t)first && (uintptr_t)at - (uintptr_t)first < bytes;
+}
+
+/* The address on the device of a place in memory of the instance. */
+uint64_t oi_address(const oi_queue *q, const void *at)
+{
+    const oi_memory *const all[] = { q->arena, q->state, q->weights, q->block, q->shown };
+    if (oi_is_in(at, q->inputs_at, q->input_bytes)) return q->inputs->address + ((uintptr_t)at - (uintptr_t)q->inputs_at);
+    for (int i = 0; i < 5; ++i)
+        if (all[i] != NULL && oi_is_in(at, all[i]->here, all[i]->bytes))
+            return all[i]->address + ((uintptr_t)at - (uintptr_t)all[i]->here);
     return 0;
 }
 
@@ -245,13 +201,12 @@ static bool overlaps(const oi_range *one, const unsigned char *first, const unsi
     return first < one->end && one->first < end;
 }
 
-bool oi_is_awaited(const oi_queue *q, const void *at, size_t bytes, bool is_written)
+/* What the host has seen of a place is not what is there any more. */
+static void outdate(oi_queue *q, const oi_range *changed)
 {
-    const unsigned char *const first = at;
-    if (q->touched_count == RANGES) return true;
-    for (int32_t i = 0; i < q->touched_count; ++i)
-        if ((is_written || q->touched[i].is_written) && overlaps(&q->touched[i], first, first + bytes)) return true;
-    return false;
+    for (int32_t i = 0; i < q->watch_count; ++i)
+        if (overlaps(changed, q->watches[i].at, q->watches[i].at + q->watches[i].bytes))
+            q->watches[i].is_new = q->watches[i].is_here = q->watches[i].is_asked = false;
 }
 
 /* Whether a launch waits for those before it: it does where it sees what they wrote or writes what they have read, and
@@ -273,11 +228,12 @@ static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
         const unsigned char *const first = given[i].at;
         if (first == NULL || given[i].number == 0 || q->touched_count == RANGES) continue;
         q->touched[q->touched_count++] = (oi_range){ first, first + given[i].number, given[i].is_written };
+        if (given[i].is_written) outdate(q, &q->touched[q->touched_count - 1]);
     }
     return waits;
 }
 
-static void lose(oi_queue *q, oi_problem problem)
+void oi_lose(oi_queue *q, oi_problem problem)
 {
     q->is_lost = true;
     if (q->failed < 0) q->failed = q->first_problem + (int32_t)problem;
@@ -286,12 +242,12 @@ static void lose(oi_queue *q, oi_problem problem)
 /* Whether a launch with so many values can be recorded. */
 static bool is_recording(oi_queue *q, int32_t values)
 {
-    if ((q->wanted.used + (size_t)values) * 8 > BLOCK - HEAD) {
+    if (!q->is_settling && (q->wanted.used + (size_t)values) * 8 > BLOCK - HEAD - SPARE) {
         const int32_t failed = oi_settle(q);
         if (failed >= 0) q->failed = failed;
     }
     if (q->failed >= 0 || q->is_lost) return false;
-    if (!has_room(&q->wanted, values)) lose(q, OI_NO_MEMORY);
+    if (!has_room(&q->wanted, values)) oi_lose(q, OI_NO_MEMORY);
     return !q->is_lost;
 }
 
@@ -304,32 +260,15 @@ void oi_launch(oi_queue *q, int32_t shader, int64_t groups, int32_t failure, int
     to[0] = (uint64_t)groups | UINT64_C(1) << 32;
     to[1] = 1;
     for (int32_t i = 0; i < count; ++i)
-        to[2 + i] = given[i].at != NULL ? address_of(q, given[i].at) : (uint64_t)given[i].number;
+        to[2 + i] = given[i].at != NULL ? oi_address(q, given[i].at) : (uint64_t)given[i].number;
     q->can_fail = q->can_fail || failure >= 0;
     to[2 + count] = q->block->address;
     to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
     all->calls[all->count++] = (oi_call){ shader, failure, q->place, total, all->used, is_ordered(q, count, given),
         total >= PUSHED };
     all->used += (size_t)total + 2;
-    q->is_checking = failure >= 0;
+    q->is_checking = q->is_checking || failure >= 0;
     q->place = -1;
-}
-
-/* The first shader of every project copies words. */
-void oi_copy(oi_queue *q, void *to, const void *from, size_t bytes)
-{
-    if (to == from || bytes == 0) return;
-    if (((uintptr_t)to | (uintptr_t)from) % 4 != 0) {
-        const int32_t failed = oi_settle(q);
-        if (failed < 0) memcpy(to, from, bytes);
-        else q->failed = failed;
-        return;
-    }
-    const size_t words = (bytes + 3) / 4, most = (size_t)65535 * OI_GROUP;
-    const oi_argument given[] = { { from, (int64_t)(words * 4), false }, { to, (int64_t)(words * 4), true },
-        { NULL, (int64_t)bytes, false } };
-    const size_t groups = (words < most ? words + OI_GROUP - 1 : most) / OI_GROUP;
-    oi_launch(q, 0, (int64_t)groups, -1, 3, given);
 }
 
 /* --- submissions -------------------------------------------------------------------------------------------------- */
@@ -384,13 +323,14 @@ static void launch_recorded(const oi_queue *q, const oi_recording *r, int32_t i)
 static bool is_recorded(const oi_queue *q, const oi_recording *r)
 {
     static const VkMemoryBarrier seen = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT, .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT };
+        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT, .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT
+            | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT };
     const VkCommandBufferBeginInfo begin = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO };
     if (vkBeginCommandBuffer(r->commands, &begin) != VK_SUCCESS) return false;
     if (q->clock != VK_NULL_HANDLE) vkCmdResetQueryPool(r->commands, q->clock, 0, 2 * CLOCKED);
     for (int32_t i = 0; i < r->calls.count; ++i) launch_recorded(q, r, i);
-    vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &seen, 0,
-        NULL, 0, NULL);
+    vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+        VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &seen, 0, NULL, 0, NULL);
     return vkEndCommandBuffer(r->commands) == VK_SUCCESS;
 }
 
@@ -425,7 +365,7 @@ static void give(const oi_queue *q, const oi_recording *r)
         const oi_call *const call = &r->calls.calls[i];
         if (!call->is_given) continue;
         const size_t bytes = ((size_t)call->count + 2) * 8;
-        memcpy(q->block->mapped + HEAD + call->at * 8, q->wanted.values + call->at, bytes);
+        memcpy(q->block->here + HEAD + call->at * 8, q->wanted.values + call->at, bytes);
     }
 }
 
@@ -473,17 +413,21 @@ int32_t oi_settle(oi_queue *q)
     if (q == NULL) return -1;
     if (q->wanted.count > 0 && !q->is_lost) {
         uint32_t number = NO_FAILURE;
-        if (q->device->process != getpid()) lose(q, OI_FORKED);
-        else if (!has_run(q)) lose(q, OI_LOST);
-        if (!q->is_lost && q->can_fail) memcpy(&number, q->block->mapped, sizeof number);
+        q->is_settling = true;
+        oi_ask_again(q);
+        q->is_settling = false;
+        if (q->device->process != getpid()) oi_lose(q, OI_FORKED);
+        else if (!has_run(q)) oi_lose(q, OI_LOST);
+        if (!q->is_lost && q->can_fail) memcpy(&number, q->block->here, sizeof number);
         if (number != NO_FAILURE) {
             if (q->failed < 0) q->failed = q->wanted.calls[number - 1].failure;
-            memcpy(q->block->mapped, &NO_FAILURE, sizeof NO_FAILURE);
+            memcpy(q->block->here, &NO_FAILURE, sizeof NO_FAILURE);
         }
         if (!q->is_lost && q->clock != VK_NULL_HANDLE) add_times(q);
+        oi_answered(q, q->failed >= 0);
     }
     q->wanted.count = q->touched_count = q->since = 0;
-    q->wanted.used = 0;
+    q->wanted.used = q->data_used = 0;
     q->is_checking = q->can_fail = false;
     const int32_t failed = q->failed;
     if (!q->is_lost) q->failed = -1;

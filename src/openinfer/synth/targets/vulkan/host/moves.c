@@ -1,0 +1,306 @@
+#include "inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- copies ------------------------------------------------------------------------------------------------------- */
+
+/* So many groups that each thread has a unit, or as many as every device takes. */
+static int64_t groups_of(uint64_t units)
+{
+    const uint64_t groups = (units + OI_GROUP - 1) / OI_GROUP;
+    return groups < 65535 ? (int64_t)groups : 65535;
+}
+
+/* The first shader of every project copies words. */
+static void copy(oi_queue *q, void *to, const void *from, size_t bytes, bool is_kept)
+{
+    if (to == from || bytes == 0) return;
+    if (((uintptr_t)to | (uintptr_t)from) % 4 != 0) {
+        const oi_cells all = { .axes = 1, .cell_bits = 8, .value_bits = 8, .entry = 1, .shape = { (int64_t)bytes },
+            .count = { (int64_t)bytes }, .cells = to };
+        oi_move(q, 1, &all, from, NULL);
+        return;
+    }
+    const size_t words = (bytes + 3) / 4;
+    const oi_argument given[] = { { from, (int64_t)(words * 4), false }, { to, (int64_t)(words * 4), true },
+        { NULL, (int64_t)bytes, false } };
+    oi_launch(q, 0, groups_of(words), is_kept ? -2 : -1, 3, given);
+}
+
+void oi_copy(oi_queue *q, void *to, const void *from, size_t bytes) { copy(q, to, from, bytes, false); }
+
+void oi_keep_copy(oi_queue *q, void *to, const void *from, size_t bytes) { copy(q, to, from, bytes, true); }
+
+static int64_t both(uint64_t low, uint64_t high) { return (int64_t)(low | high << 32); }
+
+/* From the first of some cells to the end of the last that is inside; and how many cells there are. */
+static oi_range hull_of(const oi_cells *c, uint64_t *cells)
+{
+    int64_t first = 0, last = 0;
+    *cells = 1;
+    for (int32_t axis = 0; axis < c->axes; ++axis) {
+        const int64_t end = c->first[axis] + c->count[axis] < c->shape[axis] ? c->first[axis] + c->count[axis] : c->shape[axis];
+        *cells *= (uint64_t)c->count[axis];
+        first = first * c->shape[axis] + (c->first[axis] < c->shape[axis] ? c->first[axis] : c->shape[axis]);
+        last = last * c->shape[axis] + (end > 0 ? end - 1 : 0);
+    }
+    const int64_t bits = c->entry * c->cell_bits;
+    return (oi_range){ c->cells + first * bits / 8, c->cells + ((last + 1) * bits + 7) / 8, false };
+}
+
+/* The second shader of every project works on cells, by units of 32 bits if all of them have such, else by elements. */
+void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, void *kept)
+{
+    const uintptr_t places = (uintptr_t)c->cells | (uintptr_t)value | (uintptr_t)kept;
+    const bool by_words = c->cell_bits == c->value_bits && c->entry * c->cell_bits % 32 == 0 && places % 4 == 0;
+    const uint64_t cell_bits = by_words ? 32 : (uint64_t)c->cell_bits, value_bits = by_words ? 32 : (uint64_t)c->value_bits;
+    const uint64_t entry = (uint64_t)(by_words ? c->entry * c->cell_bits / 32 : c->entry);
+    uint64_t cells = 0, initial = c->initial;
+    const oi_range hull = hull_of(c, &cells);
+    const uint64_t units = cells * entry;
+    for (int32_t bits = c->cell_bits; bits < 32; bits *= 2) initial |= initial << bits;
+    if (c->cell_bits < 64) initial |= initial << 32;
+    if (units == 0) return;
+    const unsigned char *const base[] = { c->cells - (uintptr_t)c->cells % 4, (const unsigned char *)value - (uintptr_t)value % 4,
+        (const unsigned char *)kept - (uintptr_t)kept % 4 };
+    const int64_t value_bytes = (int64_t)((units * value_bits + 31) / 32 * 4), length = hull.end > hull.first ? hull.end - hull.first : 0;
+    const bool is_read = action == 0;
+    /* What the launch is ordered by: the cells it works on, the tensor, and what is kept. The shader knows all of them by
+       where they begin. */
+    oi_argument given[10 + 2 * OI_MOST_AXES] = {
+        { hull.first, length, !is_read },
+        { value == NULL ? NULL : base[1], action == 3 ? hull.end - c->cells : value_bytes + 4, is_read },
+        { kept == NULL ? NULL : base[2], (int64_t)((units * cell_bits + 31) / 32 * 4), true },
+        { NULL, (int64_t)oi_address(q, base[0]), false },
+        { NULL, both((uint64_t)action, (uint64_t)c->axes), false },
+        { NULL, both(cell_bits, value_bits), false },
+        { NULL, both((uintptr_t)c->cells % 4 * 8 / cell_bits, (uintptr_t)value % 4 * 8 / value_bits), false },
+        { NULL, both(entry, units), false },
+        { NULL, (int64_t)initial, false },
+        { NULL, both(kept != NULL, 0), false },
+    };
+    for (int32_t axis = 0; axis < c->axes; ++axis) {
+        const int64_t first = c->first[axis] < c->shape[axis] ? c->first[axis] : c->shape[axis];
+        given[10 + 2 * axis].number = both((uint64_t)c->shape[axis], (uint64_t)first);
+        given[11 + 2 * axis].number = c->count[axis];
+    }
+    oi_launch(q, 1, groups_of(units), -1, 10 + 2 * c->axes, given);
+}
+
+void oi_set(oi_queue *q, void *at, int32_t bits, int64_t count, uint64_t element)
+{
+    const int64_t per = bits < 32 ? 32 / bits : 1, words = (uintptr_t)at % 4 == 0 ? count / per : 0, rest = count - words * per;
+    oi_cells all = { .axes = 1, .cell_bits = bits, .value_bits = bits, .entry = per, .initial = element, .shape = { words },
+        .count = { words }, .cells = at };
+    if (words > 0) oi_move(q, 2, &all, NULL, NULL);
+    all.entry = 1;
+    all.shape[0] = count;
+    all.first[0] = count - rest;
+    all.count[0] = rest;
+    if (rest > 0) oi_move(q, 2, &all, NULL, NULL);
+}
+
+/* --- what the host sees ------------------------------------------------------------------------------------------- */
+
+/* Another instance may have worked on the state meanwhile. */
+static void use_state(oi_queue *q)
+{
+    if (q->state == NULL || q->state->user == q) return;
+    for (int32_t i = 0; i < q->watch_count; ++i)
+        if (oi_is_in(q->watches[i].at, q->state->here, q->state->bytes)) q->watches[i].is_new = q->watches[i].is_here = false;
+    q->state->user = q;
+}
+
+/* The watch of a place, which begins with its first use; NULL where there is no memory for it. */
+static oi_watch *watch_of(oi_queue *q, const void *at, size_t bytes)
+{
+    for (int32_t i = 0; i < q->watch_count; ++i) {
+        oi_watch *const one = &q->watches[i];
+        if (one->at != at) continue;
+        if (one->bytes != bytes) one->is_new = one->is_here = one->is_asked = false;
+        one->bytes = bytes;
+        return one;
+    }
+    if (q->watch_count == q->watch_room) {
+        const int32_t room = q->watch_room > 0 ? 2 * q->watch_room : 32;
+        oi_watch *const made = realloc(q->watches, (size_t)room * sizeof *made);
+        if (made == NULL) return NULL;
+        q->watches = made;
+        q->watch_room = room;
+    }
+    oi_watch *const one = &q->watches[q->watch_count++];
+    *one = (oi_watch){ .at = at, .bytes = bytes };
+    return one;
+}
+
+/* Records the copy of a watched place into memory that is read back; false where there is no room in it. */
+static bool is_asked(oi_queue *q, oi_watch *one, size_t most)
+{
+    const size_t bytes = (most + 63) / 64 * 64;
+    if (bytes > one->room) {
+        if (q->shown->bytes - q->shown_used < bytes) return false;
+        one->slot = q->shown_used;
+        one->room = bytes;
+        q->shown_used += bytes;
+    }
+    if (!one->is_asked && !one->is_new) {
+        oi_copy(q, q->shown->here + one->slot, one->at, one->bytes);
+        one->is_asked = true;
+    }
+    return true;
+}
+
+void oi_ask_again(oi_queue *q)
+{
+    use_state(q);
+    for (int32_t i = 0; i < q->watch_count; ++i)
+        if (q->watches[i].is_looked && !q->watches[i].is_here) is_asked(q, &q->watches[i], q->watches[i].bytes);
+}
+
+void oi_answered(oi_queue *q, bool has_failed)
+{
+    for (int32_t i = 0; i < q->watch_count; ++i) {
+        oi_watch *const one = &q->watches[i];
+        one->is_new = !has_failed && (one->is_new || one->is_asked);
+        one->is_here = !has_failed && one->is_here;
+        one->is_asked = false;
+    }
+}
+
+/* The mirror of a watched place is what was copied. */
+static void reflect(const oi_queue *q, oi_watch *one)
+{
+    if (!one->is_here) memcpy((void *)(uintptr_t)one->at, q->shown->here + one->slot, one->bytes);
+    one->is_here = true;
+}
+
+static oi_memory *memory_at(const oi_queue *q, const void *at)
+{
+    return oi_is_in(at, q->arena->here, q->arena->bytes) ? q->arena : q->state;
+}
+
+/* Whether some of the bytes are the host's own. */
+static bool is_owned(const oi_queue *q, const void *at, size_t bytes)
+{
+    const size_t first = q->state == NULL ? 0 : (size_t)((const unsigned char *)at - q->state->here);
+    if (q->state == NULL || !oi_is_in(at, q->state->here, q->state->bytes)) return false;
+    for (int32_t i = 0; i < q->state->owned_count; ++i)
+        if (q->state->owned[i].at < first + bytes && first < q->state->owned[i].at + q->state->owned[i].bytes) return true;
+    return false;
+}
+
+/* Bytes of the device's own memory, but for those that only the host uses. */
+static bool is_got(const oi_memory *own, size_t at, size_t end)
+{
+    if (end > own->bytes) end = own->bytes;
+    while (at < end) {
+        size_t stop = end, next = end;
+        for (int32_t i = 0; i < own->owned_count; ++i) {
+            const size_t first = own->owned[i].at, last = first + own->owned[i].bytes;
+            if (last <= at || first >= stop) continue;
+            stop = first > at ? first : at;
+            next = last;
+        }
+        if (stop > at && !oi_memory_get(own, at, own->here + at, stop - at)) return false;
+        at = next;
+    }
+    return true;
+}
+
+int32_t oi_look(oi_queue *q, const void *at, size_t bytes)
+{
+    if (bytes == 0) return -1;
+    if (oi_is_in(at, q->inputs_at, q->input_bytes)) {
+        const size_t from = (size_t)((const unsigned char *)at - q->inputs_at);
+        if (bytes > SCALAR) memcpy((void *)(uintptr_t)at, q->inputs->here + from, bytes);
+        return -1;
+    }
+    use_state(q);
+    oi_watch *const one = bytes <= SCALAR && !is_owned(q, at, bytes) ? watch_of(q, at, bytes) : NULL;
+    if (one != NULL && (one->is_here || one->is_new)) {
+        reflect(q, one);
+        return -1;
+    }
+    const bool is_copied = one != NULL && is_asked(q, one, bytes);
+    if (one != NULL) one->is_looked = true;
+    int32_t failed = oi_settle(q);
+    if (failed >= 0) return failed;
+    if (is_copied) {
+        reflect(q, one);
+        return -1;
+    }
+    const oi_memory *const own = memory_at(q, at);
+    const size_t from = (size_t)((const unsigned char *)at - own->here);
+    if (is_got(own, from, from + bytes)) return -1;
+    oi_lose(q, OI_LOST);
+    return oi_settle(q);
+}
+
+void oi_upload(oi_queue *q, const void *at, size_t bytes)
+{
+    const bool is_small = bytes <= DATA / 4;
+    if (bytes == 0) return;
+    use_state(q);
+    if (!is_small || q->data_used + bytes > DATA) {
+        const int32_t failed = oi_settle(q);
+        if (failed >= 0) q->failed = failed;
+    }
+    if (q->failed >= 0) return;
+    if (is_small) {
+        unsigned char *const data = q->block->here + BLOCK + q->data_used;
+        memcpy(data, at, bytes);
+        oi_copy(q, (void *)(uintptr_t)at, data, bytes);
+        q->data_used += (bytes + 15) / 16 * 16;
+    } else {
+        const oi_memory *const own = memory_at(q, at);
+        const size_t to = (size_t)((const unsigned char *)at - own->here);
+        if (!oi_memory_put(own, to, at, bytes)) oi_lose(q, OI_LOST);
+        for (int32_t i = 0; i < q->watch_count; ++i)
+            if (oi_is_in(q->watches[i].at, at, bytes)) q->watches[i].is_new = q->watches[i].is_here = false;
+    }
+    oi_watch *const one = bytes <= SCALAR && !is_owned(q, at, bytes) ? watch_of(q, at, bytes) : NULL;
+    if (one != NULL) one->is_here = true;
+}
+
+void oi_own(oi_queue *q, const void *at, size_t bytes)
+{
+    oi_memory *const own = q->state;
+    const size_t first = (size_t)((const unsigned char *)at - own->here);
+    for (int32_t i = 0; i < own->owned_count; ++i)
+        if (own->owned[i].at == first) return;
+    if (bytes == 0 || own->owned_count == OI_OWNED) return;
+    own->owned[own->owned_count].at = first;
+    own->owned[own->owned_count++].bytes = bytes;
+}
+
+unsigned char *oi_inputs(oi_queue *q) { return q->inputs->here; }
+
+void oi_show(oi_queue *q, const void *at, size_t bytes, size_t most)
+{
+    use_state(q);
+    if (bytes == 0 || bytes > most) return; /* a size that has no value makes no shape */
+    oi_watch *const one = watch_of(q, at, bytes);
+    if (one == NULL || !is_asked(q, one, most)) oi_lose(q, OI_NO_MEMORY);
+}
+
+const void *oi_shown(const oi_queue *q, const void *at)
+{
+    for (int32_t i = 0; i < q->watch_count; ++i)
+        if (q->watches[i].at == at && q->watches[i].is_new) return q->shown->here + q->watches[i].slot;
+    return at;
+}
+
+bool oi_is_shown(const oi_queue *q, const void *p) { return oi_is_in(p, q->shown->here, q->shown->bytes); }
+
+oi_kept *oi_record(oi_queue *q, int64_t number)
+{
+    if (number >= q->record_room) {
+        const int64_t room = 2 * number + 16;
+        oi_kept *const made = realloc(q->records, (size_t)room * sizeof *made);
+        if (made == NULL) return NULL;
+        q->records = made;
+        q->record_room = room;
+    }
+    return &q->records[number];
+}
