@@ -13,6 +13,7 @@ DRIVERS = "tests/synth/vulkan/test_drivers.py"
 DETECT = "tests/synth/vulkan/test_detect.py"
 SIMULATED = "tests/synth/vulkan/test_simulator_on_lavapipe.py"
 MADE_UP = "tests/sim/test_backend.py"
+RECORDED = "tests/synth/vulkan/test_recorded_steps.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -54,6 +55,46 @@ DEVICE_BUGS = (
         "total += inner",
         REQUIRE,
         "iterations",
+    ),
+    Bug(
+        "launches go on after one that has failed",
+        "synth/targets/vulkan/host/recorder.c",
+        "to[3 + count] = q->can_fail && !is_kept ?",
+        "to[3 + count] = failure >= 0 ?",
+        RECORDED,
+        "decoder",
+    ),
+    Bug(
+        "what a step changes is not kept once something has failed",
+        "synth/targets/vulkan/shader_files.py",
+        "if (is_kept) oi_store(",
+        "if (is_kept && !has_failed) oi_store(",
+        RECORDED,
+        "decoder",
+    ),
+    Bug(
+        "two iterations keep what they change in one place",
+        "synth/targets/vulkan/host_runtime/there.c",
+        "undo->used += size;",
+        "undo->used += 0 * size;",
+        RECORDED,
+        "decoder",
+    ),
+    Bug(
+        "a recording is replayed with the arguments that it was made with",
+        "synth/targets/vulkan/host/recorder.c",
+        "if (!call->is_given && !is_same(one, wanted, i)) found = ALIKE;",
+        "if (!call->is_given && call->count >= PUSHED) found = ALIKE;",
+        RECORDED,
+        "decoder",
+    ),
+    Bug(
+        "launches do not wait for what they read",
+        "synth/targets/vulkan/host/recorder.c",
+        "waits = (given[i].is_written || q->touched[k].is_written)",
+        "waits = given[i].is_written && q->touched[k].is_written",
+        RECORDED,
+        "wait",
     ),
     Bug(
         "sums of shaders may be fused",

@@ -3,6 +3,7 @@
 The cases of an op are in one shader, behind a specialization constant; many shaders are run by one program.
 """
 
+import ctypes
 import os
 import shutil
 import struct
@@ -25,6 +26,7 @@ from openinfer.ops import Call, Case, OpRecord, TensorType
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.devices.vulkan import GLSLANG
+from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import simt_machine
@@ -219,3 +221,10 @@ def _request(one: Job, module: int, first: int) -> bytes:
         for argument in code.arguments:
             numbers += [KINDS[argument.kind], values.get(argument.kind, {}).get(argument.name, place)]
     return struct.pack(f"<{len(numbers)}I", *numbers) + b"".join(data.tobytes() for data in one.inputs)
+
+
+def counted(module: CompiledModule, name: str) -> int:
+    """How often an instance has submitted or recorded something, or how often the last submission waited."""
+    function = module._instance.function(name)
+    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_void_p]
+    return int(function(module._context.device))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.vulkan.on_device import on_lavapipe
+from tests.synth.vulkan.on_device import counted, on_lavapipe
 
 from openinfer import Executor, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import ExecutionError, OpenInferError
@@ -109,13 +109,6 @@ def test_a_step_that_fails_on_the_device_has_not_happened(module: CompiledModule
     same(module, executor)
 
 
-def counted(module: CompiledModule, name: str) -> int:
-    """How often something was submitted, or recorded."""
-    function = module._instance.function(name)
-    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_void_p]
-    return int(function(module._context.device))
-
-
 def test_a_step_is_recorded_once_and_its_arguments_change(module: CompiledModule, executor: Executor) -> None:
     """What differs between steps, extents and groups of launches included, is read from memory in the second one on."""
     for step in range(8):
@@ -168,6 +161,9 @@ def test_a_project_builds_and_its_selftest_passes_under_validation(
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
     assert "Validation" not in ended.stdout + ended.stderr, ended.stdout
     assert "values are right" in ended.stdout
+    build = "cmake -S . -B cmake >cmake.log && cmake --build cmake >>cmake.log || { tail cmake.log >&2; exit 1; }"
+    ended = subprocess.run(["sh", "-c", build], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
 
 
 SHARED = """

@@ -51,6 +51,7 @@ _EXTERNAL = (
     "oi_settle",
     "oi_submitted",
     "oi_recorded",
+    "oi_waited",
     "oi_time",
     "oi_place",
     "oi_device_for",

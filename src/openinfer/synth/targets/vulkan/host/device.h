@@ -107,6 +107,9 @@ oi_kept *oi_record(oi_queue *queue, int64_t number);
 int64_t oi_submitted(const oi_queue *queue);
 int64_t oi_recorded(const oi_queue *queue);
 
+/* How many launches of the last submission waited for those before them. */
+int64_t oi_waited(const oi_queue *queue);
+
 /* Nanoseconds of every launch, by the number of its place: they are added up while there is an array. */
 void oi_time(oi_queue *queue, int64_t *nanoseconds, int64_t *calls);
 void oi_place(oi_queue *queue, int32_t place);

@@ -133,7 +133,7 @@ struct oi_queue {
     VkQueryPool clock;
     oi_calls wanted;            /* since the last submission */
     oi_recording kept[KEPT];
-    int64_t submissions, recordings;
+    int64_t submissions, recordings, waits;
     int32_t place;
     int32_t failed;             /* the first failure, until somebody asks */
     bool is_lost, is_checking, can_fail, is_settling;

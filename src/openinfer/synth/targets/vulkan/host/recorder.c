@@ -387,6 +387,8 @@ static bool has_run(oi_queue *q)
     const VkSubmitInfo submit = { .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
         .commandBufferCount = 1, .pCommandBuffers = &r->commands };
     r->when = ++q->submissions;
+    q->waits = 0;
+    for (int32_t i = 0; i < r->calls.count; ++i) q->waits += r->calls.calls[i].waits;
     give(q, r);
     pthread_mutex_lock(&q->device->lock);
     const VkResult submitted = vkQueueSubmit(q->device->queue, 1, &submit, q->fence);
@@ -437,6 +439,8 @@ int32_t oi_settle(oi_queue *q)
 int64_t oi_submitted(const oi_queue *q) { return q->submissions; }
 
 int64_t oi_recorded(const oi_queue *q) { return q->recordings; }
+
+int64_t oi_waited(const oi_queue *q) { return q->waits; }
 
 /* --- the clock ---------------------------------------------------------------------------------------------------- */
 

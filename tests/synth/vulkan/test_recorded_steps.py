@@ -1,0 +1,76 @@
+"""What a step submits: once, in the same recording, with waits only where launches depend on each other."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.synth.vulkan.on_device import counted, on_lavapipe
+
+from openinfer import ModelLoader, Simulator, Synthesizer, graph
+from openinfer.errors import OpenInferError
+from openinfer.oinf import save_file
+
+DECODER = """
+sizes { T <= 8; }
+dynamic { x: f32[1, 4]; ids: i32[1]; }
+persistent { n: i32 @init(0); K(l, t): f32[4] @table @fixed(l=2, t=8); }
+constant { w: f32[5, 4]; W(l): f32[4, 4] @pattern("W.{l}"); }
+volatile { h: f32[1, 4]; k: f32[4]; past: f32[T, 4]; }
+block layer(g: f32[1, 4], P: prefix, i: index) { t = op matmul(g, P[i]); r = op tanh(t); return r; }
+block entry {
+    op gather(w, ids, axis=0) >> h;
+    op add(h, x) >> h;
+    loop layers (l in 0..2) {
+        call layer(h, W, l) >> h;
+        op reshape(h, shape=[4]) >> k;
+        cache.write k >> K[l, n];
+        cache.read K[l, 0..n+1] >> past;
+        op sum_axis(past, axes=[0]) >> k;
+        op reshape(k, shape=[1, 4]) >> h;
+    }
+    cache.increment n;
+    return h;
+}
+"""
+"""An index that can be wrong, then tables by a position that the device counts."""
+
+
+@pytest.fixture(autouse=True)
+def lavapipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in on_lavapipe().items():
+        monkeypatch.setenv(name, value)
+
+
+def test_the_step_of_a_decoder_is_one_submission_of_one_recording(tmp_path: Path) -> None:
+    """Blocks with parameters, tables and extents that grow with every step included."""
+    rng = np.random.default_rng(5)
+    tensors = {"w": rng.normal(size=(5, 4)), **{f"W.{layer}": rng.normal(size=(4, 4)) for layer in range(2)}}
+    save_file(tmp_path / "model.oinf", {name: value.astype(np.float32) for name, value in tensors.items()})
+    model = ModelLoader.open(tmp_path / "model.oinf")
+    module = Synthesizer("lavapipe", name="decoder").synthesize(model, graph(DECODER)).build()
+    executor = Simulator(model).make_executor(graph(DECODER))
+    counts = []
+    for step in range(6):
+        inputs = {"x": rng.normal(size=(1, 4)).astype(np.float32), "ids": np.array([step % 5], np.int32)}
+        results = [one(inputs) for one in (module, executor)]
+        np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-6)
+        counts.append((counted(module, "oi_submitted"), counted(module, "oi_recorded")))
+    assert np.diff(counts[2:], axis=0).tolist() == [[1, 0]] * 3
+    before = module.save_state()
+    for _ in range(2):
+        with pytest.raises(OpenInferError, match="gather"):
+            module({"x": np.ones((1, 4), np.float32), "ids": np.array([7], np.int32)})
+        assert module.save_state() == before
+    for name in ("K", "n"):
+        np.testing.assert_allclose(module.fetch(name), executor.fetch(name), rtol=1e-5, atol=1e-6)
+
+
+def test_launches_wait_only_for_those_that_they_depend_on() -> None:
+    text = """
+        dynamic { x: f32[1000]; } volatile { a: f32; b: f32; c: f32; }
+        block entry { op sum_axis(x) >> a; op max_axis(x) >> b; op mul(a, b) >> c; return a, b, c; }
+    """
+    module = Synthesizer("lavapipe", name="waits").synthesize(None, graph(text)).build()
+    module({"x": np.ones(1000, np.float32)})
+    # Two rows of launches that have nothing to do with each other, their product, and what the host reads.
+    assert 2 <= counted(module, "oi_waited") <= 5
