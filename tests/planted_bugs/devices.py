@@ -57,14 +57,6 @@ DEVICE_BUGS = (
         "iterations",
     ),
     Bug(
-        "launches go on after one that has failed",
-        "synth/targets/vulkan/host/recorder.c",
-        "to[3 + count] = q->can_fail && !is_kept ?",
-        "to[3 + count] = failure >= 0 ?",
-        RECORDED,
-        "decoder",
-    ),
-    Bug(
         "what a step changes is not kept once something has failed",
         "synth/targets/vulkan/shader_files.py",
         "if (is_kept) oi_store(",

@@ -27,7 +27,14 @@ _GATES = ("src/kernels.c", "src/device.c")
 """The files of which every build compiles one: with it the project becomes the new one."""
 _CLOSED = b'#error "this project was not written to its end: write it again, with openinfer synth or plan.emit"\n'
 _BANNER = b"Made by OpenInfer"
-_DEVICE_FILES = ("src/device.h", "src/inside.h", "src/recorder.c", "src/moves.c", "src/shaders.c", "shaders/support.glsl")
+_DEVICE_FILES = (
+    "src/device.h",
+    "src/inside.h",
+    "src/recorder.c",
+    "src/moves.c",
+    "src/shaders.c",
+    "shaders/support.glsl",
+)
 _KERNEL_FILES = ("src/kernels.h", "src/support.h", *_DEVICE_FILES)
 _OPTIONAL = ("src/weights.c", "src/weights.S", "selftest/main.c", "bare/startup.c", "bare/mps2.ld", *_KERNEL_FILES)
 """Files that not every project has."""

@@ -10,7 +10,7 @@ from openinfer.synth.run.library import Instance
 
 @dataclass(frozen=True)
 class StateMemory:
-    """Bytes; where they are a mirror, they must be looked at before they are read, and put back once they are written."""
+    """Bytes; those of a mirror must be looked at before they are read, and put back once they are written."""
 
     array: Array
     device: Instance | None = None

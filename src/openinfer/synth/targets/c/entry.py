@@ -118,7 +118,8 @@ static int fail({self.name}_context *c, {self.name}_status status, int32_t failu
             return f"""{shown}    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena;
     return at >= arena && at - arena < {upper}_ARENA_BYTES;
 """
-        return f"""{shown}    const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;
+        places = "const uintptr_t at = (uintptr_t)p, arena = (uintptr_t)c->arena, state = (uintptr_t)c->state;"
+        return f"""{shown}    {places}
     return (at >= arena && at - arena < {upper}_ARENA_BYTES) || (at >= state && at - state < {upper}_STATE_BYTES);
 """
 
@@ -349,9 +350,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             for size in self.program.sizes
         ]
         checks = printers.blocks.input_checks()
-        results = [
-            f"out->{names.outputs[key]} = {self._result(value)};" for key, value in self.program.outputs.items()
-        ]
+        results = [f"out->{names.outputs[key]} = {self._result(value)};" for key, value in self.program.outputs.items()]
         results += [f"out->{field} = c->{fields[size]};" for size, field in names.output_sizes.items()]
         unused = "" if results else "    (void)out;\n"
         unread = "" if self.program.inputs or names.input_sizes else "    (void)in;\n"

@@ -50,9 +50,7 @@ class Parts:
         grid = f"grid{layout.number}"
         if checks is None:
             file.needs.add(self._calls.clear)
-            file.line(
-                depth, f"{{ const oi_grid grid = {grid}(c); {self._calls.clear}({self._calls.queue}&grid); }}"
-            )
+            file.line(depth, f"{{ const oi_grid grid = {grid}(c); {self._calls.clear}({self._calls.queue}&grid); }}")
             return
         access = TableAccess(layout, step)
         file.needs.add("oi_select")

@@ -81,7 +81,8 @@ void main()
         const uint unit = i % entry, other = value_first + place * entry + unit, empty = initial[unit & 1u];
         place = first + place * entry + unit;
         if (action == 0u) {
-            if (!has_failed) oi_store(value, value_first + i, value_bits, is_inside ? oi_field(cells, place, bits) : empty);
+            const uint found = is_inside ? oi_field(cells, place, bits) : empty;
+            if (!has_failed) oi_store(value, value_first + i, value_bits, found);
             continue;
         }
         if (is_kept) oi_store(kept, i, bits, oi_field(cells, place, bits));
