@@ -5,7 +5,7 @@ import pytest
 from tests.synth.test_simt_schedule import BF16, F32, MACHINE, checked, forms, numbers
 
 from openinfer import ModelLoader, Synthesizer, graph
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, load, math, select
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import ACCUMULATOR, Alloc, Buffer, Contraction, Kernel, LoopKind, Scalar, ScalarVar, Space
@@ -17,6 +17,7 @@ from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
 
+I8 = DTYPES["i8"]
 FEW = SimtMachine(group=16, subgroup=4, units=3)
 ACC = ScalarVar(ACCUMULATOR, F32)
 
@@ -49,6 +50,9 @@ def test_products_that_are_short_or_few_are_rows() -> None:
     many = SimtMachine(group=16, subgroup=4, units=3, shared_bytes=256)
     arrays = [numbers(BF16, 1, 128), numbers(BF16, 9, 128)]
     assert "vectors" not in forms(checked(product(BF16, 1, 9, 128), arrays, many))
+    x, w, y = Buffer("x", F32, (1, 64)), Buffer("w", I8, (9, 64)), Buffer("y", F32, (1, 9))
+    integers = Kernel("k", (x, w), (y,), (contraction(y, x, w),))
+    assert "vectors" not in forms(checked(integers, [numbers(F32, 1, 64), numbers(I8, 9, 64)], FEW))
     without = SimtMachine(group=16, subgroup=0, units=3)
     assert "vectors" not in forms(checked(product(BF16, 1, 9, 128), arrays, without))
 

@@ -93,6 +93,8 @@ def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | No
     if one.valid is not None or len(one.bound) != 1 or any(map(is_symbolic, extents)) or one.a == one.b:
         return None
     large = one.a if prod(one.a.shape) > prod(one.b.shape) else one.b
+    if large.dtype.kind != "float":
+        return None  # to unpack integers takes longer than to read them: many more threads do that in rows
     factor, vector = one.factors if large == one.a else one.factors[::-1]
     used, pairs = variables(factor), tuple(zip(one.free, one.extents, strict=True))
     rows = tuple(pair for pair in pairs if pair[0].name in used)
