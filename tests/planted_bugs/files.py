@@ -7,6 +7,7 @@ READING = "tests/oinf/test_reading.py"
 WRITES = "tests/oinf/test_writes.py"
 MODEL = "tests/oinf/test_against_layout_model.py"
 MUTANTS = "tests/oinf/test_mutants.py"
+TOKENIZER = "tests/tokenizer/test_tokenizer.py"
 
 READER_BUGS = (
     Bug(
@@ -214,5 +215,21 @@ WRITER_BUGS = (
         "packed = (piece & 0x0F) << 4\n            packed |= (piece >> 8) & 0x0F",
         MODEL,
         "packed",
+    ),
+    Bug(
+        "what a user writes becomes control tokens",
+        "tokenizer/encoding.py",
+        "found = self._encoded(_plain(text), self._whole)",
+        "found = self._encoded(_plain(text), self._special)",
+        TOKENIZER,
+        "only_markup",
+    ),
+    Bug(
+        "a merge of what is not a piece",
+        "importing/gguf_tokenizer.py",
+        "for one in (left, right, left + right):",
+        "for one in (left, right):",
+        "tests/tokenizer/test_hostile_tokenizers.py",
+        "not_sound and no_token",
     ),
 )

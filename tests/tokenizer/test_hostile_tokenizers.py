@@ -39,6 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a merge of nothing": (BYTES, {"merges": replaced("merges", 2, " a")}, "merges[2] is two pieces with a space"),
     "a merge with itself": (BYTES, {"merges": replaced("merges", 2, "a ")}, "merges[2] is two pieces with a space"),
     "a merge of no token": (BYTES, {"merges": replaced("merges", 3, "q zzz")}, "merges[3] names 'zzz'"),
+    "a merge into no_token": (BYTES, {"merges": replaced("merges", 3, "q Z")}, "merges[3] names 'qZ'"),
     "kinds that are texts": (BYTES, {"token_type": ["a"]}, "tokenizer.ggml.token_type is no array of numbers"),
     "too few kinds": (BYTES, {"token_type": [1]}, "token_type has 1 numbers for 300 tokens"),
     "a begin that is no token": (BYTES, {"bos_token_id": 300}, "bos_token_id is the number of one of 300 tokens"),
