@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
-from tests.synth.vulkan.on_device import Module, compiled
-from tests.synth.vulkan.spirv import CAPABILITY, DENORM_PRESERVE, contracted, instructions, problems
+from tests.synth.vulkan.on_device import Module, compiled, prepared
+from tests.synth.vulkan.spirv import CAPABILITY, DENORM_PRESERVE, contracted, instructions, needed, problems
 from tests.synth.vulkan.suite import cases
 
-from openinfer.ops import OPS
+from openinfer.dtypes import DTYPES
+from openinfer.ops import OPS, Case
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.vulkan.shader import features, functions
 
@@ -22,7 +24,18 @@ PLAIN = "#version 460\nlayout(local_size_x = 1) in;\nlayout(std430, binding = 0)
 def test_launches_need_what_a_compiler_finds(name: str, numerics: Numerics, tmp_path: Path) -> None:
     for one in cases(OPS[name], 1, numerics)[::3]:
         module = Module([one.job], numerics)
-        assert [*problems(compiled(module.text(), tmp_path, 0), module.features)] == []
+        file = compiled(module.text(), tmp_path, 0)
+        assert [*problems(file, module.features)] == []
+        assert needed([*instructions(file.read_bytes())]) == module.features
+
+
+@pytest.mark.parametrize(("kind", "feature"), [("i64", Feature.I64), ("u64", Feature.I64), ("f64", Feature.F64)])
+def test_elements_that_are_only_moved_need_their_type(kind: str, feature: Feature, tmp_path: Path) -> None:
+    array = np.arange(3).reshape(1, 3).astype(DTYPES[kind].array)
+    case = Case((array,), (DTYPES[kind],), {"axes": (0,)})
+    module = Module([prepared(OPS["squeeze"], case, 0, DTYPES[kind]).job])
+    assert feature in module.features
+    assert [*problems(compiled(module.text(), tmp_path, 0), module.features)] == []
 
 
 def test_roots_and_quotients_take_f64_only_where_those_of_f32_are_inexact() -> None:

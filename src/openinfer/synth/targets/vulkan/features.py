@@ -10,9 +10,9 @@ from openinfer.synth.targets.facts import Feature
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _WORDS = {
-    Feature.F64: r"double\w*|\w+Double\w*|[\d.]+(?:e[+-]?\d+)?lf",
+    Feature.F64: r"double\w*|oi_doubles|\w+Double\w*|[\d.]+(?:e[+-]?\d+)?lf",
     Feature.F16: r"float16_t|f16vec\d",
-    Feature.I64: r"u?int64_t|\w+(?:Int|Uint)64\w*|uint64BitsToDouble|int64BitsToDouble|packU?[Ii]nt2x32|\d\w*l",
+    Feature.I64: r"u?int64_t|oi_u?int64s|\w+(?:Int|Uint)64\w*|u?int64BitsToDouble|packU?[Ii]nt2x32|\d\w*l",
     Feature.I16: r"u?int16_t",
     Feature.I8: r"u?int8_t",
     Feature.STORE8: r"oi_u?int8s",
