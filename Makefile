@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -166,6 +166,9 @@ bench-oinf: $(VENV)/.dev
 
 bench-lang: $(VENV)/.dev
 	$(BIN)/python -m bench.lang
+
+bench-quantized: $(VENV)/.dev
+	$(BIN)/python -m bench.quantized
 
 bench-import: $(VENV)/.dev
 	$(BIN)/python -m bench.imported

@@ -64,6 +64,21 @@ def test_padding_of_a_convolution_is_the_zero_point(tmp_path: Path) -> None:
         np.testing.assert_allclose(integers["y"], floats["y"], rtol=0.02)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_transposed_convolutions_are_computed_in_integers(groups: int, tmp_path: Path) -> None:
+    text = f"""
+    dynamic {{ x: f32[1, 4, 6]; }} volatile {{ y: f32[1, {3 * groups}, 12]; }}
+    constant {{ W: f32[4, 3, 4]; b: f32[{3 * groups}]; }}
+    block entry {{ op conv_transpose1d(x, W, b, strides=2, pads=1, groups={groups}) >> y; return y; }}
+    """
+    tensors = {"W": noise(4, 3, 4) * np.float32([[[1], [5], [0.2]]]), "b": noise(3 * groups)}
+    samples = {"x": np.abs(noise(9, 1, 4, 6))}
+    found = quantized(tmp_path, text, tensors, samples)
+    assert any("conv_transpose1d" in line and "acc=i32" in line for line in found.ops)
+    assert found.report.outputs[0].deviation is not None
+    assert found.report.outputs[0].deviation.decibels > 35
+
+
 LOOP = """
 dynamic { x: f32[4, D]; }
 volatile { y: f32[4, D]; }

@@ -77,15 +77,17 @@ def _centred(
 ) -> list[CodeSite]:
     """Sites whose zero must have the code zero.
 
-    Factors of a product without stored weights: there is no bias for what zero points add. Values with zeros around
-    them in a loop over layers: the number there is a parameter, which cannot differ from layer to layer.
+    Factors of a product without stored weights: there is no bias for what zero points add. Operands of transposed
+    convolutions, where that differs from place to place. Values with zeros around them in a loop over layers: the
+    number there is a parameter, which cannot differ from layer to layer.
     """
     found: list[CodeSite] = []
     for layer in layers.values():
         own = nodes.op(layer.node)
         assert own is not None
         assert own.call is not None
-        if layer.weights is None or (layer.path and kinds.has_padding(layer.op, own.call.params)):
+        is_padded = layer.path and kinds.has_padding(layer.op, own.call.params)
+        if layer.weights is None or is_padded or layer.op in kinds.TRANSPOSED:
             found += layer.sites
     for (node, _), site in operands.items():
         own = nodes.op(node)

@@ -1,12 +1,14 @@
 """Which ops are computed on codes, and what each does with them: the one place that names ops."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from openinfer.ops import Call
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
-PRODUCTS = ("linear", "matmul", *CONVOLUTIONS)
+TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+PRODUCTS = ("linear", "matmul", *CONVOLUTIONS, *TRANSPOSED)
 """Sums of products: computed on codes of 8 bits, exact in i32."""
 TABLES = ("embedding", "gather")
 """Rows of a stored table, which is stored in 8 bits."""
@@ -53,12 +55,17 @@ def rectifies(op: str, params: Mapping[str, Any]) -> float | None:
 
 def weight_axis(op: str, params: Mapping[str, Any]) -> int:
     """The axis of two-dimensional or larger weights along which the channels of the result lie."""
-    return 1 if op == "matmul" and not params["transpose_b"] else 0
+    return 1 if op in TRANSPOSED or (op == "matmul" and not params["transpose_b"]) else 0
 
 
 def result_axis(op: str, params: Mapping[str, Any], rank: int) -> int:
     """The axis of the result along which its channels lie."""
-    return 1 if op in CONVOLUTIONS and params["layout"] == "NCHW" else rank - 1
+    return 1 if op in (*CONVOLUTIONS, *TRANSPOSED) and params["layout"] == "NCHW" else rank - 1
+
+
+def repeats(op: str, params: Mapping[str, Any]) -> int:
+    """How often the channels of the weights occur in the result, one after the other."""
+    return int(params["groups"]) if op in TRANSPOSED else 1
 
 
 def factors(op: str, call: Call) -> int:
@@ -66,10 +73,8 @@ def factors(op: str, call: Call) -> int:
     if op == "matmul":
         shape = call.shape(0)
         return shape[-2] if call.params["transpose_a"] else shape[-1]
-    size = 1
-    for extent in call.shape(1)[1:]:
-        size *= extent
-    return size
+    shape = call.shape(1)
+    return prod((shape[0] // call.params["groups"], *shape[2:]) if op in TRANSPOSED else shape[1:])
 
 
 def has_padding(op: str, params: Mapping[str, Any]) -> bool:

@@ -99,7 +99,8 @@ def _large_biases(bound: BoundGraph, analysis: Analysis, codes: Mapping[tuple[in
         entries = zip(stored.entries(layer.bias.base), stored.entries(layer.weights.base), strict=False)
         least = min(one.scale for (number, _), one in codes.items() if number == group.number)
         for bias, weights in entries:
-            steps = stored.array(bias) / (stored.codes(weights, layer.axis).scales.astype(np.float64) * least)
+            units = stored.codes(weights, layer.axis).scales.astype(np.float64) * least
+            steps = stored.array(bias).reshape(-1, units.size) / units
             if np.abs(steps).max(initial=0) >= MOST_BIAS:
                 yield layer.node
                 break

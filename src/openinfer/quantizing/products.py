@@ -136,7 +136,16 @@ class Products:
         return Sums(layer, name, total, units, self._channels(layer), axis)
 
     def _channels(self, layer: QuantLayer) -> Dims:
-        return () if layer.weights is None else (self._declarations.dims(layer.weights.base)[layer.axis],)
+        if layer.weights is None:
+            return ()
+        channels, count = self._declarations.dims(layer.weights.base)[layer.axis], self._repeats(layer)
+        return (channels if count == 1 else _times(channels, count),)
+
+    def _repeats(self, layer: QuantLayer) -> int:
+        own = self._candidates.op(layer.node)
+        assert own is not None
+        assert own.call is not None
+        return kinds.repeats(layer.op, own.call.params)
 
     def _units(self, layer: QuantLayer, groups: list[CodeGroup]) -> dict[LoopPlace, npt.NDArray[np.float32]]:
         found = {}
@@ -145,7 +154,8 @@ class Products:
             if layer.weights is None:
                 found[place] = np.asarray(scales[0] * scales[1], np.float32)
             else:
-                found[place] = (scales[0] * self._codes_at(layer, place).scales).astype(np.float32)
+                channels = np.tile(self._codes_at(layer, place).scales, self._repeats(layer))
+                found[place] = (scales[0] * channels).astype(np.float32)
         return found
 
     def _codes_at(self, layer: QuantLayer, place: LoopPlace) -> StoredCodes:
@@ -160,7 +170,8 @@ class Products:
         found: dict[LoopPlace, Array] = {}
         entries: dict[str, Array] = {}
         for place, unit in units.items():
-            whole = -self._constants.at(group, place).zero * self._codes_at(layer, place).sums
+            sums = np.tile(self._codes_at(layer, place).sums, self._repeats(layer))
+            whole = -self._constants.at(group, place).zero * sums
             if layer.bias is not None:
                 entry = self._stored.entry(layer.bias, dict(zip(layer.path, place, strict=True)))
                 whole = whole + np.rint(self._stored.array(entry).astype(np.float64) / unit.astype(np.float64))
@@ -222,6 +233,10 @@ class Products:
 
 def _wrapped(whole: Array) -> npt.NDArray[np.int32]:
     return np.asarray(whole, np.int64).astype(np.int32)
+
+
+def _times(dim: Expr, count: int) -> Expr:
+    return Num(dim.value * count) if isinstance(dim, Num) else BinaryExpr("*", Num(count), dim)
 
 
 def _more(dim: Expr, count: int) -> Expr:
