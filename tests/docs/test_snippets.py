@@ -17,6 +17,7 @@ PAGES = [
     "docs/faq.md",
     "docs/models.md",
     "docs/importing.md",
+    "docs/quantize.md",
     "docs/simulation.md",
     "docs/synthesis.md",
     "docs/implementation.md",

@@ -71,7 +71,7 @@ def test_transposed_convolutions_are_computed_in_integers(groups: int, tmp_path:
     constant {{ W: f32[4, 3, 4]; b: f32[{3 * groups}]; }}
     block entry {{ op conv_transpose1d(x, W, b, strides=2, pads=1, groups={groups}) >> y; return y; }}
     """
-    tensors = {"W": noise(4, 3, 4) * np.float32([[[1], [5], [0.2]]]), "b": noise(3 * groups)}
+    tensors = {"W": noise(4, 3, 4) * np.array([[[1], [5], [0.2]]], np.float32), "b": noise(3 * groups)}
     samples = {"x": np.abs(noise(9, 1, 4, 6))}
     found = quantized(tmp_path, text, tensors, samples)
     assert any("conv_transpose1d" in line and "acc=i32" in line for line in found.ops)
