@@ -36,8 +36,6 @@ _SUBGROUPS = 8
 """Subgroups of a unit that keep its memory busy."""
 _BUSY = 1024
 """Threads of a unit that do so where each has several accesses in flight."""
-_SMALL = 8
-"""Elements of an access from which on they are small."""
 _COLUMNS = 32
 """Rows beside each other, as many as are in one access of a subgroup."""
 _NEIGHBOURS = 8
@@ -103,9 +101,13 @@ class _Rows:
         if not row.words or self._is_across():
             return None
         is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
-        # Of small elements there are twice as many in as much memory, unless their code is long.
-        team = self._holders(chunks, room * (1 if is_long or width < _SMALL else 2) // (row.words * width))
-        return None if team is None else (team, {longest.shape: row})
+        # Long code is repeated less often, if a subgroup is not enough anyway, and if there are threads enough.
+        is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
+        for limit in (room // 2, room) if is_long else (room,):
+            team = self._holders(chunks, limit // (row.words * width))
+            if team is not None:
+                return team, {longest.shape: row}
+        return None
 
     def _holders(self, chunks: int, each: int) -> int | None:
         """How many threads have a row of some chunks, at most some of them each: enough to keep all units busy."""
