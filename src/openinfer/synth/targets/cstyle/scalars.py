@@ -248,7 +248,7 @@ class ScalarPrinter:
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
             return code if dtype.bits >= 32 else _converted(self.dialect, dtype, code)
-        if op == "rem" and self._is_open_remainder(value):
+        if op == "rem" and _is_open_remainder(value, self.widths):
             is_narrow = dtype is INDEX and self.widths.is_narrow(value)
             return self._function(op, DTYPES["i32"] if is_narrow else dtype, left, right)
         if dtype is INDEX and self.widths.has_two:
@@ -268,12 +268,6 @@ class ScalarPrinter:
         # Nothing goes wrong with divisors that are positive.
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
-
-    def _is_open_remainder(self, value: Binary) -> bool:
-        """Whether the language does not say what a remainder is, since it may be one of a negative number."""
-        if self.dialect.negative_remainders or (value.dtype is not INDEX and value.dtype.kind != "int"):
-            return False
-        return min(self.widths.interval(one)[0] for one in (value.left, value.right)) < 0
 
     def _position(self, value: Binary, left: ExprText, right: ExprText) -> ExprText:
         """Arithmetic on positions of two types: in the narrower one where all of it fits, else in the wider one."""
@@ -337,6 +331,13 @@ class ScalarPrinter:
         if special is not None:
             self.need(special)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+
+
+def _is_open_remainder(value: Binary, widths: Widths) -> bool:
+    """Whether the language does not say what a remainder is, since it may be one of a negative number."""
+    if widths.dialect.negative_remainders or (value.dtype is not INDEX and value.dtype.kind != "int"):
+        return False
+    return min(widths.interval(one)[0] for one in (value.left, value.right)) < 0
 
 
 def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
