@@ -350,7 +350,8 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             for size in self.program.sizes
         ]
         checks = printers.blocks.input_checks()
-        results = [f"out->{names.outputs[key]} = {self._result(value)};" for key, value in self.program.outputs.items()]
+        places = {key: printers.pointers.location(value) for key, value in self.program.outputs.items()}
+        results = [f"out->{names.outputs[key]} = {_shown(place, self.device)};" for key, place in places.items()]
         results += [f"out->{field} = c->{fields[size]};" for size, field in names.output_sizes.items()]
         unused = "" if results else "    (void)out;\n"
         unread = "" if self.program.inputs or names.input_sizes else "    (void)in;\n"
@@ -382,11 +383,6 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
 """
         given = Parameter(f"const {name}_inputs *", "in"), Parameter(f"{name}_outputs *", "out")
         return f"{ready}\n{self._public('step', step, *given)}"
-
-    def _result(self, value: Value) -> str:
-        """Where the caller finds an output."""
-        place = self.printers.pointers.location(value)
-        return place if self.device is None else f"oi_shown(c->device, {place})"
 
     def _run(self) -> list[str]:
         """The call of the entry block, and what becomes of the state if it fails."""
@@ -436,3 +432,8 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
         before, body = fetch_function(self.name, self.placed, self.printers)
         given = Parameter("const char *", "name"), Parameter(f"{self.name}_tensor *", "tensor")
         return "\n".join([*before, self._public("fetch", body, *given)])
+
+
+def _shown(place: str, device: DeviceSide | None) -> str:
+    """Where the caller finds an output."""
+    return place if device is None else f"oi_shown(c->device, {place})"
