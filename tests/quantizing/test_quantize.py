@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.in_process import openinfer
 from tests.quantizing.small_graphs import CNN, cnn_tensors, noise, quantized
 
 from openinfer import ModelLoader, OpenInferError, Synthesizer, load_graph
 from openinfer.lang.format import format_source
+from openinfer.oinf import save_file
 
 
 def test_a_small_network_is_computed_in_integers(tmp_path: Path) -> None:
@@ -424,3 +426,23 @@ def test_what_is_not_quantized_stays_in_the_model_as_it_was(tmp_path: Path) -> N
         assert model.tensors["a.0"].dtype.name == "i8"
         assert "unused" not in model.tensors
         assert model.size_of("D") == 8
+
+
+def test_the_command_prints_the_report_and_facts_for_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.oig").write_text(ONE)
+    save_file("net.oinf", {"W": noise(4, 4)})
+    np.savez("in.npz", x=noise(6, 4))
+    np.save("labels.npy", np.zeros(6, np.int64))
+    command = ["quantize", "net.oig", "--model", "net.oinf", "--calibrate", "in.npz", "-o", "out"]
+    done = openinfer(*command)
+    assert done.status == 0
+    assert "W      matmul" in done.out
+    assert done.out.endswith("graph: out/net_i8.oig\nmodel: out/net_i8.oinf\n")
+    done = openinfer(*command, "--labels", "labels.npy", "--output", "y", "--name", "small", "--json")
+    facts = json.loads(done.out)
+    assert facts["graph"] == "out/small.oig"
+    assert facts["accuracy"]["count"] == 6
+    done = openinfer(*command, "--observer", "best")
+    assert done.status == 1
+    assert "error[E771]" in done.err
