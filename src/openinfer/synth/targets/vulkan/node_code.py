@@ -18,6 +18,7 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
+from openinfer.synth.targets.vulkan.project import device_facts
 from openinfer.synth.targets.vulkan.require import ARGUMENT_BYTES
 from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
 
@@ -26,8 +27,8 @@ def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
     """What runs such code, in C: files by their paths, and what a program is linked with."""
     folder = resources("openinfer.synth.targets.vulkan") / "host"
     files = {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith((".c", ".h"))}
-    # Nothing is copied there, and so no shader of a known number is asked for.
-    files["device.h"] = f"#pragma once\nenum {{ OI_GROUP = 1 }};\n{files['device.h']}"
+    # Nothing is copied or moved there, and so no shader of a known number is asked for.
+    files["device.h"] = f"#pragma once\n{device_facts(group=1, shaders=0, axes=1)}{files['device.h']}"
     places = {name: f"include/{name}" if name.endswith(".h") else f"src/{name}" for name in sorted(files)}
     return {place: files[name] for name, place in places.items()}, LIBRARIES
 

@@ -78,6 +78,12 @@ def _runtime(name: str) -> str:
     return (resources("openinfer.synth.targets.vulkan") / "host" / name).read_text(encoding="utf-8")
 
 
+def device_facts(group: int, shaders: int, axes: int) -> str:
+    """What ``device.h`` and the sources beside it must know of a program."""
+    numbers = {"OI_GROUP": group, "OI_SHADERS": shaders, "OI_MOST_AXES": axes}
+    return f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
+
+
 class VulkanProject:
     """The files of a program, and the facts about them that others need."""
 
@@ -195,8 +201,7 @@ class VulkanProject:
     def _device_header(self) -> str:
         guard, name = f"OPENINFER_{self.name.upper()}_DEVICE_H", self.name
         renamed = "\n".join(f"#define {one} {name}_{one}" for one in _EXTERNAL)
-        numbers = {"OI_GROUP": self._machine.group, "OI_SHADERS": len(self.shaders), "OI_MOST_AXES": self._files.axes}
-        facts = f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
+        facts = device_facts(self._machine.group, len(self.shaders), self._files.axes)
         shaders = f"extern const oi_shader {name}_shaders[];\n"
         body = f"{renamed}\n\n{facts}\n{_runtime('device.h')}\n{shaders}"
         return f"\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
