@@ -77,10 +77,10 @@ build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h {s
 clean:
 	rm -rf build
 """
-    return "\n".join(part for line in text.split("\n") for part in _continued(line))
+    return "\n".join(part for line in text.split("\n") for part in continued(line))
 
 
-def _continued(line: str) -> list[str]:
+def continued(line: str) -> list[str]:
     """A line of a Makefile; a wide one goes on behind blanks, in strings of the shell too, which joins the lines."""
     lines = [""]
     for word in line.split(" "):

@@ -11,8 +11,8 @@ from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
 from openinfer.synth.targets.c.code_files import CodeFiles
 from openinfer.synth.targets.c.example import example
-from openinfer.synth.targets.c.fields import trace_fields
 from openinfer.synth.targets.c.host_source import HostSource
+from openinfer.synth.targets.c.hosted_project import HostedProject
 from openinfer.synth.targets.c.readme import readme
 from openinfer.synth.targets.c.selftest import selftest
 from openinfer.synth.targets.c.source import source_printers
@@ -20,20 +20,17 @@ from openinfer.synth.targets.c.timed import TIMED_SOURCE, timed_source
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import project_name
-from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions
+from openinfer.synth.targets.project import Files, Golden, ProjectOptions
 
 _KERNELS = "src/kernels.c"
 
 
-class Project:
+class Project(HostedProject):
     """The files of a program, and the facts about them that others need."""
 
     def __init__(self, placed: Placed, options: ProjectOptions | None = None) -> None:
-        self.placed = placed
-        self.program = placed.program
-        self.options = options or ProjectOptions()
-        self.name = project_name(self.options.name)
-        self._host = HostSource(self.name, placed, self.options)
+        options = options or ProjectOptions()
+        super().__init__(HostSource(project_name(options.name), placed, options))
         printers = source_printers(placed, self.name, self.options.isa, self.options.index_bits)
         self._source = self._host.source(printers, "kernels.h")
         self._file = printers.file
@@ -43,26 +40,6 @@ class Project:
         """What the lines that trace say, in the order of the source."""
 
     # --- facts ----------------------------------------------------------------------------------------------------
-
-    @property
-    def saved_bytes(self) -> int | None:
-        """The bytes of a saved state; None where tables can grow."""
-        return self._host.saved_bytes
-
-    @property
-    def inputs(self) -> list[Field]:
-        """The fields of the struct of inputs."""
-        return self._host.structs.inputs
-
-    @property
-    def outputs(self) -> list[Field]:
-        """The fields of the struct of outputs."""
-        return self._host.structs.outputs
-
-    @property
-    def traced_context(self) -> list[Field]:
-        """The fields of the context, those included that are there for traces alone."""
-        return [*self._host.structs.context, *trace_fields(self.name)]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -80,29 +57,9 @@ class Project:
         return ()
 
     @property
-    def trace_flags(self) -> tuple[str, ...]:
-        """What a compiler is told so that steps say what they do."""
-        return (f"-D{self.name.upper()}_TRACE",)
-
-    @property
     def build_options(self) -> ProjectOptions:
         """The options with what the compiler must be told about threads."""
         return replace(self.options, flags=(*self.options.flags, *["-pthread"] * (self.placed.threads > 1)))
-
-    @property
-    def blob(self) -> bytes:
-        """The weights."""
-        return self._host.blob
-
-    @property
-    def graph_hash(self) -> str:
-        """The SHA-256 of the graph's canonical text."""
-        return self._host.graph_hash
-
-    @property
-    def model_hash(self) -> str | None:
-        """The SHA-256 of the model's file."""
-        return self._host.model_hash
 
     # --- files ----------------------------------------------------------------------------------------------------
 

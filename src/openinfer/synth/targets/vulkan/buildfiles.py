@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from openinfer.synth.targets.cstyle.fold import WIDEST
+from openinfer.synth.targets.c.buildfiles import continued
 from openinfer.synth.targets.project import ProjectOptions
 
 COMPILE = "glslangValidator"
@@ -57,7 +57,7 @@ build/%.o: src/%.c include/{name}.h src/device.h src/inside.h src/runtime.h
 clean:
 	rm -rf build
 """
-    return "\n".join(part for line in text.split("\n") for part in _continued(line))
+    return "\n".join(part for line in text.split("\n") for part in continued(line))
 
 
 def _shader_rule(path: str, own: str) -> str:
@@ -76,18 +76,6 @@ def _program_rules(name: str, program: str, options: ProjectOptions) -> str:
 build/{program}: {program}/main.c build/lib{name}.a
 	$(CC) $(ALL_CFLAGS) -o $@ {program}/main.c build/lib{name}.a $(LIBRARIES)
 """
-
-
-def _continued(line: str) -> list[str]:
-    """A line of a Makefile; a wide one goes on behind blanks."""
-    lines = [""]
-    for word in line.split(" "):
-        if lines[-1] and len(lines[-1]) + len(word) + len("  \\") > WIDEST:
-            lines[-1] += " \\"
-            lines.append(f"\t{word}")
-        else:
-            lines[-1] += f" {word}" if lines[-1] else word
-    return lines if len(line) > WIDEST else [line]
 
 
 def cmake_lists(name: str, options: ProjectOptions, shaders: Mapping[str, str], *, has_selftest: bool) -> str:

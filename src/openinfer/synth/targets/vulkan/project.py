@@ -11,15 +11,15 @@ from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.targets.c.buildfiles import weights_array, weights_assembly
 from openinfer.synth.targets.c.code_files import CodeFiles
 from openinfer.synth.targets.c.example import example
-from openinfer.synth.targets.c.fields import trace_fields
 from openinfer.synth.targets.c.host_source import HostSource
+from openinfer.synth.targets.c.hosted_project import HostedProject
 from openinfer.synth.targets.c.selftest import selftest
 from openinfer.synth.targets.c.support import SUPPORT
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cstyle.names import project_name
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.project import Field, Files, Golden, ProjectOptions
+from openinfer.synth.targets.project import Files, Golden, ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES, SOURCES, cmake_lists, makefile
 from openinfer.synth.targets.vulkan.host_side import device_side
@@ -84,16 +84,12 @@ def device_facts(group: int, shaders: int, axes: int) -> str:
     return f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
 
 
-class VulkanProject:
+class VulkanProject(HostedProject):
     """The files of a program, and the facts about them that others need."""
 
     def __init__(self, placed: Placed, options: ProjectOptions, machine: SimtMachine, numerics: Numerics) -> None:
-        self.placed = placed
-        self.program = placed.program
-        self.options = options
         own = project_name(options.name)
-        self.name = f"{own}_" if own in _TAKEN else own
-        self._host = HostSource(self.name, placed, options)
+        super().__init__(HostSource(f"{own}_" if own in _TAKEN else own, placed, options))
         printers = launching_printers(placed, self.name, machine, numerics)
         self._source = self._host.source(
             printers, "device.h", device_side(placed, printers, self.name, machine.subgroup)
@@ -109,26 +105,6 @@ class VulkanProject:
     # --- facts ----------------------------------------------------------------------------------------------------
 
     @property
-    def saved_bytes(self) -> int | None:
-        """The bytes of a saved state; None where tables can grow."""
-        return self._host.saved_bytes
-
-    @property
-    def inputs(self) -> list[Field]:
-        """The fields of the struct of inputs."""
-        return self._host.structs.inputs
-
-    @property
-    def outputs(self) -> list[Field]:
-        """The fields of the struct of outputs."""
-        return self._host.structs.outputs
-
-    @property
-    def traced_context(self) -> list[Field]:
-        """The fields of the context, those included that are there for traces alone."""
-        return [*self._host.structs.context, *trace_fields(self.name)]
-
-    @property
     def sources(self) -> tuple[str, ...]:
         """The files of the code that are compiled."""
         return (f"src/{self.name}.c", *SOURCES)
@@ -139,11 +115,6 @@ class VulkanProject:
         return self._shaders.names
 
     @property
-    def trace_flags(self) -> tuple[str, ...]:
-        """What a compiler is told so that steps say what they do."""
-        return (f"-D{self.name.upper()}_TRACE",)
-
-    @property
     def build_options(self) -> ProjectOptions:
         """The options, which say all that a compiler must be told."""
         return self.options
@@ -152,21 +123,6 @@ class VulkanProject:
     def libraries(self) -> tuple[str, ...]:
         """What a program is linked with."""
         return LIBRARIES
-
-    @property
-    def blob(self) -> bytes:
-        """The weights."""
-        return self._host.blob
-
-    @property
-    def graph_hash(self) -> str:
-        """The SHA-256 of the graph's canonical text."""
-        return self._host.graph_hash
-
-    @property
-    def model_hash(self) -> str | None:
-        """The SHA-256 of the model's file."""
-        return self._host.model_hash
 
     # --- files ----------------------------------------------------------------------------------------------------
 
