@@ -142,7 +142,12 @@ class NodeDevice:
             for at, data in zip(offsets, inputs, strict=False):
                 self._bytes[at : at + data.size] = data
             count = len(kernel.launches)
-            ended = self._library.nodes_run(opened, count, launches, arguments, ctypes.byref(taken))
+            first, last = (outputs[0], outputs[-1]) if outputs else (0, 0)
+            given = offsets[len(inputs) - 1] + inputs[-1].size if inputs else 0
+            made = offsets[last] + kernel.nbytes[last] - offsets[first] if outputs else 0
+            ended = self._library.nodes_run(
+                opened, count, launches, arguments, given, offsets[first] if outputs else 0, made, ctypes.byref(taken)
+            )
             if ended == _REFUSED:
                 raise NoResultError
             if ended >= _PROBLEM:
@@ -166,7 +171,7 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
         ("nodes_open", number, (pointer, size, pointer, number, ctypes.c_uint32, pointer)),
         ("nodes_close", None, (pointer,)),
         ("nodes_bytes", pointer, (pointer,)),
-        ("nodes_run", number, (pointer, number, pointer, pointer, pointer)),
+        ("nodes_run", number, (pointer, number, pointer, pointer, size, size, size, pointer)),
     )
     for name, result, arguments in functions:
         function = getattr(library, name)

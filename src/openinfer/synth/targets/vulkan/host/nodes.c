@@ -1,7 +1,7 @@
 /* Kernels one at a time, for a caller that looks at every result. Each has a queue of its own; all of them work in one
    arena, and so on one device. */
 
-#include "device.h"
+#include "inside.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,8 @@ typedef struct {
 
 typedef struct {
     oi_queue *queue;
-    unsigned char *arena;
+    const oi_memory *memory;
+    unsigned char *arena; /* the mirror */
     int64_t nanoseconds, calls;
 } nodes_kernel;
 
@@ -33,15 +34,16 @@ int32_t nodes_open(void *arena, size_t bytes, const oi_shader *shaders, int32_t 
 {
     const oi_given given = { .arena = arena, .arena_bytes = bytes, .shaders = shaders, .shader_count = count,
         .first_problem = NODES_PROBLEM, .lanes = lanes };
-    oi_mapped mapped = { 0 };
+    oi_mirrors mirrors = { 0 };
     nodes_kernel *const own = calloc(1, sizeof *own);
     if (own == NULL) return OI_NO_MEMORY;
-    const oi_problem problem = oi_open(&given, &mapped, &own->queue);
+    const oi_problem problem = oi_open(&given, &mirrors, &own->queue);
     if (problem != OI_GOOD) {
         free(own);
         return (int32_t)problem;
     }
-    own->arena = mapped.arena;
+    own->memory = oi_memory_of(arena);
+    own->arena = mirrors.arena;
     oi_time(own->queue, &own->nanoseconds, &own->calls);
     *made = own;
     return -1;
@@ -54,15 +56,17 @@ void nodes_close(nodes_kernel *own)
     free(own);
 }
 
-/* Where the arena lies for the host. */
+/* Where the mirror of the arena lies. */
 unsigned char *nodes_bytes(const nodes_kernel *own) { return own->arena; }
 
-/* Runs launches, and waits for them; how long the device took for them, or -1 if it has no clock. */
+/* Runs launches, and waits for them; how long the device took for them, or -1 if it has no clock. The first bytes of the
+   mirror are what they begin with, and so many from a place on are in it in the end. */
 int32_t nodes_run(nodes_kernel *own, int32_t count, const nodes_launch *launches, const nodes_argument *arguments,
-    int64_t *nanoseconds)
+    size_t given_bytes, size_t made_at, size_t made_bytes, int64_t *nanoseconds)
 {
     oi_argument given[64];
     own->nanoseconds = own->calls = 0;
+    if (!oi_memory_put(own->memory, 0, own->arena, given_bytes)) return NODES_PROBLEM + (int32_t)OI_LOST;
     for (int32_t i = 0; i < count; ++i) {
         const nodes_launch *const one = &launches[i];
         if (one->count > 64) return NODES_PROBLEM + (int32_t)OI_NO_MEMORY;
@@ -76,5 +80,7 @@ int32_t nodes_run(nodes_kernel *own, int32_t count, const nodes_launch *launches
     }
     const int32_t failed = oi_settle(own->queue);
     *nanoseconds = own->calls > 0 ? own->nanoseconds : -1;
+    if (failed < 0 && !oi_memory_get(own->memory, made_at, own->arena + made_at, made_bytes))
+        return NODES_PROBLEM + (int32_t)OI_LOST;
     return failed;
 }
