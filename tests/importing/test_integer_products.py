@@ -96,3 +96,25 @@ def test_a_bias_that_is_no_whole_number_of_steps_is_added_to_the_result(tmp_path
     found = require_agreement(made, tmp_path, {"x": near_codes(1, 4, 9)}, 1e-4)
     assert "acc=[i32]" in found
     assert "op add(" in found
+
+
+@pytest.mark.parametrize("weights", ["u1", "i1"])
+@pytest.mark.parametrize("point", [0, 100, (0, 128, 255, 3, 90)])
+def test_codes_less_a_zero_point_that_need_nine_bits_are_still_products_of_eight(
+    tmp_path: Path, weights: str, point: Any
+) -> None:
+    """A constant is taken out of the weights, and what it would have added comes from the sums of rows."""
+    low = 0 if weights == "u1" else -128
+    codes = (RNG.integers(0, 256, (12, 5)) + low).astype(weights)
+    made = model(
+        [
+            node("DynamicQuantizeLinear", ["x"], ["codes", "scale", "x_point"]),
+            node("MatMulInteger", ["codes", "w", "x_point", "w_point"], ["y"]),
+        ],
+        {"x": ("f32", [2, 3, 12])},
+        {"y": ("i32", None)},
+        {"w": codes, "w_point": (np.array(point) + low).astype(weights)},
+    )
+    found = require_agreement(made, tmp_path, {"x": normal(2, 3, 12)}, 0)
+    assert "acc=[i32]" in found
+    assert ": i8[12, 5]" in found

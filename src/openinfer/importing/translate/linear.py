@@ -1,6 +1,7 @@
 """Products: matrices, convolutions, sums in Einstein's notation."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -145,6 +146,8 @@ def _transposed_window(
 
 I32 = DTYPES["i32"]
 I8 = DTYPES["i8"]
+MOST_CODES = 255
+"""How far apart the codes of an 8-bit dtype can be."""
 
 
 @onnx_op("MatMulInteger")
@@ -158,35 +161,51 @@ QuantizedOperand = tuple[DraftOperand, DraftOperand | None]
 
 def centred_product(n: NodeContext, left: QuantizedOperand, right: QuantizedOperand) -> DraftOperand:
     """The product of two quantized matrices less their zero points, in i32."""
-    small = _narrow(n, *right)
+    narrow = _narrow(*right) if left[0].dtype.bits == 8 else None
     point = left[1]
-    if small is None or (point is not None and any(not is_same(one, 1) for one in point.shape)):
+    if narrow is None or (point is not None and any(not is_same(one, 1) for one in point.shape)):
         return integer_product(n, centred(n, *left, rows=True), centred(n, *right, rows=False))
-    # With a = s + 128: (a - z) * b = s * b - (z - 128) * sum(b), so that both factors have 8 bits.
+    # With a = s + 128 and b = t + c: (a - z) * b = s * t + c * sum(s) - (z - 128) * sum(b): both factors have 8 bits.
+    small, excess = narrow
     a: DraftOperand = left[0]
     shift: DraftOperand = known(np.int32(0))
     if a.dtype.name == "u8":
         a = n.emit.op("bitcast", n.emit.op("xor", a, n.emit.scalar(128, a.dtype)), to=I8)
         shift = known(np.int32(-128))
     product = n.emit.op("matmul", a, small, acc=(I32,))
+    if np.any(excess):
+        rows = n.emit.op("sum_axis", a, axes=(len(a.shape) - 1,), keepdims=True, acc=(I32,))
+        product = n.emit.op("add", product, n.emit.op("mul", rows, known(excess, I32)))
     if point is not None:
         shift = n.emit.op("add", n.emit.cast(n.emit.reshape(point, ()), I32), shift)
     if isinstance(shift, KnownTensor) and not np.any(shift.array):
         return product
-    sums = known(small.array.astype(np.int32).sum(axis=-2), I32)
+    sums = known(small.array.astype(np.int32).sum(axis=-2, dtype=np.int32) + excess * np.int32(small.shape[0]), I32)
     return n.emit.op("sub", product, n.emit.op("mul", sums, shift))
 
 
-def _narrow(n: NodeContext, b: DraftOperand, point: DraftOperand | None) -> KnownTensor | None:
-    """Known weights less their zero point, if all of them fit i8; two-dimensional ones only."""
+def _narrow(b: DraftOperand, point: DraftOperand | None) -> tuple[KnownTensor, Any] | None:
+    """Known weights less their zero point, as i8 and what is added to each; two-dimensional ones only.
+
+    The second part is 0 where all of them fit i8. Otherwise it is a number for all columns, or one for each of them.
+    """
     if not isinstance(b, KnownTensor) or len(b.shape) != 2 or not (point is None or isinstance(point, KnownTensor)):
         return None
-    if n.x.dtype.bits != 8 or b.has_sizes:
+    if b.has_sizes:
         return None
     values = b.array.astype(np.int32) - (0 if point is None else point.array.astype(np.int32))
-    if values.size == 0 or values.shape != b.shape or values.min() < -128 or values.max() > 127:
+    if values.size == 0 or values.shape != b.shape:
         return None
-    return KnownTensor(I8, values.astype(np.int8), b.hint)
+    least, most = values.min(axis=0), values.max(axis=0)
+    if (most - least).max() > MOST_CODES:
+        return None
+    if least.min() >= -128 and most.max() <= 127:
+        excess: Any = np.int32(0)
+    elif most.max() - least.min() <= MOST_CODES:
+        excess = np.int32(least.min() + 128)
+    else:
+        excess = least + np.int32(128)
+    return KnownTensor(I8, (values - excess).astype(np.int8), b.hint), excess
 
 
 def integer_product(n: NodeContext, a: DraftOperand, b: DraftOperand) -> DraftOperand:
