@@ -145,3 +145,25 @@ def test_convolutions_over_many_channels_are_as_good_without_tiles(device: str) 
     wanted = np.einsum("bchw,oc->bohw", x.astype(np.float64), w[..., 0, 0].astype(np.float64))
     wanted += bias.astype(np.float64)[:, None, None]
     assert np.max(np.abs(found - wanted) / np.abs(wanted)) < 2e-6
+
+
+@pytest.mark.parametrize("op", ["sum_axis", "prod_axis"])
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [("i8", "i32"), ("u8", "i32"), ("i16", "i32"), ("i16", "i64"), ("i32", "i32")]
+)
+def test_long_sums_of_integers_are_exact_however_a_compiler_makes_vectors_of_them(
+    op: str, dtype: str, wide: str
+) -> None:
+    """One reduction alone in a kernel: gcc 12 made wrong vectors of lanes that were signed, from 64 terms on."""
+    head = f"dynamic {{ x: {dtype}[8, 384]; }} volatile {{ y: {wide}[8]; }}"
+    given = graph(head + f" block entry {{ op {op}(x, axes=[1], acc=[{wide}]) >> y; return y; }}")
+    kind = np.dtype(dtype[0] + str(int(dtype[1:]) // 8))
+    ends = np.iinfo(kind)
+    x = np.random.default_rng(5).integers(ends.min, ends.max + 1, (8, 384)).astype(kind)
+    x |= 1  # or else all products are 0
+    module = Synthesizer().synthesize(None, given).build()
+    module.insert(x=x)
+    module.run_step()
+    whole = np.dtype(wide[0] + str(int(wide[1:]) // 8))
+    wanted = (np.sum if op == "sum_axis" else np.prod)(x.astype(whole), axis=1, dtype=whole)
+    np.testing.assert_array_equal(module.fetch("y"), wanted)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from openinfer.loops.ir import Binary, For, ScalarVar, SetLocal, visit, walk
+from openinfer.loops.ir import INDEX, Binary, For, ScalarVar, SetLocal, visit, walk
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.reduction import Reduction, reductions
 from openinfer.loops.rewrite import renamed
@@ -73,9 +73,12 @@ def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]
 
 def _type(one: Reduction, scalars: ScalarPrinter) -> str:
     """The type of a lane."""
-    is_product = isinstance(one.update.value, Binary) and one.update.value.op == "mul"
+    op = one.update.value.op if isinstance(one.update.value, Binary) else ""
     names = [_lane(one, place).name for place in _PLACES]
-    return scalars.widths.partial(one.var, names, is_product=is_product)
+    kind = scalars.widths.partial(one.var, names, is_product=op == "mul")
+    # gcc 12 makes wrong vectors of signed lanes that are added as unsigned numbers (-O3 with AVX2 or AVX-512).
+    is_wrapped = op in ("add", "mul") and one.var.dtype is not INDEX
+    return f"u{kind}" if is_wrapped and kind.startswith("int") else kind
 
 
 def _lane(one: Reduction, place: str) -> ScalarVar:
