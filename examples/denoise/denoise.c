@@ -15,12 +15,12 @@
 #include <time.h>
 
 #include "gtcrn.h"
+#include "sound.h"
 #include "weights.h"
 
 #define FRAME 512
 #define HOP 256
 #define BINS (FRAME / 2 + 1)
-#define RATE 16000
 
 static _Alignas(GTCRN_ALIGNMENT) unsigned char arena[GTCRN_ARENA_BYTES], state[GTCRN_STATE_BYTES];
 static _Alignas(GTCRN_ALIGNMENT) unsigned char weights[GTCRN_WEIGHT_BYTES];
@@ -33,35 +33,6 @@ static int failed(const char *what)
 }
 
 /* --- WAV files --------------------------------------------------------------------------------------------------- */
-
-static uint32_t little(const unsigned char *p, int bytes)
-{
-    uint32_t value = 0;
-    for (int i = bytes; i-- > 0;) value = value << 8 | p[i];
-    return value;
-}
-
-/* Reads up to the first sample. Returns how many bytes of samples follow, or -1. */
-static int64_t head(FILE *file)
-{
-    unsigned char riff[12], chunk[8], format[16];
-    bool is_known = false;
-    if (fread(riff, 1, 12, file) != 12 || memcmp(riff, "RIFF", 4) != 0 || memcmp(riff + 8, "WAVE", 4) != 0) return -1;
-    while (fread(chunk, 1, 8, file) == 8) {
-        uint32_t rest = little(chunk + 4, 4);
-        if (memcmp(chunk, "data", 4) == 0) return is_known ? (int64_t)rest : -1;
-        if (memcmp(chunk, "fmt ", 4) == 0 && rest >= 16) {
-            if (fread(format, 1, 16, file) != 16) return -1;
-            is_known = little(format, 2) == 1 && little(format + 2, 2) == 1 && little(format + 4, 4) == RATE &&
-                       little(format + 14, 2) == 16;
-            if (!is_known) return -1;
-            rest -= 16;
-        }
-        for (rest += rest & 1; rest > 0; --rest)
-            if (fgetc(file) == EOF) return -1;
-    }
-    return -1;
-}
 
 static void put(FILE *file, uint32_t value, int bytes)
 {
@@ -82,17 +53,6 @@ static void write_head(FILE *file, uint32_t bytes)
     put(file, 16, 2);
     fwrite("data", 1, 4, file);
     put(file, bytes, 4);
-}
-
-/* Up to HOP samples; behind the last one there is silence. */
-static int read_samples(FILE *file, int64_t *left, float *to)
-{
-    int count = 0;
-    unsigned char two[2];
-    for (; count < HOP && *left >= 2 && fread(two, 1, 2, file) == 2; *left -= 2)
-        to[count++] = (float)(int16_t)little(two, 2) / 32768;
-    memset(to + count, 0, (size_t)(HOP - count) * sizeof *to);
-    return count;
 }
 
 static void write_samples(FILE *file, const float *from, int count)
@@ -173,7 +133,7 @@ static int stream(gtcrn_context *context, FILE *from, FILE *to, int64_t left)
     double spent = 0;
     for (bool is_first = true; is_first || written < heard; is_first = false) {
         memmove(samples, samples + HOP, HOP * sizeof *samples);
-        heard += read_samples(from, &left, samples + HOP);
+        heard += read_samples(from, &left, samples + HOP, HOP);
         const double start = seconds();
         if (clean(context, samples, cleaned) != GTCRN_OK) return failed(gtcrn_last_error(context));
         spent += seconds() - start;
@@ -200,7 +160,7 @@ int main(int argc, char **argv)
         return failed("gtcrn/src/weights.bin is not here; set DENOISE to the folder that has gtcrn");
     FILE *const from = strcmp(argv[1], "-") == 0 ? stdin : fopen(argv[1], "rb");
     if (from == NULL) return failed("the sound cannot be read");
-    const int64_t bytes = head(from);
+    const int64_t bytes = read_head(from);
     if (bytes < 0) return failed("the sound is not a WAV file of 16 bits, one channel, 16 kHz");
     if (gtcrn_init(&context, arena, sizeof arena, state, sizeof state, weights, sizeof weights) != GTCRN_OK)
         return failed(gtcrn_last_error(&context));

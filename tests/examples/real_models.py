@@ -12,6 +12,7 @@ from examples.chat.emit import emit
 from examples.denoise import example as denoise
 from examples.detect import example as detect
 from examples.figures import Figures
+from examples.listen import example as listen
 from examples.read import example as read
 from examples.voice import spoken
 from PIL import Image, ImageDraw, ImageFont
@@ -99,6 +100,14 @@ def test_smollm2_answers(tmp_path: Path) -> None:
 
 
 EXAMPLES = (chat, detect, denoise, read)
+
+
+def test_what_is_said_is_written_down(tmp_path: Path) -> None:
+    program = listen.built(tmp_path)
+    *speech, text = listen.heard(program, spoken())
+    assert text == " Hello world, this is a test of speech."
+    assert [line.split()[:2] for line in speech] == [["speech", "from"]] * 2
+    assert listen.heard(program, np.zeros(20000, np.float32)) == []
 
 
 @pytest.mark.parametrize("figures", [one.figures for one in EXAMPLES], ids=["chat", "detect", "denoise", "read"])
