@@ -11,11 +11,15 @@ from examples.chat import example as chat
 from examples.chat.emit import emit
 from examples.denoise import example as denoise
 from examples.detect import example as detect
+from examples.embeddings.example import Precision, embedder, packed
 from examples.figures import Figures
 from examples.listen import example as listen
 from examples.read import example as read
 from examples.voice import spoken
 from PIL import Image, ImageDraw, ImageFont
+from tests.examples.test_embeddings import require_agreement
+
+from openinfer import Synthesizer
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,13 @@ def test_what_is_said_is_written_down(tmp_path: Path) -> None:
     assert text == " Hello world, this is a test of speech."
     assert [line.split()[:2] for line in speech] == [["speech", "from"]] * 2
     assert listen.heard(program, np.zeros(20000, np.float32)) == []
+
+
+@pytest.mark.parametrize("precision", ["u8", "u4"])
+def test_embeddings_of_few_bits_agree_with_the_original(precision: Precision, tmp_path: Path) -> None:
+    with packed(tmp_path) as model:
+        module = Synthesizer().synthesize(model, embedder("f32")).build()
+        require_agreement(precision, tmp_path, module)
 
 
 @pytest.mark.parametrize("figures", [one.figures for one in EXAMPLES], ids=["chat", "detect", "denoise", "read"])
