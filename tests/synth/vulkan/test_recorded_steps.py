@@ -13,7 +13,8 @@ from openinfer.oinf import save_file
 DECODER = """
 sizes { T <= 8; }
 dynamic { x: f32[1, 4]; ids: i32[1]; }
-persistent { n: i32 @init(0); K(l, t): f32[4] @table @fixed(l=2, t=8); last(l): f32[4] @table @fixed(l=2); }
+persistent { n: i32 @init(0); K(l, t): f32[4] @table @fixed(l=2, t=8); last(l): f32[4] @table @fixed(l=2);
+    again(l): f32[4] @table @fixed(l=2); }
 constant { w: f32[5, 4]; W(l): f32[4, 4] @pattern("W.{l}"); }
 volatile { h: f32[1, 4]; k: f32[4]; past: f32[T, 4]; }
 block layer(g: f32[1, 4], P: prefix, i: index) { t = op matmul(g, P[i]); r = op tanh(t); return r; }
@@ -25,6 +26,7 @@ block entry {
         op reshape(h, shape=[4]) >> k;
         cache.write k >> K[l, n];
         cache.write k >> last[l];
+        cache.write last[l] >> again[l];
         cache.read K[l, 0..n+1] >> past;
         op sum_axis(past, axes=[0]) >> k;
         op reshape(k, shape=[1, 4]) >> h;
@@ -62,7 +64,7 @@ def test_the_step_of_a_decoder_is_one_submission_of_one_recording(tmp_path: Path
         with pytest.raises(OpenInferError, match="gather"):
             module({"x": np.ones((1, 4), np.float32), "ids": np.array([7], np.int32)})
         assert module.save_state() == before
-    for name in ("K", "last", "n"):
+    for name in ("K", "last", "again", "n"):
         np.testing.assert_allclose(module.fetch(name), executor.fetch(name), rtol=1e-5, atol=1e-6)
 
 

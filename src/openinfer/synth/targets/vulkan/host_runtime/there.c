@@ -142,7 +142,7 @@ OI_APART void oi_read_there(oi_queue *queue, const oi_grid *g, const oi_part *pa
 
 //: oi_write_there OI_APART oi_select oi_over_there oi_table_write
 /* Puts a tensor into a part of a table; extents grow to what was written, and are here. */
-OI_APART void oi_write_there(oi_queue *queue, const oi_grid *g, const oi_part *part, void *value)
+OI_APART void oi_write_there(oi_queue *queue, const oi_grid *g, const oi_part *part, const void *value)
 {
     const oi_table *t = g->table;
     if (g->heap != NULL) {
@@ -152,7 +152,8 @@ OI_APART void oi_write_there(oi_queue *queue, const oi_grid *g, const oi_part *p
     for (int axis = 0; axis < t->axes; ++axis)
         if (part->count[axis] == 0) return;
     unsigned char *const cells = g->memory + oi_cells_at(t, g->capacity);
-    const oi_walk walk = { OI_WRITE, t->axes, oi_cell_bits(t), t->bits, t->entry, 0, g->capacity, cells, value, g->undo };
+    unsigned char *const from = (unsigned char *)(uintptr_t)value;
+    const oi_walk walk = { OI_WRITE, t->axes, oi_cell_bits(t), t->bits, t->entry, 0, g->capacity, cells, from, g->undo };
     const bool has_matrices = oi_has_matrices(t);
     int64_t key[OI_AXES] = { 0 };
     oi_keep(g->undo, g->extent, (size_t)t->axes * sizeof(int64_t));
