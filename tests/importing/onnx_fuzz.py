@@ -329,7 +329,7 @@ def _dimensions(data: bytes) -> list[str]:
         return []
     infos = [one for one in graph.input if one.name not in {tensor.name for tensor in graph.initializer}]
     names = {dim.dim_param for one in infos for dim in one.type.tensor_type.shape.dim}
-    return sorted(name for name in names if name.isidentifier())
+    return sorted(name for name in names if isinstance(name, str) and name.isidentifier())  # else bytes, no text
 
 
 def limit_memory() -> None:
