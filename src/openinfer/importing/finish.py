@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,10 @@ from openinfer.importing.names import with_names
 from openinfer.importing.options import ImportOptions
 from openinfer.importing.outputs import without_outputs
 from openinfer.importing.states import StatePair, with_states
+from openinfer.ir import Graph
 from openinfer.ir.text import graph_text
-from openinfer.oinf.atomic import atomic_file, write_failed
 from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.staging import staged_model
 from openinfer.oinf.writer import save_file
 from openinfer.tensor import Tensor
 
@@ -65,31 +65,19 @@ def finished(draft: Draft, options: ImportOptions, states: Sequence[StatePair] =
 def written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
     """Check a graph with its model and write both; ``path`` is where it came from, for messages."""
     graph_path, model_path = (os.path.join(folder, f"{stem}.{end}") for end in ("oig", "oinf"))
-    is_new = not os.path.isdir(folder)
-    temporary = os.path.join(folder, f".{stem}.{os.getpid()}.oinf")
-    try:
-        os.makedirs(folder, exist_ok=True)
-        save_file(temporary, {name: Tensor.from_numpy(array, dtype) for name, (dtype, array) in found.tensors.items()})
-        _require_sound(found, temporary, path)
-        with atomic_file(graph_path) as sink:
-            sink.write(graph_text(found.graph, found.comments).encode())
-        os.replace(temporary, model_path)
-    except OSError as error:
-        raise write_failed(model_path, error) from error
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if is_new:
-            with suppress(OSError):  # that it is not empty, where all went well
-                os.rmdir(folder)
+    tensors = {name: Tensor.from_numpy(array, dtype) for name, (dtype, array) in found.tensors.items()}
+    with staged_model(model_path) as staged:
+        save_file(staged.temporary, tensors)
+        require_sound(found.graph, staged.temporary, path)
+        staged.publish({graph_path: graph_text(found.graph, found.comments)})
     return Imported(graph_path, model_path, found.inputs, found.outputs, found.states)
 
 
-def _require_sound(found: Lowered, model_path: str, path: str) -> None:
+def require_sound(made: Graph, model_path: str, path: str) -> None:
     """Refuse a graph that does not fit its model: the importer's own mistake, found before anything is written."""
     try:
         with ModelLoader.open(model_path) as model:
-            bind(found.graph, model)
+            bind(made, model)
     except GraphError as error:
         notes = tuple(one.message for one in error.diagnostics[:5])
         message = f"the graph made of {path!r} is not sound: {notes[0]}"

@@ -2,14 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from openinfer.check import bind
-from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, ImportingError, OinfError, printable
-from openinfer.importing.finish import Imported
+from openinfer.errors import OinfError, printable
+from openinfer.importing.finish import Imported, require_sound
 from openinfer.importing.gguf_blocks import STORED, groups_of, quantized
 from openinfer.importing.gguf_file import GgufFile, GgufTensor
 from openinfer.importing.gguf_graph import DecoderGraph
@@ -18,9 +16,8 @@ from openinfer.importing.identifiers import identifier
 from openinfer.importing.options import ImportOptions, sizes_given
 from openinfer.importing.problems import bad_file, bad_option
 from openinfer.lang import graph
-from openinfer.oinf.atomic import atomic_file, write_failed
 from openinfer.oinf.authoring import TensorSpec
-from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.staging import staged_model
 from openinfer.oinf.writer import Writer
 
 _CONTEXT, _PROMPT = 2048, 512
@@ -86,29 +83,16 @@ class _Output:
 
     def write(self, decoder: Decoder, decode: DecoderGraph, prefill: DecoderGraph) -> Imported:
         """Write the model, check the graphs with it, and write these."""
-        model, temporary = self._path(f"{self._stem}.oinf"), self._path(f".{self._stem}.{os.getpid()}.oinf")
+        model = self._path(f"{self._stem}.oinf")
         graphs = {
             self._path(f"{self._stem}.oig"): decode.text(),
             self._path(f"{self._stem}_prefill.oig"): prefill.text(),
         }
-        is_new = not os.path.isdir(self._folder)
-        try:
-            os.makedirs(self._folder, exist_ok=True)
-            self._write_model(temporary, decoder)
+        with staged_model(model) as staged:
+            self._write_model(staged.temporary, decoder)
             for text in graphs.values():
-                self._require_sound(text, temporary)
-            for path, text in graphs.items():
-                with atomic_file(path) as sink:
-                    sink.write(text.encode())
-            os.replace(temporary, model)
-        except OSError as error:
-            raise write_failed(model, error) from error
-        finally:
-            with suppress(OSError):
-                os.unlink(temporary)
-            if is_new:
-                with suppress(OSError):  # that it is not empty, where all went well
-                    os.rmdir(self._folder)
+                require_sound(graph(text), staged.temporary, self._file.path)
+            staged.publish(graphs)
         one, several = graphs
         states = {name: name for name in ("step", "keys", "values")}
         return Imported(one, model, {"token": "token"}, {"logits": "logits"}, states, several)
@@ -136,14 +120,3 @@ class _Output:
         if kept.group:
             return TensorSpec(values, kept.dtype, quant=quant)
         return TensorSpec(quant.dequantize(values), kept.dtype)
-
-    def _require_sound(self, text: str, model_path: str) -> None:
-        """Refuse a graph that does not fit its model: the importer's own mistake, found before anything is written."""
-        try:
-            with ModelLoader.open(model_path) as model:
-                bind(graph(text), model)
-        except GraphError as error:
-            notes = tuple(one.message for one in error.diagnostics[:5])
-            message = f"the graph made of {self._file.path!r} is not sound: {notes[0]}"
-            place = FileSpan(self._file.path)
-            raise ImportingError(Diagnostic(Code.UNSUPPORTED_NODE, message, place, notes=notes[1:])) from error

@@ -14,12 +14,14 @@ from openinfer.ir.text import Comments, graph_text
 from openinfer.lang.format import comments_of
 from openinfer.lang.source import is_json, load_graph, read_source
 from openinfer.oinf.model import ModelLoader
+from openinfer.oinf.staging import staged_model
 from openinfer.oinf.statistics import Advance
+from openinfer.oinf.writer import save_file
 from openinfer.quantizing.analysis import KEPT, AnalysisOptions, Candidates
 from openinfer.quantizing.cells import kept_cells, without_cells
+from openinfer.quantizing.comments import carried
 from openinfer.quantizing.errors_of import LayerError, layer_errors
 from openinfer.quantizing.evaluate import Labels, bad_option, compared, judged_output, loaded_labels
-from openinfer.quantizing.files import carried, staged
 from openinfer.quantizing.pipeline import IntegerGraph, QuantizeOptions, integer_graph, simulator_of
 from openinfer.quantizing.ranges import Observer, ObserverKind
 from openinfer.quantizing.report import Accuracy, OutputError, QuantizeReport
@@ -117,16 +119,18 @@ class _Job:
             found = integer_graph(floats.bound, given, self.options, advance)
         text = graph_text(found.graph, _comments(self.path, floats, found))
         before = _bytes(model, floats.bound)
-        with staged(self.folder, self.stem, model, found.tensors) as files:
-            with ModelLoader.open(files.temporary) as integers:
+        graph_path, model_path = (os.path.join(self.folder, f"{self.stem}.{end}") for end in ("oig", "oinf"))
+        with staged_model(model_path) as staged:
+            save_file(staged.temporary, found.tensors, sizevars=model.sizevars, metadata=model.stored_metadata())
+            with ModelLoader.open(staged.temporary) as integers:
                 bound = _sound(found, integers, self.options, self.path)
                 compare = _Comparing(floats, bound, self.options, found, self.progress)
                 layers = compare.layers(given)
                 outputs, accuracy = compare.outputs(judged)
                 after = sum(info.nbytes for info in integers.tensors.values())
-            files.publish(text)
+            staged.publish({graph_path: text})
         floating = found.analysis.floats
-        return QuantizeReport(files.graph, files.model, count, layers, floating, outputs, before, after, accuracy)
+        return QuantizeReport(graph_path, model_path, count, layers, floating, outputs, before, after, accuracy)
 
 
 def _float_graph(path: str, model: ModelLoader, options: QuantizeOptions) -> _FloatGraph:
