@@ -112,7 +112,7 @@ class WideLoop:
         most = _MOST_LONG if self.is_long else _MOST if min(bits) >= 8 else _MOST_PACKED
         # Neighbouring threads write next to each other; what they read besides is at most two accesses apart.
         written = [one.buffer.dtype.bits for one in self.body if isinstance(one, Store)]
-        largest = max((*written, max(bits) // 2, 8)) if written else 8
+        largest = max((*written, max(bits) // 2, 8)) if written else min(bits)
         found = min(_ACCESS_BITS // min(bits), _ACCESS_BITS // largest, most)
         found = max(found, 32) if min(bits) == 1 else found
         while found > 1:
