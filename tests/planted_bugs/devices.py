@@ -26,7 +26,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "small f16 are subnormal numbers of f32",
-        "synth/targets/vulkan/runtime/words.glsl",
+        "synth/targets/vulkan/runtime/arithmetic.glsl",
         "(size < 0x400u ? floatBitsToUint(small) : normal)",
         "(size < 0x1u ? floatBitsToUint(small) : normal)",
         DRIVERS,
