@@ -45,10 +45,10 @@ tools:
 	@$(call installed,spirv-val,spirv-tools)
 	@$(call installed,vulkaninfo,vulkan-tools libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers)
 
-# One thread for each of the two processes: threads of NumPy and PyTorch that wait would take a core from the other. Tests
-# that run make are not part of this one.
+# Three processes for two cores, since tests wait now and then: for interrupts, devices and terminals. Each has one thread:
+# threads of NumPy and PyTorch that wait would take a core from the others. Tests that run make are not part of this one.
 tests: $(VENV)/.dev $(VENV)/.examples tools
-	MAKEFLAGS= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	MAKEFLAGS= OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 # Every example in the simulator and as compiled C, in one table.
 examples: $(VENV)/.examples

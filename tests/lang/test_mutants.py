@@ -141,7 +141,7 @@ ACCEPTED: dict[str, Callable[[], str]] = {
         + entry("")
     ),
 }
-SLOW = {"10^5 statements": "barrier; op f(x) >> x;\n", "10^5 assignments": "x = op f(a=x, b=1.5);\ntransfer x >> x;\n"}
+SLOW = "x = op f(a=x, b=1.5);\ntransfer x >> x;\n"
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -169,9 +169,8 @@ def test_a_monster_is_accepted_in_no_time_and_survives(name: str) -> None:
     assert seconds < HANG_S
 
 
-@pytest.mark.parametrize("name", SLOW)
-def test_a_hundred_thousand_statements_are_read_in_time(name: str) -> None:
-    text = entry(SLOW[name] * (MANY // 2))
+def test_a_hundred_thousand_statements_are_read_in_time() -> None:
+    text = entry(SLOW * (MANY // 2))
     start = process_time()
     parsed = parse(text)
     seconds = process_time() - start
