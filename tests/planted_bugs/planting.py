@@ -104,7 +104,9 @@ def _run(source: str, printed: str, tests: str, expression: str) -> None:
     os.environ |= {"PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True
     sys.path[:] = [source, *(path for path in sys.path if Path(path or ".").resolve() != ROOT / "src")]
-    status = _tested(source, [*OPTIONS, tests, "-k", expression])
+    # Folders of its own: two runs that clear away those of earlier ones at the same time disturb each other.
+    temporary = str(Path(printed).with_name("temporary"))
+    status = _tested(source, [*OPTIONS, f"--basetemp={temporary}", tests, "-k", expression])
     sys.stdout.flush()
     sys.exit(status)
 
