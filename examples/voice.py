@@ -48,7 +48,12 @@ def write_wav(path: Path, samples: Samples) -> None:
 
 def read_wav(path: Path) -> Samples:
     """The samples of such a file."""
-    with wave.open(str(path), "rb") as file:
-        if (file.getnchannels(), file.getsampwidth(), file.getframerate()) != (1, 2, RATE):
-            raise SystemExit(f"{path} is not a WAV file of 16 bits, one channel, 16 kHz")
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / np.float32(32768)
+    try:
+        with wave.open(str(path), "rb") as file:
+            form = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            data = file.readframes(file.getnframes())
+    except (OSError, EOFError, wave.Error) as error:
+        raise SystemExit(f"{path} is not a WAV file that can be read: {error}") from None
+    if form != (1, 2, RATE):
+        raise SystemExit(f"{path} is not a WAV file of 16 bits, one channel, 16 kHz")
+    return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(32768)

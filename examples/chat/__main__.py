@@ -43,8 +43,17 @@ def build() -> None:
         subprocess.run(["make", "-s", "-C", str(BUILD), "-j2"], check=True)
 
 
+def help_text() -> str:
+    """What the program says of itself at the head of its source: to be read before it is made."""
+    head = (HERE / "chat.c").read_text().partition("*/")[0].removeprefix("/* ")
+    return "\n".join(line.removeprefix("   ") for line in head.splitlines()).rstrip()
+
+
 def main() -> None:
     """Become the program: it has the terminal, and Ctrl-C, for itself."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(help_text())
+        return
     if not is_built():
         build()
     os.chdir(BUILD)

@@ -346,10 +346,13 @@ static int talk(const options *o)
     return 0;
 }
 
+#define USE \
+    "use: chat [--prompt TEXT] [--system TEXT] [--temperature T] [--top-k K] [--top-p P] [--seed N] [--tokens N]" \
+    " [--greedy] [--ids]"
+
 static int usage(void)
 {
-    failed("use: chat [--prompt TEXT] [--system TEXT] [--temperature T] [--top-k K] [--top-p P] [--seed N] [--tokens N]"
-           " [--greedy] [--ids]");
+    failed(USE);
     return 2;
 }
 
@@ -370,6 +373,7 @@ int main(int argc, char **argv)
         double value = 0;
         if (strcmp(name, "--greedy") == 0) o.temperature = 0;
         else if (strcmp(name, "--ids") == 0) o.in_numbers = true;
+        else if (strcmp(name, "--help") == 0) return puts(USE) < 0;
         else if (++i == argc) return usage();
         else if (strcmp(name, "--prompt") == 0) o.prompt = argv[i];
         else if (strcmp(name, "--system") == 0) o.system = argv[i];

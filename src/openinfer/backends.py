@@ -12,5 +12,5 @@ def register(module: str) -> None:
 
 
 def registered(device: object) -> Any:
-    """The backend of a device; None where nobody computes on it."""
+    """The backend of a device; None where nothing computes on it."""
     return import_module(_HOME[0]).backend_for(device) if _HOME else None

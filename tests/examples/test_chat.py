@@ -5,10 +5,12 @@ The real model is downloaded and built by ``make chat`` and ``make examples`` on
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from examples.chat.__main__ import main
 from examples.chat.emit import emit
 from examples.chat.example import HERE, ChatModel, greedy, imported_model
 from tests.importing.gguf_files import Tiny
@@ -122,6 +124,18 @@ def test_a_full_context_is_said_and_changes_nothing(program: Path) -> None:
     assert "a line has at most 16,000 bytes" in about
     assert about.count("in use]") == 1
     assert status == 0
+
+
+def test_help_needs_no_model(
+    program: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither fetched nor built: what is printed stands in the source."""
+    status, said, _ = run(program, "--help")
+    assert (status, said.split(" [")[0]) == (0, "use: chat")
+    monkeypatch.setattr(sys, "argv", ["chat", "--help"])
+    monkeypatch.setattr("examples.chat.__main__.build", lambda: pytest.fail("it was built"))
+    main()
+    assert "/quit ends it" in capsys.readouterr().out
 
 
 def test_the_program_says_what_is_wrong(program: Path, tmp_path: Path) -> None:

@@ -413,3 +413,18 @@ def test_the_header_is_c_plus_plus_too(tmp_path: Path, model: ModelLoader) -> No
     (tmp_path / "use.cpp").write_text('#include "net.h"\nint main() { net_context c; return net_reset(&c); }\n')
     command = ["g++", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-c", "use.cpp"]
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+
+
+def test_fields_have_the_names_of_the_graph_whatever_their_values_were_before() -> None:
+    """An output that is a part of something else is called by its own name; only names that C lacks are explained."""
+    parts = graph(
+        "dynamic { x: f32[2, 3]; } volatile { first: f32[3]; int: f32[3]; }"
+        " block entry { t = op add(x, x); transfer t[0, ] >> first; transfer t[1, ] >> int; return first, int; }"
+    )
+    header = Synthesizer(name="parts").synthesize(None, parts).files()["include/parts.h"]
+    assert isinstance(header, str)
+    assert re.findall(r"\*(\w+); /\* (.*?) \*/", header)[:3] == [
+        ("x", "f32[2, 3]"),
+        ("first", "f32[3]"),
+        ("v_int", "int: f32[3]"),
+    ]

@@ -45,10 +45,10 @@ app = typer.Typer(
 )
 for command in (
     *(check, run, step, trace, trace_diff, synth, bench, fmt, draw),
-    *(inspect, verify, pack, quantize, ops, devices, explain, demo),
+    *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo),
 ):
-    app.command(help=_unwrapped(command))(command)
-app.command("import", help=_unwrapped(import_model))(import_model)
+    name = "import" if command is import_model else None  # the word is Python's
+    app.command(name, help=_unwrapped(command))(command)
 app.add_typer(convert)
 
 

@@ -29,10 +29,10 @@ def import_onnx(  # noqa: PLR0913  (as many as the command has)
 
     ``sizes`` gives every symbolic dimension a number, or ``"<=64"`` to keep it dynamic up to a bound; a dimension
     without a name is called ``input[0]``. ``states`` are pairs of an output and the input that it is in the next step;
-    ``*`` in both stands for the same text. ``fixed`` makes inputs constants. ``drop`` names
-    outputs that nobody wants, ``*`` standing for any text: they and what only they need are left out. Without ``loops``
-    repeated layers are written one after the other, and without ``idioms`` patterns such as a written-out layer norm
-    stay as they are.
+    ``*`` in both stands for the same text. ``fixed`` makes inputs constants. ``drop`` names outputs that are not
+    wanted, ``*`` standing for any text: they are left out, with all that only they need. Without ``loops`` repeated
+    layers are written one after the other, and without ``idioms`` patterns such as a written-out layer norm stay as
+    they are.
     """
     choices = sizes_given(sizes or {})
     options = ImportOptions(name, choices, tuple(states), dict(fixed or {}), tuple(drop), loops=loops, idioms=idioms)

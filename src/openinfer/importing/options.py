@@ -28,7 +28,7 @@ class ImportOptions:
     states: Sequence[tuple[str, str]] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     dropped: Sequence[str] = ()
-    """Patterns of the names of outputs that nobody wants."""
+    """Patterns of the names of outputs that are not wanted."""
     loops: bool = True
     idioms: bool = True
 

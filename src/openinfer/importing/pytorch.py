@@ -35,8 +35,8 @@ def import_torch(  # noqa: PLR0913  (what there is to say about a module)
     ``dynamic_shapes`` is that of ``torch.export``, where each ``Dim`` has a ``max``: it becomes the bound of a dynamic
     size. Buffers that the module writes become persistent, with the values that they have now. ``states`` are pairs of
     an output and the input that it is in the next step; ``*`` in both stands for the same text. ``drop`` names
-    outputs that nobody wants. Without ``loops`` repeated layers are written one after the other, and without ``idioms``
-    patterns such as a written-out norm stay as they are.
+    outputs that are not wanted. Without ``loops`` repeated layers are written one after the other, and without
+    ``idioms`` patterns such as a written-out norm stay as they are.
     """
     options = ImportOptions(name, {}, tuple(states), {}, tuple(drop), loops=loops, idioms=idioms)
     args, kwargs = tuple(example_inputs), dict(example_kwargs or {})

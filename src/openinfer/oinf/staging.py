@@ -10,7 +10,7 @@ from openinfer.oinf.atomic import atomic_file, write_failed
 
 @dataclass(frozen=True)
 class StagedModel:
-    """A model under a name that nobody looks for, until its graphs are there too."""
+    """A model under a temporary name, until its graphs are there too."""
 
     temporary: str
     """Where the model is to be written."""

@@ -22,14 +22,14 @@ class Structs:
     def inputs(self) -> list[Field]:
         """The fields of the struct of inputs."""
         names = self.placed.names
-        found = [tensor_field(names.inputs[key], value) for key, value in self.placed.program.inputs.items()]
+        found = [tensor_field(names.inputs[key], key, value) for key, value in self.placed.program.inputs.items()]
         return [*found, *self._size_fields(names.input_sizes)]
 
     @property
     def outputs(self) -> list[Field]:
         """The fields of the struct of outputs."""
         names = self.placed.names
-        found = [tensor_field(names.outputs[key], value) for key, value in self.placed.program.outputs.items()]
+        found = [tensor_field(names.outputs[key], key, value) for key, value in self.placed.program.outputs.items()]
         return [*found, *self._size_fields(names.output_sizes)]
 
     def _size_fields(self, fields: Mapping[str, str]) -> list[Field]:
@@ -74,10 +74,10 @@ class Structs:
         return [*found, *self._size_fields(self.placed.names.sizes)]
 
 
-def tensor_field(name: str, value: Value) -> Field:
-    """A pointer to a tensor, with its type in a comment."""
+def tensor_field(name: str, variable: str, value: Value) -> Field:
+    """A pointer to a tensor, with its type in a comment, and the graph's name of it where that is another."""
     shape = ", ".join(map(repr, value.shape))
-    named = "" if name == value.variable else f"{value.variable}: "
+    named = "" if name == variable else f"{variable}: "
     about = comment(f"{named}{value.dtype.name}[{shape}]{_packing(value)}")
     return Field(name, f"const {stored_type(value.dtype)} *{name}; /* {about} */", "pointer")
 

@@ -1,4 +1,4 @@
-"""Loops whose iterations turn out to be independent, though nobody has said so: they can be threads."""
+"""Loops whose iterations turn out to be independent, though nothing says so: they can be threads."""
 
 from dataclasses import replace
 from itertools import combinations
