@@ -154,5 +154,5 @@ def test_the_program_says_what_is_wrong(program: Path, tmp_path: Path) -> None:
 def test_the_readme_has_the_options_of_the_program() -> None:
     readme, source = (HERE / "README.md").read_text(), (HERE / "chat.c").read_text()
     options = set(re.findall(r'strcmp\(name, "(--[a-z-]+)"\)', source))
-    assert len(options) == 9
+    assert len(options) == 10
     assert options <= set(re.findall(r"--[a-z-]+", readme))
