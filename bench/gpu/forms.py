@@ -24,11 +24,12 @@ from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.gpu.arguments import Argument, Given
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
-from openinfer.synth.targets.vulkan.shader import VERSION_LINE, Argument, Given, group_line, head, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head, launch_code, shader
 
 SIZES = (64 << 20, 256 << 20)
 """Bytes that a launch moves: from the first on, forms should reach what a plain stream does."""

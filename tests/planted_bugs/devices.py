@@ -66,7 +66,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "two iterations keep what they change in one place",
-        "synth/targets/vulkan/host_runtime/there.c",
+        "synth/targets/gpu/host_runtime/there.c",
         "undo->used += size;",
         "undo->used += 0 * size;",
         RECORDED,
@@ -74,7 +74,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "a recording is replayed with the arguments that it was made with",
-        "synth/targets/vulkan/host/recorder.c",
+        "synth/targets/gpu/host/recorder.c",
         "if (!call->is_given && !is_same(one, wanted, i)) found = ALIKE;",
         "if (!call->is_given && call->count >= PUSHED) found = ALIKE;",
         RECORDED,
@@ -82,7 +82,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "launches do not wait for what they read",
-        "synth/targets/vulkan/host/recorder.c",
+        "synth/targets/gpu/host/recorder.c",
         "waits = (given[i].is_written || q->touched[k].is_written)",
         "waits = given[i].is_written && q->touched[k].is_written",
         RECORDED,

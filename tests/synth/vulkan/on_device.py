@@ -28,10 +28,11 @@ from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.gpu.arguments import Given, LaunchCode
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
-from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, group_line, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import features, group_line, launch_code, shader
 
 NAMED = os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe")
 """The device that is tested, by the name of its file."""

@@ -13,6 +13,7 @@ from openinfer.synth.run.module import CompiledModule, built
 from openinfer.synth.run.timed import profiled
 from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.gpu.onto_device import OntoDevice
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
@@ -22,7 +23,6 @@ from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.targets.vulkan.dialect import glsl
-from openinfer.synth.targets.vulkan.onto_device import OntoDevice
 from openinfer.synth.targets.vulkan.project import VulkanProject
 from openinfer.synth.targets.vulkan.require import requirements
 

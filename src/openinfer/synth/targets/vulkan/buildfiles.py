@@ -10,7 +10,7 @@ COMPILE = "glslangValidator"
 """The compiler of shaders, of Debian's package glslang-tools."""
 FLAGS = ("-V", "--target-env", "vulkan1.2", "-Ishaders")
 LIBRARIES = ("-lvulkan", "-lpthread")
-SOURCES = ("src/device.c", "src/recorder.c", "src/moves.c", "src/shaders.c")
+SOURCES = ("src/device.c", "src/commands.c", "src/recorder.c", "src/moves.c", "src/shaders.c")
 """The sources that every project has."""
 
 
@@ -44,7 +44,7 @@ build/lib{name}.a: {objects}
 
 build/shaders.o: {headers}
 
-build/%.o: src/%.c include/{name}.h src/device.h src/inside.h src/runtime.h
+build/%.o: src/%.c include/{name}.h src/device.h src/inside.h src/api.h src/runtime.h
 	@mkdir -p build
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 

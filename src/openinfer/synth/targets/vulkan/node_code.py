@@ -12,23 +12,26 @@ from openinfer.loops.ir import Buffer, Space, Structure
 from openinfer.ops import Call, OpRecord
 from openinfer.ops.lower.kernel import QuantizationInput, lowered_call
 from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.gpu.arguments import Given, LaunchCode
+from openinfer.synth.targets.gpu.project import device_header
 from openinfer.synth.targets.node_kernel import NodeArgument, NodeLaunch, NodeProgram
 from openinfer.synth.targets.simt.launches import Launch, Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
-from openinfer.synth.targets.vulkan.project import device_facts
+from openinfer.synth.targets.vulkan.project import VULKAN
 from openinfer.synth.targets.vulkan.require import ARGUMENT_BYTES
-from openinfer.synth.targets.vulkan.shader import Given, LaunchCode, features, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import features, launch_code, shader
 
 
 def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
     """What runs such code, in C: files by their paths, and what a program is linked with."""
-    folder = resources("openinfer.synth.targets.vulkan") / "host"
-    files = {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith((".c", ".h"))}
+    packages = (VULKAN.package, "openinfer.synth.targets.gpu")
+    found = [one for package in packages for one in (resources(package) / "host").iterdir()]
+    files = {one.name: one.read_text(encoding="utf-8") for one in found if one.name.endswith((".c", ".h"))}
     # Nothing is copied or moved there, and so no shader of a known number is asked for.
-    files["device.h"] = f"#pragma once\n{device_facts(group=1, shaders=0, axes=1)}{files['device.h']}"
+    files["device.h"] = f"#pragma once\n{device_header(VULKAN, group=1, kernels=0, axes=1)}"
     places = {name: f"include/{name}" if name.endswith(".h") else f"src/{name}" for name in sorted(files)}
     return {place: files[name] for name, place in places.items()}, LIBRARIES
 

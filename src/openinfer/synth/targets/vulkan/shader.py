@@ -1,8 +1,7 @@
 """Launches as compute shaders."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.cse import with_names
@@ -13,6 +12,7 @@ from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import Templates
 from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch
 from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, glsl, known_words, memory_type
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors
@@ -37,37 +37,6 @@ _DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capab
 """DenormPreserve of 32 bits: subnormal numbers are not taken for 0."""
 
 
-class Given(StrEnum):
-    """What an argument of a launch is."""
-
-    MEMORY = "memory"
-    """The address of a buffer."""
-    SIZE = "size"
-    """A dynamic size."""
-    STATUS = "status"
-    """The address of the word that holds the number of the first launch that failed."""
-    NUMBER = "number"
-    """The number of the launch, by which a failure is known."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of a launch, in eight bytes."""
-
-    kind: Given
-    name: str = ""
-    """Of the buffer or the size."""
-
-
-@dataclass(frozen=True)
-class LaunchCode:
-    """A launch as a function of a shader, and what it is called with."""
-
-    name: str
-    code: Printed
-    arguments: tuple[Argument, ...]
-
-
 def _prepared(kernel: Kernel) -> Kernel:
     """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
@@ -85,14 +54,9 @@ def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
 
-def arguments_of(kernel: Kernel, code: Printed, *, is_guarded: bool) -> tuple[Argument, ...]:
-    """What a launch of a kernel is called with."""
-    named = zip((*kernel.inputs, *kernel.outputs), code.parameters, strict=True)
-    arguments = [Argument(Given.MEMORY, one.name) for one, called in named if called.name not in code.unused]
-    arguments += [Argument(Given.SIZE, size) for size in code.sizes]
-    if code.can_fail or is_guarded:
-        arguments += [Argument(Given.STATUS), Argument(Given.NUMBER)]
-    return tuple(arguments)
+def printed_launch(kernel: Kernel, name: str, _parts: int, *, numerics: Numerics) -> Printed:
+    """A launch of a project, which looks whether an earlier one has failed."""
+    return launch_code(Launch(kernel, 0, is_guarded=True), name, numerics).code
 
 
 def _with_shared_names(kernel: Kernel, name: str) -> Kernel:

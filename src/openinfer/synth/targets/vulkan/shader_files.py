@@ -137,5 +137,5 @@ class ShaderFiles:
         """The source that has all shaders, once they are compiled."""
         headers = [f'#include "{name}.h"' for name in self.names.values()]
         rows = [f"    {{ {name}, sizeof {name} }}," for name in self.names.values()]
-        lines = ['#include "device.h"', "", *headers, "", f"const oi_shader {self.name}_shaders[] = {{", *rows, "};"]
+        lines = ['#include "device.h"', "", *headers, "", f"const oi_kernel {self.name}_kernels[] = {{", *rows, "};"]
         return "\n" + "\n".join(lines) + "\n"

@@ -39,9 +39,9 @@ static void features_of(VkPhysicalDevice physical, oi_features *found)
 static bool has_all(const oi_features *has, const oi_given *given)
 {
     bool found = has->address;
-    for (int32_t i = 0; i < given->shader_count; ++i) {
-        const uint32_t *const words = given->shaders[i].words;
-        for (size_t at = 5; at + 1 < given->shaders[i].bytes / 4 && (words[at] & 0xffffu) == 17; at += words[at] >> 16) {
+    for (int32_t i = 0; i < given->kernel_count; ++i) {
+        const uint32_t *const words = given->kernels[i].words;
+        for (size_t at = 5; at + 1 < given->kernels[i].bytes / 4 && (words[at] & 0xffffu) == 17; at += words[at] >> 16) {
             switch (words[at + 1]) {
             case 10: found = found && has->float64; break;
             case 11: found = found && has->int64; break;
@@ -131,6 +131,8 @@ void oi_device_free(oi_device *own)
     free(own);
 }
 
+bool oi_is_own(const oi_device *own) { return own->process == getpid(); }
+
 static oi_problem device_new(const oi_given *given, oi_device **made)
 {
     const VkApplicationInfo application = { .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_2 };
@@ -193,8 +195,8 @@ static void unbound(oi_memory *own)
     oi_device *const device = own->device;
     if (device == NULL) return;
     if (device->process == getpid()) {
-        if (own->buffer != VK_NULL_HANDLE) vkDestroyBuffer(device->device, own->buffer, NULL);
-        if (own->held != VK_NULL_HANDLE) vkFreeMemory(device->device, own->held, NULL);
+        if (own->held.buffer != VK_NULL_HANDLE) vkDestroyBuffer(device->device, own->held.buffer, NULL);
+        if (own->held.memory != VK_NULL_HANDLE) vkFreeMemory(device->device, own->held.memory, NULL);
     }
     if (own->use <= OI_HIDDEN && own->here != NULL) munmap(own->here, room_of(own));
     own->here = NULL;
@@ -227,7 +229,7 @@ static bool is_allocated(oi_memory *own, const VkMemoryRequirements *needs)
             const VkMemoryPropertyFlags has = own->device->kinds.memoryTypes[kind].propertyFlags;
             const VkMemoryPropertyFlags all = wanted[own->use][i];
             if (!(needs->memoryTypeBits >> kind & 1) || (has & all) != all) continue;
-            if (vkAllocateMemory(own->device->device, &room, NULL, &own->held) == VK_SUCCESS) return true;
+            if (vkAllocateMemory(own->device->device, &room, NULL, &own->held.memory) == VK_SUCCESS) return true;
         }
     }
     return false;
@@ -238,7 +240,7 @@ static bool is_here(oi_memory *own)
 {
     void *seen = NULL;
     if (own->use > OI_HIDDEN) {
-        const VkResult mapped = vkMapMemory(own->device->device, own->held, 0, VK_WHOLE_SIZE, 0, &seen);
+        const VkResult mapped = vkMapMemory(own->device->device, own->held.memory, 0, VK_WHOLE_SIZE, 0, &seen);
         if (mapped != VK_SUCCESS) return false;
     } else {
         const int access = own->use == OI_HIDDEN ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -261,14 +263,14 @@ oi_problem oi_memory_on(oi_memory *own, oi_device *device, oi_use use)
     own->device = device;
     own->use = use;
     __atomic_add_fetch(&device->users, 1, __ATOMIC_ACQ_REL);
-    own->buffer = VK_NULL_HANDLE;
-    own->held = VK_NULL_HANDLE;
-    if (vkCreateBuffer(device->device, &info, NULL, &own->buffer) == VK_SUCCESS) {
-        vkGetBufferMemoryRequirements(device->device, own->buffer, &needs);
-        if (is_allocated(own, &needs) && vkBindBufferMemory(device->device, own->buffer, own->held, 0) == VK_SUCCESS
+    own->held.buffer = VK_NULL_HANDLE;
+    own->held.memory = VK_NULL_HANDLE;
+    if (vkCreateBuffer(device->device, &info, NULL, &own->held.buffer) == VK_SUCCESS) {
+        vkGetBufferMemoryRequirements(device->device, own->held.buffer, &needs);
+        if (is_allocated(own, &needs) && vkBindBufferMemory(device->device, own->held.buffer, own->held.memory, 0) == VK_SUCCESS
             && is_here(own)) {
             const VkBufferDeviceAddressInfo asked = { .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
-                .buffer = own->buffer };
+                .buffer = own->held.buffer };
             own->address = vkGetBufferDeviceAddress(device->device, &asked);
             return OI_GOOD;
         }
@@ -359,7 +361,7 @@ bool oi_memory_put(const oi_memory *memory, size_t at, const void *from, size_t 
         is_good = is_awaited(&stage, i);
         if (!is_good) break;
         memcpy(stage.blocks[i]->here, (const unsigned char *)from + done, size);
-        is_good = is_copied(&stage, i, stage.blocks[i]->buffer, memory->buffer, &piece);
+        is_good = is_copied(&stage, i, stage.blocks[i]->held.buffer, memory->held.buffer, &piece);
         done += size;
     }
     for (int k = 0; k < 2 && bytes > 0 && is_good; ++k) is_good = is_awaited(&stage, k);
@@ -374,7 +376,7 @@ bool oi_memory_get(const oi_memory *memory, size_t at, void *to, size_t bytes)
     for (size_t done = 0; done < bytes && is_good;) {
         const size_t size = bytes - done < STAGED ? bytes - done : STAGED;
         const VkBufferCopy piece = { at + done, 0, size };
-        is_good = is_copied(&stage, 0, memory->buffer, stage.blocks[0]->buffer, &piece) && is_awaited(&stage, 0);
+        is_good = is_copied(&stage, 0, memory->held.buffer, stage.blocks[0]->held.buffer, &piece) && is_awaited(&stage, 0);
         if (is_good) memcpy((unsigned char *)to + done, stage.blocks[0]->here, size);
         done += size;
     }

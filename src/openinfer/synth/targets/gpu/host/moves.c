@@ -12,7 +12,7 @@ static int64_t groups_of(uint64_t units)
     return groups < 65535 ? (int64_t)groups : 65535;
 }
 
-/* The first shader of every project copies words. */
+/* The first kernel of every project copies words. */
 static void copy(oi_queue *q, void *to, const void *from, size_t bytes, bool is_kept)
 {
     if (to == from || bytes == 0) return;
@@ -49,7 +49,7 @@ static oi_range hull_of(const oi_cells *c, uint64_t *cells)
     return (oi_range){ c->cells + first * bits / 8, c->cells + ((last + 1) * bits + 7) / 8, false };
 }
 
-/* The second shader of every project works on cells, by units of 32 bits if all of them have such, else by elements. */
+/* The second kernel of every project works on cells, by units of 32 bits if all of them have such, else by elements. */
 void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, void *kept)
 {
     const uintptr_t places = (uintptr_t)c->cells | (uintptr_t)value | (uintptr_t)kept;
@@ -66,7 +66,7 @@ void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, 
         (const unsigned char *)kept - (uintptr_t)kept % 4 };
     const int64_t value_bytes = (int64_t)((units * value_bits + 31) / 32 * 4), length = hull.end > hull.first ? hull.end - hull.first : 0;
     const bool is_read = action == 0;
-    /* What the launch is ordered by: the cells it works on, the tensor, and what is kept. The shader knows all of them by
+    /* What the launch is ordered by: the cells it works on, the tensor, and what is kept. The kernel knows all of them by
        where they begin. */
     oi_argument given[10 + 2 * OI_MOST_AXES] = {
         { hull.first, length, !is_read },
@@ -274,7 +274,11 @@ void oi_own(oi_queue *q, const void *at, size_t bytes)
     own->owned[own->owned_count++].bytes = bytes;
 }
 
-unsigned char *oi_inputs(oi_queue *q) { return q->inputs->here; }
+unsigned char *oi_inputs(oi_queue *q)
+{
+    q->has_inputs = true;
+    return q->inputs->here;
+}
 
 void oi_show(oi_queue *q, const void *at, size_t bytes, size_t most)
 {

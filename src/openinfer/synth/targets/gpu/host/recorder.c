@@ -1,11 +1,7 @@
-#define _POSIX_C_SOURCE 200809L
 #include "inside.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static const uint32_t NO_FAILURE = UINT32_MAX;
 
 /* --- what is recorded --------------------------------------------------------------------------------------------- */
 
@@ -62,45 +58,6 @@ static bool calls_copied(oi_calls *to, const oi_calls *from)
 
 /* --- instances ---------------------------------------------------------------------------------------------------- */
 
-static oi_problem create_pipelines(oi_queue *q, const oi_given *given)
-{
-    const VkDevice device = q->device->device;
-    const VkPushConstantRange range = { VK_SHADER_STAGE_COMPUTE_BIT, 0, PUSHED * 8 };
-    const VkPipelineLayoutCreateInfo layout = { .sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-        .pushConstantRangeCount = 1, .pPushConstantRanges = &range };
-    q->modules = calloc((size_t)given->shader_count, sizeof *q->modules);
-    q->pipelines = calloc((size_t)given->shader_count, sizeof *q->pipelines);
-    if (q->modules == NULL || q->pipelines == NULL) return OI_NO_MEMORY;
-    q->shader_count = given->shader_count;
-    if (vkCreatePipelineLayout(device, &layout, NULL, &q->layout) != VK_SUCCESS) return OI_NO_PIPELINE;
-    for (int32_t i = 0; i < given->shader_count; ++i) {
-        const VkShaderModuleCreateInfo code = { .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-            .codeSize = given->shaders[i].bytes, .pCode = given->shaders[i].words };
-        if (vkCreateShaderModule(device, &code, NULL, &q->modules[i]) != VK_SUCCESS) return OI_NO_PIPELINE;
-        const VkComputePipelineCreateInfo info = { .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-            .layout = q->layout, .stage = { .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
-                .stage = VK_SHADER_STAGE_COMPUTE_BIT, .module = q->modules[i], .pName = "main" } };
-        if (vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, NULL, &q->pipelines[i]) != VK_SUCCESS)
-            return OI_NO_PIPELINE;
-    }
-    return OI_GOOD;
-}
-
-static oi_problem create_commands(oi_queue *q)
-{
-    const VkDevice device = q->device->device;
-    const VkCommandPoolCreateInfo pool = { .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, .queueFamilyIndex = q->device->family };
-    const VkFenceCreateInfo fence = { .sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO };
-    VkCommandBuffer made[KEPT];
-    if (vkCreateCommandPool(device, &pool, NULL, &q->pool) != VK_SUCCESS) return OI_NO_MEMORY;
-    const VkCommandBufferAllocateInfo info = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-        .commandPool = q->pool, .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = KEPT };
-    if (vkAllocateCommandBuffers(device, &info, made) != VK_SUCCESS) return OI_NO_MEMORY;
-    for (int i = 0; i < KEPT; ++i) q->kept[i].commands = made[i];
-    return vkCreateFence(device, &fence, NULL, &q->fence) == VK_SUCCESS ? OI_GOOD : OI_NO_MEMORY;
-}
-
 static bool is_made(oi_queue *q, oi_memory **made, size_t bytes, oi_use use)
 {
     *made = oi_memory_new(bytes);
@@ -139,13 +96,11 @@ oi_problem oi_open(const oi_given *given, oi_mirrors *mirrors, oi_queue **made)
     q->place = -1;
     q->first_problem = given->first_problem;
     oi_problem problem = gather(q, given, mirrors);
-    if (problem == OI_GOOD) problem = create_pipelines(q, given);
-    if (problem == OI_GOOD) problem = create_commands(q);
+    if (problem == OI_GOOD) problem = oi_tools_new(q, given);
     if (problem != OI_GOOD) {
         oi_close(q);
         return problem;
     }
-    memcpy(q->block->here, &NO_FAILURE, sizeof NO_FAILURE);
     *made = q;
     return OI_GOOD;
 }
@@ -153,21 +108,9 @@ oi_problem oi_open(const oi_given *given, oi_mirrors *mirrors, oi_queue **made)
 void oi_close(oi_queue *q)
 {
     if (q == NULL) return;
-    if (q->device != NULL && q->device->process == getpid()) {
-        const VkDevice device = q->device->device;
-        for (int32_t i = 0; i < q->shader_count; ++i) {
-            if (q->pipelines[i] != VK_NULL_HANDLE) vkDestroyPipeline(device, q->pipelines[i], NULL);
-            if (q->modules[i] != VK_NULL_HANDLE) vkDestroyShaderModule(device, q->modules[i], NULL);
-        }
-        if (q->layout != VK_NULL_HANDLE) vkDestroyPipelineLayout(device, q->layout, NULL);
-        if (q->clock != VK_NULL_HANDLE) vkDestroyQueryPool(device, q->clock, NULL);
-        if (q->fence != VK_NULL_HANDLE) vkDestroyFence(device, q->fence, NULL);
-        if (q->pool != VK_NULL_HANDLE) vkDestroyCommandPool(device, q->pool, NULL);
-    }
+    if (q->device != NULL && oi_is_own(q->device)) oi_tools_free(q);
     calls_free(&q->wanted);
     for (int i = 0; i < KEPT; ++i) calls_free(&q->kept[i].calls);
-    free(q->modules);
-    free(q->pipelines);
     free(q->records);
     free(q->watches);
     oi_memory_free(q->block);
@@ -251,7 +194,7 @@ static bool is_recording(oi_queue *q, int32_t values)
     return !q->is_lost;
 }
 
-void oi_launch(oi_queue *q, int32_t shader, int64_t groups, int32_t failure, int32_t count, const oi_argument *given)
+void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int32_t count, const oi_argument *given)
 {
     oi_calls *const all = &q->wanted;
     const int32_t total = count + 2; /* every launch knows where the first that fails puts its number, and its own */
@@ -262,9 +205,9 @@ void oi_launch(oi_queue *q, int32_t shader, int64_t groups, int32_t failure, int
     for (int32_t i = 0; i < count; ++i)
         to[2 + i] = given[i].at != NULL ? oi_address(q, given[i].at) : (uint64_t)given[i].number;
     q->can_fail = q->can_fail || failure >= 0;
-    to[2 + count] = q->block->address;
+    to[2 + count] = q->status;
     to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
-    all->calls[all->count++] = (oi_call){ shader, failure, q->place, total, all->used, is_ordered(q, count, given),
+    all->calls[all->count++] = (oi_call){ kernel, failure, q->place, total, all->used, is_ordered(q, count, given),
         total >= PUSHED };
     all->used += (size_t)total + 2;
     q->is_checking = q->is_checking || failure >= 0;
@@ -282,56 +225,17 @@ static bool is_same(const oi_calls *one, const oi_calls *other, int32_t i)
     return memcmp(one->values + call->at, other->values + call->at, bytes) == 0;
 }
 
-/* How far a recording is what is wanted: alike if the same shaders are launched with other arguments. */
+/* How far a recording is what is wanted: alike if the same kernels are launched with other arguments. */
 static oi_likeness likeness(const oi_calls *one, const oi_calls *wanted)
 {
     oi_likeness found = SAME;
     if (one->count != wanted->count || one->used != wanted->used) return OTHER;
     for (int32_t i = 0; i < one->count; ++i) {
         const oi_call *const call = &one->calls[i], *const other = &wanted->calls[i];
-        if (call->shader != other->shader || call->count != other->count || call->waits != other->waits) return OTHER;
+        if (call->kernel != other->kernel || call->count != other->count || call->waits != other->waits) return OTHER;
         if (!call->is_given && !is_same(one, wanted, i)) found = ALIKE;
     }
     return found;
-}
-
-static void launch_recorded(const oi_queue *q, const oi_recording *r, int32_t i)
-{
-    static const VkMemoryBarrier barrier = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
-        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT };
-    const oi_call *const call = &r->calls.calls[i];
-    const uint64_t *const values = r->calls.values + call->at;
-    const size_t place = HEAD + call->at * 8;
-    const bool is_timed = q->clock != VK_NULL_HANDLE && i < CLOCKED;
-    uint64_t pushed[PUSHED] = { 0 };
-    if (call->is_given) pushed[PUSHED - 1] = q->block->address + place + 16;
-    else memcpy(pushed, values + 2, (size_t)call->count * 8);
-    if (call->waits)
-        vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0,
-            1, &barrier, 0, NULL, 0, NULL);
-    vkCmdBindPipeline(r->commands, VK_PIPELINE_BIND_POINT_COMPUTE, q->pipelines[call->shader]);
-    vkCmdPushConstants(r->commands, q->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, PUSHED * 8, pushed);
-    if (is_timed)
-        vkCmdWriteTimestamp(r->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, q->clock, (uint32_t)i * 2);
-    if (call->is_given) vkCmdDispatchIndirect(r->commands, q->block->buffer, place);
-    else vkCmdDispatch(r->commands, (uint32_t)values[0], 1, 1);
-    if (is_timed)
-        vkCmdWriteTimestamp(r->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, q->clock, (uint32_t)i * 2 + 1);
-}
-
-static bool is_recorded(const oi_queue *q, const oi_recording *r)
-{
-    static const VkMemoryBarrier seen = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT, .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT
-            | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT };
-    const VkCommandBufferBeginInfo begin = { .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO };
-    if (vkBeginCommandBuffer(r->commands, &begin) != VK_SUCCESS) return false;
-    if (q->clock != VK_NULL_HANDLE) vkCmdResetQueryPool(r->commands, q->clock, 0, 2 * CLOCKED);
-    for (int32_t i = 0; i < r->calls.count; ++i) launch_recorded(q, r, i);
-    vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-        VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &seen, 0, NULL, 0, NULL);
-    return vkEndCommandBuffer(r->commands) == VK_SUCCESS;
 }
 
 /* The recording of what is wanted: one that there is, or one in which arguments that are others now are read from the
@@ -353,79 +257,33 @@ static oi_recording *recording_of(oi_queue *q)
     for (int32_t i = 0; i < best->calls.count; ++i)
         best->calls.calls[i].is_given = best->calls.calls[i].is_given || !is_same(&best->calls, &q->wanted, i);
     q->recordings += 1;
-    const bool is_whole = calls_copied(&best->calls, &q->wanted) && is_recorded(q, best);
+    const bool is_whole = calls_copied(&best->calls, &q->wanted) && oi_commands_made(q, best);
     if (!is_whole) best->calls.count = 0;
     return is_whole ? best : NULL;
-}
-
-/* The device sees what changes from one time to the next. */
-static void give(const oi_queue *q, const oi_recording *r)
-{
-    for (int32_t i = 0; i < r->calls.count; ++i) {
-        const oi_call *const call = &r->calls.calls[i];
-        if (!call->is_given) continue;
-        const size_t bytes = ((size_t)call->count + 2) * 8;
-        memcpy(q->block->here + HEAD + call->at * 8, q->wanted.values + call->at, bytes);
-    }
-}
-
-/* A thread that sleeps is woken late: a graphics card is asked for a while whether it has ended. */
-static bool has_ended(const oi_queue *q)
-{
-    const VkDevice device = q->device->device;
-    VkResult found = VK_NOT_READY;
-    for (int i = 0; i < POLLS && found == VK_NOT_READY && !q->device->is_processor; ++i)
-        found = vkGetFenceStatus(device, q->fence);
-    if (found == VK_NOT_READY) found = vkWaitForFences(device, 1, &q->fence, VK_TRUE, UINT64_MAX);
-    return found == VK_SUCCESS && vkResetFences(device, 1, &q->fence) == VK_SUCCESS;
 }
 
 static bool has_run(oi_queue *q)
 {
     oi_recording *const r = recording_of(q);
     if (r == NULL) return false;
-    const VkSubmitInfo submit = { .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-        .commandBufferCount = 1, .pCommandBuffers = &r->commands };
     r->when = ++q->submissions;
     q->waits = 0;
     for (int32_t i = 0; i < r->calls.count; ++i) q->waits += r->calls.calls[i].waits;
-    give(q, r);
-    pthread_mutex_lock(&q->device->lock);
-    const VkResult submitted = vkQueueSubmit(q->device->queue, 1, &submit, q->fence);
-    pthread_mutex_unlock(&q->device->lock);
-    return submitted == VK_SUCCESS && has_ended(q);
-}
-
-/* What the clock says of the launches that have run. */
-static void add_times(oi_queue *q)
-{
-    for (int32_t i = 0; i < q->wanted.count && i < CLOCKED; ++i) {
-        uint64_t both[2];
-        const int32_t place = q->wanted.calls[i].place;
-        const VkResult found = vkGetQueryPoolResults(q->device->device, q->clock, (uint32_t)i * 2, 2, sizeof both, both,
-            sizeof both[0], VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
-        if (found != VK_SUCCESS || place < 0) continue;
-        q->nanoseconds[place] += (int64_t)((double)(both[1] - both[0]) * q->device->tick);
-        q->calls[place] += 1;
-    }
+    return oi_commands_run(q, r);
 }
 
 int32_t oi_settle(oi_queue *q)
 {
     if (q == NULL) return -1;
     if (q->wanted.count > 0 && !q->is_lost) {
-        uint32_t number = NO_FAILURE;
         q->is_settling = true;
         oi_ask_again(q);
         q->is_settling = false;
-        if (q->device->process != getpid()) oi_lose(q, OI_FORKED);
+        if (!oi_is_own(q->device)) oi_lose(q, OI_FORKED);
         else if (!has_run(q)) oi_lose(q, OI_LOST);
-        if (!q->is_lost && q->can_fail) memcpy(&number, q->block->here, sizeof number);
-        if (number != NO_FAILURE) {
-            if (q->failed < 0) q->failed = q->wanted.calls[number - 1].failure;
-            memcpy(q->block->here, &NO_FAILURE, sizeof NO_FAILURE);
-        }
-        if (!q->is_lost && q->clock != VK_NULL_HANDLE) add_times(q);
+        const uint32_t number = !q->is_lost && q->can_fail ? oi_first_failed(q) : 0;
+        if (number > 0 && q->failed < 0) q->failed = q->wanted.calls[number - 1].failure;
+        if (!q->is_lost && q->is_timed) oi_add_times(q);
         oi_answered(q, q->failed >= 0);
     }
     q->wanted.count = q->touched_count = q->since = 0;
@@ -446,14 +304,11 @@ int64_t oi_waited(const oi_queue *q) { return q->waits; }
 
 void oi_time(oi_queue *q, int64_t *nanoseconds, int64_t *calls)
 {
-    const VkQueryPoolCreateInfo info = { .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-        .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = 2 * CLOCKED };
-    const bool is_timed = nanoseconds != NULL && q->device->tick > 0;
     q->nanoseconds = nanoseconds;
     q->calls = calls;
-    if (is_timed == (q->clock != VK_NULL_HANDLE)) return;
-    if (!is_timed) vkDestroyQueryPool(q->device->device, q->clock, NULL);
-    if (!is_timed || vkCreateQueryPool(q->device->device, &info, NULL, &q->clock) != VK_SUCCESS) q->clock = VK_NULL_HANDLE;
+    const bool was_timed = q->is_timed;
+    q->is_timed = oi_clock_runs(q, nanoseconds != NULL);
+    if (q->is_timed == was_timed) return;
     for (int i = 0; i < KEPT; ++i) q->kept[i].calls.count = 0; /* they have no clock, or one that is gone */
 }
 

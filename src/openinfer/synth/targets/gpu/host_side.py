@@ -1,4 +1,4 @@
-"""The host's side of a Vulkan project, in C: how an instance comes to its device, and how failures are found there."""
+"""The host's side of a project for a device, in C: how an instance comes to it, and how failures are found there."""
 
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.placed import Placed
@@ -6,7 +6,7 @@ from openinfer.synth.program.failures import DEVICE_STATUS, NO_DRIVER, OTHER_WEI
 from openinfer.synth.targets.c.device_side import DeviceSide
 from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.cstyle.host.function import Function
-from openinfer.synth.targets.vulkan.calls import MEMORY_CALLS
+from openinfer.synth.targets.gpu.calls import MEMORY_CALLS
 
 _SLOT = 64
 """Bytes at a multiple of which the copy of an output begins."""
@@ -66,8 +66,8 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
 }}
 
 #ifndef LAUNCH
-#define LAUNCH(shader, groups, failure, count, ...) \\
-    oi_launch(c->device, shader, groups, failure, count, __VA_ARGS__)
+#define LAUNCH(kernel, groups, failure, count, ...) \\
+    oi_launch(c->device, kernel, groups, failure, count, __VA_ARGS__)
 #endif
 #ifdef {upper}_TRACE
 #define TRACE_SETTLED if (settle(c)) return 1
@@ -115,7 +115,7 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
         {failed(OTHER_WEIGHTS)};
         return {upper}_ERROR_WEIGHTS;
     }}
-    const oi_given from = {{ arena, {given}, weights, {sizes}, {name}_shaders, OI_SHADERS, {first}, {lanes} }};
+    const oi_given from = {{ arena, {given}, weights, {sizes}, {name}_kernels, OI_KERNELS, {first}, {lanes} }};
     oi_mirrors mirrors = {{ NULL, NULL, NULL }};
     oi_queue *queue = NULL;
     const oi_problem problem = oi_open(&from, &mirrors, &queue);

@@ -1,11 +1,10 @@
-"""What steps do to memory, on a Vulkan device: launches, which are recorded.
+"""What steps do to memory, on a device: launches, which are recorded.
 
 The host chooses what they work on: it waits for what it has recorded where it must look at memory that a launch writes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import (
@@ -44,19 +43,17 @@ from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
-from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
+from openinfer.synth.targets.cstyle.library import KernelLibrary, PrintKernel, UsedKernel
 from openinfer.synth.targets.cstyle.names import comment
-from openinfer.synth.targets.cstyle.statements import Printed
-from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.gpu.arguments import Argument, Given, arguments_of
+from openinfer.synth.targets.gpu.waits import Waits
 from openinfer.synth.targets.simt.launches import Launch, Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.vulkan.shader import Argument, Given, arguments_of, launch_code
-from openinfer.synth.targets.vulkan.waits import Waits
 
 _NO_FAILURE, _NO_MATTER = -1, -2
 """In place of a failure: a launch that cannot fail, and one that may run after others have."""
-FIRST_SHADER = 2
-"""The number of the first kernel's shader: those before move memory."""
+FIRST_LAUNCHED = 2
+"""The number of the first kernel: those before move memory."""
 MEMORY_CALLS = MemoryCalls(
     queue="c->device, ",
     copy="oi_copy",
@@ -66,19 +63,15 @@ MEMORY_CALLS = MemoryCalls(
 )
 
 
-def _printed(kernel: Kernel, name: str, _parts: int, numerics: Numerics) -> Printed:
-    return launch_code(Launch(kernel, 0, is_guarded=True), name, numerics).code
-
-
-class VulkanCalls:
-    """The ``HostCalls`` of the Vulkan target."""
+class DeviceCalls:
+    """The ``HostCalls`` of targets whose kernels are launched; ``printed`` says one in their language."""
 
     def __init__(
-        self, sizes: SizePrinter, indices: IndexPrinter, waits: Waits, machine: SimtMachine, numerics: Numerics
+        self, sizes: SizePrinter, indices: IndexPrinter, waits: Waits, machine: SimtMachine, printed: PrintKernel
     ) -> None:
         file, pointers = waits.file, waits.pointers
-        self.kernels = KernelLibrary(file.name, partial(_printed, numerics=numerics))
-        """The launches, each a shader."""
+        self.kernels = KernelLibrary(file.name, printed)
+        """The launches."""
         self._file = file
         self._sizes = sizes
         self._pointers = pointers
@@ -87,7 +80,7 @@ class VulkanCalls:
         self._numbers: dict[str, int] = {}
         self._operands = Operands(file, pointers, indices)
         # What the host chooses itself, it chooses as in C.
-        self._host = CCalls(file, sizes, indices, pointers, partial(_printed, numerics=numerics), MEMORY_CALLS)
+        self._host = CCalls(file, sizes, indices, pointers, printed, MEMORY_CALLS)
 
     def pointer(self, value: Value) -> str:
         """How the function names the memory of a value."""
@@ -159,7 +152,7 @@ class VulkanCalls:
         failure: int | None,
         depth: int,
     ) -> None:
-        number = self._numbers.setdefault(used.name, FIRST_SHADER + len(self._numbers))
+        number = self._numbers.setdefault(used.name, FIRST_LAUNCHED + len(self._numbers))
         written = {one.name for one in launch.kernel.outputs}
         given = []
         for one in _arguments(used):

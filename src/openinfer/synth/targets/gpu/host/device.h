@@ -1,4 +1,4 @@
-/* Memory of a Vulkan device, and launches on it. The same for every project but for the names of its functions. */
+/* Memory of a device, and launches on it. The same for every project but for the names of its functions. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,12 +9,6 @@ typedef enum {
     OI_NO_DRIVER, OI_NO_FEATURE, OI_NO_PIPELINE, OI_LOST, OI_FORKED, OI_NO_MEMORY, OI_FOREIGN, OI_TWO_DEVICES, OI_GOOD
 } oi_problem;
 
-/* A compute shader in SPIR-V. */
-typedef struct {
-    const uint32_t *words;
-    size_t bytes;
-} oi_shader;
-
 /* What an instance works in: memory that was asked for, and weights, which are copied. */
 typedef struct {
     void *arena, *state;
@@ -22,9 +16,9 @@ typedef struct {
     size_t arena_bytes, state_bytes, weight_bytes;
     size_t inputs_at, input_bytes; /* the part of the arena that the host writes */
     size_t shown_bytes; /* of all that a step shows the host */
-    const oi_shader *shaders;
-    int32_t shader_count, first_problem; /* the number of the first problem among all failures */
-    uint32_t lanes; /* threads that shaders take to exchange values; a device may have more */
+    const oi_kernel *kernels;
+    int32_t kernel_count, first_problem; /* the number of the first problem among all failures */
+    uint32_t lanes; /* threads that kernels take to exchange values; a device may have more */
 } oi_given;
 
 /* Memory has a mirror here, of the same size: places in it stand for those on the device. Only what is looked at is
@@ -69,7 +63,7 @@ void oi_close(oi_queue *queue);
 
 /* Records a launch; it runs before the queue is settled. A negative failure is none; below -1, it may also run
    after another one has failed. */
-void oi_launch(oi_queue *queue, int32_t shader, int64_t groups, int32_t failure, int32_t count, const oi_argument *given);
+void oi_launch(oi_queue *queue, int32_t kernel, int64_t groups, int32_t failure, int32_t count, const oi_argument *given);
 
 /* Records a copy; one that keeps what is about to change is made even if something has failed before. */
 void oi_copy(oi_queue *queue, void *to, const void *from, size_t bytes);

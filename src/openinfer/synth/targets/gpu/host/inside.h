@@ -2,23 +2,7 @@
 
 #include "device.h"
 
-#include <pthread.h>
-#include <sys/types.h>
-#include <vulkan/vulkan.h>
-
-typedef struct {
-    VkInstance instance;
-    VkPhysicalDevice physical;
-    VkDevice device;
-    VkQueue queue;
-    uint32_t family;
-    double tick; /* nanoseconds; 0 where there is no clock */
-    bool is_processor; /* it is this machine's: whoever waits for it must not keep it busy */
-    VkPhysicalDeviceMemoryProperties kinds;
-    pthread_mutex_t lock; /* of the queue */
-    int32_t users;
-    pid_t process;
-} oi_device;
+#include "api.h"
 
 /* Memory of the device's own, which has a mirror here (or only addresses for one); memory that the host writes; memory
    that the host reads. */
@@ -32,8 +16,7 @@ typedef struct oi_memory {
     struct oi_memory *self;
     size_t bytes;
     oi_device *device;
-    VkBuffer buffer;
-    VkDeviceMemory held;
+    oi_held held;
     oi_use use;
     unsigned char *here; /* the mirror, or the memory itself */
     uint64_t address;
@@ -43,6 +26,9 @@ typedef struct oi_memory {
     } owned[OI_OWNED];
     int32_t owned_count;
 } oi_memory;
+
+/* Whether a device belongs to this process. */
+bool oi_is_own(const oi_device *device);
 
 /* The device that memory is on, else a new one, which has all that is needed; its user gives it back. */
 oi_problem oi_device_for(const oi_given *given, oi_device *known, oi_device **made);
@@ -61,7 +47,6 @@ bool oi_memory_get(const oi_memory *memory, size_t at, void *to, size_t bytes);
 /* --- instances ---------------------------------------------------------------------------------------------------- */
 
 enum {
-    PUSHED = 16,       /* words of 64 bits that the push constants of every device hold */
     HEAD = 64,         /* bytes of the block for the status */
     BLOCK = 1 << 20,   /* bytes of the block up to the end of arguments */
     DATA = 1 << 18,    /* bytes behind them for what the host puts into memory */
@@ -71,12 +56,11 @@ enum {
     RANGES = 4096,     /* pieces of memory that the launches of one submission work on */
     KEPT = 32,         /* recordings */
     CLOCKED = 4096,    /* launches of a submission that are timed */
-    POLLS = 1 << 15,   /* how often is looked whether a submission has ended, before the thread sleeps */
 };
 
 /* A launch. Its values are the groups (as an indirect dispatch has them: two words), then the arguments. */
 typedef struct {
-    int32_t shader, failure, place, count;
+    int32_t kernel, failure, place, count;
     size_t at;     /* the place of its values */
     bool waits;    /* for all launches before it */
     bool is_given; /* groups and arguments are read from the block: they have not been the same every time */
@@ -91,7 +75,7 @@ typedef struct {
 
 /* Launches as commands, which are submitted again as long as the same is wanted. */
 typedef struct {
-    VkCommandBuffer commands;
+    oi_commands commands;
     oi_calls calls;
     int64_t when; /* the submission that it was last used by */
 } oi_recording;
@@ -124,19 +108,16 @@ struct oi_queue {
     int32_t watch_count, watch_room;
     oi_kept *records;
     int64_t record_room;
-    VkShaderModule *modules;
-    VkPipeline *pipelines;
-    int32_t shader_count, first_problem;
-    VkPipelineLayout layout;
-    VkCommandPool pool;
-    VkFence fence;
-    VkQueryPool clock;
+    int32_t first_problem;
+    oi_tools tools;
+    uint64_t status;            /* the address of the word for the first failure */
     oi_calls wanted;            /* since the last submission */
     oi_recording kept[KEPT];
     int64_t submissions, recordings, waits;
     int32_t place;
     int32_t failed;             /* the first failure, until somebody asks */
-    bool is_lost, is_checking, can_fail, is_settling;
+    bool is_lost, is_checking, can_fail, is_settling, is_timed;
+    bool has_inputs;            /* there are some that no submission has seen */
     oi_range touched[RANGES];   /* what launches work on */
     int32_t touched_count, since; /* and from where on, behind the last barrier */
     int64_t *nanoseconds, *calls;
@@ -153,3 +134,20 @@ void oi_lose(oi_queue *queue, oi_problem problem);
 /* Records copies of what the host wants to see; and what becomes of them when they are made, or something failed. */
 void oi_ask_again(oi_queue *queue);
 void oi_answered(oi_queue *queue, bool has_failed);
+
+/* --- commands: what a device is told, by the interface that it has -------------------------------------------------- */
+
+/* What an instance needs to have its kernels run. */
+oi_problem oi_tools_new(oi_queue *queue, const oi_given *given);
+void oi_tools_free(oi_queue *queue);
+
+/* Launches become commands; commands run, and have ended. Whether that went well. */
+bool oi_commands_made(oi_queue *queue, oi_recording *recording);
+bool oi_commands_run(oi_queue *queue, oi_recording *recording);
+
+/* The number of the first launch that has failed, which is forgotten; 0 if none has. */
+uint32_t oi_first_failed(oi_queue *queue);
+
+/* Whether launches can be timed, from now on; and how long those of the last submission took. */
+bool oi_clock_runs(oi_queue *queue, bool is_wanted);
+void oi_add_times(oi_queue *queue);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    int32_t shader, first, count, can_fail; /* its arguments are those from the first on */
+    int32_t kernel, first, count, can_fail; /* its arguments are those from the first on */
     int64_t groups;
 } nodes_launch;
 
@@ -30,9 +30,9 @@ void *nodes_memory(size_t bytes) { return oi_memory_new(bytes); }
 void nodes_release(void *memory) { oi_memory_free(memory); }
 
 /* A negative number, or what is wrong. */
-int32_t nodes_open(void *arena, size_t bytes, const oi_shader *shaders, int32_t count, uint32_t lanes, nodes_kernel **made)
+int32_t nodes_open(void *arena, size_t bytes, const oi_kernel *kernels, int32_t count, uint32_t lanes, nodes_kernel **made)
 {
-    const oi_given given = { .arena = arena, .arena_bytes = bytes, .shaders = shaders, .shader_count = count,
+    const oi_given given = { .arena = arena, .arena_bytes = bytes, .kernels = kernels, .kernel_count = count,
         .first_problem = NODES_PROBLEM, .lanes = lanes };
     oi_mirrors mirrors = { 0 };
     nodes_kernel *const own = calloc(1, sizeof *own);
@@ -76,7 +76,7 @@ int32_t nodes_run(nodes_kernel *own, int32_t count, const nodes_launch *launches
                 from->is_written != 0 };
         }
         oi_place(own->queue, 0);
-        oi_launch(own->queue, one->shader, one->groups, one->can_fail ? NODES_REFUSED : -1, one->count, given);
+        oi_launch(own->queue, one->kernel, one->groups, one->can_fail ? NODES_REFUSED : -1, one->count, given);
     }
     const int32_t failed = oi_settle(own->queue);
     *nanoseconds = own->calls > 0 ? own->nanoseconds : -1;

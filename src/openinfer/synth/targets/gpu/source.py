@@ -1,4 +1,4 @@
-"""The printers of a Vulkan project's source, put together: those of C, with launches in place of calls."""
+"""The printers of a project's source, put together: those of C, with launches in place of calls."""
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.c.pointers import Pointers
@@ -7,17 +7,17 @@ from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
-from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.cstyle.library import PrintKernel
+from openinfer.synth.targets.gpu.calls import DeviceCalls
+from openinfer.synth.targets.gpu.waits import Waits
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.vulkan.calls import VulkanCalls
-from openinfer.synth.targets.vulkan.waits import Waits
 
 
-def launching_printers(placed: Placed, name: str, machine: SimtMachine, numerics: Numerics) -> SourcePrinters:
-    """The printers of a project's source, for a device."""
+def launching_printers(placed: Placed, name: str, machine: SimtMachine, printed: PrintKernel) -> SourcePrinters:
+    """The printers of a project's source, for a device whose language says kernels so."""
     file = HostFile(placed, name)
     sizes, pointers = SizePrinter(file), Pointers(file)
     waits = Waits(file, pointers)
     indices = IndexPrinter(file, sizes, pointers.pointer, waits.looked_at)
-    calls = VulkanCalls(sizes, indices, waits, machine, numerics)
+    calls = DeviceCalls(sizes, indices, waits, machine, printed)
     return SourcePrinters(file, sizes, pointers, calls, BlockPrinter(file, sizes, indices, calls))

@@ -24,8 +24,8 @@ int64_t {name}_step_nanoseconds;                         /* how long the last st
 int64_t {name}_nanoseconds[{count}], {name}_calls[{count}]; /* for each launch in the source, since they were cleared */
 
 enum {{ oi_first = __COUNTER__ + 1 }};
-#define LAUNCH(shader, groups, failure, count, ...) \\
-    (oi_place(c->device, __COUNTER__ - oi_first), oi_launch(c->device, shader, groups, failure, count, __VA_ARGS__))
+#define LAUNCH(kernel, groups, failure, count, ...) \\
+    (oi_place(c->device, __COUNTER__ - oi_first), oi_launch(c->device, kernel, groups, failure, count, __VA_ARGS__))
 
 #include "{name}.c"
 

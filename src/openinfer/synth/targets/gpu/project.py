@@ -1,0 +1,204 @@
+"""A project whose kernels run on a device: a host in C that launches them, whatever language they are in."""
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files as resources
+
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.trace_points import Reported
+from openinfer.synth.targets.c.buildfiles import weights_array, weights_assembly
+from openinfer.synth.targets.c.code_files import CodeFiles
+from openinfer.synth.targets.c.example import example
+from openinfer.synth.targets.c.host_source import HostSource
+from openinfer.synth.targets.c.hosted_project import HostedProject
+from openinfer.synth.targets.c.selftest import selftest
+from openinfer.synth.targets.c.support import SUPPORT
+from openinfer.synth.targets.cstyle.fold import folded
+from openinfer.synth.targets.cstyle.library import KernelLibrary, PrintKernel
+from openinfer.synth.targets.cstyle.names import project_name
+from openinfer.synth.targets.gpu.host_side import device_side
+from openinfer.synth.targets.gpu.source import launching_printers
+from openinfer.synth.targets.gpu.timed import TIMED_SOURCE, timed_source
+from openinfer.synth.targets.project import Files, Golden, ProjectOptions
+from openinfer.synth.targets.simt.machine import SimtMachine
+
+_TAKEN = ("api", "cells", "commands", "copy", "device", "inside", "moves", "oi", "recorder")
+"""Our files."""
+_EXTERNAL = (
+    "oi_memory_new",
+    "oi_memory_free",
+    "oi_open",
+    "oi_close",
+    "oi_launch",
+    "oi_copy",
+    "oi_keep_copy",
+    "oi_move",
+    "oi_set",
+    "oi_look",
+    "oi_upload",
+    "oi_own",
+    "oi_inputs",
+    "oi_show",
+    "oi_shown",
+    "oi_is_shown",
+    "oi_record",
+    "oi_settle",
+    "oi_submitted",
+    "oi_recorded",
+    "oi_waited",
+    "oi_time",
+    "oi_place",
+    "oi_device_for",
+    "oi_device_free",
+    "oi_is_own",
+    "oi_memory_of",
+    "oi_memory_on",
+    "oi_memory_put",
+    "oi_memory_get",
+    "oi_is_in",
+    "oi_address",
+    "oi_lose",
+    "oi_ask_again",
+    "oi_answered",
+    "oi_tools_new",
+    "oi_tools_free",
+    "oi_commands_made",
+    "oi_commands_run",
+    "oi_first_failed",
+    "oi_clock_runs",
+    "oi_add_times",
+)
+"""Functions of the device's side; every project has its own, so that a program can have several."""
+
+_SHARED = ("inside.h", "recorder.c", "moves.c")
+_OF_BLOCKS = replace(SUPPORT, folders=(("openinfer.synth.targets.gpu", "host_runtime"), *SUPPORT.folders))
+"""What blocks call is C's, but for what works on memory of the device."""
+
+
+@dataclass(frozen=True)
+class DeviceApi:
+    """How programs reach a kind of device."""
+
+    package: str
+    """Where ``host`` has the files of its own."""
+    kernel: str
+    """What a kernel is to it: members of a struct, in C."""
+    taken: tuple[str, ...] = ()
+    """More names that no project may have: files, and what names of the interface begin with."""
+    files: tuple[str, ...] = ("api.h", "device.c", "commands.c")
+
+
+@cache
+def host_file(package: str, name: str) -> str:
+    """The text of a file of the device's side."""
+    return (resources(package) / "host" / name).read_text(encoding="utf-8")
+
+
+def device_header(api: DeviceApi, group: int, kernels: int, axes: int) -> str:
+    """The text of ``device.h``, behind what it and the sources beside it must know of a program."""
+    numbers = {"OI_GROUP": group, "OI_KERNELS": kernels, "OI_MOST_AXES": axes}
+    facts = f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
+    head, rest = host_file("openinfer.synth.targets.gpu", "device.h").split("\n/* What an instance works in", 1)
+    return f"{facts}\n{head}\n{api.kernel}\n/* What an instance works in{rest}"
+
+
+class LaunchingProject(HostedProject, ABC):
+    """The files of a program, and the facts about them that others need."""
+
+    def __init__(
+        self, placed: Placed, options: ProjectOptions, machine: SimtMachine, api: DeviceApi, printed: PrintKernel
+    ) -> None:
+        own = project_name(options.name)
+        super().__init__(HostSource(f"{own}_" if own in (*_TAKEN, *api.taken) else own, placed, options))
+        printers = launching_printers(placed, self.name, machine, printed)
+        self._source = self._host.source(
+            printers, "device.h", device_side(placed, printers, self.name, machine.subgroup)
+        )
+        self._file = printers.file
+        self._machine = machine
+        self._api = api
+        self.kernels: KernelLibrary = printers.calls.kernels
+        """The launches, and their places in the order of the source."""
+        self.reported: tuple[Reported, ...] = tuple(printers.blocks.reported)
+        """What the lines that trace say, in the order of the source."""
+
+    # --- what languages say ---------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def sources(self) -> tuple[str, ...]:
+        """The files of the code that are compiled, that of the host first."""
+
+    @abstractmethod
+    def _kernel_count(self) -> int:
+        """The kernels that the device has, those included that every project brings."""
+
+    @abstractmethod
+    def _kernel_files(self, banner: str) -> dict[str, str]:
+        """The kernels, and the source that has all of them."""
+
+    @abstractmethod
+    def _build_files(self, *, has_selftest: bool) -> dict[str, str]:
+        """What builds it, and the README."""
+
+    # --- facts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def build_options(self) -> ProjectOptions:
+        """The options, which say all that a compiler must be told."""
+        return self.options
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def code(self) -> dict[str, str]:
+        """The sources that compilers need, without the weights and without the names of graph and model."""
+        return self._code("/* Made by OpenInfer. */\n", 0)
+
+    def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The code with a clock around every launch, and which files of it are compiled."""
+        return {**self.code(), TIMED_SOURCE: timed_source(self)}, (TIMED_SOURCE, *self.sources[1:])
+
+    def _code(self, banner: str, crc: int) -> dict[str, str]:
+        name, api = self.name, self._api
+        shared = {one: host_file("openinfer.synth.targets.gpu", one) for one in _SHARED}
+        own = {one: host_file(api.package, one) for one in api.files}
+        return {
+            f"include/{name}.h": folded(self._host.header(banner, crc)),
+            f"src/{name}.c": banner + folded(self._source),
+            "src/device.h": banner + self._device_header(),
+            **{f"src/{one}": f"{banner}\n{text}" for one, text in (own | shared).items()},
+            "src/runtime.h": banner + folded(self._files.runtime()),
+            **self._kernel_files(banner),
+        }
+
+    @property
+    def _files(self) -> CodeFiles:
+        needs = frozenset(self._file.needs)
+        return CodeFiles(self.name, self.placed, self.kernels, needs, self._file.title, _OF_BLOCKS)
+
+    def _device_header(self) -> str:
+        guard, name = f"OPENINFER_{self.name.upper()}_DEVICE_H", self.name
+        renamed = "\n".join(f"#define {one} {name}_{one}" for one in _EXTERNAL)
+        header = device_header(self._api, self._machine.group, self._kernel_count(), self._files.axes)
+        body = f"{renamed}\n\n{header}\nextern const oi_kernel {name}_kernels[];\n"
+        return f"\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
+
+    def files(self, golden: Sequence[Golden] = ()) -> Files:
+        """All files but the plan, by their paths; golden values make a self-test."""
+        banner = self._host.banner()
+        found: Files = {**self._code(banner, zlib.crc32(self.blob))}
+        found["src/weights.bin"] = self.blob
+        match self.options.weights:
+            case "array":
+                del found["src/weights.bin"]
+                found["src/weights.c"] = banner + weights_array(self.name, self.blob, self.placed.rules.alignment)
+            case "incbin":
+                found["src/weights.S"] = weights_assembly(self.name, self.placed.rules.alignment)
+        found.update(self._build_files(has_selftest=bool(golden)))
+        found["example/main.c"] = banner + folded(example(self))
+        if golden:
+            found["selftest/main.c"] = banner + folded(selftest(self, golden))
+        return found
