@@ -3,8 +3,11 @@
 import pytest
 
 from openinfer.dtypes import DTYPES
+from openinfer.ir.operand_text import parse_expr
 from openinfer.loops.ir import INDEX, Buffer, Cast, Const, Load, Scalar, ScalarVar, Select, Unary
+from openinfer.synth.program.integers import Computed
 from openinfer.synth.targets.c.dialect import C
+from openinfer.synth.targets.cstyle.host.integers import Integer, IntegerPrinter
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 F32, U32, U8, I8 = (DTYPES[name] for name in ("f32", "u32", "u8", "i8"))
@@ -54,3 +57,21 @@ def test_parentheses_stand_where_they_say_something_or_compilers_ask_for_them(wa
     printer = ScalarPrinter(C, lambda buffer: buffer.name)
     printer.positions |= {"i", "j"}
     assert printer.text(CASES[wanted]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    {
+        "2*n+1": "2 * n + 1",
+        "(n+1)%2": "(n + 1) % 2",
+        "n-(m-1)": "n - (m - 1)",
+        "n%(m+1)": "n % (m + 1)",
+        "n*2%3": "n * 2 % 3",
+        "n--3": "n - (-3)",
+        "1+1": "2",
+        "0-3": "-3",
+    }.items(),
+)
+def test_indices_on_the_host_have_no_others(written: str, wanted: str) -> None:
+    printer = IntegerPrinter(lambda name: Integer(name, Computed(0, 100)), set())
+    assert printer.integer(parse_expr(written)).text == wanted

@@ -28,13 +28,13 @@ class Entries:
         index = self._operands.chosen(step.weight, checks, depth)
         there = tuple(int(bool(name)) for name in step.weight.names)
         listed = self._file.lists.name("there", there, there)
-        self._file.line(depth, f"if (!{listed}[{index}]) {self._file.fail(checks.gap)}")
+        self._file.line(depth, f"if (!{listed}[{index.text}]) {self._file.fail(checks.gap)}")
 
     def entry(self, step: EntryStep, checks: ChosenTensor, depth: int) -> None:
         """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
         weight = replace(step.family.entries, index=step.index)
         self._file.line(depth, "{")
-        self._file.line(depth + 1, f"const int64_t at = {self._operands.chosen(weight, checks, depth + 1)};")
+        self._file.line(depth + 1, f"const int64_t at = {self._operands.chosen(weight, checks, depth + 1).text};")
         checked = self._slot(step.family) if step.action is Action.WRITE else self._offset(step.family)
         if checks.gap is not None:
             self._file.line(depth + 1, f"if ({checked} < 0) {self._file.fail(checks.gap)}")

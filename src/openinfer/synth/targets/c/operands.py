@@ -8,6 +8,7 @@ from openinfer.synth.memory.checks.records import ChosenTensor, IndexFailure
 from openinfer.synth.program.ir import StepOperand, Value, Weight
 from openinfer.synth.targets.c.dialect import stored_type
 from openinfer.synth.targets.c.pointers import Pointers
+from openinfer.synth.targets.cstyle.code import ExprText, Rank, joined
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import Declaration
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
@@ -48,22 +49,23 @@ class Operands:
         index = self.chosen(weight, checks, depth)
         if places.line is not None:
             first, step = places.line
-            return f"{f'{first} + ' if first else ''}{index} * {step}"
+            return f"{f'{first} + ' if first else ''}{joined(index, '*', ExprText(str(step))).text}"
         offsets = self._file.lists.name("offsets", places, places.offsets)
         place = self._file.now.fresh("at")
-        self._file.line(depth, f"const int64_t {place} = {offsets}[{index}];")
+        self._file.line(depth, f"const int64_t {place} = {offsets}[{index.text}];")
         if checks.gap is not None:
             self._file.line(depth, f"if ({place} < 0) {self._file.fail(checks.gap)}")
         return place
 
-    def chosen(self, weight: Weight, checks: ChosenTensor, depth: int) -> str:
+    def chosen(self, weight: Weight, checks: ChosenTensor, depth: int) -> ExprText:
         """Which of a family's tensors its indices choose; those outside are an error."""
         looked_at = self.require(checks, depth)
-        index = ""
+        index: ExprText | None = None
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
             found = looked_at[expr] if expr in looked_at else self._indices.integer(expr, depth)
-            part = found.text if first == 0 else f"({found.text} - {first})"
-            index = f"({index} * {extent} + {part})" if index else part
+            part = found.code if first == 0 else joined(found.code, "-", ExprText(str(first)))
+            index = part if index is None else joined(joined(index, "*", ExprText(str(extent))), "+", part)
+        assert index is not None
         return index
 
     def require(self, checks: ChosenTensor, depth: int) -> Mapping[Expr, Integer]:
@@ -87,7 +89,7 @@ class Operands:
             return found
         name = self._file.now.fresh("index")
         self._file.line(depth, f"const int64_t {name} = {found.text};")
-        return replace(found, text=name)
+        return replace(found, text=name, rank=Rank.ATOM)
 
 
 def _declared(weight: Weight, name: str, where: str) -> Declaration:

@@ -137,7 +137,7 @@ class Tiling:
 
     def unflatten(self, axis: FusedAxis, place: Scalar, used: set[str], divided: str = "") -> None:
         """The indices of an axis that are used, from its position as one number."""
-        text = f"{self.scalars.operand(place)}{divided}"
+        text = f"{self.scalars.operand(place)}{divided}" if divided or len(axis.vars) > 1 else self.place(place).text
         for one in range(len(axis.vars) - 1, -1, -1):
             extent = number(axis.extents[one])
             value = text if one == 0 else f"{text} % {extent}"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from openinfer.ir.expr import Expr
 from openinfer.synth.program.integers import scalar
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.integers import Integer, IntegerPrinter, number
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
@@ -69,5 +70,5 @@ class IndexPrinter:
             return Integer(f"oi_index_u64(*{name}, &bad)", found, function="oi_index_u64")
         if dtype.is_packed:
             load = f"oi_load_{dtype.name}"
-            return Integer(f"(int64_t){load}({name}, 0)", found, function=load)
-        return Integer(f"(int64_t)*{name}", found)
+            return Integer(f"(int64_t){load}({name}, 0)", found, function=load, rank=Rank.UNARY)
+        return Integer(f"(int64_t)*{name}", found, rank=Rank.UNARY)

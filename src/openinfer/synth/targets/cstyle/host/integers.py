@@ -7,6 +7,7 @@ from openinfer.ir.expr import LEAST_INDEX as LEAST
 from openinfer.ir.expr import MOST_INDEX as MOST
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref
 from openinfer.synth.program.integers import Computed, IntegerFault, combined, constant, is_plain
+from openinfer.synth.targets.cstyle.code import ExprText, Rank, joined
 
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 
@@ -21,6 +22,13 @@ class Integer:
     """The function of the runtime that computes it, if one does."""
     before: tuple[str, ...] = ()
     """Statements in front of the one that computes it: operands that must be computed first."""
+    rank: Rank = Rank.ATOM
+    """How tightly its text binds."""
+
+    @property
+    def code(self) -> ExprText:
+        """Its text as an operand."""
+        return ExprText(self.text, self.rank)
 
     @property
     def can_fail(self) -> bool:
@@ -39,7 +47,7 @@ def number(value: int) -> Integer:
     if found.can_fail:
         return Integer("oi_index_mul(INT64_MAX, 2, &bad)", found, function="oi_index_mul")
     if -(1 << 31) < value < 1 << 31:
-        return Integer(str(value) if value >= 0 else f"({value})", found)
+        return Integer(str(value), found, rank=Rank.ATOM if value >= 0 else Rank.UNARY)
     return Integer(wide(value), found)
 
 
@@ -101,7 +109,7 @@ class IntegerPrinter:
             if own and later and len(own | later) > 1:
                 name = self._temporary()
                 before.append(f"const int64_t {name} = {one.text};")
-                found.append(replace(one, text=name, function="", before=()))
+                found.append(replace(one, text=name, function="", before=(), rank=Rank.ATOM))
             else:
                 found.append(replace(one, before=()))
         return tuple(before), found
@@ -109,8 +117,11 @@ class IntegerPrinter:
     def _binary(self, op: Operator, one: Integer, other: Integer) -> Integer:
         before, (left, right) = self._in_order((one, other))
         found = combined(op, one.range, other.range)
+        if left.is_literal and right.is_literal and found.least == found.most and not found.can_fail:
+            return number(found.least)
         if is_plain(op, one.range, other.range):
-            return Integer(f"({left.text} {op} {right.text})", found, before=before)
+            text = joined(left.code, op, right.code)
+            return Integer(text.text, found, before=before, rank=text.rank)
         function = f"oi_index_{_NAMES[op]}"
         return Integer(f"{function}({left.text}, {right.text}, &bad)", found, function, before)
 

@@ -20,6 +20,7 @@ from openinfer.synth.memory.checks.records import (
 )
 from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.integers import Integer, IntegerPrinter, can_fail, number
 from openinfer.synth.targets.cstyle.host.solve import replaced, solved
@@ -95,7 +96,7 @@ class SizePrinter:
             self._file.line(depth, f"if ({found.text} > {min(most, int(one.extent))}) {fail}")
             self._file.line(depth, f"{place} = {found.text};")
             return
-        solution = solved(expr_of(one.extent), one.size, found.text, most)
+        solution = solved(expr_of(one.extent), one.size, found.code, most)
         if solution is None:
             message = f"the size {one.size!r} is to be found from '{one.extent!r}'"
             raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "let a dimension be the size itself"))
@@ -168,7 +169,7 @@ class SizePrinter:
             count = extent * count
         if not isinstance(count, Dim):
             return str(value.dtype.nbytes(count))
-        text, bits = self.extent(count).text, value.dtype.bits
+        text, bits = self.extent(count).code.inside(Rank.UNARY), value.dtype.bits
         if bits % 8 == 0:
             return f"(size_t){text}" if bits == 8 else f"(size_t){text} * {bits // 8}"
         return f"((size_t){text} * {bits} + 7) / 8"

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
 from openinfer.loops.dim import at, expr_of, sizes_in
+from openinfer.synth.targets.cstyle.code import ExprText, joined
 
 
 @dataclass(frozen=True)
@@ -16,14 +17,13 @@ class Solution:
     condition: str
 
 
-def solved(expr: Expr, size: str, extent: str, bound: int) -> Solution | None:
+def solved(expr: Expr, size: str, extent: ExprText, bound: int) -> Solution | None:
     """Solve ``expr == extent`` for the one size in it; None where it is not linear.
 
-    >>> solved(BinaryExpr("*", Num(2), Ref("T")), "T", "n", 8).value
-    '(n * 1 - 0) / 2'
+    >>> found = solved(BinaryExpr("+", BinaryExpr("*", Num(2), Ref("T")), Num(3)), "T", ExprText("n"), 8)
+    >>> found.value, found.condition
+    ('(n - 3) / 2', 'n <= 19 && n >= 3 && (n - 3) % 2 == 0')
     """
-    if expr == Ref(size):
-        return Solution(extent, f"{extent} <= {bound}")
     form = _linear(expr, size)
     if form is None or form[0] == 0:
         return None
@@ -33,10 +33,16 @@ def solved(expr: Expr, size: str, extent: str, bound: int) -> Solution | None:
     a, b = int(slope * d), int(first * d)
     if a < 0:
         return None
-    most = int(slope * bound + first)
-    value = f"({extent} * {d} - {b}) / {a}"
-    whole = f"({extent} * {d} - {b}) % {a} == 0 && {extent} * {d} >= {b}"
-    return Solution(value, f"{extent} <= {most} && {whole}")
+    whole = extent if d == 1 else joined(extent, "*", ExprText(str(d)))
+    rest = joined(whole, "-" if b > 0 else "+", ExprText(str(abs(b)))) if b else whole
+    conditions = [joined(extent, "<=", ExprText(str(int(slope * bound + first)))).text]
+    if b > 0:
+        conditions.append(joined(whole, ">=", ExprText(str(b))).text)
+    if a == 1:
+        return Solution(rest.text, " && ".join(conditions))
+    divisor = ExprText(str(a))
+    conditions.append(joined(joined(rest, "%", divisor), "==", ExprText("0")).text)
+    return Solution(joined(rest, "/", divisor).text, " && ".join(conditions))
 
 
 def replaced(expr: Expr, size: str, value: Expr) -> Expr:
