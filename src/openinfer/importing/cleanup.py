@@ -50,6 +50,7 @@ def _live(steps: tuple[DraftStep, ...], read: set[int]) -> tuple[DraftStep, ...]
         if isinstance(step, DraftLoop):
             # What an iteration reads may be what the one before it has written.
             read.update(id(base_of(one)) for inner in walk(step.body) for one in operands(inner))
+            read.update(id(one) for one in operands(step))
             kept.append(replace(step, body=_live(step.body, read)))
             continue
         read.update(id(base_of(one)) for inner in walk((step,)) for one in operands(inner))
@@ -117,7 +118,9 @@ def with_operands(step: DraftStep, renamed: dict[int, DraftOperand], change: Ope
         case DraftOp():
             return replace(step, inputs=tuple(None if one is None else other(one, renamed) for one in step.inputs))
         case DraftLoop():
-            return replace(step, body=tuple(with_operands(one, renamed, change) for one in step.body))
+            count = other(step.count, renamed) if isinstance(step.count, DraftValue) else step.count
+            assert isinstance(count, int | DraftValue)
+            return replace(step, count=count, body=tuple(with_operands(one, renamed, change) for one in step.body))
         case DraftBranch():
             bodies = (
                 tuple(with_operands(one, renamed, change) for one in body) for body in (step.then_body, step.else_body)

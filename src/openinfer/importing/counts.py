@@ -15,6 +15,9 @@ import numpy as np
 from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError, printable
 from openinfer.importing.draft import (
     Draft,
+    DraftBranch,
+    DraftDeclare,
+    DraftLoop,
     DraftOp,
     DraftOperand,
     DraftPart,
@@ -130,6 +133,15 @@ def _bounded_operand(operand: DraftOperand, known: Mapping[str, int]) -> DraftOp
 
 
 def _bounded_step(step: DraftStep, known: Mapping[str, int]) -> DraftStep:
+    match step:
+        case DraftDeclare(value):
+            _bounded_operand(value, known)
+            return step
+        case DraftLoop(body=body):
+            return replace(step, body=tuple(_bounded_step(one, known) for one in body))
+        case DraftBranch(then_body=then_body, else_body=else_body):
+            bodies = [tuple(_bounded_step(one, known) for one in body) for body in (then_body, else_body)]
+            return replace(step, then_body=bodies[0], else_body=bodies[1])
     if not isinstance(step, DraftOp):
         return step
     for one in (*step.inputs, *step.outputs):

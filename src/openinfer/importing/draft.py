@@ -172,11 +172,11 @@ class DraftCopy:
 
 @dataclass(frozen=True)
 class DraftLoop:
-    """A body that runs for each index from 0 up to ``count``."""
+    """A body that runs for each index from 0 up to ``count``, which may be a scalar that the graph computes."""
 
     name: str
     index: str
-    count: int
+    count: int | DraftValue
     body: tuple["DraftStep", ...]
     origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
     comment: str = ""
@@ -191,6 +191,8 @@ class DraftBranch:
     then_body: tuple["DraftStep", ...]
     else_body: tuple["DraftStep", ...]
     origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
+    words: tuple[str, str] = ("then", "otherwise")
+    """What the blocks are called."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,6 +343,8 @@ def operands(step: DraftStep) -> tuple[DraftOperand, ...]:
             return (step.src,)
         case DraftBranch():
             return (step.cond,)
+        case DraftLoop(count=DraftValue() as count):
+            return (count,)
     return ()
 
 

@@ -33,6 +33,7 @@ from openinfer.importing.draft import (
     walk,
 )
 from openinfer.importing.identifiers import Identifiers
+from openinfer.importing.indices import indices_read, with_index_names
 from openinfer.importing.ir_values import (
     attribute_value,
     digest,
@@ -128,6 +129,10 @@ class _Lowering:
         self._tensor_names = Identifiers()
         self._outputs: dict[int, str] = {}
         self._loops: dict[str, str] = {}
+        self._around: list[str] = []
+        """The indices of the loops around, innermost last."""
+        self._handed: dict[str, str] = {}
+        """The variables that hand indices of loops to the block of a branch."""
 
     def result(self) -> Lowered:
         draft = self._draft
@@ -240,9 +245,7 @@ class _Lowering:
             case DraftCopy(src, dst):
                 return [Transfer(self._operand(src), self._target(dst))]
             case DraftLoop():
-                name = self._names.identifiers.unique(step.name)
-                self._loops[name] = step.comment
-                return [Loop(name, step.index, Num(0), expr_of(step.count), tuple(self._body(step.body)))]
+                return [self._loop(step)]
             case DraftBranch():
                 return self._branch(step)
             case DraftStore(src, state):
@@ -257,13 +260,38 @@ class _Lowering:
             case DraftCount(counter, added):
                 return [CacheIncrement(self._counter(counter), expr_of(added))]
 
+    def _loop(self, step: DraftLoop) -> Loop:
+        name = self._names.identifiers.unique(step.name)
+        self._loops[name] = step.comment
+        end = Ref(self._value(step.count)) if isinstance(step.count, DraftValue) else expr_of(step.count)
+        self._around.append(step.index)
+        body = tuple(self._body(step.body))
+        self._around.pop()
+        return Loop(name, step.index, Num(0), end, body)
+
     def _branch(self, step: DraftBranch) -> list[NodeKind]:
-        blocks = []
-        for word, body in (("then", step.then_body), ("otherwise", step.else_body)):
-            name = self._names.identifiers.unique(word)
-            blocks.append(name)
-            self._blocks.append(Block(name, (*self._body(body), Node(Return()))))
-        return [Branch(self._value(step.cond), blocks[0], blocks[1])]
+        read = indices_read((*step.then_body, *step.else_body))
+        around, handed = self._around, self._handed
+        own = {index: self._names.identifiers.unique(f"{index}_now") for index in around if index in read}
+        for name in own.values():
+            self._tensor_names.unique(name)
+            self._declare(name, MemoryKind.VOLATILE, I64, ())
+        self._around, self._handed = [], {**handed, **own}
+        bodies = zip(step.words, (step.then_body, step.else_body), strict=True)
+        blocks = [self._block(word, body) for word, body in bodies]
+        self._around, self._handed = around, handed
+        given = [Transfer(Access(index), Access(name)) for index, name in own.items()]
+        return [*given, Branch(self._value(step.cond), blocks[0], blocks[1])]
+
+    def _block(self, word: str, body: tuple[DraftStep, ...]) -> str:
+        """The name of a block, which stands before those that it branches to; those that do nothing are one."""
+        if not body:
+            empty = next((one.name for one in self._blocks if len(one.nodes) == 1), None)
+            if empty is not None:
+                return empty
+        name, place = self._names.identifiers.unique(word), len(self._blocks)
+        self._blocks.insert(place, Block(name, (*self._body(body), Node(Return()))))
+        return name
 
     def _op(self, step: DraftOp) -> list[NodeKind]:
         record = OPS[step.op]
@@ -370,7 +398,8 @@ class _Lowering:
 
     def _target(self, target: DraftValue | DraftPart) -> Access:
         if isinstance(target, DraftPart):
-            return Access(self._value(target.base), target.indices, bracketed=True)
+            indices = tuple(with_index_names(one, self._handed) for one in target.indices)
+            return Access(self._value(target.base), indices, bracketed=True)
         return Access(self._value(target))
 
     def _operand(self, operand: DraftOperand) -> IrOperand:
@@ -378,11 +407,14 @@ class _Lowering:
             case KnownTensor():
                 return Access(self._constant(operand))
             case IndexOperand():
-                return Access(operand.name)
+                return Access(self._handed.get(operand.name, operand.name))
             case DraftFamily():
-                return Access(self._family(operand), (Single(Ref(operand.index)),), bracketed=True)
+                return Access(self._family(operand), (self._index(operand.index),), bracketed=True)
             case _:
                 return self._target(operand)
+
+    def _index(self, name: str) -> Single:
+        return Single(Ref(self._handed.get(name, name)))
 
     def _family(self, family: DraftFamily) -> str:
         """The name of a prefix table; its tensors are called by a pattern."""

@@ -12,6 +12,10 @@ class Unsupported(Exception):  # noqa: N818  (a refusal, which the importer turn
         self.advice = advice
 
 
+class SkippedError(Exception):
+    """A node whose operands are missing because of a problem that was reported."""
+
+
 def bad_file(path: str, reason: str, advice: str | None = None) -> ImportingError:
     """The error for a file that cannot be read as a model."""
     return ImportingError(Diagnostic(Code.BAD_IMPORT_FILE, f"cannot import {path!r}: {reason}", FileSpan(path), advice))

@@ -23,7 +23,7 @@ from openinfer.importing.onnx_model import (
     OnnxValueInfo,
 )
 from openinfer.importing.options import ImportOptions
-from openinfer.importing.problems import Unsupported, bad_file, bad_option
+from openinfer.importing.problems import SkippedError, Unsupported, bad_file, bad_option
 from openinfer.importing.sizes import ModelSizes
 from openinfer.importing.translate import TABLE, NodeContext
 from openinfer.importing.translate.counted import counted_places
@@ -65,10 +65,6 @@ class _Names:
                 return around._own[name]
             around = around._outer
         return None
-
-
-class _SkippedError(Exception):
-    """A node whose operands are missing because of a problem that was reported."""
 
 
 def translated(model: OnnxModel, options: ImportOptions) -> Draft:
@@ -187,11 +183,19 @@ class _Translation:
         finally:
             self._names = outer
         if len(self.problems) > before:
-            raise _SkippedError
+            raise SkippedError
         found = [one for one in results if one is not None]
         if len(found) != len(results):
             raise Unsupported("an output of its graph is not computed")
         return tuple(found)
+
+    def reported(self) -> int:
+        """How many problems were reported so far."""
+        return len(self.problems)
+
+    def forget(self, reported: int) -> None:
+        """Drop the problems since then: what they belong to is translated in another way."""
+        del self.problems[reported:]
 
     def _inner(self, graph: OnnxGraph) -> list[DraftOperand | None]:
         """A graph inside of a node; what is refused in it leaves the depth as it was."""
@@ -212,9 +216,9 @@ class _Translation:
         mark = self.emitter.bodies.mark()
         try:
             results = self._results(node)
-        except (_SkippedError, Unsupported, *_MALFORMED) as error:
+        except (SkippedError, Unsupported, *_MALFORMED) as error:
             self.emitter.bodies.rollback(mark)
-            if not isinstance(error, _SkippedError):
+            if not isinstance(error, SkippedError):
                 self._report(node, error if isinstance(error, Unsupported) else Unsupported(_NO_SENSE))
             results = [_Missing()] * len(node.outputs)
         finally:
@@ -251,7 +255,7 @@ class _Translation:
             raise Unsupported(f"nothing computes its input {printable(name)!r:.100}")
         if isinstance(found, _Missing):
             if found.reason is None:
-                raise _SkippedError
+                raise SkippedError
             raise Unsupported(found.reason)
         return found
 
@@ -280,7 +284,7 @@ class _Translation:
             self._names, self._opsets = outer, opsets
             self._around.pop()
         if len(self.problems) > before:
-            raise _SkippedError
+            raise SkippedError
         return list(results)
 
     def _report(self, node: OnnxNode, error: Unsupported) -> None:
@@ -332,7 +336,9 @@ def _needed(graph: OnnxGraph) -> list[OnnxNode]:
     kept = []
     for node in reversed(graph.nodes):
         if any(name in wanted for name in node.outputs if name):
-            kept.append(node)
+            # An output that nothing reads has no name; the first one keeps it, since nodes are called by it.
+            rest = tuple(name if name in wanted else "" for name in node.outputs[1:])
+            kept.append(replace(node, outputs=(*node.outputs[:1], *rest)))
             wanted.update(_read(node))
     return kept[::-1]
 

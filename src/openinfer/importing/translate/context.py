@@ -23,6 +23,12 @@ class Subgraphs(Protocol):
     def inline(self, graph: OnnxGraph, given: Sequence[DraftOperand]) -> tuple[DraftOperand, ...]:
         """Translate a graph in the place where the node stands; its inputs are given."""
 
+    def reported(self) -> int:
+        """How many problems were reported so far."""
+
+    def forget(self, reported: int) -> None:
+        """Drop the problems since then."""
+
 
 @dataclass(frozen=True)
 class NodeContext:

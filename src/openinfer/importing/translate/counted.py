@@ -7,7 +7,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES
 from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, known
 from openinfer.importing.emitter import slice_at
-from openinfer.importing.onnx_model import OnnxNode
+from openinfer.importing.onnx_model import OnnxGraph, OnnxNode
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import Dim, is_same, is_symbolic
@@ -18,23 +18,44 @@ BOOL = DTYPES["bool"]
 
 
 def counted_places(nodes: Iterable[OnnxNode]) -> Iterator[str]:
-    """The extents of a graph that data decides, as options call them."""
+    """The extents of a graph and those inside it that data decides, as options call them."""
     for node in nodes:
         if node.op in _COUNTED and not node.domain and node.outputs:
             axis = node.attributes.get("axis")
             given = axis if isinstance(axis, int) and node.op != "NonZero" else None
             yield f"{node.outputs[0]}[{_COUNTED[node.op] if given is None else given}]"
+        if node.op == "Loop" and not node.domain:
+            yield from loop_places(node)
+        for value in node.attributes.values():
+            if isinstance(value, OnnxGraph):
+                yield from counted_places(value.nodes)
+
+
+def loop_places(node: OnnxNode) -> Iterator[str]:
+    """What options call the number of iterations of a loop: by any result, and by what it collects."""
+    yield from (f"{name}[iterations]" for name in node.outputs if name)
+    yield from (f"{name}[0]" for name in node.outputs[max(len(node.inputs) - 2, 0) :] if name)
 
 
 def _bound(n: NodeContext, axis: int) -> int:
     """How many entries there are at most, as the caller says."""
-    where = f"{n.node.outputs[0]}[{axis}]"
-    found = n.emit.counts.bound(where)
-    if found is None:
-        advice = f"give it a bound: --size '{where}<=BOUND'; or fix what it depends on: --fix INPUT=VALUE"
-        raise Unsupported("the shape of its result depends on data", advice)
+    found = bound_of(n, [f"{n.node.outputs[0]}[{axis}]"], "the shape of its result depends on data")
+    require_outside(n)
+    return found
+
+
+def require_outside(n: NodeContext) -> None:
+    """Refuse a result of which data decides the shape where its count could not be an output."""
     if n.emit.bodies.mark()[0] > 1:
         raise Unsupported("inside of a branch or loop the shape of its result depends on data")
+
+
+def bound_of(n: NodeContext, places: list[str], reason: str) -> int:
+    """The bound that the caller gives for the first of some places; the reason says what there is to be bounded."""
+    found = next((bound for where in places if (bound := n.emit.counts.bound(where)) is not None), None)
+    if found is None:
+        advice = f"give it a bound: --size '{places[0]}<=BOUND'; or fix what it depends on: --fix INPUT=VALUE"
+        raise Unsupported(reason, advice)
     return found
 
 

@@ -1,0 +1,156 @@
+"""If, Loop and Scan of ONNX as branches and loops of the language, next to ONNX Runtime."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+from tests.importing.models import imported, require_agreement
+from tests.synth.flags import USUAL
+
+from openinfer import ModelLoader, OpenInferError, Simulator, Synthesizer, load_graph
+from openinfer.errors import ImportingError
+
+X = np.array([0.5, -1.0, 2.0, 0.25], np.float32)
+
+
+def net(signature: str, body: str, opset: int = 17) -> Any:
+    """A model in ONNX's own text."""
+    return onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}]> net {signature} <float one = {{1}}, float half = {{0.5}},'
+        f" float ten = {{10}}, int64 two = {{2}}, bool yes = {{1}}> {{ {body} }}"
+    )
+
+
+REPEATED = """y, rows = Loop (n, , x) <body = b (int64 i, bool go, float[4] s) => (bool goes, float[4] t, float r) {
+    goes = Identity (go) k = Cast <to = 1> (i) u = Add (s, k) t = Mul (u, half) r = ReduceSum <keepdims = 0> (u) }>"""
+STOPPED = """y, rows = Loop (n, c, x) <body = b (int64 i, bool go, float[4] s) => (bool goes, float[4] t, float[4] r) {
+    t = Add (s, one) m = ReduceMax <keepdims = 0> (t) goes = Less (m, ten) r = Mul (s, half) }>"""
+WHILE = """y = Loop (, c, x) <body = b (int64 i, bool go, float[4] s) => (bool goes, float[4] t) {
+    t = Add (s, one) m = ReduceMax <keepdims = 0> (t) goes = Less (m, ten) }>"""
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_number_of_iterations_that_data_gives_is_the_end_of_a_loop(tmp_path: Path, count: int) -> None:
+    made = net("(float[4] x, int64 n) => (float[4] y)", REPEATED)
+    found = require_agreement(made, tmp_path, {"x": X, "n": np.array(count)})
+    assert "in 0..n)" in found
+    assert "branch" not in found
+
+
+def test_what_such_a_loop_collects_needs_a_bound_and_has_a_count(tmp_path: Path) -> None:
+    made = net("(float[4] x, int64 n) => (float[4] y, float[rows] rows)", REPEATED)
+    with pytest.raises(ImportingError, match=r"how many values it collects depends on data") as refused:
+        imported(made, tmp_path)
+    assert "--size 'rows[0]<=BOUND'" in str(refused.value)
+    found = imported(made, tmp_path, sizes={"rows[0]": "<=6"})
+    with ModelLoader.open(found.model) as weights:
+        executor = Simulator(weights).make_executor(load_graph(found.graph))
+        executor.insert(x=X, n=np.array(3))
+        executor.run_step()
+        assert executor.fetch(found.outputs["rows.count"]) == 3
+        np.testing.assert_allclose(executor.fetch("rows"), [1.75, 4.875, 10.4375, 0, 0, 0], rtol=1e-6)
+        executor.insert(x=X, n=np.array(7))
+        with pytest.raises(OpenInferError, match=r"out of range|outside"):
+            executor.run_step()
+
+
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("count", [4, 30])
+def test_a_loop_ends_where_its_condition_does(tmp_path: Path, start: bool, count: int) -> None:
+    made = net("(float[4] x, int64 n, bool c) => (float[4] y)", STOPPED)
+    found = require_agreement(made, tmp_path, {"x": X, "n": np.array(count), "c": np.array(start)})
+    assert "branch goes_on iteration ended;" in found
+
+
+def test_a_loop_without_a_number_of_iterations_needs_a_bound(tmp_path: Path) -> None:
+    made = net("(float[4] x, bool c) => (float[4] y)", WHILE)
+    with pytest.raises(ImportingError, match=r"how often it runs depends on data"):
+        imported(made, tmp_path)
+    feeds = {"x": X, "c": np.array(True)}
+    require_agreement(made, tmp_path, feeds, sizes={"y[iterations]": "<=8"})
+    found = imported(made, tmp_path, sizes={"y[iterations]": "<=7"})  # 2, 3, ... 10 are eight
+    with ModelLoader.open(found.model) as weights:
+        graph = load_graph(found.graph)
+        for executor in (
+            Simulator(weights).make_executor(graph),
+            Synthesizer().synthesize(weights, graph).build(flags=USUAL),
+        ):
+            executor.insert(**feeds)
+            with pytest.raises(OpenInferError, match=r"out of range|outside"):
+                executor.run_step()
+
+
+NESTED = """y = Loop (n, , x) <body = b (int64 i, bool go, float[4] s) => (bool goes, float[4] t) {
+    goes = Identity (go)
+    e = Mod (i, two) zero = Constant <value = int64 {0}> () even = Equal (e, zero)
+    t = If (even) <then_branch = d () => (float[4] v) {
+            z = Constant <value = float[4] {0, 0, 0, 0}> ()
+            v, last = Loop (two, c, z, s) <body = f (int64 j, bool on, float[4] p, float[4] w)
+                                            => (bool ons, float[4] q, float[4] o) {
+                k = Add (i, j) f = Cast <to = 1> (k) r = Mul (x, f) q0 = Add (p, r) q = Add (q0, s) o = Identity (w)
+                m = ReduceMax <keepdims = 0> (q) ons = Less (m, ten) }> },
+        else_branch = g () => (float[4] v) { w = Gather (x, i) v = Add (s, w) }> }>"""
+
+
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("cond", ["", "c"])
+def test_bodies_inside_bodies_read_what_is_around_them(tmp_path: Path, start: bool, cond: str) -> None:
+    """An inner loop begins anew in every outer iteration, also what it begins with zero."""
+    outer = NESTED.replace("(n, , x)", f"(n, {cond}, x)")
+    made = net("(float[4] x, int64 n, bool c) => (float[4] y)", outer)
+    feeds = {"x": X, "n": np.array(4), "c": np.array(start)}
+    text = require_agreement(made, tmp_path, feeds)
+    assert "i_now" in text
+
+
+SWAPPED = """a, b = Loop (n, , x, y) <body = f (int64 i, bool go, float[4] s, float[4] t)
+    => (bool go, float[4] t, float[4] u) { u = Add (s, one) }>"""
+
+
+def test_values_that_change_places_are_carried_at_once(tmp_path: Path) -> None:
+    made = net("(float[4] x, float[4] y, int64 n) => (float[4] a, float[4] b)", SWAPPED)
+    require_agreement(made, tmp_path, {"x": X, "y": X * 3, "n": np.array(3)})
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_a_scan_goes_over_a_dynamic_size_both_ways(tmp_path: Path, direction: int) -> None:
+    scan = f"""y, rows = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [{direction}],
+        scan_output_axes = [1], scan_output_directions = [{direction}], body = b (float[2] s, float[2] e)
+        => (float[2] t, float[2] r) {{ u = Mul (s, half) t = Add (u, e) r = Sub (t, one) }}> (z, x)"""
+    made = net("(float[2, T] x, float[2] z) => (float[2] y, float[2, T] rows)", scan)
+    feeds = {"x": np.arange(10, dtype=np.float32).reshape(2, 5), "z": X[:2]}
+    assert "in 0..T)" in require_agreement(made, tmp_path, feeds, sizes={"T": "<=6"})
+
+
+GROWING = """z = Loop (n, yes, x) <body = b (int64 i, bool go, float[k] s) => (bool goes, float[m] t) {
+    goes = Identity (go) t = Concat <axis = 0> (s, x) }>"""
+
+
+def test_a_value_that_grows_is_refused_unless_its_iterations_are_known(tmp_path: Path) -> None:
+    made = net("(float[4] x, int64 n) => (float[m] z)", GROWING)
+    with pytest.raises(ImportingError, match=r"what it carries changes from f32\[4\] to f32\[8\]"):
+        imported(made, tmp_path)
+    require_agreement(made, tmp_path, {"x": X}, fixed={"n": np.array(3)})
+
+
+def test_branches_and_loops_agree_in_c(tmp_path: Path) -> None:
+    made = net(
+        "(float[4] x, int64 n, bool c) => (float[4] y, float[4] e)",
+        NESTED + STOPPED.replace("y, rows", "e, seen").replace("body = b", "body = h"),
+    )
+    feeds = {"x": X, "n": np.array(5), "c": np.array(True)}
+    require_agreement(made, tmp_path, feeds)
+    found = imported(made, tmp_path)
+    with ModelLoader.open(found.model) as weights:
+        graph = load_graph(found.graph)
+        machines = (
+            Simulator(weights).make_executor(graph),
+            Synthesizer().synthesize(weights, graph).build(flags=USUAL),
+        )
+        for executor in machines:
+            executor.insert(**feeds)
+            executor.run_step()
+        for name in ("y", "e"):
+            np.testing.assert_allclose(machines[1].fetch(name), machines[0].fetch(name), rtol=1e-6)
