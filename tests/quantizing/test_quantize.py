@@ -114,7 +114,7 @@ def loop_tensors() -> dict[str, Any]:
 
 def test_loops_stay_loops_with_a_scale_for_each_layer(tmp_path: Path) -> None:
     samples = {"x": noise(12, 4, 8)}
-    found = quantized(tmp_path, LOOP, loop_tensors(), samples)
+    found = quantized(tmp_path, LOOP, loop_tensors(), samples, smooth=False)
     assert "loop layers (l in 0..3) {" in found.text
     assert 'h_scale(l): f32 @pattern("h_scale.{l}");' in found.text
     assert sum("op quantize(h, h_scale[l]" in line for line in found.ops) == 1, "both products share the codes"
@@ -351,7 +351,7 @@ def test_outliers_are_cut_off_by_observers_that_look_at_all_values(tmp_path: Pat
     x[:, 7] = 30
     scales = {}
     for observer in ("minmax", "mse", "percentile:99.5"):
-        found = quantized(tmp_path, text, {"W": noise(4, 30000)}, {"x": x}, observer=observer)
+        found = quantized(tmp_path, text, {"W": noise(4, 30000)}, {"x": x}, observer=observer, smooth=False)
         line = next(line for line in found.text.splitlines() if "x_scale" in line)
         scales[observer] = float(line.partition("@init(")[2].partition(")")[0])
     assert scales["percentile:99.5"] < scales["mse"] < scales["minmax"]

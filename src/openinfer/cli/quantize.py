@@ -32,6 +32,13 @@ def quantize(
     weights_only: Annotated[
         bool, typer.Option("--weights-only", help="Weights in 8 bits, arithmetic in floats; needs no samples.")
     ] = False,
+    no_smoothing: Annotated[
+        bool, typer.Option("--no-smoothing", help="Outliers of values do not move into weights.")
+    ] = False,
+    least_cosine: Annotated[
+        float | None,
+        typer.Option(metavar="C", help="Leave layers in floats until each output has this cosine for each sample."),
+    ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="FILE.npy", help="The right class of each sample: count before and after.")
     ] = None,
@@ -62,6 +69,8 @@ def quantize(
         keep=keep or (),
         symmetric=symmetric,
         weights_only=weights_only,
+        smooth=not no_smoothing,
+        least_cosine=least_cosine,
         labels=labels,
         judge=result,
         evaluate=evaluate,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from openinfer.dtypes import Array
 from openinfer.errors import ExecutionError
 from openinfer.oinf.statistics import Advance
+from openinfer.quantizing.channels import ChannelSpread
 from openinfer.quantizing.ranges import Codes, Observer, Spread, chosen
 from openinfer.quantizing.samples import Samples
 from openinfer.quantizing.sites import Analysis, CodeGroup, CodeSite, QuantLayer
@@ -30,6 +31,8 @@ class Calibration:
     """What was seen: spreads by group and place, and where each layer was executed."""
 
     spreads: dict[tuple[int, LoopPlace], Spread] = field(default_factory=dict)
+    channels: dict[tuple[int, LoopPlace], ChannelSpread] = field(default_factory=dict)
+    """Of groups that may be smoothed."""
     places: dict[int, dict[LoopPlace, None]] = field(default_factory=dict)
 
 
@@ -38,34 +41,38 @@ def place_of(path: tuple[str, ...], indices: Mapping[str, int]) -> LoopPlace:
     return tuple(indices[index] for index in path)
 
 
-def calibrated(executor: Executor, analysis: Analysis, samples: Samples, advance: Advance) -> Calibration:
-    """Run all samples in order, as steps of one executor."""
+def calibrated(
+    executor: Executor, analysis: Analysis, by_channel: Collection[int], samples: Samples, advance: Advance
+) -> Calibration:
+    """Run all samples in order, as steps of one executor. Groups of ``by_channel`` are looked at by channels, too."""
     found = Calibration()
     read: dict[int, list[CodeSite]] = {}
     written: dict[int, list[CodeSite]] = {}
     for site in analysis.group_of:
         (read if site.is_read else written).setdefault(site.node, []).append(site)
 
+    def observe(group: CodeGroup, indices: Mapping[str, int], values: Array) -> None:
+        key = group.number, place_of(group.path, indices)
+        found.spreads.setdefault(key, Spread()).add(values)
+        if group.number in by_channel:
+            found.channels.setdefault(key, ChannelSpread()).add(values)
+
     def before(node: int, point: ExecutionPoint) -> None:
         for site in read.get(node, ()):
-            _observe(found, analysis.group_of[site], point.indices, point.read(site.access))
+            observe(analysis.group_of[site], point.indices, point.read(site.access))
         if node in analysis.layers:
             place = place_of(analysis.layers[node].path, point.indices)
             found.places.setdefault(node, {})[place] = None
 
     def after(node: int, indices: Mapping[str, int], results: Mapping[str, Array]) -> None:
         for site in written.get(node, ()):
-            _observe(found, analysis.group_of[site], indices, results[site.access.base])
+            observe(analysis.group_of[site], indices, results[site.access.base])
 
     watcher = Watcher({*read, *written, *analysis.layers}, before, after)
     for sample in samples:
         watch(executor, sample, watcher)
         advance(1)
     return found
-
-
-def _observe(found: Calibration, group: CodeGroup, indices: Mapping[str, int], values: Array) -> None:
-    found.spreads.setdefault((group.number, place_of(group.path, indices)), Spread()).add(values)
 
 
 def watch(executor: Executor, sample: Mapping[str, Array], watcher: Watcher) -> None:

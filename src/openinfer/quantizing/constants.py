@@ -6,7 +6,7 @@ import numpy as np
 
 from openinfer.ir import Access
 from openinfer.quantizing.calibrate import Calibration, LoopPlace
-from openinfer.quantizing.declarations import NewDeclarations
+from openinfer.quantizing.declarations import Dims, NewDeclarations
 from openinfer.quantizing.ranges import Codes
 from openinfer.quantizing.sites import CodeGroup, QuantLayer
 
@@ -26,9 +26,14 @@ class Constants:
     def scale(self, group: CodeGroup) -> Access:
         """The scale of a group."""
         if group.number not in self._scales:
-            values = {place: np.asarray(codes.scale, np.float32) for place, codes in self.by_place(group).items()}
-            name = f"{group.sites[0].access.base}_scale"
-            self._scales[group.number] = self._declarations.constant(name, None, group.path, values)
+            values = {place: codes.steps for place, codes in self.by_place(group).items()}
+            of = group.sites[0].access.base
+            dims: Dims = ()
+            if self.is_smoothed(group):
+                dims = self._declarations.dims(of)[-1:]
+                (shape,) = {steps.shape for steps in values.values() if steps.ndim}
+                values = {place: np.broadcast_to(steps, shape).copy() for place, steps in values.items()}
+            self._scales[group.number] = self._declarations.constant(f"{of}_scale", None, group.path, values, dims)
         return self._scales[group.number]
 
     def zero(self, group: CodeGroup) -> tuple[Access, ...]:
@@ -40,6 +45,10 @@ class Constants:
             found = (self._declarations.constant(name, None, group.path, values),) if is_needed else ()
             self._zeros[group.number] = found
         return self._zeros[group.number]
+
+    def is_smoothed(self, group: CodeGroup) -> bool:
+        """Whether the scale of a group is one for each channel."""
+        return any(codes.smoothing is not None for codes in self.codes_in(group))
 
     def by_place(self, group: CodeGroup) -> dict[LoopPlace, Codes]:
         """The scale and zero point at each place of a group."""

@@ -43,6 +43,13 @@ class SignalError:
         self.product += float(one @ two)
         self.noise += float(((one - two) ** 2).sum())
 
+    def join(self, other: "SignalError") -> None:
+        """Take in what another has summed up."""
+        self.signal += other.signal
+        self.noise += other.noise
+        self.other += other.other
+        self.product += other.product
+
     @property
     def decibels(self) -> float:
         """The ratio of signal and noise."""
@@ -70,6 +77,8 @@ class LayerError:
     node: int
     alone: SignalError
     together: SignalError
+    smoothing: float = 0.0
+    """How much of the outliers of its operand its weights have taken over."""
 
     def facts(self) -> dict[str, Any]:
         """The error as plain values."""
@@ -80,6 +89,7 @@ class LayerError:
             "alone_db": finite(self.alone.decibels),
             "db": finite(self.together.decibels),
             "cosine": self.together.cosine,
+            "smoothing": self.smoothing,
         }
 
 
@@ -132,7 +142,7 @@ class _Comparison:
             arrays[slot] = codes.rounded(value)
         if layer.weights is not None:
             entry = self.found.stored.entry(layer.weights, point.indices)
-            arrays[layer.weight_slot] = self.found.stored.codes(entry, layer.axis).real()
+            arrays[layer.weight_slot] = self.found.stored.rounded(entry, layer.axis)
         while arrays and arrays[-1] is None:
             arrays.pop()
         given = {name: value for name, value in own.call.params.items() if value is not None}
@@ -177,10 +187,26 @@ def layer_errors(
         advance(1)
     layers = found.analysis.layers
     return [
-        LayerError(_label(layers[node], place), layers[node].op, node, alone, comparison.together[node, place])
+        LayerError(
+            _label(layers[node], place),
+            layers[node].op,
+            node,
+            alone,
+            comparison.together[node, place],
+            _smoothing(found, layers[node], place),
+        )
         for (node, place), alone in sorted(comparison.alone.items())
         if (node, place) in comparison.together
     ]
+
+
+def _smoothing(found: IntegerGraph, layer: QuantLayer, place: LoopPlace) -> float:
+    for site in layer.sites:
+        group = found.analysis.group_of[site]
+        smoothing = found.codes[group.number, place[: len(group.path)]].smoothing
+        if smoothing is not None:
+            return smoothing.strength
+    return 0.0
 
 
 def _label(layer: QuantLayer, place: LoopPlace) -> str:

@@ -60,13 +60,16 @@ def compared(
 ) -> tuple[list[OutputError], Accuracy | None]:
     """The outputs of both graphs over all samples."""
     names = executors[0].bound.output_names
-    deviations = {name: SignalError() for name in names}
+    deviations, least = {name: SignalError() for name in names}, dict.fromkeys(names, 1.0)
     equal, count = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     right, judgements = [0, 0], 0
     for number, sample in enumerate(samples):
         both = [_outputs(executor, sample, names) for executor in executors]
         for name in names:
-            deviations[name].add(both[0][name], both[1][name])
+            alone = SignalError()
+            alone.add(both[0][name], both[1][name])
+            deviations[name].join(alone)
+            least[name] = min(least[name], alone.cosine)
             equal[name] += int((both[0][name] == both[1][name]).sum())
             count[name] += both[0][name].size
         if labels is not None:
@@ -76,7 +79,7 @@ def compared(
         advance(1)
     kinds = {name: executors[0].bound.vars[name].dtype.kind for name in names}
     errors = [
-        OutputError(name, deviations[name] if kinds[name] == "float" else None, equal[name], count[name])
+        OutputError(name, deviations[name] if kinds[name] == "float" else None, equal[name], count[name], least[name])
         for name in names
     ]
     return errors, None if labels is None else Accuracy(judged, right[0], right[1], judgements)

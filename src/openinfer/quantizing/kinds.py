@@ -68,6 +68,11 @@ def repeats(op: str, params: Mapping[str, Any]) -> int:
     return int(params["groups"]) if op in TRANSPOSED else 1
 
 
+def multiplies_rows(op: str, params: Mapping[str, Any]) -> bool:
+    """Whether an op multiplies the last axis of its first operand with a matrix."""
+    return op == "linear" or (op == "matmul" and not params["transpose_a"])
+
+
 def factors(op: str, call: Call) -> int:
     """How many products a sum has."""
     if op == "matmul":

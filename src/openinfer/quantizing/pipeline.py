@@ -22,7 +22,8 @@ from openinfer.quantizing.ranges import Codes, Observer
 from openinfer.quantizing.rewrite import Rewritten, rewritten
 from openinfer.quantizing.samples import Samples
 from openinfer.quantizing.sharing import Sharing
-from openinfer.quantizing.sites import Analysis
+from openinfer.quantizing.sites import Analysis, QuantLayer
+from openinfer.quantizing.smoothing import smoothable, smoothed
 from openinfer.quantizing.stored import StoredWeights
 from openinfer.sim import Simulator, TraceLevel
 
@@ -50,6 +51,8 @@ class QuantizeOptions:
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     observer: Observer = field(default_factory=Observer)
+    is_smoothing: bool = True
+    """Whether outliers may move into weights."""
     analysis: AnalysisOptions = field(default_factory=AnalysisOptions)
 
 
@@ -57,41 +60,69 @@ def integer_graph(
     bound: BoundGraph, samples: Samples | None, options: QuantizeOptions, advance: Advance
 ) -> IntegerGraph:
     """The integer graph of a float graph: decide, run the samples, choose scales, rewrite."""
-    analysis, calibration = _observed(bound, samples, options, advance)
-    codes = codes_of(analysis, calibration, options.observer)
-    stored = StoredWeights(bound)
-    declarations = NewDeclarations(bound, stored)
-    constants = Constants(codes, calibration, declarations)
-    sharing = Sharing(bound, analysis.layers, stored, weights_only=options.analysis.weights_only)
-    found = rewritten(Candidates(bound, options.analysis), analysis, constants, declarations, sharing)
+    seen = _observed(bound, samples, options, advance)
+    declarations = NewDeclarations(bound, seen.stored)
+    constants = Constants(seen.codes, seen.calibration, declarations)
+    sharing = Sharing(bound, seen.analysis.layers, seen.stored, weights_only=options.analysis.weights_only)
+    found = rewritten(Candidates(bound, options.analysis), seen.analysis, constants, declarations, sharing)
     tensors = _tensors(found.written.graph, bound, declarations)
-    return IntegerGraph(analysis, codes, stored, found, tensors)
+    return IntegerGraph(seen.analysis, seen.codes, seen.stored, found, tensors)
 
 
-def _observed(
-    bound: BoundGraph, samples: Samples | None, options: QuantizeOptions, advance: Advance
-) -> tuple[Analysis, Calibration]:
+@dataclass(frozen=True)
+class _Observed:
+    """The layers, what was seen of their values, and the codes chosen for values and weights."""
+
+    analysis: Analysis
+    calibration: Calibration
+    codes: Mapping[tuple[int, LoopPlace], Codes]
+    stored: StoredWeights
+
+
+def _observed(bound: BoundGraph, samples: Samples | None, options: QuantizeOptions, advance: Advance) -> _Observed:
     chosen = options.analysis
     while True:
         analysis = analysed(bound, chosen)
         if not analysis.layers:
             raise _nothing(analysis)
         if samples is None or chosen.weights_only:
-            return analysis, Calibration()
+            return _Observed(analysis, Calibration(), {}, StoredWeights(bound))
         executor = simulator_of(bound, options.sizes).make_executor(bound.source)
-        calibration = calibrated(executor, analysis, samples, advance)
+        by_channel = _smoothable(bound, analysis, options)
+        calibration = calibrated(executor, analysis, by_channel, samples, advance)
         missing = {layer.node: "no sample comes to it" for layer in unreached(analysis, calibration)}
         if not missing:
-            codes = codes_of(analysis, calibration, options.observer)
-            missing = dict.fromkeys(_large_biases(bound, analysis, codes), "its bias is too large for its scales")
+            found = _scaled(bound, analysis, calibration, by_channel, options.observer)
+            missing = dict.fromkeys(_large_biases(found), "its bias is too large for its scales")
         if not missing:
-            return analysis, calibration
+            return found
         chosen = chosen.without(missing)
 
 
-def _large_biases(bound: BoundGraph, analysis: Analysis, codes: Mapping[tuple[int, LoopPlace], Codes]) -> Iterator[int]:
+def _smoothable(bound: BoundGraph, analysis: Analysis, options: QuantizeOptions) -> dict[int, tuple[QuantLayer, ...]]:
+    if not options.is_smoothing:
+        return {}
+    sharing = Sharing(bound, analysis.layers, StoredWeights(bound), weights_only=False)
+    return smoothable(Candidates(bound, options.analysis), analysis, sharing)
+
+
+def _scaled(
+    bound: BoundGraph,
+    analysis: Analysis,
+    calibration: Calibration,
+    by_channel: Mapping[int, tuple[QuantLayer, ...]],
+    observer: Observer,
+) -> _Observed:
+    """Codes of all values and weights: as the observer chooses them, or smoothed."""
+    plain = codes_of(analysis, calibration, observer)
+    symmetric = {group.number: group.is_symmetric for group in analysis.groups}
+    codes, matrices = smoothed(by_channel, calibration, plain, StoredWeights(bound), symmetric)
+    return _Observed(analysis, calibration, {**plain, **codes}, StoredWeights(bound, matrices))
+
+
+def _large_biases(found: _Observed) -> Iterator[int]:
     """Layers whose biases are too many steps of their sums."""
-    stored = StoredWeights(bound)
+    analysis, codes, stored = found.analysis, found.codes, found.stored
     for layer in analysis.layers.values():
         if layer.bias is None or layer.weights is None or layer.is_in_floats:
             continue

@@ -179,7 +179,7 @@ class Products:
             found[place] = _wrapped(whole)
         if layer.bias is None and not any(array.any() for array in found.values()):
             return None
-        if layer.bias is not None and self._sharing.is_own_bias(layer):
+        if layer.bias is not None and self._sharing.is_own(layer, layer.bias):
             return self._declarations.bias(layer.bias, entries)
         beside = None if layer.weights is None else layer.weights.base
         return self._declarations.constant(f"{name}_offset", beside, layer.path, found, self._channels(layer))

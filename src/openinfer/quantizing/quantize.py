@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openinfer.check import bind
@@ -55,6 +55,8 @@ def quantize(  # noqa: PLR0913  (as many as the command has)
     keep: Iterable[str] = (),
     symmetric: bool = False,
     weights_only: bool = False,
+    smooth: bool = True,
+    least_cosine: float | None = None,
     labels: Labels | None = None,
     judge: str | None = None,
     evaluate: SampleSource | None = None,
@@ -65,19 +67,23 @@ def quantize(  # noqa: PLR0913  (as many as the command has)
     ``samples`` are inputs to calibrate with: an ``.npz`` file or arrays by the names of inputs, samples along the
     first axis; a graph with persistent variables takes them as its steps, in order. ``observer`` is ``"minmax"``,
     ``"mse"``, ``"percentile"`` or ``"percentile:99.9"``. Layers that a pattern of ``keep`` matches by their result,
-    weights, scope or block stay in floats. With ``labels`` the report counts predictions of the output ``judge``, on
-    ``evaluate`` or else on the samples. ``weights_only`` needs no samples: arithmetic stays in floats.
+    weights, scope or block stay in floats. ``smooth`` lets outliers move into weights. Where an output has less than
+    ``least_cosine`` for a sample, the layers that lose most stay in floats, one after the other, until it has.
+    With ``labels`` the report counts predictions of the output ``judge``, on ``evaluate`` or else on the samples.
+    ``weights_only`` needs no samples: arithmetic stays in floats.
     """
     chosen = AnalysisOptions(tuple(keep), is_symmetric=symmetric, weights_only=weights_only)
-    options = QuantizeOptions(dict(sizes or {}), parsed_observer(observer), chosen)
+    options = QuantizeOptions(dict(sizes or {}), parsed_observer(observer), smooth, chosen)
     path = os.fspath(graph)
     stem = f"{Path(path).stem}_i8" if name is None else name
-    job = _Job(path, os.fspath(output), stem, options, progress)
+    job = _Job(path, os.fspath(output), stem, options, progress, _wanted_cosine(least_cosine))
     with ModelLoader.open(model) as opened:
         floats = _float_graph(path, opened, options)
         given = _samples(floats.bound, samples, weights_only=weights_only)
         tested = given if evaluate is None else samples_for(floats.bound, evaluate)
         judged = judged_output(floats.bound, judge)
+        if least_cosine is not None and tested is None:
+            raise bad_option("a least cosine is for samples, and there are none", "evaluate=... gives some")
         if labels is not None and tested is None:
             raise bad_option("labels are for samples, and there are none", "evaluate=... gives some")
         answers = None if labels is None or tested is None else loaded_labels(labels, tested)
@@ -111,9 +117,27 @@ class _Job:
     stem: str
     options: QuantizeOptions
     progress: ShowsProgress
+    least_cosine: float
 
     def run(self, model: ModelLoader, floats: _FloatGraph, given: Samples | None, judged: _Judged) -> QuantizeReport:
-        """Quantize, write both files beside each other, compare, and only then give them their names."""
+        """Quantize; while the outputs are too far off, again without the layer that loses most."""
+        job, report = self, self._attempt(model, floats, given, judged)
+        while report.least_cosine < self.least_cosine:
+            worst = report.worst_layer()
+            if worst is None:
+                raise bad_option(
+                    f"the least cosine is {report.least_cosine:.5f}, and no layer is left to keep in floats"
+                )
+            reason = f"the least cosine is {report.least_cosine:.5f} with it"
+            analysis = job.options.analysis.without({worst.node: reason})
+            job = replace(job, options=replace(job.options, analysis=analysis))
+            report = job._attempt(model, floats, given, judged)
+        return report
+
+    def _attempt(
+        self, model: ModelLoader, floats: _FloatGraph, given: Samples | None, judged: _Judged
+    ) -> QuantizeReport:
+        """Write both files beside each other, compare, and only then give them their names."""
         count = given.count if given else 0
         with self.progress("calibrating", count) as advance:
             found = integer_graph(floats.bound, given, self.options, advance)
@@ -128,9 +152,11 @@ class _Job:
                 layers = compare.layers(given)
                 outputs, accuracy = compare.outputs(judged)
                 after = sum(info.nbytes for info in integers.tensors.values())
-            staged.publish({graph_path: text})
-        floating = found.analysis.floats
-        return QuantizeReport(graph_path, model_path, count, layers, floating, outputs, before, after, accuracy)
+            floating = found.analysis.floats
+            report = QuantizeReport(graph_path, model_path, count, layers, floating, outputs, before, after, accuracy)
+            if report.least_cosine >= self.least_cosine:
+                staged.publish({graph_path: text})
+        return report
 
 
 def _float_graph(path: str, model: ModelLoader, options: QuantizeOptions) -> _FloatGraph:
@@ -206,6 +232,12 @@ class _Comparing:
         executors = self._executors(self.floats.original)
         with self.progress("comparing outputs", judged.samples.count) as advance:
             return compared(executors, judged.samples, judged.output, judged.labels, advance)
+
+
+def _wanted_cosine(given: float | None) -> float:
+    if given is not None and not 0 < given < 1:
+        raise bad_option(f"a least cosine is above 0 and below 1, not {given:g}", "least_cosine=0.99")
+    return -1.0 if given is None else given
 
 
 def parsed_observer(text: str) -> Observer:

@@ -1,6 +1,6 @@
 """How values are spread, and the scale and zero point that an observer chooses for them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -34,8 +34,17 @@ class Observer:
 
 
 @dataclass(frozen=True)
+class Smoothing:
+    """Factors of the scale, one for each channel of the last axis; the weights of each channel are multiplied by it."""
+
+    strength: float
+    """How much of the outliers moves into the weights: all of it with 1."""
+    factors: npt.NDArray[np.float32] = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Codes:
-    """How codes of i8 stand for numbers: ``real = (code - zero) * scale``.
+    """How codes of i8 stand for numbers: ``real = (code - zero) * scale``, times the factor of its channel if smoothed.
 
     >>> Codes(0.5, -10).of(np.float32([0, 1, 1000]))
     array([-10,  -8, 127], dtype=int8)
@@ -43,15 +52,22 @@ class Codes:
 
     scale: float
     zero: int
+    smoothing: Smoothing | None = None
+
+    @property
+    def steps(self) -> npt.NDArray[np.float32]:
+        """What one code is worth: one number, or one for each channel."""
+        scale = np.asarray(self.scale, np.float32)
+        return scale if self.smoothing is None else np.asarray(scale * self.smoothing.factors, np.float32)
 
     def of(self, values: Array) -> Array:
         """Numbers as codes, as the op ``quantize`` makes them."""
-        steps = np.rint(values / np.float32(self.scale)) + self.zero
+        steps = np.rint(values / self.steps) + self.zero
         return np.asarray(np.clip(np.nan_to_num(steps), LOW, HIGH), np.int8)
 
     def real(self, codes: Array) -> npt.NDArray[np.float32]:
         """Codes as numbers."""
-        return (codes.astype(np.float32) - np.float32(self.zero)) * np.float32(self.scale)
+        return (codes.astype(np.float32) - np.float32(self.zero)) * self.steps
 
     def rounded(self, values: Array) -> npt.NDArray[np.float32]:
         """What is left of numbers that have been codes."""

@@ -21,17 +21,21 @@ class OutputError:
     deviation: SignalError | None
     equal: int = 0
     count: int = 0
+    least: float = 1.0
+    """The cosine of the sample that is farthest off."""
 
     def facts(self) -> dict[str, Any]:
         """The error as plain values."""
         if self.deviation is None:
             return {"output": self.name, "equal": self.equal, "count": self.count}
-        return {"output": self.name, "db": finite(self.deviation.decibels), "cosine": self.deviation.cosine}
+        decibels, cosine = finite(self.deviation.decibels), self.deviation.cosine
+        return {"output": self.name, "db": decibels, "cosine": cosine, "least_cosine": self.least}
 
     def __str__(self) -> str:
         if self.deviation is None:
             return f"{self.name}: {self.equal} of {self.count} equal"
-        return f"{self.name}: {_decibels(self.deviation.decibels)} dB, cosine {self.deviation.cosine:.5f}"
+        decibels, cosine = _decibels(self.deviation.decibels), f"{self.deviation.cosine:.5f}"
+        return f"{self.name}: {decibels} dB, cosine {cosine}, {self.least:.5f} for the worst sample"
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,15 @@ class QuantizeReport:
     bytes_before: int
     bytes_after: int
     accuracy: Accuracy | None = None
+
+    @property
+    def least_cosine(self) -> float:
+        """The least cosine of an output for a sample."""
+        return min((one.least for one in self.outputs if one.deviation is not None), default=1.0)
+
+    def worst_layer(self) -> LayerError | None:
+        """The layer that loses most by its own rounding."""
+        return min(self.layers, key=_own_decibels, default=None)
 
     @property
     def keep(self) -> list[str]:
@@ -120,17 +133,12 @@ def _share(count: int, of: int) -> str:
 
 
 def _table(layers: Sequence[LayerError]) -> Iterator[str]:
-    rows = [("layer", "op", "alone dB", "dB", "cosine")]
-    rows += [
-        (
-            one.label,
-            one.op,
-            _decibels(one.alone.decibels),
-            _decibels(one.together.decibels),
-            f"{one.together.cosine:.5f}",
-        )
-        for one in layers
-    ]
+    is_smoothed = any(one.smoothing for one in layers)
+    rows: list[tuple[str, ...]] = [("layer", "op", "alone dB", "dB", "cosine", *(["smoothing"] * is_smoothed))]
+    for one in layers:
+        decibels = (_decibels(error.decibels) for error in (one.alone, one.together))
+        smoothing = [f"{one.smoothing:.2f}" if one.smoothing else "-"] * is_smoothed
+        rows.append((one.label, one.op, *decibels, f"{one.together.cosine:.5f}", *smoothing))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells: Mapping[int, str] = dict(enumerate(row))

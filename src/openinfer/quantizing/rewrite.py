@@ -154,7 +154,10 @@ class _Rewriting:
         group = self.analysis.group_of[site]
         scale, zero = self.constants.scale(group), self.constants.zero(group)
         codes = self.names.of(site, self._dims(site))
-        return self.writer.op("quantize", [access, scale, *zero], codes, (("to", DTypeValue(I8)),))
+        attrs: Attrs = (("to", DTypeValue(I8)),)
+        if self.constants.is_smoothed(group):
+            attrs += (("axis", IntValue(self.declarations.rank(site.access.base) - 1)),)
+        return self.writer.op("quantize", [access, scale, *zero], codes, attrs)
 
     def _dims(self, site: CodeSite) -> tuple[Num, ...] | None:
         """The dimensions of a slice, whose variable has others."""

@@ -50,9 +50,8 @@ class Sharing:
         users = (self._layers.get(node) for node in self._users[layer.weights.base])
         return self._weights_only or any(user is not None and user.is_in_floats for user in users)
 
-    def is_own_bias(self, layer: QuantLayer) -> bool:
-        """Whether the bias of a layer is its alone, with an entry for each layer of a loop."""
-        assert layer.bias is not None
-        name = layer.bias.base
+    def is_own(self, layer: QuantLayer, stored: Access) -> bool:
+        """Whether a weight or bias of a layer is its alone, with an entry for each layer of a loop."""
         indices = tuple(Single(Ref(index)) for index in layer.path)
-        return name not in self._aliased and self._users[name] == [layer.node] and layer.bias.indices == indices
+        is_read_once = self._users[stored.base] == [layer.node]
+        return stored.base not in self._aliased and is_read_once and stored.indices == indices

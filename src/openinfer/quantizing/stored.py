@@ -1,7 +1,7 @@
 """Weights of a float model as codes: by variable and entry, each with a scale for every channel."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from openinfer.dtypes import Array
 from openinfer.ir import Access, ModelRef, Single
 from openinfer.ir.expr import evaluate
 from openinfer.oinf.quant import QuantParams, QuantScale
-from openinfer.quantizing.ranges import weight_codes, weight_scales
+from openinfer.quantizing.ranges import Smoothing, weight_codes, weight_scales
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,12 @@ class StoredCodes:
 class StoredWeights:
     """The tensors of a model that variables of a graph stand for, and their codes."""
 
-    def __init__(self, bound: BoundGraph) -> None:
+    def __init__(self, bound: BoundGraph, smoothing: Mapping[str, Smoothing] | None = None) -> None:
+        """``smoothing`` is by the names of matrices: their weights are multiplied before they become codes."""
         assert bound.model is not None
         self._bound = bound
         self._model = bound.model
+        self._smoothing = smoothing or {}
         self._codes: dict[tuple[str, int], StoredCodes] = {}
 
     def entries(self, name: str) -> Iterator[str]:
@@ -84,6 +86,22 @@ class StoredWeights:
         key = entry, axis
         if key not in self._codes:
             weights = self.array(entry)
+            if entry in self._smoothing:
+                weights = smoothed_weights(weights, axis, self._smoothing[entry])
             scales = weight_scales(weights, axis)
             self._codes[key] = StoredCodes(weight_codes(weights, scales, axis), scales, axis)
         return self._codes[key]
+
+    def rounded(self, entry: str, axis: int) -> Array:
+        """What is left of a tensor that has been codes, without what has moved into it."""
+        real = self.codes(entry, axis).real()
+        if entry not in self._smoothing:
+            return real
+        smoothing = self._smoothing[entry]
+        return smoothed_weights(real, axis, replace(smoothing, factors=np.reciprocal(smoothing.factors)))
+
+
+def smoothed_weights(weights: Array, axis: int, smoothing: Smoothing) -> Array:
+    """A matrix with the outliers of its operand moved into it; its results have their channels along ``axis``."""
+    factors = smoothing.factors
+    return np.asarray(weights * (factors if axis == 0 else factors[:, np.newaxis]), np.float32)
