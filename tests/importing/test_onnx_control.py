@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
-from tests.importing.models import imported, require_agreement
+from tests.importing.models import imported, model, node, require_agreement
 from tests.synth.flags import USUAL
 
 from openinfer import ModelLoader, OpenInferError, Simulator, Synthesizer, load_graph
@@ -154,3 +154,62 @@ def test_branches_and_loops_agree_in_c(tmp_path: Path) -> None:
             executor.run_step()
         for name in ("y", "e"):
             np.testing.assert_allclose(machines[1].fetch(name), machines[0].fetch(name), rtol=1e-6)
+
+
+COUNTED = """start = Less (zero, size)
+    last, y, w, rows = Loop (, start, zero, x, weight)
+        <body = b (int64 i, bool go, int64 at, float[2] s, float[2] v)
+        => (bool goes, int64 next, float[2] t, float[2] v, float[2] r) {
+        e = Gather (x2, at) m = Mul (e, v) t = Add (s, m) next = Add (at, step) goes = Less (next, size)
+        r = Neg (t) }>"""
+
+
+def test_a_counter_and_a_limit_are_a_number_of_iterations(tmp_path: Path) -> None:
+    """As exporters write a recurrent layer of a dynamic length; weights that are handed on are constants."""
+    signature = "(float[2] x, float[T, 2] x2) => (int64 last, float[2] y, float[T, 2] rows)"
+    made = net(signature, "shape = Shape (x2) size = Gather (shape, zero) " + COUNTED)
+    weights = {"zero": np.array(0), "step": np.array(1), "weight": np.array([0.5, 2.0], np.float32)}
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in weights.items())
+    feeds = {"x": X[:2], "x2": np.arange(10, dtype=np.float32).reshape(5, 2)}
+    found = require_agreement(made, tmp_path, feeds, sizes={"T": "<=6"})
+    assert "in 0..T)" in found
+    assert "branch" not in found
+    assert "weight: f32[2];" in found.partition("block entry")[0]
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_a_recurrent_layer_goes_backwards_over_sequences_of_different_lengths(tmp_path: Path, kind: str) -> None:
+    gates = {"GRU": 3, "LSTM": 4}[kind]
+    rng = np.random.default_rng(1)
+    weights = {
+        "w": rng.standard_normal((2, gates * 4, 3)).astype(np.float32),
+        "r": rng.standard_normal((2, gates * 4, 4)).astype(np.float32),
+    }
+    made = model(
+        [node(kind, ["x", "w", "r", "", "lengths"], ["y", "h"], hidden_size=4, direction="bidirectional")],
+        {"x": ("f32", ["T", 2, 3]), "lengths": ("i32", [2])},
+        {"y": ("f32", None), "h": ("f32", None)},
+        weights,
+    )
+    feeds = {"x": rng.standard_normal((5, 2, 3)).astype(np.float32), "lengths": np.array([5, 2], np.int32)}
+    require_agreement(made, tmp_path, feeds, sizes={"T": "<=6"})
+
+
+@pytest.mark.parametrize("length", [6, 7])
+def test_padding_that_is_the_same_for_all_lengths_needs_no_fixed_size(tmp_path: Path, length: int) -> None:
+    attributes: dict[str, Any] = {"kernel_shape": [2], "strides": [2], "auto_pad": "SAME_UPPER"}
+    made = model([node("MaxPool", ["x"], ["y"], **attributes)], {"x": ("f32", [1, 2, "T"])}, {"y": ("f32", None)})
+    x = np.random.default_rng(2).standard_normal((1, 2, length)).astype(np.float32)
+    require_agreement(made, tmp_path, {"x": x}, sizes={"T": "<=9"})
+
+
+def test_the_first_of_a_dynamic_sequence_can_be_squeezed(tmp_path: Path) -> None:
+    made = net("(float[T, 4] x) => (float[4] y)", "f = Slice (x, z, o, z) y = Squeeze (f, z)")
+    made.graph.initializer.extend([onnx.numpy_helper.from_array(np.array([v]), k) for k, v in (("z", 0), ("o", 1))])
+    require_agreement(made, tmp_path, {"x": X.reshape(1, 4).repeat(3, 0)}, sizes={"T": "<=9"})
+
+
+def test_a_sequence_that_is_reversed_as_a_whole_is_flipped(tmp_path: Path) -> None:
+    body = "s = Shape <start = 0, end = 1> (x) y = ReverseSequence <time_axis = 0, batch_axis = 1> (x, s)"
+    made = net("(float[T, 1] x) => (float[T, 1] y)", body)
+    assert "op flip" in require_agreement(made, tmp_path, {"x": X.reshape(4, 1)}, sizes={"T": "<=9"})

@@ -294,8 +294,10 @@ class Draft:
 
 def known(array: Any, dtype: DType | None = None, hint: str = "") -> KnownTensor:
     """A known tensor; integers without a dtype are i64, and objects become plain integers where no size is left."""
-    if isinstance(array, Dim):
-        return extent(array)  # NumPy would see a plain integer
+    if isinstance(array, Dim):  # in which NumPy would see a plain integer
+        size = np.empty((), object)
+        size[()] = array
+        return KnownTensor(dtype or I64, size, hint)
     found = np.asarray(array)
     if found.dtype == object:
         if any(isinstance(one, Dim) for one in found.reshape(-1)):

@@ -83,6 +83,7 @@ class Emitter:
         self.bodies = Bodies()
         self.origin = NodeOrigin()
         self._indices = Identifiers()
+        self._asked: dict[int, tuple[str, tuple[DraftOperand | None, ...], DraftOperand]] = {}
 
     # --- ops ------------------------------------------------------------------------------------------------------
 
@@ -103,7 +104,14 @@ class Emitter:
         placed = tuple(self.placed(one) for one in inputs)
         outputs = tuple(DraftValue(output.dtype, self.shape(output.shape)) for output in call.outputs)
         self.bodies.add(DraftOp(name, _trimmed(placed), tuple(given.items()), outputs, self.origin))
+        if len(outputs) == 1 and all(is_same(one, 1) for one in outputs[0].shape):
+            self._asked[id(outputs[0])] = (name, inputs, outputs[0])
         return outputs
+
+    def asked(self, operand: DraftOperand) -> tuple[str, tuple[DraftOperand | None, ...]] | None:
+        """The op and the inputs that a single number was computed from, before sizes became values of the graph."""
+        found = self._asked.get(id(operand))
+        return None if found is None else found[:2]
 
     def into(
         self, name: str, outputs: Sequence[DraftValue | DraftPart], *inputs: DraftOperand | None, **params: DraftParam

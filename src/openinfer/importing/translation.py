@@ -112,6 +112,7 @@ def _inputs(model: OnnxModel, options: ImportOptions, sizes: ModelSizes, names: 
             refused.append(_refusal(model.path, f"the input {printable(info.name)!r:.100} is {what}"))
             continue
         if info.name in options.fixed:
+            sizes.pass_over((info,))
             names.bind(info.name, _fixed(info, options.fixed[info.name]))
             continue
         value = DraftValue(info.dtype, sizes.shape(info), info.name)
@@ -188,6 +189,11 @@ class _Translation:
         if len(found) != len(results):
             raise Unsupported("an output of its graph is not computed")
         return tuple(found)
+
+    def find(self, name: str) -> DraftOperand | None:
+        """What a name means in the graph that is being walked."""
+        found = self._names.find(name)
+        return None if isinstance(found, _Missing) else found
 
     def reported(self) -> int:
         """How many problems were reported so far."""

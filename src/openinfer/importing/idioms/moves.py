@@ -8,7 +8,7 @@ from openinfer.loops.dim import is_same_shape
 _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1, "and": 1, "or": 0}
 
 
-def neutral(_matches: Matches, root: DraftOp) -> DraftOperand | None:
+def neutral(matches: Matches, root: DraftOp) -> DraftOperand | None:
     """The operand that an op leaves as it is: a sum with 0, a product with 1, a shape that it has already."""
     if root.op in ("reshape", "expand"):
         return first(root) if is_same_shape(first(root).shape, root.outputs[0].shape) else None
@@ -20,7 +20,9 @@ def neutral(_matches: Matches, root: DraftOp) -> DraftOperand | None:
     one, other = root.inputs
     pairs = [(one, other)] if root.op in ("sub", "div") else [(one, other), (other, one)]
     for kept, number in pairs:
-        if kept is not None and is_known_as(number, wanted) and is_same_shape(kept.shape, root.outputs[0].shape):
+        filled = matches.maker(number, "expand")
+        source = number if filled is None else filled.inputs[0]
+        if kept is not None and is_known_as(source, wanted) and is_same_shape(kept.shape, root.outputs[0].shape):
             return kept
     return None
 

@@ -23,6 +23,9 @@ class Subgraphs(Protocol):
     def inline(self, graph: OnnxGraph, given: Sequence[DraftOperand]) -> tuple[DraftOperand, ...]:
         """Translate a graph in the place where the node stands; its inputs are given."""
 
+    def find(self, name: str) -> DraftOperand | None:
+        """What a name means in the graph around the node; None where it means nothing there."""
+
     def reported(self) -> int:
         """How many problems were reported so far."""
 

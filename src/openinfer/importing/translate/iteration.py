@@ -24,6 +24,7 @@ from openinfer.importing.problems import SkippedError, Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.control import hoisted, store
 from openinfer.importing.translate.counted import bound_of, loop_places, require_outside
+from openinfer.importing.translate.induction import counted_value, induction
 from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import expr_of, is_same, is_same_shape, is_symbolic
@@ -111,39 +112,77 @@ def _never(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand]) -> Node
     return (*carried, *(known(np.zeros((0, *one.shape), one.dtype.array), one.dtype) for one in rows))
 
 
+@dataclass(frozen=True)
+class _LoopBody:
+    """One iteration: its steps, and what it makes of the variables of the loop."""
+
+    index: IndexOperand
+    steps: tuple[DraftStep, ...]
+    trips: _Trips
+    goes_on: DraftOperand
+    variables: dict[int, DraftValue]
+    """The variable of each carried value that needs one, by its place."""
+    new: tuple[DraftOperand, ...]
+    """What the variables are in the next iteration."""
+    collected: dict[int, DraftOperand]
+    finals: list[DraftOperand | None]
+    """What each carried value is behind the loop."""
+
+
+def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[DraftOperand]) -> _LoopBody:
+    seen = induction(n, body, carried, trips.start)
+    times = seen.count if trips.count is None else None
+    trips = trips if times is None else _Trips(times, None)
+    counters = {
+        place: counter for place, counter in seen.counters.items() if isinstance(times, int) or not n.reads(place)
+    }
+    moving = [place for place in range(len(carried)) if place not in seen.kept and place not in counters]
+    variables = {place: n.emit.variable(carried[place]) for place in moving}
+    finals: list[DraftOperand | None] = [variables.get(place, one) for place, one in enumerate(carried)]
+    for place, counter in counters.items():
+        finals[place] = counted_value(n.emit, counter, times, carried[place]) if isinstance(times, int) else None
+    index = n.emit.open_loop("iterations")
+    given = [variables.get(place, one) for place, one in enumerate(carried)]
+    for place, counter in counters.items():
+        given[place] = counted_value(n.emit, counter, index, carried[place])
+    results = n.subgraphs.inline(body, [index, _goes_on(), *given])
+    steps = n.emit.bodies.close()
+    new = tuple(results[1 + place] for place in moving)
+    _require_same_types(new, list(variables.values()))
+    goes_on = results[0] if times is None else _goes_on()
+    collected = {place: one for place, one in enumerate(results[1:]) if place >= len(carried) and n.reads(place)}
+    finals += [None] * (len(results) - 1 - len(carried))
+    return _LoopBody(index, steps, trips, goes_on, variables, new, collected, finals)
+
+
 def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[DraftOperand]) -> NodeResults:
     """A loop with a variable for each value that is carried; what is collected goes into the rows of a tensor."""
-    variables = [n.emit.variable(one) for one in carried]
-    index = n.emit.open_loop("iterations")
-    results = n.subgraphs.inline(body, [index, _goes_on(), *variables])
-    steps = n.emit.bodies.close()
-    goes_on, own = results[0], results[1 : 1 + len(carried)]
-    collected = {place: one for place, one in enumerate(results[1:]) if place >= len(carried) and n.reads(place)}
-    _require_same_types(own, variables)
+    one = _loop_body(n, body, trips, carried)
+    index, collected, variables = one.index, one.collected, list(one.variables.values())
     go = None
-    if trips.start is not None or not _holds(goes_on):
-        go = n.emit.variable(n.emit.reshape(trips.start or _goes_on(), ()), "goes_on")
-    limit, rows = _limits(n, trips, is_conditional=go is not None, collected=list(collected))
-    tensors = {place: n.emit.declare(one.dtype, (rows, *one.shape)) for place, one in collected.items()}
+    if one.trips.start is not None or not _holds(one.goes_on):
+        go = n.emit.variable(n.emit.reshape(one.trips.start or _goes_on(), ()), "goes_on")
+    limit, rows = _limits(n, one.trips, is_conditional=go is not None, collected=list(collected))
+    tensors = {place: n.emit.declare(own.dtype, (rows, *own.shape)) for place, own in collected.items()}
     number = n.emit.variable(known(np.int64(0)), "iterations") if collected and go is not None else None
-    guard = n.emit.declare(I64, (rows,), "ran") if trips.count is None and not collected else None
+    guard = n.emit.declare(I64, (rows,), "ran") if one.trips.count is None and not collected else None
     n.emit.bodies.open()
-    for place, one in collected.items():
-        store(n, one, slice_at(tensors[place], index))  # first: it may be what was carried into this iteration
+    for place, own in collected.items():
+        store(n, own, slice_at(tensors[place], index))  # first: it may be what was carried into this iteration
     if guard is not None:
         n.emit.copy(index, slice_at(guard, index))
     if number is not None:
         n.emit.copy(n.emit.op("add", index, known(np.int64(1))), number)
     if go is None:
-        _carry(n, own, variables)
+        _carry(n, one.new, variables)
     else:
-        _carry(n, (*own, n.emit.reshape(goes_on, ())), [*variables, go])
-    _add_loop(n, index, limit, (*steps, *n.emit.bodies.close()), go)
+        _carry(n, (*one.new, n.emit.reshape(one.goes_on, ())), [*variables, go])
+    _add_loop(n, index, limit, (*one.steps, *n.emit.bodies.close()), go)
     if number is None and collected and isinstance(limit, DraftValue):
         number = n.emit.value(n.emit.op("max", limit, known(np.int64(0))))
     if number is not None:
         _label(n, tensors, rows, number)
-    return (*variables, *(tensors.get(place) for place in range(len(carried), len(results) - 1)))
+    return tuple(tensors.get(place, final) for place, final in enumerate(one.finals))
 
 
 def _limits(

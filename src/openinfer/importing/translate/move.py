@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from openinfer.dtypes import DTYPES
-from openinfer.importing.draft import I64, DraftOperand, extent, extents, known
+from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, extents, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same, is_symbolic, larger, smaller, span
@@ -77,11 +77,15 @@ def _squeeze(n: NodeContext) -> NodeResults:
     if axes is None:
         axes = tuple(place for place, one in enumerate(n.x.shape) if is_same(one, 1))
     dropped = {n.axis(one) for one in axes}
-    if any(not is_same(n.x.shape[one], 1) for one in dropped):
-        raise Unsupported(f"it drops an axis that is not 1 of the shape {list(n.x.shape)}")
-    if not dropped:
-        return n.x
-    return n.emit.op("squeeze", n.x, axes=tuple(sorted(dropped)))
+    x = n.x
+    for axis in sorted(dropped, reverse=True):
+        own = x.shape[axis]
+        if is_symbolic(own) and span(own)[1] == 1:  # 0 or 1, as what is left of an empty sequence: 0 stops the run
+            x = n.emit.op("gather", x, known(np.int64(0)), axis=axis)
+            dropped = {one - (one > axis) for one in dropped - {axis}}
+        elif not is_same(own, 1):
+            raise Unsupported(f"it drops an axis that is not 1 of the shape {list(n.x.shape)}")
+    return n.emit.op("squeeze", x, axes=tuple(sorted(dropped))) if dropped else x
 
 
 @onnx_op("Unsqueeze")
@@ -285,7 +289,10 @@ def _space_to_depth(n: NodeContext) -> NodeResults:
 def _reverse_sequence(n: NodeContext) -> NodeResults:
     """Position t of a sequence of length s is s - 1 - t before s, and stays behind it."""
     batch, time = n.integer("batch_axis", 1), n.integer("time_axis", 0)
-    lengths = n.emit.cast(n.input(1), I64)
+    given = n.input(1)
+    if isinstance(given, KnownTensor) and all(is_same(one, n.x.shape[time]) for one in given.array.reshape(-1)):
+        return n.emit.op("flip", n.x, axes=(time,))
+    lengths = n.emit.cast(given, I64)
     rows = tuple(n.x.shape[one] if one == batch else 1 for one in range(n.rank))
     columns = tuple(n.x.shape[one] if one == time else 1 for one in range(n.rank))
     length = n.emit.reshape(lengths, rows)

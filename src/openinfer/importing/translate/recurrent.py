@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openinfer.importing.draft import I64, DraftOperand, DraftPart, DraftValue, IndexOperand, KnownTensor, known
+from openinfer.importing.draft import I64, DraftOperand, DraftPart, DraftValue, IndexOperand, KnownTensor, extent, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.ir.expr import BinaryExpr, Num, Ref
@@ -94,12 +94,14 @@ def _one_direction(
     index = n.emit.open_loop("time")
     at = place_in_time(index, length, is_reversed=is_reversed)
     row = DraftPart(source, (at, Slice(), Slice()), tuple(source.shape[1:]))
+    out: DraftOperand = h
     if lengths is None and _is_native(n, weights):
         _native(n, weights, row, h, c)
     else:
         now = _cell(n, weights, row, _States(h, c))
-        _store(n, now, h, c, lengths, at)
-    out: DraftOperand = h if lengths is None else _masked(n, h, lengths, at)
+        inside = None if lengths is None else _is_inside(n, lengths, index, length, is_reversed=is_reversed)
+        _store(n, now, h, c, inside)
+        out = h if inside is None else n.emit.op("where", inside, h, n.emit.scalar(0, h.dtype))
     n.emit.copy(out, DraftPart(y, (at, Single(Num(0)), Slice(), Slice()), (batch, hidden)))
     n.emit.close_loop("time", index, length)
     return y, h, c
@@ -137,27 +139,19 @@ def _lengths(n: NodeContext, length: int) -> DraftOperand | None:
     return n.emit.cast(given, I64)
 
 
-def _store(
-    n: NodeContext, now: _States, h: DraftValue, c: DraftValue | None, lengths: DraftOperand | None, at: Single
-) -> None:
-    """The new states, where the sequence is not over yet."""
+def _store(n: NodeContext, now: _States, h: DraftValue, c: DraftValue | None, inside: DraftOperand | None) -> None:
+    """The new states, where the place is one of the sequence."""
     pairs = [(now.h, h)] + ([(now.c, c)] if c is not None and now.c is not None else [])
     for new, variable in pairs:
-        if lengths is None:
-            n.emit.copy(new, variable)
-        else:
-            n.emit.copy(n.emit.op("where", _is_inside(n, lengths, at), new, variable), variable)
+        n.emit.copy(new if inside is None else n.emit.op("where", inside, new, variable), variable)
 
 
-def _masked(n: NodeContext, h: DraftValue, lengths: DraftOperand, at: Single) -> DraftOperand:
-    return n.emit.op("where", _is_inside(n, lengths, at), h, n.emit.scalar(0, h.dtype))
-
-
-def _is_inside(n: NodeContext, lengths: DraftOperand, at: Single) -> DraftOperand:
-    if not isinstance(at.value, Ref):
-        raise Unsupported("it goes backwards over sequences of different lengths")
-    inside = n.emit.op("gt", lengths, IndexOperand(at.value.name))
-    return n.emit.op("unsqueeze", inside, axes=(1,))
+def _is_inside(
+    n: NodeContext, lengths: DraftOperand, index: IndexOperand, length: int, *, is_reversed: bool
+) -> DraftOperand:
+    """Whether the place of an iteration is one of each sequence, [B, 1]; backwards, what is behind them comes first."""
+    place = n.emit.op("sub", extent(length - 1), index) if is_reversed else index
+    return n.emit.op("unsqueeze", n.emit.op("gt", lengths, place), axes=(1,))
 
 
 # --- weights and cells ------------------------------------------------------------------------------------------------

@@ -54,11 +54,29 @@ def window_of(n: NodeContext, kernel: tuple[int, ...], spatial: tuple[int, ...])
         return Window(kernel, strides, dilations, (0,) * count, (0,) * count)
     begins, ends = [], []
     for own, size, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
-        if is_symbolic(own) and stride != 1:
-            raise Unsupported(f"its padding {auto} depends on a size", "fix the size: --size NAME=VALUE")
         reach = (size - 1) * dilation + 1
-        total = reach - 1 if stride == 1 else max((-(-own // stride) - 1) * stride + reach - own, 0)
-        small, large = total // 2, total - total // 2
-        begins.append(small if auto == "SAME_UPPER" else large)
-        ends.append(large if auto == "SAME_UPPER" else small)
+        if is_symbolic(own):
+            begin, end = _same_of_all_sizes(reach, stride, auto)
+        else:
+            begin, end = _same(max((-(-own // stride) - 1) * stride + reach - own, 0), auto)
+        begins.append(begin)
+        ends.append(end)
     return Window(kernel, strides, dilations, tuple(begins), tuple(ends))
+
+
+def _same(total: int, auto: str) -> tuple[int, int]:
+    small, large = total // 2, total - total // 2
+    return (small, large) if auto == "SAME_UPPER" else (large, small)
+
+
+def _same_of_all_sizes(reach: int, stride: int, auto: str) -> tuple[int, int]:
+    """Padding for an axis of any length, if what comes first is the same for all.
+
+    The length of the last stride, 1 to ``stride``, decides how much is padded. Padding behind the last window that
+    there is changes nothing, so that the most that any length needs behind will do.
+    """
+    begins = {_same(max(reach - last, 0), auto)[0] for last in range(1, stride + 1)}
+    if len(begins) > 1 or reach < stride:
+        raise Unsupported(f"its padding {auto} depends on a size", "fix the size: --size NAME=VALUE")
+    begin = begins.pop()
+    return begin, reach - 1 - begin

@@ -1,0 +1,194 @@
+"""What a loop carries without need: values that stay as they are, and counters that follow from the iteration.
+
+Exporters write ``for`` loops as ``while`` loops with a counter and a comparison, and hand weights from iteration to
+iteration. Seen through, such a loop has a number of iterations, and its weights are constants.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from openinfer.importing.draft import DraftOperand, DraftValue, IndexOperand, KnownTensor, known
+from openinfer.importing.emitter import Emitter
+from openinfer.importing.onnx_model import OnnxGraph, OnnxNode, OnnxTensor
+from openinfer.importing.translate.context import NodeContext
+from openinfer.loops.dim import is_same, is_symbolic
+
+_PASSING = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
+"""Op types that leave the value of a single number as it is."""
+_PASSING_OPS = frozenset({"cast", "reshape", "squeeze", "unsqueeze"})
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A carried number that grows by a step in each iteration."""
+
+    start: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Induction:
+    """Which of the carried values stay as they are, which count, and how often the loop runs if they tell."""
+
+    kept: frozenset[int] = frozenset()
+    counters: Mapping[int, Counter] = field(default_factory=dict)
+    count: "int | DraftValue | None" = None
+
+
+def induction(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand], start: DraftOperand | None) -> Induction:
+    """What the body of a loop says about the values that it carries; ``start`` is its first condition, if not known."""
+    names = _BodyNames(n, body, carried)
+    kept = frozenset(place for place in range(len(carried)) if names.is_kept(place))
+    counters = {place: found for place in range(len(carried)) if (found := names.counter(place)) is not None}
+    return Induction(kept, counters, _count(n.emit, names, counters, start))
+
+
+def counted_value(emit: Emitter, counter: Counter, iteration: "IndexOperand | int", like: DraftOperand) -> DraftOperand:
+    """A counter in an iteration, of the type that it is carried with."""
+    if isinstance(iteration, IndexOperand):
+        found: DraftOperand = iteration
+        if counter.step != 1:
+            found = emit.op("mul", found, known(np.int64(counter.step)))
+        if counter.start:
+            found = emit.op("add", found, known(np.int64(counter.start)))
+    else:
+        total = np.empty((), object)
+        total[()] = iteration * counter.step + counter.start
+        found = known(total)
+    return emit.reshape(emit.cast(found, like.dtype), like.shape)
+
+
+class _BodyNames:
+    """The names of a body, and what computes them."""
+
+    def __init__(self, n: NodeContext, body: OnnxGraph, carried: list[DraftOperand]) -> None:
+        self._n = n
+        self._carried = carried
+        self._makers: dict[str, OnnxNode] = {name: node for node in body.nodes for name in node.outputs if name}
+        self._tensors = body.tensors
+        self._given = [info.name for info in body.inputs[2:]]
+        self._results = [info.name for info in body.outputs[1:]]
+        self.condition = body.outputs[0].name if body.outputs else ""
+
+    def is_kept(self, place: int) -> bool:
+        name = self._results[place]
+        while (maker := self._makers.get(name)) is not None and maker.op == "Identity":
+            name = maker.inputs[0]
+        return name == self._given[place]
+
+    def source(self, name: str) -> str:
+        """The name behind ops that leave a single number as it is."""
+        for _ in range(len(self._makers) + 1):
+            maker = self._makers.get(name)
+            if maker is None or maker.domain or not maker.inputs:
+                return name
+            added = [one for one in maker.inputs if self._number(one) == 0] if maker.op == "Add" else []
+            if maker.op in _PASSING:
+                name = maker.inputs[0]
+            elif added and len(maker.inputs) == 2:
+                name = next((one for one in maker.inputs if one != added[0]), name)
+            else:
+                return name
+        return name
+
+    def operand(self, name: str) -> DraftOperand | None:
+        """What a name means that is the same in every iteration."""
+        name = self.source(name)
+        maker = self._makers.get(name)
+        if maker is not None:
+            value = maker.attributes.get("value")
+            return KnownTensor(value.dtype, value.array) if isinstance(value, OnnxTensor) else None
+        if name in self._tensors:
+            return KnownTensor(self._tensors[name].dtype, self._tensors[name].array)
+        if name in self._given:
+            place = self._given.index(name)
+            return self._carried[place] if self.is_kept(place) else None
+        return self._n.subgraphs.find(name)
+
+    def _number(self, name: str) -> int | None:
+        maker = self._makers.get(name)
+        value = maker.attributes.get("value") if maker is not None and maker.op == "Constant" else None
+        found = value if isinstance(value, OnnxTensor) else self._tensors.get(name)
+        if found is None and maker is None and name not in self._given:
+            outer = self._n.subgraphs.find(name)
+            return _integer(outer) if isinstance(outer, KnownTensor) else None
+        return None if found is None else _integer(KnownTensor(found.dtype, found.array))
+
+    def counter(self, place: int) -> Counter | None:
+        start = self._carried[place]
+        maker = self._makers.get(self.source(self._results[place]))
+        if maker is None or maker.op != "Add" or len(maker.inputs) != 2 or not isinstance(start, KnownTensor):
+            return None
+        first = _integer(start)
+        for one, other in (maker.inputs, maker.inputs[::-1]):
+            step = self._number(other)
+            if first is not None and step is not None and step > 0 and self.source(one) == self._given[place]:
+                return Counter(first, step)
+        return None
+
+    def limit(self, counters: Mapping[int, Counter]) -> tuple[Counter, DraftOperand] | None:
+        """The counter that the condition compares after each iteration, and what with."""
+        maker = self._makers.get(self.source(self.condition))
+        if maker is None or maker.op != "Less" or len(maker.inputs) != 2:
+            return None
+        left, other = self.source(maker.inputs[0]), self.operand(maker.inputs[1])
+        for place, counter in counters.items():
+            if left == self.source(self._results[place]) and other is not None:
+                return counter, other
+        return None
+
+
+def _integer(tensor: KnownTensor) -> int | None:
+    """The number of a tensor of one element, if it is whole."""
+    if tensor.array.size != 1 or tensor.has_sizes:
+        return None
+    value = tensor.array.reshape(-1)[0]
+    return int(value) if np.isfinite(value) and value == np.floor(value) else None
+
+
+def _count(
+    emit: Emitter, names: _BodyNames, counters: Mapping[int, Counter], start: DraftOperand | None
+) -> "int | DraftValue | None":
+    """How often the condition holds, where a counter and a limit are all that it depends on."""
+    found = names.limit(counters)
+    if found is None:
+        return None
+    counter, limit = found
+    if start is not None and not _is_same_comparison(emit, start, counter.start, limit):
+        return None
+    if isinstance(limit, KnownTensor) and limit.array.size == 1:
+        last = limit.array.reshape(-1)[0]
+        if is_symbolic(last):
+            return last - counter.start if counter.step == 1 else None
+        times = int(np.ceil((float(last) - counter.start) / counter.step))
+        return max(times, 0 if start is not None else 1)
+    if start is None or counter != Counter(0, 1) or limit.dtype.kind not in ("int", "uint"):
+        return None
+    return emit.value(emit.reshape(emit.cast(limit, known(np.int64(0)).dtype), ()))
+
+
+def _is_same_comparison(emit: Emitter, cond: DraftOperand, first: int, limit: DraftOperand) -> bool:
+    """Whether a condition says that a number is less than a limit."""
+    asked = emit.asked(_behind(emit, cond))
+    if asked is None or asked[0] != "lt":
+        return False
+    one, other = (None if given is None else _behind(emit, given) for given in asked[1])
+    wanted = _behind(emit, limit)
+    if not isinstance(one, KnownTensor) or _integer(one) != first:
+        return False
+    if isinstance(other, KnownTensor) and isinstance(wanted, KnownTensor):
+        return other.array.size == wanted.array.size == 1 and is_same(
+            other.array.reshape(-1)[0], wanted.array.reshape(-1)[0]
+        )
+    return other is wanted
+
+
+def _behind(emit: Emitter, operand: DraftOperand) -> DraftOperand:
+    """The operand of which another is a cast or another shape."""
+    asked = emit.asked(operand)
+    while asked is not None and asked[0] in _PASSING_OPS and asked[1][0] is not None:
+        operand = asked[1][0]
+        asked = emit.asked(operand)
+    return operand
