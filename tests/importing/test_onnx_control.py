@@ -213,3 +213,49 @@ def test_a_sequence_that_is_reversed_as_a_whole_is_flipped(tmp_path: Path) -> No
     body = "s = Shape <start = 0, end = 1> (x) y = ReverseSequence <time_axis = 0, batch_axis = 1> (x, s)"
     made = net("(float[T, 1] x) => (float[T, 1] y)", body)
     assert "op flip" in require_agreement(made, tmp_path, {"x": X.reshape(4, 1)}, sizes={"T": "<=9"})
+
+
+WINDOWS = """y = Loop (three, , z) <body = b (int64 i, bool go, float[2] s) => (bool go, float[2] t) {
+    i1 = Unsqueeze (i, axis) a = Mul (i1, two) b1 = Add (a, two) e = Min (b1, eight)
+    w = Slice (x, a, e, axis) p = Squeeze (a) q = Squeeze (e) k = Range (p, q, o) f = Cast <to = 1> (k)
+    m = Mul (w, f) t = Add (s, m) }>"""
+
+
+def test_a_slice_that_moves_with_the_iteration_is_read_where_it_is(tmp_path: Path) -> None:
+    made = net("(float[8] x, float[2] z) => (float[2] y)", WINDOWS)
+    numbers = {"axis": [0], "eight": [8], "three": 3, "o": 1}
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(np.array(v), k) for k, v in numbers.items())
+    found = require_agreement(made, tmp_path, {"x": np.arange(8, dtype=np.float32), "z": X[:2]})
+    assert "loop iterations (i in 0..3)" in found
+
+
+def test_a_slice_up_to_where_data_says_has_a_bound_and_a_count(tmp_path: Path) -> None:
+    made = net("(float[4, 8] x, int64[1] n) => (float[4, m] y)", "y = Slice (x, zero, n, axis)")
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(np.array([v]), k) for k, v in (("zero", 0), ("axis", 1)))
+    with pytest.raises(ImportingError, match=r"the shape of its result depends on data"):
+        imported(made, tmp_path)
+    found = imported(made, tmp_path, sizes={"y[1]": "<=5"})
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    with ModelLoader.open(found.model) as weights:
+        executor = Simulator(weights).make_executor(load_graph(found.graph))
+        for given, count in ((3, 3), (0, 0), (-4, 4)):
+            executor.insert(x=x, n=np.array([given]))
+            executor.run_step()
+            assert executor.fetch(found.outputs["y.count"]) == count
+            np.testing.assert_array_equal(executor.fetch("y"), np.where(np.arange(5) < count, x[:, :5], 0))
+        executor.insert(x=x, n=np.array([6]))
+        with pytest.raises(OpenInferError, match=r"out of range|outside"):
+            executor.run_step()
+
+
+def test_what_only_the_last_iteration_says_may_begin_as_anything(tmp_path: Path) -> None:
+    body = """y, k = Loop (two, , x, none) <body = b (int64 i, bool go, float[4] s, int64 old)
+        => (bool go, float[4] t, float[4] last) { t = Add (s, one) last = Mul (s, half) }>"""
+    made = net("(float[4] x) => (float[4] y, float[4] k)", body)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0), "none"))
+    found = imported(made, tmp_path)
+    with ModelLoader.open(found.model) as weights:
+        executor = Simulator(weights).make_executor(load_graph(found.graph))
+        executor.insert(x=X)
+        executor.run_step()
+        np.testing.assert_allclose(executor.fetch("k"), (X + 1) / 2)

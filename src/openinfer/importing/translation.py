@@ -73,7 +73,7 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     names = _Names()
     inputs = _inputs(model, options, sizes, names)
     sizes.pass_over(model.graph.outputs)
-    sizes.pass_over_places(counted_places(model.graph.nodes))
+    sizes.pass_over_places(counted_places(model.graph.nodes, options.sizes))
     sizes.require_all()
     counts = DataCounts(options.sizes)
     translation = _Translation(model, names, Emitter(sizes.dynamic, counts))

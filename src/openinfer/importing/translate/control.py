@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from openinfer.dtypes import DType
 from openinfer.importing.draft import (
     DraftBranch,
     DraftCopy,
@@ -22,7 +23,8 @@ from openinfer.importing.draft import (
 )
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.loops.dim import is_same_shape
+from openinfer.loops.dim import is_same, is_same_shape
+from openinfer.ops.types import Shape
 
 
 @onnx_op("If")
@@ -41,11 +43,7 @@ def _if(n: NodeContext) -> NodeResults:
         results = n.subgraphs.inline(graph, ())
         bodies.append((n.emit.bodies.close(), results))
     (then_steps, then_results), (else_steps, else_results) = bodies
-    outputs = []
-    for one, other in zip(then_results, else_results, strict=True):
-        if one.dtype is not other.dtype or not is_same_shape(one.shape, other.shape):
-            raise Unsupported(f"its branches give {one.type} and {other.type}", "fix its condition: --fix INPUT=VALUE")
-        outputs.append(n.emit.declare(one.dtype, one.shape))
+    outputs = [n.emit.declare(*_common_type(*pair)) for pair in zip(then_results, else_results, strict=True)]
     ends = [_results_into(n, results, outputs) for results in (then_results, else_results)]
     declared: list[DraftStep] = []
     own = [
@@ -57,12 +55,26 @@ def _if(n: NodeContext) -> NodeResults:
     return tuple(outputs)
 
 
+def _common_type(one: DraftOperand, other: DraftOperand) -> tuple[DType, Shape]:
+    """The type of a result of both branches. A single number may have more dimensions in one than in the other."""
+    if one.dtype is other.dtype and is_same_shape(one.shape, other.shape):
+        return one.dtype, one.shape
+    if one.dtype is other.dtype and is_number(one) and is_number(other):
+        return one.dtype, min(one.shape, other.shape, key=len)
+    raise Unsupported(f"its branches give {one.type} and {other.type}", "fix its condition: --fix INPUT=VALUE")
+
+
+def is_number(operand: DraftOperand) -> bool:
+    """Whether an operand has one element."""
+    return all(is_same(extent, 1) for extent in operand.shape)
+
+
 def _results_into(
     n: NodeContext, results: tuple[DraftOperand, ...], outputs: list[DraftValue]
 ) -> tuple[DraftStep, ...]:
     n.emit.bodies.open()
     for result, output in zip(results, outputs, strict=True):
-        store(n, result, output)
+        store(n, n.emit.reshape(result, output.shape), output)
     return n.emit.bodies.close()
 
 

@@ -1,6 +1,6 @@
 """Results whose length depends on data: computed at once where they are known, else up to a bound."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -17,18 +17,20 @@ _COUNTED = {"NonZero": 1, "Compress": 0, "Unique": 0, "NonMaxSuppression": 0}
 BOOL = DTYPES["bool"]
 
 
-def counted_places(nodes: Iterable[OnnxNode]) -> Iterator[str]:
+def counted_places(nodes: Iterable[OnnxNode], given_places: Collection[str] = ()) -> Iterator[str]:
     """The extents of a graph and those inside it that data decides, as options call them."""
     for node in nodes:
         if node.op in _COUNTED and not node.domain and node.outputs:
             axis = node.attributes.get("axis")
             given = axis if isinstance(axis, int) and node.op != "NonZero" else None
             yield f"{node.outputs[0]}[{_COUNTED[node.op] if given is None else given}]"
+        if node.op == "Slice" and not node.domain:
+            yield from (where for where in given_places if where.rpartition("[")[0] in node.outputs)
         if node.op == "Loop" and not node.domain:
             yield from loop_places(node)
         for value in node.attributes.values():
             if isinstance(value, OnnxGraph):
-                yield from counted_places(value.nodes)
+                yield from counted_places(value.nodes, given_places)
 
 
 def loop_places(node: OnnxNode) -> Iterator[str]:
@@ -159,6 +161,24 @@ def _known_unique(n: NodeContext, x: KnownTensor) -> NodeResults:
         values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
         inverse = np.argsort(order)[inverse]
     return (known(values, x.dtype), *(known(one.astype(np.int64)) for one in (first, inverse, counts)))
+
+
+def front(n: NodeContext, axis: int, end: DraftOperand) -> DraftOperand:
+    """A slice up to an end that data gives, 0 behind that."""
+    bound, own = _bound(n, axis), n.x.shape[axis]
+    x = n.x
+    if is_symbolic(own) or bound < own:
+        x = n.emit.op("slice", x, starts=(0,), ends=(bound,), axes=(axis,))
+    last = n.emit.reshape(n.emit.cast(end, I64), ())
+    last = n.emit.op("where", n.emit.op("lt", last, known(np.int64(0))), n.emit.op("add", last, extent(own)), last)
+    number = n.emit.op("max", n.emit.op("min", last, extent(own)), known(np.int64(0)))
+    inside = n.emit.op("lt", n.emit.ramp(x.shape[axis]), number)
+    if bound < int(own):  # an entry beyond the bound is an index out of range
+        number = n.emit.op("gather", n.emit.ramp(x.shape[axis] + 1), number)
+    shape = tuple(x.shape[axis] if one == axis else 1 for one in range(len(x.shape)))
+    found = n.emit.op("where", n.emit.reshape(inside, shape), x, n.emit.scalar(0, x.dtype))
+    entries = n.emit.counts.declare(n.node.outputs[0], int(x.shape[axis]), n.emit.value(number))
+    return n.emit.counts.label(n.emit.value(found), axis, entries)
 
 
 # --- boxes ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import numpy as np
 
 from openinfer.dtypes import DTYPES
+from openinfer.importing.differences import behind, difference
 from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, known
 from openinfer.importing.emitter import integers
 from openinfer.importing.extents import tidied
@@ -45,6 +46,8 @@ def _range(n: NodeContext) -> NodeResults:
         if numbers[2] == 0 or abs(numbers[1] - numbers[0]) > abs(numbers[2]) * _MOST_COUNTED:
             raise Unsupported("it counts without an end, or too far")
         return known(np.arange(*numbers, dtype=n.x.dtype.array), n.x.dtype)
+    if not isinstance(start, KnownTensor):
+        return _moving_range(n, start, limit, delta)
     (first,), (last,), (step,) = (integers(one, "its length") for one in (start, limit, delta))
     if is_same(step, 0):
         raise Unsupported("its step is 0")
@@ -59,6 +62,31 @@ def _range(n: NodeContext) -> NodeResults:
     ramp = ramp if step == 1 else n.emit.op("mul", ramp, known(np.int64(step)))
     ramp = ramp if is_same(first, 0) else n.emit.op("add", ramp, extent(first))
     return n.emit.cast(ramp, n.x.dtype)
+
+
+def _moving_range(n: NodeContext, start: DraftOperand, limit: DraftOperand, delta: DraftOperand) -> DraftOperand:
+    """A range that begins where data says, as long as its length is known.
+
+    One that ends at an edge, ``min(start + 1, edge)``, is shorter only where it begins there: that stops the run.
+    """
+    (step,) = integers(delta, "its step")
+    edge = _edge(n, limit)
+    count = difference(n.emit, limit, start, edge)
+    if step != 1 or count is None or is_symbolic(count) or not 1 <= count <= _MOST_COUNTED:
+        raise Unsupported("its length is computed from data", "fix what it depends on: --fix INPUT=VALUE")
+    first = n.emit.reshape(start, ())
+    if edge is not None:
+        first = n.emit.cast(n.emit.op("gather", n.emit.ramp(edge - count + 1), first), n.x.dtype)
+    return n.emit.op("add", known(np.arange(count).astype(n.x.dtype.array), n.x.dtype), first)
+
+
+def _edge(n: NodeContext, limit: DraftOperand) -> int | None:
+    """The known number that a limit does not exceed."""
+    asked = n.emit.asked(behind(n.emit, limit))
+    if asked is None or asked[0] != "min":
+        return None
+    found = [one.array.reshape(-1)[0] for one in asked[1] if isinstance(one, KnownTensor) and one.array.size == 1]
+    return found[0] if len(found) == 1 and is_symbolic(found[0]) else int(found[0]) if len(found) == 1 else None
 
 
 @onnx_op("EyeLike")

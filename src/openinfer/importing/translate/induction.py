@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from openinfer.importing.differences import behind
 from openinfer.importing.draft import DraftOperand, DraftValue, IndexOperand, KnownTensor, known
 from openinfer.importing.emitter import Emitter
 from openinfer.importing.onnx_model import OnnxGraph, OnnxNode, OnnxTensor
@@ -17,7 +18,6 @@ from openinfer.loops.dim import is_same, is_symbolic
 
 _PASSING = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
 """Op types that leave the value of a single number as it is."""
-_PASSING_OPS = frozenset({"cast", "reshape", "squeeze", "unsqueeze"})
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ class Counter:
 
 @dataclass(frozen=True)
 class Induction:
-    """Which of the carried values stay as they are, which count, and how often the loop runs if they tell."""
+    """What the carried values do, by their places, and how often the loop runs if they tell."""
 
     kept: frozenset[int] = frozenset()
+    """Those that stay as they are."""
+    unread: frozenset[int] = frozenset()
+    """Those that no iteration reads: they only hand on what the last one computed."""
     counters: Mapping[int, Counter] = field(default_factory=dict)
     count: "int | DraftValue | None" = None
 
@@ -42,7 +45,8 @@ def induction(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand], star
     names = _BodyNames(n, body, carried)
     kept = frozenset(place for place in range(len(carried)) if names.is_kept(place))
     counters = {place: found for place in range(len(carried)) if (found := names.counter(place)) is not None}
-    return Induction(kept, counters, _count(n.emit, names, counters, start))
+    unread = names.unread(body)
+    return Induction(kept, unread - kept, counters, _count(n.emit, names, counters, start))
 
 
 def counted_value(emit: Emitter, counter: Counter, iteration: "IndexOperand | int", like: DraftOperand) -> DraftOperand:
@@ -73,10 +77,18 @@ class _BodyNames:
         self.condition = body.outputs[0].name if body.outputs else ""
 
     def is_kept(self, place: int) -> bool:
+        """Whether a value is handed on as it is."""
         name = self._results[place]
-        while (maker := self._makers.get(name)) is not None and maker.op == "Identity":
+        for _ in range(len(self._makers)):  # names may go round in a damaged file
+            maker = self._makers.get(name)
+            if maker is None or maker.op != "Identity":
+                break
             name = maker.inputs[0]
         return name == self._given[place]
+
+    def unread(self, body: OnnxGraph) -> frozenset[int]:
+        read = _names_read(body)
+        return frozenset(place for place, name in enumerate(self._given) if name not in read)
 
     def source(self, name: str) -> str:
         """The name behind ops that leave a single number as it is."""
@@ -140,6 +152,17 @@ class _BodyNames:
         return None
 
 
+def _names_read(graph: OnnxGraph) -> set[str]:
+    """All names that a graph reads, its own results included."""
+    found = {info.name for info in graph.outputs}
+    for node in graph.nodes:
+        found.update(node.inputs)
+        for value in node.attributes.values():
+            if isinstance(value, OnnxGraph):
+                found |= _names_read(value)
+    return found
+
+
 def _integer(tensor: KnownTensor) -> int | None:
     """The number of a tensor of one element, if it is whole."""
     if tensor.array.size != 1 or tensor.has_sizes:
@@ -171,11 +194,11 @@ def _count(
 
 def _is_same_comparison(emit: Emitter, cond: DraftOperand, first: int, limit: DraftOperand) -> bool:
     """Whether a condition says that a number is less than a limit."""
-    asked = emit.asked(_behind(emit, cond))
+    asked = emit.asked(behind(emit, cond))
     if asked is None or asked[0] != "lt":
         return False
-    one, other = (None if given is None else _behind(emit, given) for given in asked[1])
-    wanted = _behind(emit, limit)
+    one, other = (None if given is None else behind(emit, given) for given in asked[1])
+    wanted = behind(emit, limit)
     if not isinstance(one, KnownTensor) or _integer(one) != first:
         return False
     if isinstance(other, KnownTensor) and isinstance(wanted, KnownTensor):
@@ -183,12 +206,3 @@ def _is_same_comparison(emit: Emitter, cond: DraftOperand, first: int, limit: Dr
             other.array.reshape(-1)[0], wanted.array.reshape(-1)[0]
         )
     return other is wanted
-
-
-def _behind(emit: Emitter, operand: DraftOperand) -> DraftOperand:
-    """The operand of which another is a cast or another shape."""
-    asked = emit.asked(operand)
-    while asked is not None and asked[0] in _PASSING_OPS and asked[1][0] is not None:
-        operand = asked[1][0]
-        asked = emit.asked(operand)
-    return operand

@@ -22,7 +22,7 @@ from openinfer.importing.emitter import slice_at
 from openinfer.importing.onnx_model import OnnxGraph
 from openinfer.importing.problems import SkippedError, Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.importing.translate.control import hoisted, store
+from openinfer.importing.translate.control import hoisted, is_number, store
 from openinfer.importing.translate.counted import bound_of, loop_places, require_outside
 from openinfer.importing.translate.induction import counted_value, induction
 from openinfer.ir.expr import BinaryExpr, Num, Ref
@@ -136,8 +136,9 @@ def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Dra
     counters = {
         place: counter for place, counter in seen.counters.items() if isinstance(times, int) or not n.reads(place)
     }
-    moving = [place for place in range(len(carried)) if place not in seen.kept and place not in counters]
-    variables = {place: n.emit.variable(carried[place]) for place in moving}
+    fixed = {*seen.kept, *counters, *(place for place in seen.unread if not n.reads(place))}
+    moving = [place for place in range(len(carried)) if place not in fixed]
+    variables = {place: n.emit.variable(carried[place]) for place in moving if place not in seen.unread}
     finals: list[DraftOperand | None] = [variables.get(place, one) for place, one in enumerate(carried)]
     for place, counter in counters.items():
         finals[place] = counted_value(n.emit, counter, times, carried[place]) if isinstance(times, int) else None
@@ -147,12 +148,22 @@ def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Dra
         given[place] = counted_value(n.emit, counter, index, carried[place])
     results = n.subgraphs.inline(body, [index, _goes_on(), *given])
     steps = n.emit.bodies.close()
-    new = tuple(results[1 + place] for place in moving)
+    for place in moving:
+        if place in seen.unread:  # of the type that it gets, whatever stands there before
+            variables[place] = _unread_variable(n, carried[place], results[1 + place])
+            finals[place] = variables[place]
+    new = tuple(results[1 + place] for place in variables)
     _require_same_types(new, list(variables.values()))
     goes_on = results[0] if times is None else _goes_on()
     collected = {place: one for place, one in enumerate(results[1:]) if place >= len(carried) and n.reads(place)}
     finals += [None] * (len(results) - 1 - len(carried))
     return _LoopBody(index, steps, trips, goes_on, variables, new, collected, finals)
+
+
+def _unread_variable(n: NodeContext, first: DraftOperand, new: DraftOperand) -> DraftValue:
+    """A variable for what the last iteration computes; a first value of another type stands for nothing."""
+    is_same_type = first.dtype is new.dtype and is_same_shape(first.shape, new.shape)
+    return n.emit.variable(first) if is_same_type else n.emit.declare(new.dtype, new.shape)
 
 
 def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[DraftOperand]) -> NodeResults:
@@ -227,7 +238,8 @@ def _add_loop(
 
 def _require_same_types(new: tuple[DraftOperand, ...], variables: list[DraftValue]) -> None:
     for one, variable in zip(new, variables, strict=True):
-        if one.dtype is not variable.dtype or not is_same_shape(one.shape, variable.shape):
+        is_same_size = is_same_shape(one.shape, variable.shape) or (is_number(one) and is_number(variable))
+        if one.dtype is not variable.dtype or not is_same_size:
             raise Unsupported(
                 f"what it carries changes from {variable.type} to {one.type}",
                 f"give it a number of iterations that is known and at most {_MOST_UNROLLED}, or carry a tensor "
@@ -243,7 +255,7 @@ def _carry(n: NodeContext, new: tuple[DraftOperand, ...], variables: list[DraftV
     ]
     for one, variable in zip(kept, variables, strict=True):
         if one is not variable:
-            store(n, one, variable)
+            store(n, n.emit.reshape(one, variable.shape), variable)
 
 
 def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> NodeResults:

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from openinfer.dtypes import DTYPES
+from openinfer.importing.differences import difference
 from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, extents, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.loops.dim import is_same, is_symbolic, larger, smaller, span
+from openinfer.importing.translate.counted import front
+from openinfer.loops.dim import is_same, is_same_shape, is_symbolic, larger, smaller, span
 
 
 @onnx_op("Shape")
@@ -131,6 +133,8 @@ def _slice(n: NodeContext) -> NodeResults:
     if n.opset < 10:
         starts, ends = n.ints("starts") or (), n.ints("ends") or ()
         axes, steps = n.ints("axes"), None
+    elif not (n.is_known(1) and n.is_known(2)):
+        return _moving_slice(n)
     else:
         starts, ends = n.known_ints(1, "the list of starts"), n.known_ints(2, "the list of ends")
         axes = n.known_ints(3, "the list of axes") if n.optional(3) is not None else None
@@ -150,6 +154,25 @@ def _slice(n: NodeContext) -> NodeResults:
     return n.emit.op("slice", n.x, starts=starts, ends=ends, axes=places, steps=None if plain else strides)
 
 
+def _moving_slice(n: NodeContext) -> NodeResults:
+    """A slice that begins where data says, as long as its length is known; one past the edge stops the run."""
+    start, end = n.input(1), n.input(2)
+    if not all(is_same_shape(one.shape, (1,)) for one in (start, end)):
+        raise Unsupported("the lists of starts and ends are computed from data", _FIX)
+    axis = n.axis((n.known_ints(3, "the list of axes") if n.optional(3) is not None else (0,))[0])
+    if n.optional(4) is not None and n.known_ints(4, "the list of steps") != (1,):
+        raise Unsupported("its start is computed from data and its step is not 1", _FIX)
+    if isinstance(start, KnownTensor) and is_same(start.array.reshape(-1)[0], 0):
+        return front(n, axis, end)
+    length = difference(n.emit, end, start, edge=n.x.shape[axis])
+    if length is None or is_symbolic(length) or length < 1:
+        raise Unsupported("its length is computed from data", _FIX)
+    first = n.emit.cast(start, I64)
+    places = first if length == 1 else n.emit.op("add", n.emit.ramp(length), first)
+    return n.emit.op("gather", n.x, places, axis=axis or None)
+
+
+_FIX = "fix the input it depends on: --fix INPUT=VALUE"
 _FAR = 1 << 31
 
 
