@@ -80,17 +80,26 @@ test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
 	OPENINFER_TEST_CHECKS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/synth tests/importing tests/differential/test_found.py
 
-# On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, random graphs, random
-# programs and two examples; notes what passed.
+# On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, once more with
+# validation layers that look into the shaders; whole projects and models; random graphs and programs in the simulator, in
+# C and on the device; two examples. Notes what passed. Of graphs, most of the time is lavapipe's: it need not optimize.
 GRAPHS ?= 2000
-test-vulkan: $(VENV)/.dev $(VENV)/.examples tools
+ASSISTED := VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT
+test-vulkan: export OMP_NUM_THREADS := 1
+test-vulkan: export OPENINFER_MANY_SHADERS := $(CURDIR)/build/many_shaders
+test-vulkan: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders
 	$(BIN)/python -m tests.synth.vulkan.suite --cases $(CASES) --record
-	$(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
-	$(BIN)/pytest -n 2 tests/synth/vulkan/test_projects_on_lavapipe.py tests/synth/vulkan/test_drivers.py
+	GALLIVM_PERF=nopt $(ASSISTED) $(BIN)/python -m tests.synth.vulkan.suite --cases 1 --validate
+	$(ASSISTED) $(BIN)/pytest -n 2 tests/synth/vulkan/test_projects_on_lavapipe.py tests/synth/vulkan/test_drivers.py
 	$(BIN)/python -m tests.synth.vulkan.models
-	$(BIN)/python -m tests.differential.fuzz --vulkan --count $(GRAPHS)
+	GALLIVM_PERF=nopt $(BIN)/python -m tests.differential.fuzz --vulkan --count $(GRAPHS)
 	$(BIN)/python -m tests.differential.program_fuzz --vulkan --count $(GRAPHS)
 	$(BIN)/python -m tests.synth.vulkan.examples
+
+# The compiler of shaders as one process for many of them, which takes a tenth of the time.
+build/many_shaders: tests/synth/vulkan/many_shaders.c $(VENV)/.dev
+	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
+	$(BIN)/python -m tests.synth.vulkan.compiler build
 
 # The same on a GPU of this machine, with the figures of bench/gpu, as one file. For another machine, which needs nothing
 # but Python, NumPy, a C compiler and a driver: make bundle, copy build/bundle and the sources there, and run
@@ -99,8 +108,7 @@ GPU ?= h200-vulkan
 test-h200: $(VENV)/.dev tools
 	OPENINFER_TEST_DEVICE=$(GPU) $(BIN)/python -m tests.synth.vulkan.record docs/h200.json --graphs $(GRAPHS)
 
-bundle: $(VENV)/.dev tools
-	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
+bundle: $(VENV)/.dev tools build/many_shaders
 	$(BIN)/python -m tests.synth.vulkan.bundle build/bundle
 
 # 64-bit Arm in QEMU.

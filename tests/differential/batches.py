@@ -53,6 +53,13 @@ class Setting:
     toolchain: Toolchain
     is_brief: bool = False
     """Whether each graph becomes one program, not two: one with all passes, or in turn another."""
+    beside: "Setting | None" = None
+    """Another one, in which the same graphs become programs too."""
+
+    @property
+    def every(self) -> "tuple[Setting, ...]":
+        """This one, and the one beside it."""
+        return (self,) if self.beside is None else (self, *self.beside.every)
 
     @property
     def has_heap(self) -> bool:
@@ -76,8 +83,14 @@ def narrow(name: str) -> DeviceArch:
     return DeviceArch.from_json({**document, "cpu": {**document["cpu"], "address_bits": 32}})
 
 
-VULKAN = Setting(os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe"), Toolchain("gcc", ("-O0",)), is_brief=True)
-"""On a device, which runs the shaders, which take long to compile: lavapipe unless another one is named."""
+_QUICK = Toolchain("gcc", ("-O0",))
+VULKAN = Setting(
+    os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe"),
+    _QUICK,
+    is_brief=True,
+    beside=Setting("cpu", _QUICK, is_brief=True),
+)
+"""On a device, which runs the shaders, which take long to compile: lavapipe unless another one is named. And in C."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
     for device, cc, level in (
@@ -133,6 +146,7 @@ class _Version:
     made: RandomGraph
     outputs: tuple[str, ...]
     plan: Plan
+    how: Setting
 
 
 def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Failure]:
@@ -145,18 +159,19 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             own = folder / f"{seed}.oinf"
             save_file(own, made.tensors)
             model = ModelLoader.open(own)
-            versions += _versions(made, model, how)
+            versions += [version for one in how.every for version in _versions(made, model, one)]
             spreads[seed] = Spread(made, model, flushes=how.flushes)
         except Exception as error:  # noqa: BLE001  (whatever a graph causes is what we are looking for)
             yield Failure(seed, f"{type(error).__name__}: {error}", made.text(made.results))
     whole = [one for one in versions if one.made.seed in spreads]
-    library = library_of([one.plan.project for one in whole], folder, how.toolchain) if whole else None
+    plans = {way: [one.plan.project for one in whole if one.how == way] for way in how.every}
+    libraries = {way: library_of(own, folder / way.device, way.toolchain) for way, own in plans.items() if own}
     for one in whole:
         try:
-            assert library is not None
-            judge_graph(one.made, spreads[one.made.seed], watched(one.plan.project, library), one.outputs)
+            module = watched(one.plan.project, libraries[one.how])
+            judge_graph(one.made, spreads[one.made.seed], module, one.outputs)
         except Exception as error:  # noqa: BLE001  (as above)
-            message = f"{one.plan.project.name}: {type(error).__name__}: {error}"
+            message = f"{one.how.device}, {one.plan.project.name}: {type(error).__name__}: {error}"
             yield Failure(one.made.seed, message, one.made.text(one.outputs))
 
 
@@ -177,4 +192,4 @@ def _versions(made: RandomGraph, model: ModelLoader, how: Setting) -> Iterator[_
         kinds = kinds[made.seed % 2 :][:1]
     for name, outputs, passes in kinds:
         synthesizer = Synthesizer(how.arch, name=f"g{made.seed}_{name}", passes=passes)
-        yield _Version(made, outputs, synthesizer.synthesize(model, graph(made.text(outputs))))
+        yield _Version(made, outputs, synthesizer.synthesize(model, graph(made.text(outputs))), how)

@@ -6,16 +6,16 @@ Arenas are filled with rubbish before every step, and there are bytes around are
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+from tests.differential.device_code import ALIASES, HEADER, HOST, SharedHost, compile_all, host_objects
 
 from openinfer.ops import Array
-from openinfer.synth.run.build import compile_shaders
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.state_memory import StateMemory
 from openinfer.synth.targets.c.project import Project
@@ -28,8 +28,6 @@ CANARY = 0xA5
 RUBBISH = 0xFD
 """Bytes of a NaN with a strange payload, and of integers that are far from zero."""
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-MANY_SHADERS = "OPENINFER_MANY_SHADERS"
-"""What names the program made from ``tests/synth/vulkan/many_shaders.c``."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-fno-omit-frame-pointer")
 
 
@@ -42,42 +40,36 @@ class Toolchain:
 
 
 def library_of(projects: Sequence[EmittedProject], folder: Path, toolchain: Toolchain) -> ctypes.CDLL:
-    """One library of projects with different names."""
-    sources, includes = [], []
+    """One library of projects with different names, made in a folder, which may be new."""
+    folder.mkdir(exist_ok=True)
+    flags = dict.fromkeys(flag for project in projects for flag in project.options.flags)
+    common = [toolchain.cc, *FLAGS, *toolchain.options, *flags, "-fPIC", "-pthread"]
+    # What a sanitizer needs loaded first is not for the compiler.
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    sources, includes, aliases, hosts = [], [], [], dict[str, SharedHost]()
     for project in projects:
         assert isinstance(project, Project | VulkanProject)
+        code = project.code()
+        if isinstance(project, VulkanProject):
+            host = SharedHost.of(project, code)
+            code = {path: text for path, text in code.items() if path not in HOST}
+            code |= {HEADER: host.header(project, code), ALIASES: host.aliases(project)}
+            hosts[host.name] = host
+            aliases.append(f"{project.name}/{ALIASES}")
+            includes += [f"-I{project.name}/src", f"-I{project.name}/build"]
         own = folder / project.name
-        for path, text in project.code().items():
+        for path, text in code.items():
             target = own / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="ascii")
-        if project.shaders:
-            _compiled(project.shaders, own)
-            includes += [f"-I{project.name}/src", f"-I{project.name}/build"]
         sources += [str(path.relative_to(folder)) for path in sorted((own / "src").glob("*.c"))]
         includes.append(f"-I{project.name}/include")
-    flags = dict.fromkeys(flag for project in projects for flag in project.options.flags)
-    common = [toolchain.cc, *FLAGS, *toolchain.options, *flags, "-fPIC", "-pthread"]
-    is_on_device = any(isinstance(project, VulkanProject) for project in projects)
-    libraries = LIBRARIES * is_on_device
-    line = [*common, "-shared", *includes, *sources, "-o", "all.so", *libraries]
-    # What a sanitizer needs loaded first is not for the compiler.
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    compile_all([project for project in projects if isinstance(project, VulkanProject)], folder)
+    objects = [one for host in hosts.values() for one in host_objects(host, tuple(common))]
+    line = [*common, "-shared", *includes, *sources, *objects, *aliases, "-o", "all.so", *LIBRARIES * bool(hosts)]
     ended = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 0, f"{' '.join(common)}\n{ended.stderr[:4000]}"
     return ctypes.CDLL(str(folder / "all.so"))
-
-
-def _compiled(shaders: Mapping[str, str], folder: Path) -> None:
-    """Make headers of shaders; in one process, which is faster, where there is the program for it."""
-    program = os.environ.get(MANY_SHADERS)
-    if program is None:
-        compile_shaders(shaders, folder)
-        return
-    (folder / "build").mkdir(exist_ok=True)
-    lines = "".join(f"{path} {name} build/{name}.h\n" for path, name in shaders.items())
-    ended = subprocess.run([program], input=lines, cwd=folder, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[:4000]
 
 
 @dataclass

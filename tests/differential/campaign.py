@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from tests.differential.batches import Failure
+from tests.synth.vulkan.on_device import on_lavapipe
 
 KEPT = Path("build/fuzz")
 PRELOADED = ("libasan.so", "libubsan.so")
@@ -71,6 +72,8 @@ class Campaign:
         options = self.options(description)
         if options.sanitize and not os.environ.get("LD_PRELOAD"):
             return self.sanitized(sys.argv[1:]).returncode
+        if options.vulkan:
+            os.environ.update(on_lavapipe())
         found = self.judged(options)
         if found.failed and not options.keep_going:
             return 1

@@ -59,6 +59,7 @@ class _Version:
     program: Program
     wanted: list[Outcome]
     plan: Plan
+    how: Setting
 
 
 def judge_programs(programs: Sequence[Program], how: Setting, folder: Path) -> Iterator[Failure]:
@@ -66,27 +67,29 @@ def judge_programs(programs: Sequence[Program], how: Setting, folder: Path) -> I
     versions: list[_Version] = []
     for program in programs:
         try:
-            versions.append(_simulated(program, how, folder))
+            versions += _simulated(program, how, folder)
         except Exception as error:  # noqa: BLE001  (whatever a program causes is what we are looking for)
             yield _failure(program, error)
     if not versions:
         return
     try:
-        library = library_of([one.plan.project for one in versions], folder, how.toolchain)
+        plans = {way: [one.plan.project for one in versions if one.how == way] for way in how.every}
+        libraries = {way: library_of(own, folder / way.device, way.toolchain) for way, own in plans.items()}
     except AssertionError as error:
-        if len(versions) > 1:
+        if len({one.program.seed for one in versions}) > 1:
             raise  # whoever called finds out which of them it is
         yield Failure(versions[0].program.seed, str(error), str(versions[0].program), "does not compile")
         return
     for one in versions:
         try:
-            module = watched(one.plan.project, library)
-            judge(one.program, one.wanted, Subject("C", module.module, module))
+            module = watched(one.plan.project, libraries[one.how])
+            name = "Vulkan" if one.plan.project.placed.rules.on_device else "C"
+            judge(one.program, one.wanted, Subject(name, module.module, module))
         except Exception as error:  # noqa: BLE001  (as above)
             yield _failure(one.program, error)
 
 
-def _simulated(program: Program, how: Setting, folder: Path) -> _Version:
+def _simulated(program: Program, how: Setting, folder: Path) -> list[_Version]:
     wanted = outcomes(program)
     model = model_of(program, folder)
     parsed = graph(str(program))
@@ -94,8 +97,11 @@ def _simulated(program: Program, how: Setting, folder: Path) -> _Version:
     if program.seed % 8 == 3:
         judge(program, wanted, simulator(parsed, model, "threaded"))
     name, passes = PASSES[program.seed % len(PASSES)]
-    synthesizer = Synthesizer(how.arch, name=f"p{program.seed}_{name}", passes=passes)
-    return _Version(program, wanted, synthesizer.synthesize(model, parsed))
+    found = []
+    for way in how.every:
+        synthesizer = Synthesizer(way.arch, name=f"p{program.seed}_{name}", passes=passes)
+        found.append(_Version(program, wanted, synthesizer.synthesize(model, parsed), way))
+    return found
 
 
 def _failure(program: Program, error: Exception) -> Failure:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.synth.vulkan.on_device import RUNNER
+from tests.synth.vulkan.compiler import made
 
 PACKAGES = ("pydantic", "lark", "typer", "rich", "ml_dtypes")
 NOT_TAKEN = ("numpy-", "numpy.libs", "rich/_unicode_data")
@@ -28,19 +28,6 @@ LIBRARIES = (
     "libmd.so.0",
 )
 HEADERS = ("vulkan/vulkan.h", "vulkan/vulkan_core.h", "vulkan/vk_platform.h", "vk_video")
-GLSLANG = (
-    "glslang",
-    "SPIRV",
-    "MachineIndependent",
-    "GenericCodeGen",
-    "OSDependent",
-    "OGLCompiler",
-    "HLSL",
-    "glslang-default-resource-limits",
-    "SPIRV-Tools-opt",
-    "SPIRV-Tools",
-)
-MANY = RUNNER.with_name("many_shaders.c")
 NVIDIA = '{"file_format_version":"1.0.1","ICD":{"library_path":"libEGL_nvidia.so.0","api_version":"1.2.0"}}\n'
 """The driver without a display: what its own file names needs one."""
 GO = """#!/bin/sh
@@ -74,7 +61,8 @@ def main() -> int:
         source, target = Path("/usr/include") / name, folder / "include" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target, dirs_exist_ok=True) if source.is_dir() else shutil.copy(source, target)
-    _many_shaders(folder / "bin", options.glslang)
+    if not made(folder / "bin", options.glslang):
+        print("without glslang-dev, shaders will be compiled one by one")
     _packages(folder / "packages", options.python)
     (folder / "nvidia.json").write_text(NVIDIA)
     (folder / "go.sh").write_text(GO)
@@ -87,18 +75,6 @@ def _libraries(folder: Path) -> None:
     for name in LIBRARIES:
         shutil.copy(places[name], folder / name)
     shutil.copy(places["libvulkan.so.1"], folder / "libvulkan.so")
-
-
-def _many_shaders(folder: Path, root: Path) -> None:
-    """The compiler of many shaders; without glslang-dev, the other machine takes the slower way."""
-    libraries = root / "lib" / "x86_64-linux-gnu"
-    if not (libraries / "libglslang.a").exists():
-        print("without glslang-dev, shaders will be compiled one by one")
-        return
-    names = [f"-l{name}" for name in GLSLANG]
-    line = ["gcc", "-O2", f"-I{root / 'include'}", "-o", str(folder / "many_shaders"), str(MANY), f"-L{libraries}"]
-    line += ["-L/usr/lib/x86_64-linux-gnu", "-Wl,--start-group", *names, "-Wl,--end-group", "-static-libgcc"]
-    subprocess.run([*line, "-lstdc++", "-lm", "-lpthread"], check=True)
 
 
 def _packages(folder: Path, python: str) -> None:

@@ -1,5 +1,6 @@
 /* Compiles many shaders in one process, which is several times as fast as a process for each: reads lines
-   "shader name header" and writes headers as glslangValidator --vn does. Needs glslang-dev and spirv-tools. */
+   "shader name header" and writes headers as glslangValidator --vn does, or SPIR-V where the header is called *.spv.
+   Needs glslang-dev and spirv-tools. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,12 +67,19 @@ static int compiled(const char *path, const char *name, const char *header)
         return 1;
     }
     glslang_program_SPIRV_generate(program, GLSLANG_STAGE_COMPUTE);
-    FILE *file = fopen(header, "w");
+    const char *end = strrchr(header, '.');
+    const bool is_binary = end && strcmp(end, ".spv") == 0;
+    FILE *file = fopen(header, is_binary ? "wb" : "w");
     if (!file) return 2;
     const unsigned int *words = glslang_program_SPIRV_get_ptr(program);
-    fprintf(file, "const uint32_t %s[] = {", name);
-    for (size_t i = 0; i < glslang_program_SPIRV_get_size(program); i++) fprintf(file, "0x%08x,", words[i]);
-    fprintf(file, "};\n");
+    const size_t count = glslang_program_SPIRV_get_size(program);
+    if (is_binary) {
+        fwrite(words, sizeof *words, count, file);
+    } else {
+        fprintf(file, "const uint32_t %s[] = {", name);
+        for (size_t i = 0; i < count; i++) fprintf(file, "0x%08x,", words[i]);
+        fprintf(file, "};\n");
+    }
     glslang_program_delete(program);
     glslang_shader_delete(shader);
     free(text);

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 
 import numpy as np
 from tests.synth.in_c import call_of, loaded, stored_bytes
+from tests.synth.vulkan.compiler import compile_many, program
 
 from openinfer.dtypes import Array, Bytes, DType
 from openinfer.loops.dim import at
@@ -145,6 +146,18 @@ def compiled(text: str, folder: Path, place: int) -> Path:
     return result
 
 
+def all_compiled(texts: Sequence[str], folder: Path) -> list[Path]:
+    """Shaders as SPIR-V, in one process where there is the program for it."""
+    command = program()
+    if command is None:
+        return [compiled(text, folder, place) for place, text in enumerate(texts)]
+    results = [module_file(folder, place) for place in range(len(texts))]
+    for result, text in zip(results, texts, strict=True):
+        result.with_suffix(".comp").write_text(text, encoding="ascii")
+    compile_many([(result.with_suffix(".comp"), "", result) for result in results], command)
+    return results
+
+
 @cache
 def runner() -> Path:
     """The program that runs shaders."""
@@ -159,7 +172,7 @@ def runner() -> Path:
 
 def run_modules(modules: Sequence[Module], folder: Path, *, validate: bool = False) -> list[Outcome]:
     """The outcomes of all kernels of all modules, in their order."""
-    files = [compiled(module.text(), folder, place) for place, module in enumerate(modules)]
+    files = all_compiled([module.text() for module in modules], folder)
     requests: list[tuple[Job, bytes]] = []
     for place, module in enumerate(modules):
         number = 0

@@ -30,7 +30,7 @@ from tests.differential.program_fuzz import PROGRAMS
 from tests.synth.suite import Verdict
 from tests.synth.vulkan.models import MODELS, Found, run
 from tests.synth.vulkan.on_device import DEVICE, NAMED
-from tests.synth.vulkan.suite import batches, device_here, verdict_of
+from tests.synth.vulkan.suite import device_here, verdicts
 
 from openinfer import Synthesizer, graph
 from openinfer.ops import OPS
@@ -44,10 +44,8 @@ Facts = dict[str, Any]
 def ops(cases: int, processes: int) -> Facts:
     """The verdict on every op and dtype."""
     verdict = Verdict()
-    names = [*batches(sorted({record.name for record in OPS.values()}))]
-    with ProcessPoolExecutor(processes) as pool:
-        for found in pool.map(partial(_verdict, cases), names):
-            verdict.add(found)
+    for found in verdicts(sorted({record.name for record in OPS.values()}), cases, processes):
+        verdict.add(found)
     counts: dict[str, dict[str, int]] = {}
     for (name, dtype), count in sorted(verdict.passed.items()):
         counts.setdefault(name, {})[dtype] = count
@@ -58,13 +56,6 @@ def ops(cases: int, processes: int) -> Facts:
         "failures": [one[:600] for one in verdict.failures[:SHOWN]],
         "ops": counts,
     }
-
-
-def _verdict(cases: int, names: tuple[str, ...]) -> Verdict:
-    try:
-        return verdict_of(names, cases)
-    except Exception:  # noqa: BLE001  (one program must not end the others)
-        return Verdict(failures=[f"{', '.join(names)}: {format_exc(limit=-2)}"])
 
 
 def models(processes: int) -> Facts:

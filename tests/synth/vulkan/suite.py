@@ -4,13 +4,17 @@
 """
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from traceback import format_exc
 
 from tests.synth.in_c import cases_of, judge
 from tests.synth.suite import RECORD, Device, Verdict, recorded
@@ -93,6 +97,19 @@ def batches(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(names[start : start + _AT_ONCE])
 
 
+def verdicts(names: Sequence[str], most: int | None, processes: int, *, validate: bool = False) -> Iterator[Verdict]:
+    """The verdicts on some ops at a time; what ends a program is a failure of all of its ops."""
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(partial(_verdict, most, validate), batches(names))
+
+
+def _verdict(most: int | None, validate: bool, names: tuple[str, ...]) -> Verdict:
+    try:
+        return verdict_of(names, most, validate=validate)
+    except Exception:  # noqa: BLE001  (one program must not end the others)
+        return Verdict(failures=[f"{', '.join(names)}: {format_exc(limit=-2)}"])
+
+
 def device_here() -> Device:
     """The device of this machine, with the compiler of shaders as it calls itself."""
     version = subprocess.run([GLSLANG, "--version"], capture_output=True, text=True, check=True).stdout
@@ -107,11 +124,11 @@ def main() -> int:
     everything = sorted({record.name for record in OPS.values()})
     parser.add_argument("--ops", nargs="+", default=everything, help="only these")
     parser.add_argument("--validate", action="store_true", help="with the validation layer")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")
     options = parser.parse_args()
     start, total = perf_counter(), Verdict()
-    for names in batches(options.ops):
-        found = verdict_of(names, options.cases or None, validate=options.validate)
+    for found in verdicts(options.ops, options.cases or None, options.processes, validate=options.validate):
         total.add(found)
         for failure in found.failures:
             print(failure, flush=True)
