@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -180,8 +180,13 @@ bench-lang: $(VENV)/.dev
 bench-quantized: $(VENV)/.dev
 	$(BIN)/python -m bench.quantized
 
+# One model after the other; an interrupted run goes on where it was, and BENCH=--again begins from the start.
 bench-import: $(VENV)/.dev
-	$(BIN)/python -m bench.imported
+	$(BIN)/python -m bench.imported --write $(BENCH)
+
+# The chat of the examples beside llama.cpp, which is built from source first: make bench-chat BENCH="--rounds 3".
+bench-chat: $(VENV)/.dev $(VENV)/.examples
+	$(BIN)/python -m bench.chat $(BENCH)
 
 bench-sim: $(VENV)/.dev
 	$(BIN)/python -m bench.sim

@@ -19,10 +19,10 @@ $(LIBRARIES):
 """
 
 
-def emit(model: ChatModel, folder: Path, system: str, device: str = "cpu") -> None:
+def emit(model: ChatModel, folder: Path, system: str, device: str = "cpu", threads: int | None = None) -> None:
     """Write everything that the program is built of into a folder."""
     with ModelLoader.open(model.imported.model) as weights:
-        for plan in model.plans(weights, device):
+        for plan in model.plans(weights, device, threads):
             plan.emit(folder / plan.project.name)
     tokenizer = model.tokenizer
     for name, data in c_files(tokenizer).items():

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct as a program to talk to: where the model comes from, its graphs, its tokenizer."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,9 @@ from examples.packages import PACKAGES, package
 
 from openinfer import ModelLoader, Plan, Simulator, Synthesizer, load_graph
 from openinfer.importing import Imported, gguf_chat_format, gguf_tokenizer, import_gguf
+from openinfer.synth.devices.description import arch_of
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
 from openinfer.tokenizer import ChatFormat, Message, Tokenizer
 
 HERE = Path(__file__).parent
@@ -46,12 +49,14 @@ class ChatModel:
         """How conversations are written for it."""
         return gguf_chat_format(self.file)
 
-    def plans(self, model: ModelLoader, device: str = "cpu") -> tuple[Plan, Plan]:
-        """The two graphs as C."""
+    def plans(self, model: ModelLoader, device: str = "cpu", threads: int | None = None) -> tuple[Plan, Plan]:
+        """The two graphs as C, for as many threads as the device has cores if nothing is said."""
         assert self.imported.prefill is not None
         graphs = {"prefill": self.imported.prefill, "decode": self.imported.graph}
+        passes = None if threads is None else replace(Passes.preferred(arch_of(device)), divide=Divide(threads))
         prefill, decode = (
-            Synthesizer(device, name=name).synthesize(model, load_graph(path)) for name, path in graphs.items()
+            Synthesizer(device, name=name, passes=passes).synthesize(model, load_graph(path))
+            for name, path in graphs.items()
         )
         return prefill, decode
 
