@@ -7,7 +7,6 @@ built from the source in the package ``llama-cpp-python``, which takes cmake and
 
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -15,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from examples.chat.emit import emit
 from examples.chat.example import CONTEXT, SYSTEM, ChatModel, imported_model, model_file
@@ -27,6 +27,14 @@ LLAMA = "llama-cpp-python==0.3.36"
 NAMES = ("OpenInfer", "llama.cpp")
 SAID, READ = 128, 512
 STORY = "Write a long story about a dragon who wants to learn how to bake bread."
+_LAUNCHER = """
+import os, sys
+child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(child, 0)
+open(sys.argv[1], "w").write(str(usage.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process in between: the peak of a new one counts from what its parent had."""
 _RATES = re.compile(r"\[(\d+) tokens read, (\d+) a second; (\d+) said, (\d+) a second;")
 
 
@@ -40,17 +48,13 @@ class Run:
 
 def run_alone(command: list[str], folder: Path) -> tuple[str, str, int]:
     """What a process wrote to its output and its error output, and the memory that it had at most."""
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    out, err = process.stdout.read(), process.stderr.read()  # both are short
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stdout.close()
-    process.stderr.close()
-    if process.returncode:
-        raise SystemExit(f"{command[0]} failed with status {process.returncode}:\n{err[-1000:]}")
-    return out, err, usage.ru_maxrss * 1024
+    with TemporaryDirectory() as notes:
+        note = Path(notes, "peak")
+        launched = [sys.executable, "-S", "-c", _LAUNCHER, str(note), *command]
+        done = subprocess.run(launched, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{command[0]} failed with status {done.returncode}:\n{done.stderr[-1000:]}")
+        return done.stdout, done.stderr, int(note.read_text()) * 1024
 
 
 @dataclass(frozen=True)
