@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -105,8 +105,13 @@ build/many_shaders: tests/synth/vulkan/many_shaders.c $(VENV)/.dev
 # but Python, NumPy, a C compiler and a driver: make bundle, copy build/bundle and the sources there, and run
 # sh build/bundle/go.sh docs/h200.json in them.
 GPU ?= h200-vulkan
+GPU_RECORD = docs/$(if $(filter h200,$(GPU)),h200-cuda,h200).json
 test-h200: $(VENV)/.dev tools
-	OPENINFER_TEST_DEVICE=$(GPU) $(BIN)/python -m tests.synth.vulkan.record docs/h200.json --graphs $(GRAPHS)
+	OPENINFER_TEST_DEVICE=$(GPU) $(BIN)/python -m tests.synth.vulkan.record $(GPU_RECORD) --graphs $(GRAPHS)
+
+# The kernels of every op on every dtype, compiled for CUDA; it takes no GPU.
+test-cuda: $(VENV)/.dev
+	$(BIN)/python -m tests.synth.cuda.kernels --cases $(CASES)
 
 bundle: $(VENV)/.dev tools build/many_shaders
 	$(BIN)/python -m tests.synth.vulkan.bundle build/bundle

@@ -19,15 +19,19 @@ from typing import Any
 from openinfer.errors import Code, explanation
 from openinfer.ops.catalogue import catalogue_markdown, families
 from openinfer.ops.types import ALL
+from openinfer.synth.targets.cuda.dialect import FLAGS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 COPIED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TESTED = DOCS / "tested_ops.json"
 """What the suite of generated code noted when it ran: ``make test-devices``."""
-ON_GPU = DOCS / "h200.json"
-"""What a GPU did: ``make test-h200``."""
-MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n", "lavapipe": "v", "h200": "h"}
+ON_GPU = {
+    "h200": ("h200.json", "-V --target-env vulkan1.2"),
+    "h200-cuda": ("h200-cuda.json", " ".join((*FLAGS, "-arch=sm_90a"))),
+}
+"""What a GPU did, and what the compiler was told: ``make test-h200``."""
+MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n", "lavapipe": "v", "h200": "h", "h200-cuda": "u"}
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/README.md"))
 
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -82,11 +86,11 @@ def error_page() -> str:
 def tested_section() -> str:
     """Which ops ran on which dtypes as generated code, on which devices, within the numerics contract."""
     tested = json.loads(TESTED.read_text("ascii"))
-    if ON_GPU.exists():
-        known = json.loads(ON_GPU.read_text("ascii"))
+    for name, (file, flags) in ON_GPU.items():
+        known = json.loads((DOCS / file).read_text("ascii"))
         device = known["device"]
-        how = {"compiler": device["compiler"], "flags": "-V --target-env vulkan1.2", "runner": device["driver"]}
-        tested["h200"] = {**how, "ops": known["ops"]["ops"]}
+        how = {"compiler": device["compiler"], "flags": flags, "runner": device["driver"]}
+        tested[name] = {**how, "ops": known["ops"]["ops"]}
     heads = [f"* **{MARKS[isa]}**: {_run_text(isa, facts)}" for isa, facts in sorted(tested.items())]
     names = [dtype.name for dtype in ALL]
     rows = [["Op", *names, "cases"], ["---"] * (len(names) + 2)]
@@ -99,7 +103,7 @@ def tested_section() -> str:
     about = (
         "Each op was compiled and run on the cases that its record generates, in C also at sizes around those of "
         "vectors and tiles; all results are as precise as its entry above says. A letter stands for a device: `v` "
-        "and `h` for compute shaders on Vulkan, the others for C."
+        "and `h` for compute shaders on Vulkan, `u` for CUDA, the others for C."
     )
     return "\n".join(["## Dtypes in generated code\n", about, "", *heads, "", table, ""])
 

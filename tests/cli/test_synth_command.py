@@ -26,6 +26,8 @@ block entry {
     return y;
 }
 """
+METAL = '{"device": {"type": "gpu", "api": "metal"}}'
+"""A device that nothing writes code for."""
 TABLE = """
 persistent { K(t): f32[4] @table; }
 dynamic { x: f32[4]; }
@@ -169,7 +171,8 @@ def test_an_arena_that_is_too_large_names_who_fills_it(tmp_path: Path, mlp: tupl
 
 
 def test_what_cannot_be_synthesized_is_an_error(tmp_path: Path, mlp: tuple[str, ...]) -> None:
-    for arguments in ((*mlp, "--device", "h200"), (written(tmp_path, TABLE, "t.oig"), "--device", "generic")):
+    other = written(tmp_path, METAL, "other.json")
+    for arguments in ((*mlp, "--device", other), (written(tmp_path, TABLE, "t.oig"), "--device", "generic")):
         done = openinfer("synth", *arguments)
         assert (done.status, done.out) == (1, "")
         assert done.err.startswith("error[E801]: ")
@@ -179,8 +182,8 @@ def test_what_cannot_be_synthesized_is_an_error(tmp_path: Path, mlp: tuple[str, 
     assert (done.status, done.err.partition(":")[0]) == (1, "error[E208]")
 
 
-def test_errors_are_json_where_json_is_asked_for(mlp: tuple[str, ...]) -> None:
-    done = openinfer("synth", *mlp, "--device", "h200", "--json")
+def test_errors_are_json_where_json_is_asked_for(tmp_path: Path, mlp: tuple[str, ...]) -> None:
+    done = openinfer("synth", *mlp, "--device", written(tmp_path, METAL, "other.json"), "--json")
     assert (done.status, done.err) == (1, "")
     facts = json.loads(done.out)
     assert (facts["ok"], facts["diagnostics"][0]["code"]) == (False, "E801")
@@ -372,7 +375,7 @@ def test_devices_are_listed_with_what_is_written_for_them() -> None:
     rows = {line.split()[0]: line for line in done.out.splitlines()[1:]}
     assert tuple(rows) == device_names()
     assert "C, avx512" in rows["x86-avx512"]
-    assert "none yet" in rows["h200"]
+    assert "CUDA, C" in rows["h200"]
     everything = json.loads(openinfer("devices", "--json").out)
     assert everything["generic"] == DeviceArch.named("generic").to_json()
 

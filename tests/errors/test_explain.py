@@ -26,7 +26,7 @@ except OpenInferError as error:
 else:
     print("raised nothing")
 """
-OWN_PROCESS = (Code.MISSING_EXTRA, Code.MISSING_TOOL, Code.NO_VULKAN, Code.UNSAFE_CACHE)
+OWN_PROCESS = (Code.MISSING_EXTRA, Code.MISSING_TOOL, Code.NO_GPU, Code.UNSAFE_CACHE)
 """Codes whose examples change the interpreter they run in."""
 STRICT_ONLY = (Code.UNKNOWN_ATTRIBUTE,)
 """Codes that graph source yields in strict mode only."""

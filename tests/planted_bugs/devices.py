@@ -34,7 +34,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "threads exchange values with others than they mean",
-        "synth/targets/vulkan/threads.py",
+        "synth/targets/vulkan/thread_words.py",
         'return f"subgroupShuffleXor({value}, {mask}u)"',
         'return f"subgroupShuffleXor({value}, {max(mask // 2, 1)}u)"',
         DRIVERS,
@@ -162,9 +162,11 @@ DEVICE_BUGS = (
     ),
     Bug(
         "a thread too many",
-        "synth/targets/vulkan/threads.py",
-        'f"if ({name} < {',
-        'f"if ({name} <= {',
+        "synth/targets/gpu/threads.py",
+        """depth)
+        writer.line(depth, f"if ({loop.index.name} < {""",
+        """depth)
+        writer.line(depth, f"if ({loop.index.name} <= {""",
         LAVAPIPE,
         "no_iteration",
     ),

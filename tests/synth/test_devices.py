@@ -52,7 +52,7 @@ def places(error: DeviceError) -> list[str]:
 
 def test_the_promised_devices_are_there() -> None:
     promised = {"generic", "x86-avx2", "x86-avx512", "aarch64-neon", "cortex-m4"}
-    promised |= {"ada_mock", "vulkan", "lavapipe", "h200", "h200-vulkan"}
+    promised |= {"ada_mock", "vulkan", "lavapipe", "cuda", "h200", "h200-vulkan"}
     assert promised <= set(device_names())
 
 

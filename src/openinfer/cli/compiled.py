@@ -110,7 +110,7 @@ def made_up(bound: BoundGraph, given: Mapping[str, Feed]) -> dict[str, Feed]:
 
 def require_runnable(arch: DeviceArch) -> None:
     """Refuse to run code here that is for another machine; which devices a driver has, it says itself."""
-    if arch.api == "vulkan":
+    if arch.api in ("cuda", "vulkan"):
         return
     known = [target.isa for target in runnable()]
     if arch.cpu.isa not in known or not set(cpu_machine(arch).flags) <= set(host().flags):

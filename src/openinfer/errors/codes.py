@@ -151,7 +151,7 @@ class Code(StrEnum):
     UNKNOWN_STAGE = "E803"
     BAD_TUNED = "E804"
     MISSING_FEATURE = "E805"
-    NO_VULKAN = "E806"
+    NO_GPU = "E806"
     UNSAFE_CACHE = "E807"
     DIFFERENT_RESULT = "E808"
 

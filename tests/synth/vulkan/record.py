@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -27,10 +28,11 @@ import numpy as np
 from tests.differential.campaign import Campaign
 from tests.differential.fuzz import GRAPHS
 from tests.differential.program_fuzz import PROGRAMS
+from tests.synth.cuda import suite as cuda_suite
 from tests.synth.suite import Verdict
+from tests.synth.vulkan import suite as vulkan_suite
 from tests.synth.vulkan.models import MODELS, Found, run
 from tests.synth.vulkan.on_device import DEVICE, NAMED
-from tests.synth.vulkan.suite import device_here, verdicts
 
 from openinfer import Synthesizer, graph
 from openinfer.ops import OPS
@@ -38,13 +40,15 @@ from openinfer.ops import OPS
 SHOWN = 100
 """Failures that the file has in words."""
 EMPTY = "dynamic { x: f32[8]; } volatile { y: f32[8]; } block entry { op neg(x) >> y; return y; }"
+IS_CUDA = DEVICE.api == "cuda"
 Facts = dict[str, Any]
 
 
 def ops(cases: int, processes: int) -> Facts:
     """The verdict on every op and dtype."""
     verdict = Verdict()
-    for found in verdicts(sorted({record.name for record in OPS.values()}), cases, processes):
+    names = sorted({record.name for record in OPS.values()})
+    for found in (cuda_suite if IS_CUDA else vulkan_suite).verdicts(names, cases, processes):
         verdict.add(found)
     counts: dict[str, dict[str, int]] = {}
     for (name, dtype), count in sorted(verdict.passed.items()):
@@ -60,7 +64,8 @@ def ops(cases: int, processes: int) -> Facts:
 
 def models(processes: int) -> Facts:
     """Whole models, by name."""
-    with ProcessPoolExecutor(processes) as pool:
+    # A process that has used CUDA cannot hand it on by a fork.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         return dict(zip(MODELS, pool.map(_model, MODELS), strict=True))
 
 
@@ -141,8 +146,10 @@ def main() -> int:
         "graphs": partial(campaign, GRAPHS, *fuzz),
         "programs": partial(campaign, PROGRAMS, *fuzz),
     }
+    if IS_CUDA:  # the others compile shaders
+        parts = {name: parts[name] for name in ("empty_step", "models", "ops")}
     known = json.loads(options.file.read_text()) if options.file.exists() else {}
-    here = device_here()
+    here = (cuda_suite if IS_CUDA else vulkan_suite).device_here()
     known["device"] = {"name": here.name, "driver": here.runner, "compiler": here.compiler, "file": NAMED}
     for name in (name for name in parts if not options.only or name in options.only):
         start = perf_counter()

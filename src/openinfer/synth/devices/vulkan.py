@@ -57,7 +57,7 @@ def vulkan_document() -> dict[str, Any]:
 def not_installed(what: str, packages: str, *notes: str) -> MissingExtraError:
     """What is said where a Vulkan device cannot be used for want of something."""
     message = f"{what} is missing: Vulkan devices cannot be used on this machine"
-    return MissingExtraError(Diagnostic(Code.NO_VULKAN, message, None, f"apt-get install {packages}", notes))
+    return MissingExtraError(Diagnostic(Code.NO_GPU, message, None, f"apt-get install {packages}", notes))
 
 
 def _facts(folder: Path, compiler: str) -> list[tuple[str, str]]:

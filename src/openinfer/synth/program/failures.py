@@ -37,7 +37,7 @@ OF_STATUS = {
     "ERROR_BUSY": Code.BUSY,
     "ERROR_INTERRUPTED": Code.INTERRUPTED,
     "ERROR_BUDGET": Code.NODE_BUDGET,
-    "ERROR_DEVICE": Code.NO_VULKAN,
+    "ERROR_DEVICE": Code.NO_GPU,
 }
 """The code of a failure of which nothing but the status is known."""
 

@@ -36,18 +36,22 @@ def library_of(
     flags: Sequence[str],
     libraries: Sequence[str] = (),
     shaders: Mapping[str, str] | None = None,
+    kernel_flags: Sequence[str] = (),
 ) -> ctypes.CDLL:
     """The shared library made from some files, compiled unless the cache has it, and loaded.
 
     Builds of the same library wait for each other; a library that was damaged is built again. Where the cache cannot
     be written, a temporary folder takes its place, which is removed once the library is loaded. ``shaders`` are those
-    files of the code that become headers first, and what each is called in its header.
+    files of the code that become headers first, and what each is called in its header; ``kernel_flags`` are for the
+    compiler of kernels, where sources have some.
     """
     compiler, flags = _found(cc), (*flags, *_own_flags())
-    job = _Job(code, sources, (compiler, *flags), libraries, shaders or {})
+    job = _Job(code, sources, (compiler, *flags), libraries, shaders or {}, kernel_flags)
     parts: tuple[object, ...] = (tool_version(compiler), flags, tuple(sources), sorted(code.items()))
     if shaders:
         parts = (*parts, tuple(libraries), tool_version(shader_compiler()))
+    if job.has_kernels:
+        parts = (*parts, tuple(kernel_flags), tool_version(kernel_compiler()))
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
     try:
         with cache_entry(digest) as entry:
@@ -142,6 +146,12 @@ class _Job:
     command: Sequence[str]
     libraries: Sequence[str] = ()
     shaders: Mapping[str, str] = field(default_factory=dict)
+    kernel_flags: Sequence[str] = ()
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether some sources are in CUDA."""
+        return any(one.endswith(_KERNELS) for one in self.sources)
 
     def compile(self, folder: Path) -> None:
         """Write the code into a folder, and compile it there; ``OSError`` where files cannot be written."""
@@ -153,12 +163,43 @@ class _Job:
             compile_shaders(self.shaders, folder)
         headers = ["-Isrc", "-Ibuild"] * bool(self.shaders)
         line = [*self.command, "-shared", "-fPIC", "-Iinclude", *headers, *self.sources, "-o", LIBRARY, *self.libraries]
-        ended = _run(line, folder)
-        if ended.status:
-            require_headers(ended.errors)
-        if ended.status or not (folder / LIBRARY).is_file():
-            message = f"the generated code does not compile: {ended.told()}"
-            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message))
+        for command in self._with_kernels() if self.has_kernels else (line,):
+            ended = _run(command, folder)
+            if ended.status:
+                require_headers(ended.errors)
+                raise _not_compiled(ended)
+        if not (folder / LIBRARY).is_file():
+            raise _not_compiled(ended)
+
+    def _with_kernels(self) -> Iterator[Sequence[str]]:
+        """The commands where some sources are in CUDA, whose compiler has the other one compile for the host."""
+        compiler, *flags = self.command
+        start = (kernel_compiler(), "-ccbin", compiler, "-Xcompiler", "-fPIC", "-Isrc", "-Iinclude")
+        told = [word for flag in flags for word in ("-Xcompiler", flag)]
+        yield [*start, *self.kernel_flags, "-c", *(one for one in self.sources if one.endswith(_KERNELS))]
+        yield [*start, *told, "-c", *(one for one in self.sources if not one.endswith(_KERNELS))]
+        objects = [f"{Path(one).stem}.o" for one in self.sources]
+        yield [*start, "-shared", *objects, "-o", LIBRARY, *self.libraries]
+
+
+def _not_compiled(ended: "_Ended") -> ExecutionError:
+    return ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the generated code does not compile: {ended.told()}"))
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+_KERNELS = ".cu"
+_NVCC = "nvcc"
+
+
+def kernel_compiler() -> str:
+    """The absolute path of the compiler of CUDA."""
+    path = shutil.which(_NVCC)
+    if path is None:
+        message = f"there is no {_NVCC!r}, which compiles kernels of CUDA"
+        advice = "install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads); emit() needs none"
+        raise MissingExtraError(Diagnostic(Code.NO_GPU, message, None, advice))
+    return os.path.abspath(path)
 
 
 # --- shaders ----------------------------------------------------------------------------------------------------------
@@ -168,7 +209,7 @@ _GLSLANG = "glslangValidator"
 
 def missing_vulkan(message: str, package: str) -> MissingExtraError:
     """The error of a machine that lacks something which Vulkan needs, and the package that has it."""
-    return MissingExtraError(Diagnostic(Code.NO_VULKAN, message, None, f"apt-get install {package}"))
+    return MissingExtraError(Diagnostic(Code.NO_GPU, message, None, f"apt-get install {package}"))
 
 
 def shader_compiler() -> str:

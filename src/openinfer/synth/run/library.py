@@ -13,14 +13,19 @@ FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-ffp-contract=off", "-fno-math-
 _ADVICE = {
     "ERROR_STATE": "reset() or load_state(...) first",
     "ERROR_BUDGET": "give a larger node_budget, or None",
-    "ERROR_DEVICE": "a driver that runs on every machine: apt-get install mesa-vulkan-drivers",
 }
+_DRIVERS = {
+    "cuda": "a GPU of NVIDIA with its driver, of the architecture that the device file names; nvidia-smi shows it",
+    "vulkan": "a driver that runs on every machine: apt-get install mesa-vulkan-drivers",
+}
+"""What a program needs that finds no device, by what its code is written for."""
 
 
 def compiled(project: RunnableProject, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
     """The library of a project: compiled into the cache, unless it is there, and loaded."""
     own = (*flags, *project.build_options.flags)
-    return library_of(project.code(), project.sources, cc, own, project.libraries, project.shaders)
+    kernels = project.kernel_flags
+    return library_of(project.code(), project.sources, cc, own, project.libraries, project.shaders, kernels)
 
 
 def structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
@@ -46,6 +51,7 @@ class Instance:
         self._library = library
         self._name = project.name
         self._failures = project.placed.failures.rows
+        self._advice = {**_ADVICE, "ERROR_DEVICE": _DRIVERS.get(project.options.isa)}
         self._spans = {node.index: node.span for node in project.program.bound.graph.walk()}
         self.context: Any = structure("Context", project.traced_context)()
         self.function("last_error").restype = ctypes.c_char_p
@@ -75,7 +81,7 @@ class Instance:
         elif self.context.status == status:
             failure = self._failures[self.context.failure]
             code, span = failure.mistake.code, self._spans.get(failure.node)
-        raise ExecutionError(Diagnostic(code, text, span, _ADVICE.get(name)))
+        raise ExecutionError(Diagnostic(code, text, span, self._advice.get(name)))
 
     def heap(self, table: int) -> int:
         """The address of the memory of a table that grows, or 0; the next call can move it."""

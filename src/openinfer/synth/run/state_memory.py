@@ -38,4 +38,4 @@ class StateMemory:
 
 
 def _lost() -> ExecutionError:
-    return ExecutionError(Diagnostic(Code.NO_VULKAN, "the device is lost", None, "build the module again"))
+    return ExecutionError(Diagnostic(Code.NO_GPU, "the device is lost", None, "build the module again"))

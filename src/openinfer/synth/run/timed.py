@@ -31,7 +31,10 @@ class TimedModule(CompiledModule):
 
     def __init__(self, project: RunnableProject, cc: str) -> None:
         flags = (*FLAGS, *project.build_options.flags)
-        library = library_of(*project.timed_code(), cc, flags, project.libraries, project.shaders)
+        code, sources = project.timed_code()
+        library = library_of(
+            code, sources, cc, flags, project.libraries, project.shaders, kernel_flags=project.kernel_flags
+        )
         super().__init__(project, library)
         name, numbers = project.name, ctypes.c_int64 * max(len(project.kernels.calls), 1)
         self._step = getattr(library, f"{name}_clocked_step")

@@ -126,6 +126,10 @@ class RunnableProject(EmittedProject, Protocol):
         """What the sources are linked with."""
 
     @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """What the compiler of kernels is told, where it is not that of the other sources."""
+
+    @property
     def trace_flags(self) -> tuple[str, ...]:
         """What a compiler is told so that steps say what they do."""
 

@@ -138,7 +138,13 @@ def _vulkan(arch: DeviceArch) -> Target[Any]:
     return vulkan_target(arch)
 
 
-TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c, "vulkan": _vulkan}
+def _cuda(arch: DeviceArch) -> Target[Any]:
+    from openinfer.synth.targets.cuda_target import cuda_target
+
+    return cuda_target(arch)
+
+
+TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c, "cuda": _cuda, "vulkan": _vulkan}
 """Targets, by the ``api`` of the devices they are for. A target is imported when it is asked for."""
 
 

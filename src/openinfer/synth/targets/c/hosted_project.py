@@ -36,6 +36,11 @@ class HostedProject:
         return [*self._host.structs.context, *trace_fields(self.name)]
 
     @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """What the compiler of kernels is told, where it is not that of the host."""
+        return ()
+
+    @property
     def trace_flags(self) -> tuple[str, ...]:
         """What a compiler is told so that steps say what they do."""
         return (f"-D{self.name.upper()}_TRACE",)

@@ -94,5 +94,5 @@ def _given(said: T | None, preset: T) -> T:
 def no_target(arch: DeviceArch) -> GraphError:
     """What is said about a device that nothing writes code for."""
     message = f"there is no target for {arch.title!r} yet: nothing writes code for {arch.api or 'a GPU'!r}"
-    advice = 'code is written in C for devices of type "cpu", and in GLSL for those of the api "vulkan"'
+    advice = 'code is written in C for devices of type "cpu", in CUDA or GLSL for those of the api "cuda" or "vulkan"'
     return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))

@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from openinfer.loops.dim import most_elements
-from openinfer.loops.ir import Space
 from openinfer.synth.targets.cstyle.library import UsedKernel
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Feature, Numerics
-from openinfer.synth.targets.simt.iterations import iterations
-from openinfer.synth.targets.simt.launches import group_of
+from openinfer.synth.targets.gpu.require import requirement_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.vulkan.dialect import PUSHED
@@ -32,10 +29,7 @@ def requirements(
 
 def _requirement(used: UsedKernel, machine: SimtMachine, numerics: Numerics) -> Requirement:
     found = features_of(used.code.text).union(*(_of_support(need, numerics) for need in used.code.needs))
-    shared = [one for one in used.kernel.scratch if one.space is Space.GROUP]
-    nbytes = sum(one.dtype.nbytes(most_elements(one.shape)) for one in shared)
-    group = group_of(used.kernel, machine.group)
-    return Requirement(found | {Feature.ADDRESSES}, group, nbytes, ARGUMENT_BYTES, iterations(used.kernel.body))
+    return requirement_of(used, machine, found | {Feature.ADDRESSES}, ARGUMENT_BYTES)
 
 
 def _of_support(need: Need, numerics: Numerics) -> frozenset[Feature]:

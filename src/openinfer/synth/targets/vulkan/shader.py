@@ -18,7 +18,7 @@ from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, glsl, 
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
-from openinfer.synth.targets.vulkan.threads import LOOPS, STATEMENTS, WIDE_TYPES
+from openinfer.synth.targets.vulkan.thread_words import GLSL_THREADS, WIDE_TYPES
 
 VERSION_LINE = "#version 460"
 _EXTENSIONS = (
@@ -44,7 +44,7 @@ def _prepared(kernel: Kernel) -> Kernel:
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 
-_TEMPLATES = Templates(prepared=_prepared, loops=LOOPS, statements=STATEMENTS)
+_TEMPLATES = Templates(prepared=_prepared, loops=GLSL_THREADS.loops(), statements=GLSL_THREADS.statements())
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:

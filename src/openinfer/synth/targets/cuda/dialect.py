@@ -1,0 +1,102 @@
+"""CUDA C++ as a dialect: its types, numbers and builtins, and how a launch becomes a kernel.
+
+Numbers, casts and operators are those of C. What C leaves to its compiler is settled by options here: nothing is fused,
+quotients and roots are exact, subnormal numbers are kept (``FLAGS``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from openinfer.dtypes import DTYPES, DType
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Buffer, Space
+from openinfer.synth.targets.c.dialect import literal, special
+from openinfer.synth.targets.cstyle.code import Rank
+from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature, Own
+from openinfer.synth.targets.cstyle.integers import INTEGERS
+from openinfer.synth.targets.cuda.support import SUPPORT
+
+PAD = "    "
+FLAGS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
+"""What the compiler is told so that arithmetic is what the code says."""
+TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
+"""The types of values, by compute dtype."""
+
+
+def _stored(dtype: DType) -> str:
+    """Elements that share bytes are in words, which threads change by atomics."""
+    if dtype.is_packed:
+        return "uint32_t"
+    return INTEGERS[f"u{dtype.bits}"] if dtype.is_small_float or dtype.kind == "bool" else TYPES[dtype.name]
+
+
+def _functions() -> dict[tuple[str, str], Own]:
+    """NaN and infinity are known by their bits."""
+    found = {("abs", "f32"): Own("fabsf({0})"), ("abs", "f64"): Own("fabs({0})")}
+    for name, bits, most, infinite in (
+        ("f32", "__float_as_uint({0})", "0x7fffffffu", "0x7f800000u"),
+        ("f64", "(uint64_t)__double_as_longlong({0})", "0x7fffffffffffffffu", "0x7ff0000000000000u"),
+    ):
+        found["isnan", name] = Own(f"({bits} & {most}) > {infinite}", rank=Rank.COMPARISON)
+        found["isinf", name] = Own(f"({bits} & {most}) == {infinite}", rank=Rank.COMPARISON)
+        found["signbit", name] = Own(f"{bits} > {most}", rank=Rank.COMPARISON)
+    for dtype in DTYPES.values():
+        if dtype.name in INTEGERS:
+            found["not", dtype.name] = Own(f"({INTEGERS[dtype.name]})~{{0}}", takes=Rank.UNARY, rank=Rank.UNARY)
+    return found
+
+
+def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, is_guarded: bool, group: int) -> Framed:
+    """A launch as a kernel, whose groups have so many threads."""
+    given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
+    written = {one.name for one in (*kernel.outputs, *kernel.scratch)}
+    parameters = [
+        f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{one.name}"
+        for one in given
+        if one.name not in kernel.unused
+    ]
+    parameters += [f"const {dialect.size_type(kernel, size)} s_{size}" for size in kernel.sizes]
+    if kernel.can_fail or is_guarded:
+        parameters += ["uint32_t *status", "const uint32_t own"]
+    body = ["if (own != 0u && *status < own) return;"] * is_guarded
+    body += [f"__shared__ {_array(dialect, one)}" for one in kernel.scratch if one.space is Space.GROUP]
+    body += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
+    head = f'extern "C" __global__ void __launch_bounds__({group}) {kernel.name}({", ".join(parameters)})'
+    text = "\n".join([head, "{", *(f"{PAD}{one}" for one in body), *lines, "}"])
+    return Framed(f"{text}\n", f"{head};")
+
+
+def _array(dialect: Dialect, buffer: Buffer) -> str:
+    alignment = "__align__(16) " if buffer.space is Space.GROUP else ""
+    return f"{alignment}{dialect.stored_type(buffer.dtype)} {buffer.name}[{max(most_elements(buffer.shape), 1)}];"
+
+
+_WORDS_OF_CUDA = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const const_cast constexpr
+continue cos decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto
+if index inline int int1 int2 int3 int4 long mutable namespace new noexcept not not_eq nullptr operator or or_eq own
+private protected public register reinterpret_cast return short signed sin sizeof static static_assert static_cast
+status struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
+volatile wchar_t while xor xor_eq
+"""
+"""Keywords, and names that kernels have for themselves."""
+
+CUDA = Dialect(
+    types=TYPES,
+    stored={one.name: _stored(one) for one in DTYPES.values()},
+    literal=literal,
+    special=special,
+    frame=partial(_framed, is_guarded=False, group=1024),
+    support=SUPPORT,
+    functions=_functions(),
+    fail="{{ atomicMin(status, own); return; }} /* {reason} */",
+    narrow="int32_t",
+    known_outcomes=True,
+    reserved=frozenset(_WORDS_OF_CUDA.split()),
+)
+
+
+def cuda(*, is_guarded: bool, group: int) -> Dialect:
+    """CUDA for a launch of so many threads in a group; guarded if it relies on what an earlier one has checked."""
+    return replace(CUDA, frame=partial(_framed, is_guarded=is_guarded, group=group))

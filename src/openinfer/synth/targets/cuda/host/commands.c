@@ -1,0 +1,240 @@
+#include "inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BEFORE = 64 }; /* launches that the next one waits for, one by one */
+static const uint32_t NO_FAILURE = UINT32_MAX;
+
+/* --- instances ---------------------------------------------------------------------------------------------------- */
+
+static bool is_ready(oi_tools *own)
+{
+    if (cudaStreamCreateWithFlags(&own->stream, cudaStreamNonBlocking) != cudaSuccess) return false;
+    if (cudaMalloc((void **)&own->status, sizeof *own->status) != cudaSuccess) return false;
+    if (cudaHostAlloc((void **)&own->seen, sizeof *own->seen, cudaHostAllocDefault) != cudaSuccess) return false;
+    return cudaMemsetAsync(own->status, 0xff, sizeof *own->status, own->stream) == cudaSuccess;
+}
+
+oi_problem oi_tools_new(oi_queue *q, const oi_given *given)
+{
+    oi_tools *const own = &q->tools;
+    const int before = oi_enter(q->device);
+    own->kernels = given->kernels;
+    const bool is_good = is_ready(own);
+    oi_leave(before);
+    q->status = (uint64_t)(uintptr_t)own->status;
+    return is_good ? OI_GOOD : OI_NO_MEMORY;
+}
+
+static void forget(oi_commands *made)
+{
+    if (made->made != NULL) cudaGraphExecDestroy(made->made);
+    if (made->graph != NULL) cudaGraphDestroy(made->graph);
+    made->made = NULL;
+    made->graph = NULL;
+    made->is_known = false;
+}
+
+void oi_tools_free(oi_queue *q)
+{
+    oi_tools *const own = &q->tools;
+    const int before = oi_enter(q->device);
+    for (int i = 0; i < KEPT; ++i) {
+        forget(&q->kept[i].commands);
+        free(q->kept[i].commands.nodes);
+    }
+    oi_clock_runs(q, false);
+    if (own->stream != NULL) cudaStreamDestroy(own->stream);
+    if (own->status != NULL) cudaFree(own->status);
+    if (own->seen != NULL) cudaFreeHost(own->seen);
+    oi_leave(before);
+}
+
+uint32_t oi_first_failed(oi_queue *q)
+{
+    const uint32_t number = *q->tools.seen;
+    if (number == NO_FAILURE) return 0;
+    const int before = oi_enter(q->device);
+    if (cudaMemsetAsync(q->tools.status, 0xff, sizeof number, q->tools.stream) != cudaSuccess) oi_lose(q, OI_LOST);
+    oi_leave(before);
+    return number;
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+/* A launch as CUDA takes it: where its arguments are, which may have to be one block of them. */
+typedef struct {
+    void *places[PUSHED];
+    uint64_t block[PUSHED];
+    struct cudaKernelNodeParams node;
+} oi_params;
+
+static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_call *call, oi_params *to)
+{
+    const oi_kernel *const kernel = &q->tools.kernels[call->kernel];
+    uint64_t *const values = q->wanted.values + call->at;
+    if (kernel->words > 0) {
+        memcpy(to->block, values + 2, (size_t)call->count * sizeof *values);
+        to->places[0] = to->block;
+    } else {
+        for (int32_t i = 0; i < call->count; ++i) to->places[i] = values + 2 + i;
+    }
+    to->node = (struct cudaKernelNodeParams){ .func = (void *)(uintptr_t)kernel->function,
+        .gridDim = { (unsigned)values[0], 1, 1 }, .blockDim = { (unsigned)kernel->threads, 1, 1 },
+        .kernelParams = to->places };
+    return &to->node;
+}
+
+static bool is_launched(const oi_queue *q, const oi_call *call, oi_params *room)
+{
+    const struct cudaKernelNodeParams *const one = params_of(q, call, room);
+    return cudaLaunchKernel(one->func, one->gridDim, one->blockDim, one->kernelParams, 0, q->tools.stream) == cudaSuccess;
+}
+
+static bool are_launched(const oi_queue *q, oi_params *room)
+{
+    bool is_good = true;
+    for (int32_t i = 0; i < q->wanted.count && is_good; ++i) {
+        const bool is_timed = q->is_timed && i < CLOCKED;
+        if (is_timed) is_good = cudaEventRecord(q->tools.clock[2 * i], q->tools.stream) == cudaSuccess;
+        is_good = is_good && is_launched(q, &q->wanted.calls[i], room);
+        if (is_timed) is_good = is_good && cudaEventRecord(q->tools.clock[2 * i + 1], q->tools.stream) == cudaSuccess;
+    }
+    return is_good;
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+/* The nodes of a graph: those that wait come after all before them, others run beside those that stand before them. */
+static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
+{
+    const cudaGraphNode_t *before = NULL;
+    cudaGraphNode_t joint;
+    size_t before_count = 0;
+    int32_t since = 0;
+    for (int32_t i = 0; i < q->wanted.count; ++i) {
+        const oi_call *const call = &q->wanted.calls[i];
+        if (call->waits && i > since) {
+            before = to->nodes + since;
+            before_count = (size_t)(i - since);
+            if (before_count > MOST_BEFORE) {
+                if (cudaGraphAddEmptyNode(&joint, to->graph, before, before_count) != cudaSuccess) return false;
+                before = &joint;
+                before_count = 1;
+            }
+            since = i;
+        }
+        if (cudaGraphAddKernelNode(&to->nodes[i], to->graph, before, before_count, params_of(q, call, room)) != cudaSuccess)
+            return false;
+    }
+    return true;
+}
+
+static bool is_graph(const oi_queue *q, oi_recording *r, oi_params *room)
+{
+    oi_commands *const to = &r->commands;
+    if (to->room < q->wanted.count) {
+        cudaGraphNode_t *const nodes = realloc(to->nodes, (size_t)q->wanted.count * sizeof *nodes);
+        if (nodes == NULL) return false;
+        to->nodes = nodes;
+        to->room = q->wanted.count;
+    }
+    if (cudaGraphCreate(&to->graph, 0) != cudaSuccess || !are_nodes(q, to, room)) return false;
+    memcpy(r->calls.values, q->wanted.values, q->wanted.used * sizeof *q->wanted.values);
+    return cudaGraphInstantiate(&to->made, to->graph, 0) == cudaSuccess;
+}
+
+/* The graph gets the arguments that are others than the last time. */
+static bool are_given(const oi_queue *q, oi_recording *r, oi_params *room)
+{
+    bool is_good = true;
+    for (int32_t i = 0; i < r->calls.count && is_good; ++i) {
+        const oi_call *const call = &r->calls.calls[i];
+        uint64_t *const known = r->calls.values + call->at, *const now = q->wanted.values + call->at;
+        const size_t bytes = ((size_t)call->count + 2) * sizeof *known;
+        if (!call->is_given || memcmp(known, now, bytes) == 0) continue;
+        memcpy(known, now, bytes);
+        is_good = cudaGraphExecKernelNodeSetParams(r->commands.made, r->commands.nodes[i], params_of(q, call, room))
+            == cudaSuccess;
+    }
+    return is_good;
+}
+
+bool oi_commands_made(oi_queue *q, oi_recording *r)
+{
+    const int before = oi_enter(q->device);
+    forget(&r->commands);
+    oi_leave(before);
+    for (int32_t i = 0; i < r->calls.count; ++i)
+        if (r->calls.calls[i].count > PUSHED) return false;
+    return true;
+}
+
+static bool is_run(oi_queue *q, oi_recording *r, oi_params *room)
+{
+    const cudaStream_t stream = q->tools.stream;
+    oi_commands *const known = &r->commands;
+    if (q->is_timed || !known->is_known) {
+        known->is_known = !q->is_timed;
+        return are_launched(q, room);
+    }
+    if (known->made == NULL && !is_graph(q, r, room)) return false;
+    return are_given(q, r, room) && cudaGraphLaunch(known->made, stream) == cudaSuccess;
+}
+
+/* The device gets what the host has written. */
+static bool is_sent(const oi_queue *q, const oi_memory *own, size_t at, size_t bytes)
+{
+    return bytes == 0 || cudaMemcpyAsync((unsigned char *)own->held.there + at, own->here + at, bytes,
+        cudaMemcpyHostToDevice, q->tools.stream) == cudaSuccess;
+}
+
+bool oi_commands_run(oi_queue *q, oi_recording *r)
+{
+    const cudaStream_t stream = q->tools.stream;
+    const int before = oi_enter(q->device);
+    oi_params *const room = malloc(sizeof *room);
+    bool is_good = room != NULL && is_sent(q, q->inputs, 0, q->has_inputs ? q->input_bytes : 0)
+        && is_sent(q, q->block, BLOCK, q->data_used);
+    is_good = is_good && is_run(q, r, room);
+    if (is_good && q->can_fail)
+        is_good = cudaMemcpyAsync(q->tools.seen, q->tools.status, sizeof *q->tools.seen, cudaMemcpyDeviceToHost, stream)
+            == cudaSuccess;
+    if (cudaStreamSynchronize(stream) != cudaSuccess) is_good = false;
+    q->has_inputs = false;
+    free(room);
+    oi_leave(before);
+    return is_good;
+}
+
+/* --- the clock ---------------------------------------------------------------------------------------------------- */
+
+bool oi_clock_runs(oi_queue *q, bool is_wanted)
+{
+    oi_tools *const own = &q->tools;
+    if (is_wanted == (own->clock != NULL)) return is_wanted;
+    const int before = oi_enter(q->device);
+    for (int i = 0; i < 2 * CLOCKED && !is_wanted; ++i)
+        if (own->clock[i] != NULL) cudaEventDestroy(own->clock[i]);
+    if (!is_wanted) free(own->clock);
+    own->clock = is_wanted ? calloc(2 * CLOCKED, sizeof *own->clock) : NULL;
+    bool is_good = own->clock != NULL;
+    for (int i = 0; i < 2 * CLOCKED && is_good; ++i) is_good = cudaEventCreate(&own->clock[i]) == cudaSuccess;
+    oi_leave(before);
+    return is_good;
+}
+
+void oi_add_times(oi_queue *q)
+{
+    const int before = oi_enter(q->device);
+    for (int32_t i = 0; i < q->wanted.count && i < CLOCKED; ++i) {
+        float milliseconds = 0;
+        const int32_t place = q->wanted.calls[i].place;
+        if (place < 0 || cudaEventElapsedTime(&milliseconds, q->tools.clock[2 * i], q->tools.clock[2 * i + 1]) != cudaSuccess)
+            continue;
+        q->nanoseconds[place] += (int64_t)(milliseconds * 1e6f);
+        q->calls[place] += 1;
+    }
+    oi_leave(before);
+}

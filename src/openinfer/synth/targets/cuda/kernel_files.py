@@ -1,0 +1,135 @@
+"""The kernels of a project as files: what all of them call, and a source with every launch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from openinfer.synth.targets.cstyle.fold import folded
+from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
+from openinfer.synth.targets.cstyle.library import KernelLibrary
+from openinfer.synth.targets.cuda.kernel import support_text
+from openinfer.synth.targets.simt.launches import group_of
+
+KERNELS_FILE = "src/kernels.cu"
+SUPPORT_FILE = "src/support.cuh"
+_CELL_WORDS = 12
+"""What the kernel that works on cells is given, beside two numbers for each axis."""
+_FIXED = """
+/* Copies bytes, by words: the last one may share its word with others, which stay. */
+extern "C" __global__ void {name}_copy(const uint32_t *from, uint32_t *to, const uint64_t bytes, const uint32_t *status,
+    const uint32_t own)
+{{
+    const uint64_t words = bytes / 4u, step = uint64_t(gridDim.x) * blockDim.x;
+    const uint64_t first = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const uint32_t rest = uint32_t(bytes % 4u);
+    if (own != 0u && *status < own) return;
+    for (uint64_t i = first; i < words; i += step) to[i] = from[i];
+    if (first == 0u && rest != 0u) {{
+        const uint32_t mask = (1u << (rest * 8u)) - 1u;
+        to[words] = (to[words] & ~mask) | (from[words] & mask);
+    }}
+}}
+
+static __device__ uint32_t oi_field(const uint32_t *p, uint64_t i, uint32_t bits)
+{{
+    if (bits == 32u) return p[i];
+    const uint32_t each = 32u / bits;
+    return (p[i / each] >> (i % each * bits)) & ((1u << bits) - 1u);
+}}
+
+/* Threads that store to one word do so by atomics, each to the bits of its own element. */
+static __device__ void oi_store(uint32_t *p, uint64_t i, uint32_t bits, uint32_t code)
+{{
+    if (bits == 32u) {{
+        p[i] = code;
+        return;
+    }}
+    const uint32_t each = 32u / bits, shift = uint32_t(i % each) * bits, mask = ((1u << bits) - 1u) << shift;
+    atomicAnd(&p[i / each], ~mask);
+    atomicOr(&p[i / each], (code << shift) & mask);
+}}
+
+/* Numbers, two of them in each word. */
+struct oi_cell_words {{
+    uint64_t at[{words}];
+
+    __device__ uint32_t low(uint32_t i) const {{ return uint32_t(at[i]); }}
+    __device__ uint32_t high(uint32_t i) const {{ return uint32_t(at[i] >> 32); }}
+    __device__ uint32_t *memory(uint32_t i) const {{ return (uint32_t *)at[i]; }}
+}};
+
+/* Cells of an array: read into a tensor (0), written from one (1), filled (2), or copied from another array (3). What
+   was there is kept, whatever has failed before: if it has, nothing else is done. */
+extern "C" __global__ void {name}_cells(const oi_cell_words given)
+{{
+    uint32_t *const value = given.memory(1), *const kept = given.memory(2), *const cells = given.memory(3);
+    const uint32_t action = given.low(4), axes = given.high(4), bits = given.low(5), value_bits = given.high(5);
+    const uint32_t first = given.low(6), value_first = given.high(6), entry = given.low(7), units = given.high(7);
+    const bool is_kept = given.low(9) != 0u;
+    const uint32_t *const status = given.memory(10u + 2u * axes);
+    const uint32_t own = given.low(11u + 2u * axes);
+    const bool has_failed = own != 0u && *status < own;
+    const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
+    for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < units; i += step) {{
+        uint64_t rest = i / entry, place = 0, each = 1;
+        bool is_inside = true;
+        for (uint32_t axis = axes; axis-- > 0u;) {{
+            const uint32_t shape = given.low(10u + 2u * axis), count = given.low(11u + 2u * axis);
+            const uint64_t at = given.high(10u + 2u * axis) + rest % count;
+            rest /= count;
+            is_inside = is_inside && at < shape;
+            place += at * each;
+            each *= shape;
+        }}
+        const uint64_t unit = i % entry, other = value_first + place * entry + unit;
+        const uint32_t empty = (unit & 1u) != 0u ? given.high(8) : given.low(8);
+        place = first + place * entry + unit;
+        if (action == 0u) {{
+            const uint32_t found = is_inside ? oi_field(cells, place, bits) : empty;
+            if (!has_failed) oi_store(value, value_first + i, value_bits, found);
+            continue;
+        }}
+        if (is_kept) oi_store(kept, i, bits, oi_field(cells, place, bits));
+        if (has_failed) continue;
+        uint32_t code = empty;
+        if (action == 1u) code = oi_field(value, value_first + i, value_bits);
+        if (action == 3u) code = oi_field(value, other, value_bits);
+        oi_store(cells, place, bits, code);
+    }}
+}}
+"""
+"""The kernels that every project has, in the order of their numbers."""
+
+
+@dataclass(frozen=True)
+class CudaKernels:
+    """Prints these files once the source has been, which says what it launches."""
+
+    name: str
+    library: KernelLibrary
+    group: int
+    """Threads of a group, where a launch does not say."""
+    title: Callable[[int], str]
+    """A node in words."""
+
+    @property
+    def count(self) -> int:
+        """The kernels, those included that every project has."""
+        return 2 + len(self.library.used)
+
+    def files(self, banner: str, axes: int) -> dict[str, str]:
+        """The kernels, and what they include; arrays have so many axes at most."""
+        used = [*self.library.used.values()]
+        needs = {need for one in used for need in one.code.needs}
+        words = _CELL_WORDS + 2 * axes
+        texts = [f"{kernel_doc(one, self.title)}{one.code.text}" for one in used]
+        rows = [(f"{self.name}_copy", self.group, 0), (f"{self.name}_cells", self.group, words)]
+        rows += [(one.name, group_of(one.kernel, self.group), 0) for one in used]
+        table = "\n".join(f"    {{ (const void *){name}, {group}, {block} }}," for name, group, block in rows)
+        parts = [
+            '#include "support.cuh"\n\nextern "C" {\n#include "device.h"\n}\n',
+            _FIXED.format(name=self.name, words=words),
+            *(f"\n{text}" for text in texts),
+            f"\nconst oi_kernel {self.name}_kernels[] = {{\n{table}\n}};\n",
+        ]
+        support = f"#pragma once\n\n{support_text(needs)}"
+        return {KERNELS_FILE: f"{banner}\n{folded(''.join(parts))}", SUPPORT_FILE: f"{banner}\n{support}"}

@@ -1,0 +1,69 @@
+"""A CUDA project: kernels, and a host in C that launches them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.targets.cuda.buildfiles import SOURCES, cmake_lists, makefile
+from openinfer.synth.targets.cuda.dialect import FLAGS
+from openinfer.synth.targets.cuda.kernel import printed_launch
+from openinfer.synth.targets.cuda.kernel_files import CudaKernels
+from openinfer.synth.targets.cuda.readme import readme
+from openinfer.synth.targets.gpu.project import DeviceApi, LaunchingProject
+from openinfer.synth.targets.project import ProjectOptions
+from openinfer.synth.targets.simt.machine import SimtMachine
+
+_KERNEL = """/* A kernel, and the threads of its groups. Arguments are one block of so many words, or each by itself. */
+typedef struct {
+    const void *function;
+    int32_t threads, words;
+} oi_kernel;
+"""
+CUDA_API = DeviceApi("openinfer.synth.targets.cuda", _KERNEL, taken=("cuda", "kernels", "support"))
+
+
+class CudaProject(LaunchingProject):
+    """The files of a program, and the facts about them that others need."""
+
+    def __init__(self, placed: Placed, options: ProjectOptions, machine: SimtMachine) -> None:
+        super().__init__(placed, options, machine, CUDA_API, partial(printed_launch, group=machine.group))
+        self._kernels = CudaKernels(self.name, self.kernels, machine.group, self._file.title)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of the code that are compiled."""
+        return (f"src/{self.name}.c", *SOURCES)
+
+    @property
+    def shaders(self) -> Mapping[str, str]:
+        """There are none: kernels are part of the program."""
+        return {}
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What a program is linked with, beside what the compiler of kernels adds."""
+        return ()
+
+    @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """What the compiler of kernels is told."""
+        return ("-O3", *FLAGS, *self.options.flags)
+
+    @property
+    def build_options(self) -> ProjectOptions:
+        """The options without what is for kernels alone."""
+        return replace(self.options, flags=())
+
+    def _kernel_count(self) -> int:
+        return self._kernels.count
+
+    def _kernel_files(self, banner: str) -> dict[str, str]:
+        return self._kernels.files(banner, self._files.axes)
+
+    def _build_files(self, *, has_selftest: bool) -> dict[str, str]:
+        return {
+            "Makefile": makefile(self.name, self.options, has_selftest=has_selftest),
+            "CMakeLists.txt": cmake_lists(self.name, self.options, has_selftest=has_selftest),
+            "README.md": readme(self, has_selftest=has_selftest),
+        }

@@ -1,0 +1,20 @@
+"""What launches need of a device beyond features, which languages know."""
+
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Space
+from openinfer.synth.targets.cstyle.library import UsedKernel
+from openinfer.synth.targets.facts import Feature
+from openinfer.synth.targets.simt.iterations import iterations
+from openinfer.synth.targets.simt.launches import group_of
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.require import Requirement
+
+
+def requirement_of(
+    used: UsedKernel, machine: SimtMachine, features: frozenset[Feature], argument_bytes: int
+) -> Requirement:
+    """What a launch needs, which uses these features and is given so many bytes."""
+    shared = [one for one in used.kernel.scratch if one.space is Space.GROUP]
+    nbytes = sum(one.dtype.nbytes(most_elements(one.shape)) for one in shared)
+    group = group_of(used.kernel, machine.group)
+    return Requirement(features, group, nbytes, argument_bytes, iterations(used.kernel.body))

@@ -1,0 +1,63 @@
+"""What targets with launches have in common: schedules of ``targets.simt``, and modules of ``run``."""
+
+from dataclasses import dataclass, replace
+
+from openinfer.check.events import TraceLevel
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.loops.ir import Kernel
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.placed import MemoryRules, Placed
+from openinfer.synth.passes.hoist import hoisted
+from openinfer.synth.run.module import CompiledModule, built
+from openinfer.synth.run.traced import traced
+from openinfer.synth.targets.facts import Feature
+from openinfer.synth.targets.gpu.onto_device import OntoDevice
+from openinfer.synth.targets.project import RunnableProject
+from openinfer.synth.targets.simt.baseline import baseline
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
+from openinfer.synth.targets.simt.vectors import vectors
+from openinfer.synth.targets.target import BuildOptions, Pass, Passes
+
+GPU_FEATURES = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
+REACH = 1 << 32
+"""Positions in memory have 32 bits."""
+
+
+@dataclass(frozen=True)
+class LaunchingDevice:
+    """A device that kernels are launched on."""
+
+    arch: DeviceArch
+    machine: SimtMachine
+
+    def passes(self, wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
+        """What gives kernels their launches."""
+
+        def schedule(kernel: Kernel, unaligned: frozenset[str]) -> Launches:
+            machine = replace(self.machine, unaligned=unaligned)
+            return scheduled(kernel, machine) if wanted.schedule else baseline(kernel, machine)
+
+        if not wanted.schedule:
+            return (OntoDevice(schedule).run,)
+        return hoisted, OntoDevice(schedule, STRUCTURES).run
+
+    def is_launch(self, kernel: Kernel) -> bool:
+        """Whether a kernel of several statements is one launch."""
+        return vectors(kernel, self.machine) is not None
+
+    def require_reach(self, placed: Placed) -> None:
+        """Refuse values that are larger than what kernels reach."""
+        for value in placed.memory.offsets:
+            if value.nbytes >= REACH:
+                name = value.variable or value.name
+                message = f"{name!r} takes {value.nbytes:,} bytes, and a kernel reaches {REACH:,}"
+                raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "smaller sizes make it smaller"))
+
+
+def built_for_device(project: RunnableProject, options: BuildOptions) -> CompiledModule:
+    """A project compiled and loaded on this machine."""
+    if options.trace is TraceLevel.OFF:
+        return built(project, options.cc, options.flags, options.node_budget)
+    return traced(project, options.cc, options.flags, options.trace, options.node_budget)

@@ -1,0 +1,44 @@
+"""How GLSL says what threads do."""
+
+from openinfer.dtypes import DType
+from openinfer.synth.targets.gpu.threads import ThreadWords
+from openinfer.synth.targets.vulkan.dialect import TYPES, WORDS
+
+WIDE_TYPES = (("oi_pairs", "uvec2", 8), ("oi_quads", "uvec4", 16))
+"""Memory in accesses of two and four words: its type, that of an access, and how it is aligned."""
+
+
+def _shuffled(dtype: DType, value: str, mask: int, _width: int) -> str:
+    """Types that not every device exchanges go as words."""
+    match dtype.name:
+        case "f32" | "i32" | "u32" | "bool":
+            return f"subgroupShuffleXor({value}, {mask}u)"
+        case "f64":
+            return f"packDouble2x32(subgroupShuffleXor(unpackDouble2x32({value}), {mask}u))"
+        case "i64" | "u64":
+            return f"{TYPES[dtype.name]}(packUint2x32(subgroupShuffleXor(unpackUint2x32(uint64_t({value})), {mask}u)))"
+        case _:
+            return f"{TYPES[dtype.name]}(subgroupShuffleXor(int32_t({value}), {mask}u))"
+
+
+GLSL_THREADS = ThreadWords(
+    types=TYPES,
+    thread="gl_GlobalInvocationID.x",
+    group="gl_WorkGroupID.x",
+    number="int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID)",
+    lane="gl_SubgroupInvocationID",
+    barrier="groupMemoryBarrier(); barrier();",
+    exact="precise ",
+    shuffled=_shuffled,
+    place="uint({0})",
+    access={size: f"{memory}({{name}}).v[{{at}}]" for size, memory in ((1, WORDS), (2, "oi_pairs"), (4, "oi_quads"))},
+    wide={1: "uint32_t", 2: "uvec2", 4: "uvec4"},
+    made="{type}({parts})",
+    word=("[0]", "[1]", "[2]", "[3]"),
+    of_float="floatBitsToUint({0})",
+    to_float="uintBitsToFloat({0})",
+    of_double=("unpackDouble2x32({0})[0]", "unpackDouble2x32({0})[1]"),
+    to_double="packDouble2x32(uvec2({0}, {1}))",
+    of_long=("unpackUint2x32(uint64_t({0}))[0]", "unpackUint2x32(uint64_t({0}))[1]"),
+    to_long="packUint2x32(uvec2({0}, {1}))",
+)
