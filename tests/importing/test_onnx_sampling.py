@@ -114,3 +114,20 @@ def test_columns_are_added_up_where_their_windows_overlap(tmp_path: Path) -> Non
         opset=18,
     )
     require_agreement(made, tmp_path, {"x": normal(2, 18, 12)})
+
+
+def test_sizes_with_equal_bounds_are_not_the_same_size(tmp_path: Path) -> None:
+    """An image is resized to the height and width of another; both sizes are at most 9."""
+    made = model(
+        [
+            node("Shape", ["x"], ["s"], start=2),
+            node("Concat", ["front", "s"], ["sizes"], axis=0),
+            node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("Resize", ["p", "", "", "sizes"], ["r"], mode="linear"),
+            node("Add", ["x", "r"], ["y"]),
+        ],
+        {"x": ("f32", [1, 2, "h", "w"])},
+        {"y": ("f32", None)},
+        {"front": np.array([1, 2])},
+    )
+    require_agreement(made, tmp_path, {"x": normal(1, 2, 6, 8)}, sizes={"h": "<=9", "w": "<=9"})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_same, is_symbolic
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Window:
 
 def shortened(values: tuple[int, ...], default: int) -> tuple[int, ...] | None:
     """One number where all are the same, and nothing where that is the default."""
-    if len(set(values)) == 1:
-        return None if values[0] == default else values[:1]
+    if all(is_same(one, values[0]) for one in values):  # sizes with equal bounds are not the same
+        return None if is_same(values[0], default) else values[:1]
     return values
 
 
