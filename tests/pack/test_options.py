@@ -18,7 +18,7 @@ from openinfer import Code, ModelLoader, OpenInferError
 from openinfer.oinf.channels import blocks
 from openinfer.oinf.options import size_options
 from openinfer.oinf.pack import PackOptions, pack
-from openinfer.oinf.quantize import QUANTIZED_DTYPES, QuantSpec
+from openinfer.oinf.quant_spec import QUANTIZED_DTYPES, QuantSpec
 
 
 @pytest.fixture

@@ -25,7 +25,11 @@ def pack(
     rename: Annotated[Rules, typer.Option(metavar="REGEX=REPL", help="Rename tensors, in the order given.")] = None,
     cast: Annotated[Rules, typer.Option(metavar="GLOB=DTYPE", help="Cast tensors, e.g. '*.weight=bf16'.")] = None,
     quantize: Annotated[
-        Rules, typer.Option(metavar="GLOB=SPEC", help="Quantize, e.g. '*.weight=i8:symmetric:per_channel:axis=0'.")
+        Rules,
+        typer.Option(
+            metavar="GLOB=SPEC",
+            help="Quantize, e.g. '*.weight=i8:symmetric:per_channel:axis=0' or '*.weight=u4:per_group'.",
+        ),
     ] = None,
     size: Annotated[Rules, typer.Option(metavar="NAME=N", help="Add a size variable.")] = None,
     meta: Annotated[Rules, typer.Option(metavar="KEY=VALUE[:DTYPE]", help="Add a metadata value.")] = None,

@@ -19,7 +19,9 @@ from openinfer.oinf.authoring import in_field
 from openinfer.oinf.file import AnyPath
 from openinfer.oinf.options import bad_option, metadata_options
 from openinfer.oinf.package import Blob, Held, Package, ProgressCallback, TensorEntry, duplicate_name
-from openinfer.oinf.quantize import CHUNK, Loss, QuantizedData, QuantPayload, QuantSpec, packed_chunks
+from openinfer.oinf.quant_spec import QuantSpec
+from openinfer.oinf.quantize import CHUNK, Loss, QuantizedData, QuantPayload, packed_chunks
+from openinfer.oinf.quantize_groups import GroupedData
 from openinfer.oinf.report import jsonable
 from openinfer.oinf.sources import SourceTensor, TensorSource, open_source
 from openinfer.oinf.writer import write_package
@@ -122,8 +124,9 @@ class PackJob:
         dtype = target or tensor.dtype
         if quantization is not None:
             loss = Loss()
-            data = QuantizedData(name, tensor.shape, tensor.values, quantization, loss)
-            quant = QuantPayload.of(data, quantization, tensor.shape)
+            kind = QuantizedData if quantization.groups is None else GroupedData
+            coded = kind(name, tensor.shape, tensor.values, quantization, loss)
+            data, quant = coded, QuantPayload(coded)
             dtype = quantization.dtype
         elif dtype is None or (tensor.dtype is None and tensor.read is None):
             raise _unsupported(name, tensor)
@@ -132,6 +135,7 @@ class PackJob:
             data = tensor.stored if loss is None and tensor.stored is not None else _CastData(name, tensor, dtype, loss)
         kept = tensor.quant if quantization is None else None
         has_groups = kept is not None and kept.scale.group is not None
+        has_groups |= quantization is not None and quantization.groups is not None
         entry = TensorEntry(name, dtype, tensor.shape, data, quant, has_groups)
         text = str(quantization) if quantization is not None else None
         size = data.nbytes if data is not None else 0
@@ -262,7 +266,7 @@ class _Rules:
             if not tensor.is_float or tensor.read is None:
                 reason = f"is {tensor.type_name}; only float tensors with data can be quantized"
                 _refuse_exact(name, reason, is_exact=exact)
-            elif spec.axis is not None and spec.axis >= len(tensor.shape) and not exact:
+            elif not spec.is_for(tensor.shape) and not exact:
                 self.without_axis.add((pattern, spec))
             else:
                 self.applied.add((pattern, spec))

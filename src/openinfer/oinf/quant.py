@@ -271,6 +271,15 @@ def quant_nbytes(scale_count: int, zero_point_count: int) -> int:
     return align(QUANT_HEADER.size + 4 * scale_count + 4 * zero_point_count)
 
 
+def group_nbytes(count: int, scales: DType, *, has_offsets: bool) -> int:
+    """The size of a quantization payload in groups.
+
+    >>> group_nbytes(8, DTYPES["f16"], has_offsets=False)
+    64
+    """
+    return align(QUANT_HEADER.size + GROUP_HEADER.size + count * scales.nbytes(1) * (1 + has_offsets))
+
+
 def _article(scheme: Scheme) -> str:
     return f"{'an' if scheme[0] == 'a' else 'a'} {scheme}"
 

@@ -1,71 +1,25 @@
 """Quantizing weights: real numbers to small integers with a scale, and how much is lost."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isinf, log10, sqrt
-from typing import Any, Literal
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from openinfer.dtypes import Array, DType, dtype_of, pack
+from openinfer.dtypes import Array, DType, pack
 from openinfer.errors import Code, Diagnostic, OinfError, counted
 from openinfer.oinf.channels import ChannelBlock, blocks
-from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, Scheme, quant_nbytes
+from openinfer.oinf.quant import QuantParams, QuantScale, QuantZeroPoint, quant_nbytes
+from openinfer.oinf.quant_spec import QuantSpec
 
 ReadElements = Callable[[int, int], Array]
 """Elements ``start`` to ``start + count`` of a source tensor, flat, in row-major order."""
 
 CHUNK = 1 << 20
 """Elements handled at a time."""
-
-QUANTIZED_DTYPES = ("i8", "u8", "i4", "u4", "i2")
-
-
-@dataclass(frozen=True)
-class QuantSpec:
-    """How to quantize: target dtype, scheme, and the axis of the channels (None for per tensor).
-
-    >>> QuantSpec.parse("i8:symmetric:per_channel:axis=0")
-    QuantSpec(dtype=<dtype i8>, scheme='symmetric', axis=0)
-    """
-
-    dtype: DType
-    scheme: Scheme = "symmetric"
-    axis: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "QuantSpec":
-        """Read ``DTYPE[:symmetric|asymmetric][:per_tensor|per_channel[:axis=N]]``."""
-        name, *words = text.split(":")
-        if name not in QUANTIZED_DTYPES:
-            raise _bad_spec(text, f"the dtype must be one of {', '.join(QUANTIZED_DTYPES)}")
-        scheme: Scheme = "asymmetric" if name.startswith("u") else "symmetric"
-        mode: Literal["per_tensor", "per_channel"] = "per_tensor"
-        axis = None
-        said: list[str] = []
-        for word in words:
-            match word.partition("="):
-                case ("symmetric" | "asymmetric" as scheme, "", ""):
-                    said.append("the scheme")
-                case ("per_tensor" | "per_channel" as mode, "", ""):
-                    said.append("per_tensor or per_channel")
-                case ("axis", "=", number) if re.fullmatch("[0-9]{1,2}", number):
-                    said.append("the axis")
-                    axis = int(number)
-                case _:
-                    raise _bad_spec(text, f"{word!r} is not understood")
-            if said[-1] in said[:-1]:
-                raise _bad_spec(text, f"{said[-1]} is given twice")
-        if axis is not None and mode == "per_tensor":
-            raise _bad_spec(text, "axis=N needs per_channel")
-        return cls(dtype_of(name), scheme, (axis or 0) if mode == "per_channel" else None)
-
-    def __str__(self) -> str:
-        mode = "per_tensor" if self.axis is None else f"per_channel:axis={self.axis}"
-        return f"{self.dtype.name}:{self.scheme}:{mode}"
 
 
 @dataclass
@@ -115,15 +69,26 @@ class Loss:
         return 10 * log10(self.signal / self.squares) if self.signal else -inf
 
 
+def require_axis(name: str, shape: tuple[int, ...], spec: QuantSpec) -> None:
+    """Refuse a tensor without the axis to quantize along."""
+    if not spec.is_for(shape):
+        axis = "axis" if spec.axis is None or spec.axis < 0 else f"axis {spec.axis}"
+        message = f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no {axis} to quantize along"
+        raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+
+
+def require_finite(name: str, values: Array) -> None:
+    """Refuse what no scale fits."""
+    if not np.isfinite(values).all():
+        message = f"tensor {name!r} holds NaN or infinity and cannot be quantized"
+        raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+
+
 class QuantizedData:
     """The stored integers of a tensor being quantized, produced a chunk at a time in two passes over the source."""
 
     def __init__(self, name: str, shape: tuple[int, ...], read: ReadElements, spec: QuantSpec, loss: Loss) -> None:
-        if spec.axis is not None and spec.axis >= len(shape):
-            message = (
-                f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no axis {spec.axis} to quantize along"
-            )
-            raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+        require_axis(name, shape, spec)
         self._name, self._shape, self._read, self._spec, self._loss = name, shape, read, spec, loss
         self.nbytes = spec.dtype.nbytes(int(np.prod(shape, dtype=object)))
 
@@ -133,9 +98,7 @@ class QuantizedData:
         count = 1 if self._spec.axis is None else self._shape[self._spec.axis]
         low, high = np.zeros(count), np.zeros(count)
         for block, values in self._blocks():
-            if not np.isfinite(values).all():
-                message = f"tensor {self._name!r} holds NaN or infinity and cannot be quantized"
-                raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
+            require_finite(self._name, values)
             where = slice(block.first_channel, block.first_channel + block.channels)
             low[where] = np.minimum(low[where], values.min(axis=(0, 2)))
             high[where] = np.maximum(high[where], values.max(axis=(0, 2)))
@@ -184,19 +147,35 @@ class QuantizedData:
         self._loss.add(values, (stored - points) * scales.astype(np.float64))
         return stored.astype(np.int16).astype(np.uint8)
 
+    @property
+    def quant_nbytes(self) -> int:
+        """The size of the payload of scales and zero points."""
+        count = 1 if self._spec.axis is None else self._shape[self._spec.axis]
+        return quant_nbytes(count, count if self._spec.scheme == "asymmetric" else 0)
+
+
+class HasQuantPayload(Protocol):
+    """Data with quantization parameters, whose size is known before they are."""
+
+    @property
+    def parameters(self) -> QuantParams:
+        """The parameters, once the data has been read."""
+
+    @property
+    def quant_nbytes(self) -> int:
+        """The size of their payload."""
+
 
 @dataclass(frozen=True)
 class QuantPayload:
-    """The quantization payload that goes with ``QuantizedData``; its bytes are known once the data has been read."""
+    """The quantization payload that goes with data; its bytes are known once the data has been read."""
 
-    data: QuantizedData
-    nbytes: int
+    data: HasQuantPayload
 
-    @classmethod
-    def of(cls, data: QuantizedData, spec: QuantSpec, shape: tuple[int, ...]) -> "QuantPayload":
-        """The payload of a tensor of this shape."""
-        count = 1 if spec.axis is None else shape[spec.axis]
-        return cls(data, quant_nbytes(count, count if spec.scheme == "asymmetric" else 0))
+    @property
+    def nbytes(self) -> int:
+        """The size of the payload."""
+        return self.data.quant_nbytes
 
     def chunks(self) -> Iterator[bytes]:
         """The payload."""
@@ -216,10 +195,3 @@ def packed_chunks(pieces: Iterator[Array], dtype: DType) -> Iterator[Any]:
         rest = codes[whole:]
     if rest.size:
         yield pack(rest, dtype)
-
-
-def _bad_spec(text: str, reason: str) -> OinfError:
-    advice = (
-        "write DTYPE[:symmetric|asymmetric][:per_tensor|per_channel[:axis=N]], e.g. i8:symmetric:per_channel:axis=0"
-    )
-    return OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"cannot quantize as {text!r}: {reason}", help=advice))
