@@ -311,7 +311,7 @@ class _Run:
         """Neighbouring elements, of which the first is at a multiple of their number."""
         memory = self.memory[one.buffer.name]
         first = memory.offset([self.value(place) for place in one.index])
-        count = one.count if isinstance(one, WideLoad) else len(one.values)
+        count = one.count
         if first % count or first + count > memory.elements.size:
             message = f"{count} elements of '{one.buffer.name}' in one access from {first} on"
             raise UndefinedError(message)
@@ -321,5 +321,9 @@ class _Run:
                 values = [*memory.elements[first : first + count].view(np.uint32)]
             self.variables |= {var.name: value for var, value in zip(one.variables, values, strict=True)}
         else:
-            for place, value in enumerate(one.values):
-                self._write(memory, first + place, self.value(value))
+            values = [self.value(value) for value in one.values]
+            if one.has_words:
+                codes = np.array(values, np.uint32).view(memory.elements.dtype)
+                values = [loaded(code, memory.buffer.dtype) for code in codes]
+            for place, value in enumerate(values):
+                self._write(memory, first + place, value)

@@ -336,6 +336,16 @@ class WideStore:
     index: tuple[Scalar, ...]
     values: tuple[Scalar, ...]
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the values are words."""
+        return self.values[0].dtype.name == "u32" and self.buffer.dtype.compute.name != "u32"
+
+    @property
+    def count(self) -> int:
+        """How many elements there are."""
+        return len(self.values) * 32 // self.buffer.dtype.bits if self.has_words else len(self.values)
+
 
 Statement: TypeAlias = (
     For

@@ -209,6 +209,8 @@ class Binary(Scalar):
     op: BinaryOp
     left: Scalar
     right: Scalar
+    about: DType | None = None
+    """The type of the result that it is a part of, where some units in that one's last place do not matter."""
 
     @property
     def dtype(self) -> DType:
@@ -293,6 +295,8 @@ class Math(Scalar):
 
     function: str
     args: tuple[Scalar, ...]
+    about: DType | None = None
+    """As that of ``Binary``."""
 
     @property
     def dtype(self) -> DType:
@@ -347,7 +351,7 @@ def rebuilt(value: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
     """An expression with others directly inside it."""
     match value:
         case Binary(op=op):
-            return Binary(op, *parts)
+            return Binary(op, parts[0], parts[1], value.about)
         case Compare(op=op):
             return Compare(op, *parts)
         case Load(buffer=buffer):
@@ -357,7 +361,7 @@ def rebuilt(value: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
         case Select():
             return Select(*parts)
         case Math(function=function):
-            return Math(function, parts)
+            return Math(function, parts, value.about)
         case Unary() | Bits() | Round():
             return replace(value, operand=parts[0])
         case _:

@@ -204,14 +204,14 @@ class _Verifier:
         buffer = one.buffer
         parts = one.variables if isinstance(one, WideLoad) else one.values
         yield from self._place(buffer, one.index, scope)
-        count = one.count if isinstance(one, WideLoad) else len(parts)
-        if count * buffer.dtype.bits % 32:
-            yield f"{len(parts)} elements of '{buffer.name}' are no whole words"
+        if one.count * buffer.dtype.bits % 32:
+            yield f"{one.count} elements of '{buffer.name}' are no whole words"
         if isinstance(one, WideStore):
             yield from self._written(buffer)
         for part in parts:
             if isinstance(one, WideStore):
-                yield from self._expects(part, buffer.dtype.compute, f"what is stored to '{buffer.name}'", scope)
+                kind = part.dtype if one.has_words else buffer.dtype.compute
+                yield from self._expects(part, kind, f"what is stored to '{buffer.name}'", scope)
             elif isinstance(part, ScalarVar):
                 yield from self._bind(part, scope, is_local=False)
 

@@ -1,7 +1,10 @@
 """Functions of shaders for devices that round in their own way, compiled as C++, which reads them as GLSL does."""
 
 import ctypes
+import re
 import subprocess
+from collections.abc import Callable
+from math import erfc, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -16,25 +19,41 @@ from openinfer.synth.targets.vulkan.shader import launch_code, support_texts
 
 F32 = DTYPES["f32"]
 H200 = Numerics("last bit", "last bit", "exact", "flushed")
-NAMES = ("oi_quotient_f32", "oi_normal_exp_f32", "oi_pair_bf16")
+NAMES = ("oi_quotient_f32", "oi_near_f32", "oi_few_f32", "oi_pair_bf16", "oi_pairs_bf16", "oi_quads_bf16")
+SINGLE = ("normal_exp", "normal_gelu", "few_exp", "few_tanh", "few_gelu", "normal_log", "normal_log2", "normal_log10")
 BEFORE = """
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-using std::abs; using std::fma; using std::max;
+using std::abs; using std::exp2; using std::fma; using std::max; using std::min;
 #define precise static
+struct uvec2 { uint32_t at[2]; uvec2(uint32_t a, uint32_t b) : at{a, b} {} };
+struct uvec4 { uint32_t at[4]; uvec4(uint32_t a, uint32_t b, uint32_t c, uint32_t d) : at{a, b, c, d} {} };
 static uint32_t floatBitsToUint(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 static float uintBitsToFloat(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+static uint64_t doubleBitsToUint64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+static double uint64BitsToDouble(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
 static float mix(float a, float b, bool c) { return c ? b : a; }
+static double mix(double a, double b, bool c) { return c ? b : a; }
 """
 AFTER = """
-extern "C" void quotients(const float *a, const float *b, float *y, long n)
-{ for (long i = 0; i < n; ++i) y[i] = oi_quotient_f32(a[i], b[i]); }
-extern "C" void exponentials(const float *x, float *y, long n)
-{ for (long i = 0; i < n; ++i) y[i] = oi_normal_exp_f32(x[i]); }
-extern "C" void pairs(const float *x, uint32_t *y, long n)
+#define QUOTIENTS(name) extern "C" void name(const float *a, const float *b, float *y, long n) \\
+{ for (long i = 0; i < n; ++i) y[i] = oi_##name##_f32(a[i], b[i]); }
+QUOTIENTS(quotient) QUOTIENTS(near) QUOTIENTS(few)
+extern "C" void pairs1(const float *x, uint32_t *y, long n)
 { for (long i = 0; i < n; ++i) y[i] = oi_pair_bf16(x[2 * i], x[2 * i + 1]); }
+extern "C" void pairs2(const float *x, uint32_t *y, long n)
+{ for (; n > 0; n -= 2, x += 4, y += 2) { const uvec2 v = oi_pairs_bf16(x[0], x[1], x[2], x[3]); memcpy(y, &v, 8); } }
+extern "C" void pairs4(const float *x, uint32_t *y, long n)
+{
+    for (; n > 0; n -= 4, x += 8, y += 4) {
+        const uvec4 v = oi_quads_bf16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]);
+        memcpy(y, &v, 16);
+    }
+}
+#define FUNCTIONS(name) extern "C" void name(const float *x, float *y, long n) \\
+{ for (long i = 0; i < n; ++i) y[i] = oi_##name##_f32(x[i]); }
 """
 
 
@@ -42,8 +61,12 @@ extern "C" void pairs(const float *x, uint32_t *y, long n)
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder: Path = tmp_path_factory.mktemp("exact")
     source, made = folder / "exact.cpp", folder / "exact.so"
-    source.write_text("\n".join((BEFORE, *support_texts(NAMES, H200), AFTER)), encoding="ascii")
-    command = ["g++", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-o", str(made), str(source)]
+    needs = [*NAMES, *(f"oi_{name}_f32" for name in SINGLE)]
+    support = "\n".join(support_texts(needs, H200)).replace("precise const", "const")
+    support = re.sub(r"(?<=\d)lf\b", "", support)
+    functions = "\n".join(f"FUNCTIONS({name})" for name in SINGLE)
+    source.write_text("\n".join((BEFORE, support, AFTER, functions)), encoding="ascii")
+    command = ["g++", "-std=c++20", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-o", str(made), str(source)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[:2000]
     return ctypes.CDLL(str(made))
@@ -68,7 +91,7 @@ def test_quotients_are_rounded_correctly(library: ctypes.CDLL) -> None:
     codes[place % 16 == 9] &= 0xFF80000F
     codes[place % 64 == 7] &= 0x80000000
     found = np.zeros_like(a)
-    run("quotients", library, a, b, found)
+    run("quotient", library, a, b, found)
     with np.errstate(all="ignore"):
         wanted = a / b
     is_same = (found.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(found) & np.isnan(wanted))
@@ -79,7 +102,7 @@ def test_exponentials_are_within_a_unit_in_the_last_place(library: ctypes.CDLL) 
     x = np.concatenate([np.linspace(-90, 90, 1 << 18), [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e30, -1e30]])
     x = x.astype(np.float32)
     found = np.zeros_like(x)
-    run("exponentials", library, x, found)
+    run("normal_exp", library, x, found)
     with np.errstate(all="ignore"):
         wanted = np.exp(x.astype(np.float64))
     is_normal = (wanted >= 2.0**-126) & (wanted < 2.0**128)
@@ -90,10 +113,80 @@ def test_exponentials_are_within_a_unit_in_the_last_place(library: ctypes.CDLL) 
     assert (found[wanted < 2.0**-126] == 0).all()
 
 
-def test_two_numbers_are_rounded_as_each_is_alone(library: ctypes.CDLL) -> None:
-    x = any_bits(1 << 16).copy()
+def units(found: Array, wanted: Array, digits: int) -> Array:
+    """How many units in the last place normal numbers are off, in a type of so many digits."""
+    is_normal = (np.abs(wanted) >= 2.0**-126) & (np.abs(wanted) < 2.0**127)
+    with np.errstate(all="ignore"):
+        unit = np.exp2(np.floor(np.log2(np.abs(wanted[is_normal]))) - digits)
+    return np.asarray(np.abs(found[is_normal] - wanted[is_normal]) / unit)
+
+
+@pytest.mark.parametrize(("name", "most"), [("near", 1.51), ("few", 2.0)])
+def test_quotients_that_are_parts_of_results_are_near(library: ctypes.CDLL, name: str, most: float) -> None:
+    """Of numbers of every size; zeros, infinities and NaN as division has them."""
+    a, b = any_bits(1 << 18).copy(), any_bits(1 << 18)[::-1].copy()
+    b[::2] = np.exp2(np.linspace(-3, 3, b[::2].size)).astype(np.float32)
+    special = np.array([0, -0.0, 1, -5, np.inf, -np.inf, np.nan, 3e38, 1e-37], np.float32)
+    a = np.concatenate([a[(np.abs(a) >= 2.0**-126) & (np.abs(b) >= 2.0**-126)], np.repeat(special, special.size)])
+    b = np.concatenate([b[(np.abs(b) >= 2.0**-126)][: a.size - special.size**2], np.tile(special, special.size)])
+    found = np.zeros_like(a[: b.size])
+    run(name, library, a[: b.size].copy(), b, found)
+    with np.errstate(all="ignore"):
+        wanted = a[: b.size].astype(np.float64) / b.astype(np.float64)
+    assert units(found, wanted, 23).max() <= most
+    is_special = ~np.isfinite(wanted) | (wanted == 0)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(found[is_special], wanted.astype(np.float32)[is_special], equal_nan=True)
+
+
+def gelu(x: Array) -> Array:
+    return np.array([0.5 * one * erfc(-one / sqrt(2)) for one in x.tolist()])
+
+
+@pytest.mark.parametrize(
+    ("name", "digits", "most"),
+    [("normal_gelu", 23, 3.5), ("few_gelu", 7, 0.1), ("few_exp", 7, 0.01), ("few_tanh", 7, 0.1)],
+)
+def test_functions_are_as_near_as_their_results_show(library: ctypes.CDLL, name: str, digits: int, most: float) -> None:
+    size = np.concatenate([np.linspace(0, 13, 1 << 15), np.exp2(np.linspace(-100, 5, 1 << 12))])
+    x = np.concatenate([size, -size]).astype(np.float32)
+    found = np.zeros_like(x)
+    run(name, library, x, found)
+    exact = x.astype(np.float64)
+    wanted = gelu(exact) if "gelu" in name else np.exp(exact) if "exp" in name else np.tanh(exact)
+    assert units(found, wanted, digits).max() <= most
+    special = np.array([np.nan, np.inf, -np.inf, 0, 3e38, -3e38], np.float32)
+    found = np.zeros_like(special)
+    run(name, library, special, found)
+    ends = {"gelu": [np.nan, np.inf, np.nan, 0, 3e38, 0], "exp": [np.nan, np.inf, 0, 1, np.inf, 0]}
+    wanted = np.array(ends.get(name.split("_")[1], [np.nan, 1, -1, 0, 1, -1]), np.float32)
+    assert np.array_equal(found, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "function"), [("log", np.log), ("log2", np.log2), ("log10", np.log10)])
+def test_logarithms_of_subnormal_numbers_are_those_of_zero(
+    library: ctypes.CDLL, name: str, function: Callable[[Array], Array]
+) -> None:
+    x = np.array([0.0, -0.0, 1e-45, -1e-45, 1.1e-38, -1.1e-38, np.inf, -np.inf, np.nan, -1, 1], np.float32)
+    x = np.concatenate([x, np.exp2(np.linspace(-126, 127, 1 << 14)).astype(np.float32)])
+    found = np.zeros_like(x)
+    run(f"normal_{name}", library, x, found)
+    with np.errstate(all="ignore"):
+        wanted = function(np.where(np.abs(x) < 2.0**-126, 0, x).astype(np.float64))
+    assert units(found[11:], wanted[11:], 23).max() <= 1.1
+    assert np.array_equal(found[:11], wanted[:11].astype(np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_numbers_are_rounded_to_bf16_as_each_is_alone(library: ctypes.CDLL, words: int) -> None:
+    """Those of any size, of which some are NaN, and those between two of bf16; the least are taken for 0."""
+    x = np.concatenate(
+        [any_bits(1 << 16), np.exp2(np.linspace(-126, 127, 1 << 16)).astype(np.float32), np.zeros(8, np.float32)]
+    )
+    x.view(np.uint32)[::3] = (x.view(np.uint32)[::3] & 0xFFFF0000) | 0x8000
+    x = np.where(np.abs(x) < 2.0**-126, 0, x).astype(np.float32)
     found = np.zeros(x.size // 2, np.uint32)
-    run("pairs", library, x, found)
+    run(f"pairs{words}", library, x, found)
     codes = DTYPES["bf16"].array.type
     with np.errstate(all="ignore"):
         wanted = x.astype(codes).view(np.uint16)

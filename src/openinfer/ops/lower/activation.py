@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.loops.build import Builder, Position, const, load, math, pair, rounded, select
-from openinfer.loops.ir import Buffer, Const, LoopKind, Scalar
+from openinfer.loops.ir import Binary, Buffer, Const, LoopKind, Scalar
 from openinfer.ops.lower.elementwise import elementwise, wrapping
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -133,7 +133,8 @@ def _softmax(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
         with builder.loop(extent) as i:
             # The result has room for the exponentials, unless it is narrower than they are.
             power = load(out, *place(i)) if out.dtype is dtype else math("exp", x[place(i)] - largest)
-            builder.store(out, place(i), power / total)
+            # What the sum may be off is more than what a quotient may lose.
+            builder.store(out, place(i), Binary("div", power, total, about=out.dtype))
 
 
 @lowers("log_softmax")

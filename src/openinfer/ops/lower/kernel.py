@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, Position, cast, index
-from openinfer.loops.ir import Buffer, Const, Kernel, Load, Scalar, Space
+from openinfer.loops.ir import Binary, Buffer, Const, Kernel, Load, Math, Scalar, Space
+from openinfer.loops.rewrite import changed_statements
 from openinfer.oinf.quant import QuantParams, group_shape
 from openinfer.ops.lower.operand import LOWERINGS, Dequantize, ElementQuantization, Groups, KernelInput
 from openinfer.ops.record import Call, InputSpec, OpRecord, OutputSpec
@@ -65,10 +67,22 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
     builder = Builder()
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
     doc = record.doc.split("\n\n")[0].replace("\n", " ")
-    kernel = Kernel(
-        record.name, (*inputs, *(one.buffer for one in extra)), outputs, builder.body, (doc, *builder.notes)
-    )
+    body = builder.body
+    if record.tolerance.kind == "ulp":
+        body = changed_statements(body, partial(_about, outputs[0].dtype))
+    kernel = Kernel(record.name, (*inputs, *(one.buffer for one in extra)), outputs, body, (doc, *builder.notes))
     return LoweredCall(kernel, tuple(extra))
+
+
+def _about(result: DType, value: Scalar) -> Scalar | None:
+    """A part of a result whose last bits are not all right: nor need all bits of a quotient be, nor of a function."""
+    match value:
+        case Binary("div", left, right) if value.dtype is F32 and result.kind == "float":
+            return Binary("div", left, right, about=result)
+        case Math(function, args) if value.dtype is F32 and result.is_small_float:
+            return Math(function, args, about=result)
+        case _:
+            return None
 
 
 def _called(specs: Sequence[InputSpec | OutputSpec], slot: int) -> str:

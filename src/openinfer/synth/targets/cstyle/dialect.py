@@ -73,6 +73,8 @@ class Dialect:
     """The functions that the language lacks."""
     functions: Mapping[tuple[str, str], Own] = field(default_factory=dict)
     """Builtins of the language, by op and dtype. Everything else that is not an operator is a support function."""
+    about: Mapping[tuple[str, str], Own] = field(default_factory=dict)
+    """What it has for parts of results that need not be right to the last bit, by op and the dtype of the result."""
     special: Callable[[float, DType], str | None] = lambda _value, _dtype: None
     """The constant of support code that a number is spelled with, if it is."""
     cast: str = "({type}){value}"

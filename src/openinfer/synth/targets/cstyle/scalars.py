@@ -117,7 +117,7 @@ class ScalarPrinter:
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
-                return self._function(function, value.dtype, *map(self.code, args))
+                return self._function(function, value.dtype, *map(self.code, args), about=value.about)
             case _:
                 raise TypeError(value)
 
@@ -210,10 +210,11 @@ class ScalarPrinter:
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
-    def _function(self, name: str, dtype: DType, *operands: ExprText) -> ExprText:
+    def _function(self, name: str, dtype: DType, *operands: ExprText, about: DType | None = None) -> ExprText:
         """A call of what the language has itself, or of a support function."""
         kind = self.dialect.kind_of(dtype)
-        own = self.dialect.functions.get((name, kind))
+        own = None if about is None else self.dialect.about.get((name, about.name))
+        own = own or self.dialect.functions.get((name, kind))
         if own is not None:
             if own.need:
                 self.need(own.need)
@@ -258,7 +259,7 @@ class ScalarPrinter:
         if op == "rem" and dtype.kind == "float":
             return self._function("fmod", dtype, left, right)
         if (op, dtype.name) in self.dialect.functions:
-            return self._function(op, dtype, left, right)
+            return self._function(op, dtype, left, right, about=value.about)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
             return joined(left, _PLAIN[op], right)
         if op in ("add", "sub", "mul"):

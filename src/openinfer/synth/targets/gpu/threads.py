@@ -4,7 +4,7 @@ Languages differ in few words: conversions to a type are written alike in all of
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
 from openinfer.loops.ir import (
@@ -61,6 +61,8 @@ class ThreadWords:
     of_long: tuple[str, str]
     """The same of an integer of 64 bits, which has no sign when it is made."""
     to_long: str
+    rounded: Mapping[int, str] = field(default_factory=lambda: {1: "oi_pair_bf16"})
+    """The functions that make some words of twice as many numbers in bf16, by how many; of one word at least."""
 
     def loops(self) -> dict[Bind, PrintLoop]:
         """How loops are printed."""
@@ -204,31 +206,38 @@ class ThreadPrinter:
 
     def wide_store(self, one: WideStore, writer: KernelWriter, depth: int) -> None:
         """Variables become neighbours in memory."""
-        dtype, per, words = one.buffer.dtype, max(32 // one.buffer.dtype.bits, 1), self.words
-        count = len(one.values) * dtype.bits // 32
+        dtype, words = one.buffer.dtype, self.words
+        count = one.count * dtype.bits // 32
         size = _access_size(count)
         at = self._place_of(one, size * 32 // dtype.bits, writer)
         names = [value.name for value in one.values if isinstance(value, ScalarVar)]
         assert len(names) == len(one.values)
-        texts = []
-        for word in range(count):
-            if dtype.bits == 64:
-                halves = words.of_double if dtype.kind == "float" else words.of_long
-                texts.append(halves[word % 2].format(names[word // 2]))
-            elif dtype.name == "bf16":
-                texts.append(f"{writer.scalars.need('oi_pair_bf16')}({names[2 * word]}, {names[2 * word + 1]})")
-            else:
-                codes = [self._code(dtype, name, writer) for name in names[word * per : (word + 1) * per]]
-                texts.append(
-                    " | ".join(
-                        f"{code} << {place * dtype.bits}u" if place else code for place, code in enumerate(codes)
-                    )
-                )
         for number in range(count // size):
-            parts = ", ".join(texts[number * size : (number + 1) * size])
+            own = names[number * len(names) * size // count : (number + 1) * len(names) * size // count]
+            value = self._words_of(one, own, size, writer)
             access = words.access[size].format(name=one.buffer.name, at=at if count == size else f"{at} + {number}u")
-            value = words.made.format(type=words.wide[size], parts=parts) if size > 1 else parts
             writer.line(depth, f"{access} = {value};")
+
+    def _words_of(self, one: WideStore, names: Sequence[str], size: int, writer: KernelWriter) -> str:
+        """What some values are in an access of some words."""
+        dtype, words = one.buffer.dtype, self.words
+        is_rounded = dtype.name == "bf16" and not one.has_words
+        if is_rounded and size in words.rounded:
+            return f"{writer.scalars.need(words.rounded[size])}({', '.join(names)})"
+        if is_rounded:
+            pairs = zip(names[::2], names[1::2], strict=True)
+            texts = [f"{writer.scalars.need(words.rounded[1])}({low}, {high})" for low, high in pairs]
+        elif one.has_words:
+            texts = [*names]
+        elif dtype.bits == 64:
+            halves = words.of_double if dtype.kind == "float" else words.of_long
+            texts = [half.format(name) for name in names for half in halves]
+        else:
+            per = 32 // dtype.bits
+            codes = [self._code(dtype, name, writer) for name in names]
+            codes = [f"{code} << {at % per * dtype.bits}u" if at % per else code for at, code in enumerate(codes)]
+            texts = [" | ".join(codes[at : at + per]) for at in range(0, len(codes), per)]
+        return words.made.format(type=words.wide[size], parts=", ".join(texts)) if size > 1 else texts[0]
 
     def _code(self, dtype: DType, name: str, writer: KernelWriter) -> str:
         """The bits of a value in a word; nothing is in the others."""

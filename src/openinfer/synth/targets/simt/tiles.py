@@ -37,6 +37,7 @@ from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.team import shared_type
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideLoop
+from openinfer.synth.targets.simt.word_tiles import WordTile, moved
 
 _SIDE = 128
 """The most elements along each side of a square."""
@@ -44,6 +45,8 @@ _MOST_EACH = 64
 """The most bytes of a thread, which are on their way at the same time."""
 _ACCESS = 8
 """The most elements of an access."""
+_LEAST_WORDS = 2
+"""Accesses along a side from which on elements that are parts of words are moved as words."""
 
 
 _Elements: TypeAlias = Callable[[Scalar, Sequence[Scalar]], Iterator[Statement]]
@@ -138,10 +141,25 @@ class _Tiles:
             for load in square.loads
         }
         self._first = {axis: names.var("first") for axis in (square.read, square.written)}
+        self._words = self._word_tile()
+
+    def _word_tile(self) -> WordTile | None:
+        """The square as words, where its elements are parts of them and are only moved."""
+        what, axes = moved(self._loops[-1].body), (self._square.read, self._square.written)
+        loops = self._loops[axes[0]], self._loops[axes[1]]
+        extents = self._extents[axes[0]], self._extents[axes[1]]
+        if what is None or not WordTile.fits(what, loops, extents, self._machine):
+            return None
+        if self._side < _LEAST_WORDS * what.each:
+            return None
+        return WordTile(what, loops, extents, self._side, self._machine, self._names, self._lane)
 
     def formed(self, before: Statements) -> Formed:
         machine, names, side = self._machine, self._names, self._side
-        counts = [-(-extent // side) if axis in self._first else extent for axis, extent in enumerate(self._extents)]
+        sides = {self._square.read: side, self._square.written: side}
+        if self._words is not None:
+            sides = {self._square.read: self._words.columns, self._square.written: self._words.rows}
+        counts = [-(-extent // sides.get(axis, 1)) for axis, extent in enumerate(self._extents)]
         needed = 1
         for one in counts:
             needed *= one
@@ -149,8 +167,12 @@ class _Tiles:
         lets: list[Statement] = []
         for axis, place in enumerate(unflat(block, counts)):
             at = self._first.get(axis)
-            lets.append(Let(self._loops[axis].index, place) if at is None else Let(at, place * side))
-        body: Statements = (*lets, *self._read(), GroupBarrier(), *self._written())
+            lets.append(Let(self._loops[axis].index, place) if at is None else Let(at, place * sides[axis]))
+        words, firsts = self._words, (self._first[self._square.read], self._first[self._square.written])
+        if words is None:
+            body: Statements = (*lets, *self._read(), GroupBarrier(), *self._written())
+        else:
+            body = (*lets, *words.statements(*firsts))
         count = min(needed, machine.most_groups)
         if needed > count:
             turn = names.var("turn")
@@ -160,9 +182,11 @@ class _Tiles:
         else:
             body = (Let(block, self._group), *body)
         threads = For(self._lane, index(machine.group), (*before, *body), LoopKind.PARALLEL, Bind.THREAD)
-        memory = tuple(map(Alloc, self._own.values()))
+        memory = tuple(map(Alloc, self._own.values() if words is None else (words.memory,)))
         loop = For(self._group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
-        return Formed((loop,), count * machine.group, f"tiles: {side} x {side} elements")
+        kind = "elements" if words is None else "elements, as words"
+        size = " x ".join(str(sides[axis]) for axis in (self._square.written, self._square.read))
+        return Formed((loop,), count * machine.group, f"tiles: {size} {kind}")
 
     # --- both ways ----------------------------------------------------------------------------------------------------
 

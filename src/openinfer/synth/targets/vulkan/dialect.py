@@ -207,20 +207,47 @@ _THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))")}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
 _BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
 """With a fused multiply-add that rounds once, few numbers need f64."""
-_NORMAL = {("exp", "f32"): Own("oi_normal_exp_f32({0})", need="oi_normal_exp_f32")}
+_NORMAL = {
+    (name, "f32"): Own(f"oi_normal_{name}_f32({{0}})", need=f"oi_normal_{name}_f32")
+    for name in ("exp", "log", "log2", "log10")
+}
 """Of a device that has no subnormal numbers."""
+_FUSED = {("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32")}
+"""Of one that fuses with one rounding besides."""
+_NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
+"""Parts of results in f32."""
+_FEW = {
+    ("div", "f32"): Own("oi_few_f32({0}, {1})", need="oi_few_f32"),
+    ("inverse", "f32"): Own("(1.0f / {0})", takes=Rank.UNARY),
+    **{(name, "f32"): Own(f"oi_few_{name}_f32({{0}})", need=f"oi_few_{name}_f32") for name in ("exp", "tanh", "gelu")},
+}
+"""Parts of results of half as many bits, or fewer: the functions of the device itself are good enough."""
+
+
+def has_near_quotients(numerics: Numerics) -> bool:
+    """Whether a quotient costs less where its last bit does not matter."""
+    return numerics.division != "exact" and numerics.fma == "exact"
 
 
 def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
     """GLSL for a device that rounds so; ``is_guarded`` if a launch relies on what an earlier one has checked."""
-    functions = GLSL.functions
+    functions, about = GLSL.functions, GLSL.about
+    is_fused = numerics.fma == "exact"
     if numerics.division != "exact":
-        functions = {**functions, **(_BY_REMAINDER if numerics.fma == "exact" else _THROUGH_F64)}
+        functions = {**functions, **(_BY_REMAINDER if is_fused else _THROUGH_F64)}
     if numerics.subnormals == "flushed":
-        functions = {**functions, **_NORMAL}
-    return replace(GLSL, functions=functions, frame=partial(_framed, is_guarded=is_guarded))
+        functions = {**functions, **_NORMAL, **(_FUSED if is_fused else {})}
+        small = [one.name for one in DTYPES.values() if one.is_small_float]
+        about = {(name, kind): own for (name, _), own in _FEW.items() for kind in small}
+    if has_near_quotients(numerics):
+        about = {**about, **_NEAR}
+    return replace(GLSL, functions=functions, about=about, frame=partial(_framed, is_guarded=is_guarded))
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:
-    """What support code is told of a device: whether it fuses with one rounding, and which roots are exact."""
-    return {"OI_FUSED": int(numerics.fma == "exact"), "OI_ROOTS": 12 if numerics.root == "exact" else 8}
+    """What support code is told of a device: whether it rounds once, which roots are exact, whether it flushes."""
+    return {
+        "OI_FUSED": int(numerics.fma == "exact"),
+        "OI_ROOTS": 12 if numerics.root == "exact" else 8,
+        "OI_FLUSHED": int(numerics.subnormals == "flushed"),
+    }

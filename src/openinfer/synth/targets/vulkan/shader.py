@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.cse import with_names
@@ -14,7 +15,16 @@ from openinfer.synth.targets.cstyle.templates import Templates
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch
-from openinfer.synth.targets.vulkan.dialect import PUSHED, STORED, WORDS, glsl, known_words, memory_type
+from openinfer.synth.targets.vulkan.dialect import (
+    PUSHED,
+    STORED,
+    WORDS,
+    glsl,
+    has_near_quotients,
+    known_words,
+    memory_type,
+)
+from openinfer.synth.targets.vulkan.divisors import with_inverses
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
@@ -37,20 +47,27 @@ _DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capab
 """DenormPreserve of 32 bits: subnormal numbers are not taken for 0."""
 
 
-def _prepared(kernel: Kernel) -> Kernel:
+def _prepared(kernel: Kernel, *, has_inverses: bool = False) -> Kernel:
     """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
-    body = with_names(with_factors(kernel.body), taken)
+    body = with_factors(kernel.body)
+    body = with_names(with_inverses(body) if has_inverses else body, taken)
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 
-_TEMPLATES = Templates(prepared=_prepared, loops=GLSL_THREADS.loops(), statements=GLSL_THREADS.statements())
+_TEMPLATES = {
+    has_inverses: Templates(
+        partial(_prepared, has_inverses=has_inverses), loops=GLSL_THREADS.loops(), statements=GLSL_THREADS.statements()
+    )
+    for has_inverses in (False, True)
+}
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     """A launch as a function of this name, for a device that rounds so."""
     dialect = glsl(numerics, is_guarded=launch.is_guarded)
-    code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, _TEMPLATES)
+    templates = _TEMPLATES[has_near_quotients(numerics)]
+    code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
 

@@ -35,6 +35,102 @@ OI_INLINE float oi_normal_exp_f32(float x)
     const float large = x + OI_INF;
     return oi_pick_f32(x < -0x1.5d589ep+6f, 0.0f, oi_pick_f32(x <= 0x1.62e42ep+6f, power, large));
 }
+//: oi_inverse_f32
+/* 1 / b, at most 0.51 ulp from it, for b from 2^-100 to 2^100. */
+OI_INLINE float oi_inverse_f32(float b)
+{
+    const float about = 1.0f / b;
+    return oi_fused_f32(oi_fused_f32(-b, about, 1.0f), about, about);
+}
+//: oi_near_f32
+/* a / b, at most 1.5 ulp from it. */
+OI_INLINE float oi_near_f32(float a, float b)
+{
+    if (abs(b) >= 0x1p-100f && abs(b) <= 0x1p100f) return a * oi_inverse_f32(b);
+    return oi_far_f32(a, b);
+}
+//: oi_far_f32
+/* The same where b is small or large; 0 and what is not finite have no nearer inverse. */
+OI_FUNCTION float oi_far_f32(float a, float b)
+{
+    const float scale = abs(b) > 1.0f ? 0x1p-64f : 0x1p64f, scaled = b * scale, about = 1.0f / scaled;
+    const float lost = oi_fused_f32(-scaled, about, 1.0f);
+    return a * oi_pick_f32(abs(lost) < 1.0f, oi_fused_f32(lost, about, about), about) * scale;
+}
+//: oi_few_f32
+/* a / b to some 20 bits, for a result that has half of them; above 2^126 there is no inverse that is normal. */
+OI_INLINE float oi_few_f32(float a, float b)
+{
+    if (abs(b) <= 0x1p125f) return a * (1.0f / b);
+    return oi_far_f32(a, b);
+}
+//: oi_few_exp_f32
+/* exp(x) to some 15 bits, 20 of them near 0. */
+OI_INLINE float oi_few_exp_f32(float x) { return exp2(x * 0x1.715476p+0f); }
+//: oi_few_tanh_f32
+/* tanh(x) = 1 - 2 / (exp(2 x) + 1), to some 12 bits; x - x^3 / 3 for small x. */
+OI_INLINE float oi_few_tanh_f32(float x)
+{
+    const float size = oi_abs_f32(x), near = oi_fused_f32(x * x * size, -0x1.555556p-2f, size);
+    const float far = oi_fused_f32(1.0f / (exp2(size * 0x1.715476p+1f) + 1.0f), -2.0f, 1.0f);
+    return oi_copysign_f32(oi_pick_f32(size >= 0.125f, far, near), x);
+}
+//: oi_few_gelu_f32
+/* gelu(x) = max(x, 0) - a * t * p(t) * exp(-a^2 / 2) with a = |x| and t = 1 / (1 + 0.3 a), to some 12 bits: t * p(t) is
+   exp(a^2 / 2) * erfc(a / sqrt(2)) / 2. */
+OI_INLINE float oi_few_gelu_f32(float x)
+{
+    const float size = oi_abs_f32(x), a = min(size, 15.0f), t = 1.0f / oi_fused_f32(a, 0.3f, 1.0f);
+    float p = 0x1.abb6eep-3f;
+    p = oi_fused_f32(p, t, 0x1.23880cp-5f);
+    p = oi_fused_f32(p, t, 0x1.198e44p-3f);
+    p = oi_fused_f32(p, t, 0x1.e42a40p-4f);
+    const float power = exp2(a * -0x1.715476p-1f * a);
+    return oi_fused_f32(a * t * -p, power, oi_positive_f32(x));
+}
+//: oi_positive_f32
+/* max(x, 0), but NaN of NaN and of the least infinity. */
+OI_INLINE float oi_positive_f32(float x) { return oi_fused_f32(oi_abs_f32(x), 0.5f, 0.5f * x); }
+//: oi_normal_gelu_f32
+/* oi_gelu_fused without what is lost where 1 + a / 2 and 1 - t are rounded: half of the units that gelu may be off. */
+OI_INLINE float oi_normal_gelu_f32(float x)
+{
+    const float a = min(oi_abs_f32(x), 15.0f), halved = 0.5f * a, d = 1.0f + halved, t = 1.0f / d;
+    const float v = 1.0f - t, w = t - 0.5625f, square = a * halved;
+    float p = -0x1.b1c258p-3f;
+    p = oi_fused_f32(p, w, 0x1.7b1844p-3f);
+    p = oi_fused_f32(p, w, 0x1.c5dec6p-4f);
+    p = oi_fused_f32(p, w, -0x1.057730p-2f);
+    p = oi_fused_f32(p, w, 0x1.fa3eeap-4f);
+    p = oi_fused_f32(p, w, 0x1.114902p-3f);
+    p = oi_fused_f32(p, w, -0x1.12aeb2p-2f);
+    p = oi_fused_f32(p, w, 0x1.5efb2cp-4f);
+    p = oi_fused_f32(p, w, 0x1.976964p-2f);
+    p = oi_fused_f32(p, w, 0x1.70e214p-4f);
+    const float lost = oi_fused_f32(oi_fused_f32(-d, t, 1.0f), 1.3f, -oi_fused_f32(a, halved, -square));
+    const float about = oi_fused_f32(v, -0.859375f, -square);
+    const float shifted = oi_fused_f32(about, 0x1.715476p+0f, 0x1.8p23f + 64.0f);
+    const float n = shifted - (0x1.8p23f + 64.0f);
+    const float s = oi_fused_f32(v, -0.859375f, oi_fused_f32(n, -0x1.62e400p-1f, -square));
+    const float e = oi_fused_f32(v, p, oi_fused_f32(n, -0x1.7f7d1cp-20f, lost)), r = s + e;
+    const float power = s + oi_fused_f32(oi_exp_series_f32(r), r * r, e);
+    const float scaled = a * oi_bits_u32_f32(oi_bits_f32_u32(t) + (oi_bits_f32_u32(shifted) << 23));
+    return oi_fused_f32(oi_fused_f32(scaled, power, scaled), -0x1p-65f, oi_positive_f32(x));
+}
+//: oi_normal_f32
+/* x, or a zero of its sign where it is subnormal. */
+OI_INLINE float oi_normal_f32(float x)
+{
+    const uint32_t bits = oi_bits_f32_u32(x);
+    return oi_bits_u32_f32((bits & 0x7f800000u) == 0u ? bits & 0x80000000u : bits);
+}
+//: oi_normal_log_f32
+/* Logarithms of a device that takes subnormal numbers for 0: these look at bits. */
+OI_INLINE float oi_normal_log_f32(float x) { return oi_log_f32(oi_normal_f32(x)); }
+//: oi_normal_log2_f32
+OI_INLINE float oi_normal_log2_f32(float x) { return oi_log2_f32(oi_normal_f32(x)); }
+//: oi_normal_log10_f32
+OI_INLINE float oi_normal_log10_f32(float x) { return oi_log10_f32(oi_normal_f32(x)); }
 //: oi_pair_bf16
 /* Two numbers in one word, the first in its lower half, rounded as each is alone; NaN is rare. */
 uint32_t oi_pair_bf16(float a, float b)
@@ -43,6 +139,41 @@ uint32_t oi_pair_bf16(float a, float b)
     if (max(x & 0x7fffffffu, y & 0x7fffffffu) > 0x7f800000u)
         return oi_u32(oi_to_bf16(a)) | (oi_u32(oi_to_bf16(b)) << 16);
     return ((x + 0x7fffu + ((x >> 16) & 1u)) >> 16) | ((y + 0x7fffu + ((y >> 16) & 1u)) & 0xffff0000u);
+}
+//: oi_join_bf16
+/* Two numbers that are rounded already. */
+#define oi_join_bf16(a, b) ((oi_bits_f32_u32(a) >> 16) | (oi_bits_f32_u32(b) & 0xffff0000u))
+//: oi_round_bf16
+/* As bf16 has it, where subnormal numbers are taken for 0: the sum with 1.5 * 2^16 times the power of two below it has
+   as many digits. From 2^112 on it is not finite. */
+OI_INLINE float oi_round_bf16(float x)
+{
+    const float power = oi_bits_u32_f32(oi_bits_f32_u32(x) & 0x7f800000u);
+    return oi_mad_f32(power, -98304.0f, oi_mad_f32(power, 98304.0f, x));
+}
+//: oi_pairs_bf16
+/* Four numbers in two words: what no sum shows to be small is rounded by bits. */
+uvec2 oi_pairs_bf16(float a, float b, float c, float d)
+{
+#if OI_FLUSHED
+    const float x = oi_round_bf16(a), y = oi_round_bf16(b), z = oi_round_bf16(c), w = oi_round_bf16(d);
+    precise const float size = (abs(x) + abs(y)) + (abs(z) + abs(w));
+    if (oi_bits_f32_u32(size) < 0x7f800000u) return uvec2(oi_join_bf16(x, y), oi_join_bf16(z, w));
+#endif
+    return uvec2(oi_pair_bf16(a, b), oi_pair_bf16(c, d));
+}
+//: oi_quads_bf16
+/* Eight numbers in four words. */
+uvec4 oi_quads_bf16(float a, float b, float c, float d, float e, float f, float g, float h)
+{
+#if OI_FLUSHED
+    const float x = oi_round_bf16(a), y = oi_round_bf16(b), z = oi_round_bf16(c), w = oi_round_bf16(d);
+    const float p = oi_round_bf16(e), q = oi_round_bf16(f), r = oi_round_bf16(g), s = oi_round_bf16(h);
+    precise const float size = ((abs(x) + abs(y)) + (abs(z) + abs(w))) + ((abs(p) + abs(q)) + (abs(r) + abs(s)));
+    if (oi_bits_f32_u32(size) < 0x7f800000u)
+        return uvec4(oi_join_bf16(x, y), oi_join_bf16(z, w), oi_join_bf16(p, q), oi_join_bf16(r, s));
+#endif
+    return uvec4(oi_pair_bf16(a, b), oi_pair_bf16(c, d), oi_pair_bf16(e, f), oi_pair_bf16(g, h));
 }
 
 //: oi_from_f16
