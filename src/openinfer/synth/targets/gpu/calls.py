@@ -46,6 +46,7 @@ from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 from openinfer.synth.targets.cstyle.library import KernelLibrary, PrintKernel, UsedKernel
 from openinfer.synth.targets.cstyle.names import comment
 from openinfer.synth.targets.gpu.arguments import Argument, Given, arguments_of
+from openinfer.synth.targets.gpu.handed_over import handed_over
 from openinfer.synth.targets.gpu.waits import Waits
 from openinfer.synth.targets.simt.launches import Launch, Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
@@ -78,6 +79,7 @@ class DeviceCalls:
         self._waits = waits
         self._machine = machine
         self._numbers: dict[str, int] = {}
+        self._handed_over = handed_over(file.placed)
         self._operands = Operands(file, pointers, indices)
         # What the host chooses itself, it chooses as in C.
         self._host = CCalls(file, sizes, indices, pointers, printed, MEMORY_CALLS)
@@ -192,6 +194,8 @@ class DeviceCalls:
         is_here = self._file.placed.state.tables[step.table.variable.name].heap is not None
         if is_here and step.action is Action.WRITE and step.value is not None:
             self._waits.looked_at(step.value, depth)
+        if not is_here and step.action is Action.WRITE and step.value in self._handed_over:
+            self._file.line(depth, f"oi_hand_over(c->device, {self.pointer(step.value)});")
         self._host.table(step, checks, depth)
 
     def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:

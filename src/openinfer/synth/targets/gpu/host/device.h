@@ -73,6 +73,9 @@ void oi_keep_copy(oi_queue *queue, void *to, const void *from, size_t bytes);
    (2), or copied from those of another array of the same shape (3). What they were is kept, if there is a place. */
 void oi_move(oi_queue *queue, int32_t action, const oi_cells *cells, const void *value, void *kept);
 
+/* Nothing reads a tensor but the move that is recorded next: the launch that makes it may put it there at once. */
+void oi_hand_over(oi_queue *queue, const void *value);
+
 /* Records that elements get a value. */
 void oi_set(oi_queue *queue, void *at, int32_t bits, int64_t count, uint64_t element);
 

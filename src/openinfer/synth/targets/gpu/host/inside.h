@@ -83,6 +83,7 @@ typedef struct {
 typedef struct {
     const unsigned char *first, *end;
     bool is_written;
+    int32_t call, argument; /* of a launch */
 } oi_range;
 
 /* A place that the host looks at, and its copy in memory that is read back; what is small and has been looked at once is
@@ -118,6 +119,7 @@ struct oi_queue {
     int32_t failed;             /* the first failure, until somebody asks */
     bool is_lost, is_checking, can_fail, is_settling, is_timed;
     bool has_inputs;            /* there are some that no submission has seen */
+    const void *handed_over;    /* a tensor that only what comes next reads */
     oi_range touched[RANGES];   /* what launches work on */
     int32_t touched_count, since; /* and from where on, behind the last barrier */
     int64_t *nanoseconds, *calls;
@@ -127,6 +129,9 @@ bool oi_is_in(const void *at, const void *first, size_t bytes);
 
 /* The address on the device of a place in memory of the instance. */
 uint64_t oi_address(const oi_queue *queue, const void *at);
+
+/* What the host has seen of a place is not what is there any more. */
+void oi_outdate(oi_queue *queue, const oi_range *changed);
 
 /* The instance cannot be used any more. */
 void oi_lose(oi_queue *queue, oi_problem problem);

@@ -46,7 +46,78 @@ static oi_range hull_of(const oi_cells *c, uint64_t *cells)
         last = last * c->shape[axis] + (end > 0 ? end - 1 : 0);
     }
     const int64_t bits = c->entry * c->cell_bits;
-    return (oi_range){ c->cells + first * bits / 8, c->cells + ((last + 1) * bits + 7) / 8, false };
+    return (oi_range){ c->cells + first * bits / 8, c->cells + ((last + 1) * bits + 7) / 8, false, 0, 0 };
+}
+
+/* --- tensors that are made in cells ------------------------------------------------------------------------------- */
+
+void oi_hand_over(oi_queue *q, const void *value) { q->handed_over = value; }
+
+static bool meet(const oi_range *one, const oi_range *other) { return one->first < other->end && other->first < one->end; }
+
+/* The memory of a tensor as the launch has it that has made it, if that can make it in cells as well: nothing else works
+   on the tensor, the cells or what they are kept in, and nothing from the launch on can fail. NULL if there is none. */
+static oi_range *maker_of(oi_queue *q, const oi_range *tensor, const oi_range *cells, const oi_range *kept)
+{
+    oi_range *found = NULL;
+    if (q->is_checking || q->touched_count + 2 > RANGES) return NULL;
+    for (int32_t k = 0; k < q->touched_count; ++k) {
+        oi_range *const one = &q->touched[k];
+        if (meet(one, cells) || meet(one, kept)) return NULL;
+        if (!meet(one, tensor)) continue;
+        if (found != NULL && found->call == one->call) return NULL;
+        found = one;
+    }
+    if (found == NULL || !found->is_written || found->first != tensor->first || found->end != tensor->end) return NULL;
+    for (int32_t i = found->call; i < q->wanted.count; ++i)
+        if (q->wanted.calls[i].failure >= 0) return NULL;
+    return found;
+}
+
+/* The number of a launch, by which it knows whether one before it has failed; 0 if it does not look. */
+static uint64_t *number_of(oi_queue *q, const oi_call *call) { return q->wanted.values + call->at + (size_t)call->count + 1; }
+
+/* The last launch is moved to a place before others. */
+static void move_up(oi_queue *q, int32_t place)
+{
+    oi_call *const calls = q->wanted.calls;
+    const int32_t last = q->wanted.count - 1;
+    const oi_call moved = calls[last];
+    memmove(calls + place + 1, calls + place, (size_t)(last - place) * sizeof *calls);
+    calls[place] = moved;
+    for (int32_t i = place + 1; i <= last; ++i)
+        if (*number_of(q, &calls[i]) != 0) *number_of(q, &calls[i]) += 1;
+    for (int32_t k = 0; k < q->touched_count; ++k) {
+        int32_t *const call = &q->touched[k].call;
+        *call = *call == last ? place : *call + (*call >= place);
+    }
+}
+
+/* Whether the launch that makes a tensor, which nothing else reads, now makes it in cells. What these were is kept by a
+   launch that runs before the barrier which the other one is behind. */
+static bool is_made_there(oi_queue *q, const oi_range *tensor, const oi_range *cells, unsigned char *to)
+{
+    const size_t bytes = (size_t)(cells->end - cells->first);
+    const oi_range kept = { to, to == NULL ? NULL : to + bytes, true, 0, 0 };
+    oi_range *const made = oi_address(q, cells->first) % 16 == 0 ? maker_of(q, tensor, cells, &kept) : NULL;
+    if (made == NULL) return false;
+    const int32_t count = q->wanted.count;
+    int32_t first = made->call;
+    while (first > 0 && !q->wanted.calls[first].waits) --first;
+    if (to != NULL) {
+        if (!q->wanted.calls[first].waits) return false;
+        oi_keep_copy(q, to, cells->first, bytes);
+        if (q->wanted.count != count + 1) return false;
+        move_up(q, first);
+    }
+    oi_call *const call = &q->wanted.calls[made->call];
+    q->wanted.values[call->at + 2 + (size_t)made->argument] = oi_address(q, cells->first);
+    *number_of(q, call) = q->can_fail ? (uint64_t)made->call + 1 : 0;
+    call->failure = -1;
+    made->first = cells->first;
+    made->end = cells->end;
+    oi_outdate(q, made);
+    return true;
 }
 
 /* The second kernel of every project works on cells, by units of 32 bits if all of them have such, else by elements. */
@@ -65,6 +136,9 @@ void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, 
     const unsigned char *const base[] = { c->cells - (uintptr_t)c->cells % 4, (const unsigned char *)value - (uintptr_t)value % 4,
         (const unsigned char *)kept - (uintptr_t)kept % 4 };
     const int64_t value_bytes = (int64_t)((units * value_bits + 31) / 32 * 4), length = hull.end > hull.first ? hull.end - hull.first : 0;
+    const oi_range tensor = { value, (const unsigned char *)value + length, false, 0, 0 };
+    const bool is_one_piece = by_words && (uint64_t)length * 8 == units * cell_bits;
+    if (action == 1 && is_one_piece && q->handed_over == value && is_made_there(q, &tensor, &hull, kept)) return;
     const bool is_read = action == 0;
     /* What the launch is ordered by: the cells it works on, the tensor, and what is kept. The kernel knows all of them by
        where they begin. */

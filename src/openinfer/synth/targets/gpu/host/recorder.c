@@ -144,8 +144,7 @@ static bool overlaps(const oi_range *one, const unsigned char *first, const unsi
     return first < one->end && one->first < end;
 }
 
-/* What the host has seen of a place is not what is there any more. */
-static void outdate(oi_queue *q, const oi_range *changed)
+void oi_outdate(oi_queue *q, const oi_range *changed)
 {
     for (int32_t i = 0; i < q->watch_count; ++i)
         if (overlaps(changed, q->watches[i].at, q->watches[i].at + q->watches[i].bytes))
@@ -170,8 +169,8 @@ static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
     for (int32_t i = 0; i < count; ++i) {
         const unsigned char *const first = given[i].at;
         if (first == NULL || given[i].number == 0 || q->touched_count == RANGES) continue;
-        q->touched[q->touched_count++] = (oi_range){ first, first + given[i].number, given[i].is_written };
-        if (given[i].is_written) outdate(q, &q->touched[q->touched_count - 1]);
+        q->touched[q->touched_count++] = (oi_range){ first, first + given[i].number, given[i].is_written, q->wanted.count, i };
+        if (given[i].is_written) oi_outdate(q, &q->touched[q->touched_count - 1]);
     }
     return waits;
 }
@@ -207,9 +206,10 @@ void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int
     q->can_fail = q->can_fail || failure >= 0;
     to[2 + count] = q->status;
     to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
-    all->calls[all->count++] = (oi_call){ kernel, failure, q->place, total, all->used, is_ordered(q, count, given),
-        total >= PUSHED };
+    const bool waits = is_ordered(q, count, given);
+    all->calls[all->count++] = (oi_call){ kernel, failure, q->place, total, all->used, waits, total >= PUSHED };
     all->used += (size_t)total + 2;
+    q->handed_over = NULL;
     q->is_checking = q->is_checking || failure >= 0;
     q->place = -1;
 }

@@ -1,0 +1,44 @@
+"""Values that nothing reads but a step which puts them into a table: they may be made there."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.program.ir import Action, KernelStep, LoopStep, Step, Steps, Storage, TableStep, Value
+from openinfer.synth.program.liveness import definitions, uses
+
+
+def handed_over(placed: Placed) -> frozenset[Value]:
+    """The values: a kernel makes each, in the same body as the step and before it, in memory that no other shares."""
+    program, root = placed.program, placed.memory.classes.root
+    steps: list[Step] = [*program.steps()]
+    made = Counter(value for step in steps for value in definitions(step))
+    read = Counter(value for step in steps for value in uses(step))
+    shared = Counter(root(value) for value in {*made, *read, *program.outputs.values()})
+    outputs = set(program.outputs.values())
+    return frozenset(
+        value
+        for body in _bodies(tuple(program.blocks.values()))
+        for value in _written(body)
+        if made[value] == read[value] == shared[root(value)] == 1
+        and value.storage is Storage.ARENA
+        and not value.is_home
+        and value not in outputs
+    )
+
+
+def _bodies(todo: tuple[Steps, ...]) -> Iterator[Steps]:
+    for body in todo:
+        yield body
+        yield from _bodies(tuple(step.body for step in body if isinstance(step, LoopStep)))
+
+
+def _written(body: Steps) -> Iterator[Value]:
+    """What kernels of a body make and a later step of it puts into a table."""
+    made: set[Value] = set()
+    for step in body:
+        match step:
+            case KernelStep(outputs=outputs):
+                made.update(outputs)
+            case TableStep(action=Action.WRITE, value=Value() as value) if value in made:
+                yield value
