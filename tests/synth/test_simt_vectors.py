@@ -8,7 +8,17 @@ from openinfer import ModelLoader, Synthesizer, graph
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, load, math, select
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import ACCUMULATOR, Alloc, Buffer, Contraction, Kernel, LoopKind, Scalar, ScalarVar, Space
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    Alloc,
+    Buffer,
+    Contraction,
+    Kernel,
+    LoopKind,
+    Scalar,
+    ScalarVar,
+    Space,
+)
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
 from openinfer.synth.program.ir import KernelStep
@@ -92,6 +102,37 @@ def test_what_makes_the_vectors_and_products_of_the_same_rows_are_one_launch(
     shapes = (rows, length), (columns, length), (columns, length)
     assert forms(near(normed(rows, columns, length), FEW, *shapes)) == ["vectors"]
     assert len(near(normed(rows, columns, length), MACHINE, *shapes).launches) > 1
+
+
+def rotated(heads: int, half: int, length: int, *, is_twice: bool = False) -> Kernel:
+    """A product whose results are rotated in pairs, or, where that is asked for, each read by two iterations."""
+    x, w = Buffer("x", BF16, (1, length)), Buffer("w", BF16, (heads * 2 * half, length))
+    angles, y = Buffer("angles", F32, (half,)), Buffer("y", BF16, (heads, 2 * half))
+    q = Buffer("q", BF16, (1, heads * 2 * half), Space.SCRATCH)
+    builder = Builder()
+    with builder.loop(heads, LoopKind.PARALLEL) as h, builder.loop(half) as p:
+        first = h * (2 * half) + p
+        a, b = load(q, 0, first), load(q, 0, h * (2 * half) if is_twice else first + half)
+        builder.store(y, (h, p), a * load(angles, p) - b)
+        builder.store(y, (h, p + half), a + b * load(angles, p))
+    return Kernel("k", (x, w, angles), (y,), (Alloc(q), contraction(q, x, w), *builder.body))
+
+
+@pytest.mark.parametrize(("heads", "half"), [(1, 5), (3, 4), (9, 8)])
+def test_pairs_of_results_are_rotated_where_they_are_made(heads: int, half: int) -> None:
+    shapes = (1, 40), (heads * 2 * half, 40), (half,)
+    arrays = [np.random.default_rng(3).uniform(0.5, 1, shape).astype(BF16.array) for shape in shapes[:2]]
+    arrays.append(np.linspace(0, 1, half, dtype=np.float32))
+    kernel = rotated(heads, half, 40)
+    found = scheduled(kernel, FEW)
+    assert forms(found) == ["vectors"]
+    assert [verify(launch.kernel) for launch in found.launches] == [[]]
+    (one,), (other,) = launched(found, arrays), interpret(kernel, arrays)
+    np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=0.02, atol=0.05)
+
+
+def test_results_that_several_iterations_read_are_not_computed_again() -> None:
+    assert len(scheduled(rotated(3, 4, 40, is_twice=True), FEW).launches) > 1
 
 
 TEXT = """

@@ -127,6 +127,7 @@ class Synthesizer:
         fuse = passes.fuse
         if fuse is not None and passes.schedule:
             fuse = replace(fuse, is_launch=self._target.is_launch)
+            program = program if self._target.prepared is None else self._target.prepared(program)
         program, ledger = fuse.run(program) if fuse is not None else (program, ())
         verified(program, Stage.FUSE)
         yield StageResult(Stage.FUSE, partial(program_text, program))

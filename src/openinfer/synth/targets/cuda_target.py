@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.timed import profiled
 from openinfer.synth.targets.cuda.dialect import CUDA
 from openinfer.synth.targets.cuda.project import CudaProject
@@ -35,6 +36,7 @@ def cuda_target(arch: DeviceArch) -> Target[CudaProject]:
         build=built_for_device,
         profile=profiled,
         structures=STRUCTURES,
+        prepared=hoisted,
         is_launch=own.is_launch,
         on_device=True,
     )

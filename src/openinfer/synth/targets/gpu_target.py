@@ -13,6 +13,7 @@ from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.facts import Feature
 from openinfer.synth.targets.gpu.onto_device import OntoDevice
 from openinfer.synth.targets.project import RunnableProject
+from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
@@ -44,8 +45,8 @@ class LaunchingDevice:
         return hoisted, OntoDevice(schedule, STRUCTURES).run
 
     def is_launch(self, kernel: Kernel) -> bool:
-        """Whether a kernel of several statements is one launch."""
-        return vectors(kernel, self.machine) is not None
+        """Whether a kernel of several statements takes fewer launches than they do."""
+        return vectors(kernel, self.machine) is not None or attention(kernel, self.machine) is not None
 
     def require_reach(self, placed: Placed) -> None:
         """Refuse values that are larger than what kernels reach."""

@@ -108,6 +108,8 @@ class Target(Generic[P]):
     structures: frozenset[type[Structure]] = frozenset()
     """The structured statements that its schedule has templates for; all others are loops from the start."""
 
+    prepared: Pass | None = None
+    """What is done to a program before kernels are joined in launches."""
     is_launch: Callable[[Kernel], bool] | None = None
     """Which kernels run in one launch; None where kernels are functions that are called."""
     on_device: bool = False

@@ -5,6 +5,7 @@ from typing import Any
 
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.timed import profiled
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu_target import GPU_FEATURES, REACH, LaunchingDevice, built_for_device
@@ -36,6 +37,7 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
         build=built_for_device,
         profile=profiled,
         structures=STRUCTURES,
+        prepared=hoisted,
         is_launch=own.device.is_launch,
         on_device=True,
         facts=own.facts,

@@ -84,17 +84,22 @@ class _Fusion:
         Kernels are tried in their order; when two are joined, those that make what the new one reads are tried again.
         """
         body = Body([self._with_fused_body(step) for step in steps], self.inside, self.constraints)
-        apart: dict[int, _Apart] = {}
-        todo = body.kernels()
-        while todo:
-            self._join_all(body, todo, apart)
-            # Kernels that are joined may leave a single reader of what others make: copies come last.
-            todo = self._copied(body)
+        apart = self._join_all(body, body.kernels(), {}, RULES)
+        own = self.options.is_launch
+        if own is not None:
+            # What needs no memory at all is joined before what needs some in a launch.
+            apart, todo = {}, body.kernels()
+            while todo:
+                self._join_all(body, todo, apart, (*RULES, one_launch(own)))
+                # Kernels that are joined may leave a single reader of what others make: copies come last.
+                todo = self._copied(body)
         self._enter(body, apart)
         return body.steps
 
-    def _join_all(self, body: Body, todo: list[int], apart: "dict[int, _Apart]") -> None:
-        """Join what is at some positions, which are in order, with what reads it."""
+    def _join_all(
+        self, body: Body, todo: list[int], apart: "dict[int, _Apart]", rules: Sequence[FusionRule]
+    ) -> "dict[int, _Apart]":
+        """Join what is at some positions, which are in order, with what reads it; why others are apart."""
         waiting = set(todo)
         while todo:
             place = heappop(todo)
@@ -102,7 +107,7 @@ class _Fusion:
             producer = body.kernel(place)
             if producer is None:
                 continue
-            tried = self._try(body, place, producer)
+            tried = self._try(body, place, producer, rules)
             if isinstance(tried, _Apart):
                 # What is said of two nodes counts, not what is said when one of them has become part of more.
                 apart[place] = tried if place not in apart or apart[place].is_general else apart[place]
@@ -111,6 +116,7 @@ class _Fusion:
                 if other not in waiting:
                     heappush(todo, other)
                     waiting.add(other)
+        return apart
 
     def _copied(self, body: Body) -> list[int]:
         """Make a kernel a part of all that read its result, if there is such a one; the positions to try again."""
@@ -137,7 +143,7 @@ class _Fusion:
             self.slices.add(step.value)
         return step
 
-    def _try(self, body: Body, place: int, producer: KernelStep) -> "list[int] | _Apart":
+    def _try(self, body: Body, place: int, producer: KernelStep, rules: Sequence[FusionRule]) -> "list[int] | _Apart":
         """Join a kernel with the reader of its result, if allowed, and the positions to try again; else why not."""
         value = producer.outputs[0]
         refusal = self._kept(producer)
@@ -151,7 +157,7 @@ class _Fusion:
         refusal = self._refusal(body, place, reader, producer, consumer)
         if refusal is not None:
             return _Apart((refusal,))
-        made = self._joined(producer, consumer, value, self._rules)
+        made = self._joined(producer, consumer, value, rules)
         if not isinstance(made, KernelStep):
             return _Apart(made)
         self.ledger.fused(producer.node, consumer.node, 2 * value.nbytes)
@@ -176,11 +182,6 @@ class _Fusion:
         for one in made.values():
             self.ledger.fused(producer.node, one.node, 2 * value.nbytes // len(made))
         return body.copy(place, made)
-
-    @property
-    def _rules(self) -> tuple[FusionRule, ...]:
-        own = self.options.is_launch
-        return RULES if own is None else (*RULES, one_launch(own))
 
     def _kept(self, producer: KernelStep) -> Refusal | None:
         """Why a kernel's results must be in memory, whatever reads them."""

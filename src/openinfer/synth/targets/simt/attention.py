@@ -2,10 +2,11 @@
 
 The queries that share a head go along its keys together. A group takes a block of keys at a time, and keeps the largest
 score and the sum of weights so far. What it has of the mean is always a mean, so that sums of large values stay finite.
-Parts are joined in their order, so that results are the same bits each time.
+Parts are joined in their order, so that results are the same bits each time: by a launch, or by each group of the
+product that reads them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf, prod
 
@@ -46,6 +47,7 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import row_loop
 from openinfer.synth.targets.simt.team import LaneTeam
 from openinfer.synth.targets.simt.threads import int_extent, launch_kernel, lets_of, nest
+from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _F32 = DTYPES["f32"]
@@ -102,20 +104,27 @@ class _Plan:
 
 
 def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
-    """A kernel that is the attention of few queries as two launches; None if it is something else."""
-    plan = _plan(kernel, machine)
+    """A kernel that is the attention of few queries as two launches; None if it is something else.
+
+    Of a product with what it gives, the second launch is that product.
+    """
+    whole = straightened(kernel.body)
+    made = tuple(one for one in whole if isinstance(one, Alloc))
+    first, *rest = (one for one in whole if not isinstance(one, Alloc)) if len(whole) > len(made) else (None,)
+    plan = None if first is None or kernel.can_fail else _plan(first, machine)
     if plan is None:
         return None
-    taken = {one.name for one in (*kernel.inputs, *kernel.outputs)} | {var.name for var in variables_of(kernel.body)}
-    return _Attention(kernel, plan, FreshNames(taken)).launches()
+    taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
+    taken |= {var.name for var in variables_of(kernel.body)}
+    own = _Attention(kernel, plan, FreshNames(taken))
+    return own.with_product(made, tuple(rest), machine) if rest else own.launches()
 
 
-def _plan(kernel: Kernel, machine: SimtMachine) -> _Plan | None:
-    whole = straightened(kernel.body)
-    if len(whole) != 1 or kernel.can_fail or not machine.subgroup:
+def _plan(whole: Statement, machine: SimtMachine) -> _Plan | None:
+    if not machine.subgroup:
         return None
-    loops = tuple(nest(whole[0]))
-    body = loops[-1].body if loops else whole
+    loops = tuple(nest(whole))
+    body = loops[-1].body if loops else (whole,)
     if len(body) != 1 or not isinstance(body[0], Attend):
         return None
     one, extents = body[0], [int_extent(each.extent) for each in loops]
@@ -161,6 +170,7 @@ class _Attention:
         self._means = self._buffer("means", (*heads, plan.parts, queries, columns), Space.SCRATCH)
         self._tops = self._buffer("tops", (*heads, queries, plan.parts), Space.SCRATCH)
         self._totals = self._buffer("totals", (*heads, queries, plan.parts), Space.SCRATCH)
+        self._weights = self._buffer("weights", (*heads, queries, plan.parts), Space.SCRATCH)
         self._scores = self._buffer("scores", (queries, plan.block))
         self._carried, self._shares = (self._buffer(name, (queries,)) for name in ("carried", "shares"))
         self._joined = self._buffer("joined", (self._subgroups, queries, columns))
@@ -168,18 +178,34 @@ class _Attention:
     def _buffer(self, name: str, shape: tuple[int, ...], space: Space = Space.GROUP) -> Buffer:
         return Buffer(self._names.name(name), _F32, shape, space)
 
+    @property
+    def _scratch(self) -> tuple[Buffer, ...]:
+        return self._means, self._tops, self._totals
+
     def launches(self) -> Launches:
         """Parts, then what they make together."""
-        scratch = (self._means, self._tops, self._totals)
-        given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs, *scratch)}
+        whole = self._second(tuple(self._whole(self._weights_of_parts)))
+        join = formed(whole, straightened(whole.body), self._machine)
+        return Launches(self._kernel, (self._first(), *join.launches), (*self._scratch, *join.scratch))
+
+    def with_product(self, made: Statements, rest: Statements, machine: SimtMachine) -> Launches | None:
+        """Parts, then a product with what they make together: each of its groups makes that; None if it is not one."""
+        join = (*self._weighed_parts(), *self._whole(self._kept_weights))
+        product = vectors(self._second((*made, Alloc(self._weights), *join, *rest)), machine)
+        if product is None:
+            return None
+        return Launches(self._kernel, (self._first(), *product.launches), self._scratch)
+
+    def _first(self) -> Launch:
+        given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs, *self._scratch)}
         count = prod(self._plan.extents) * self._plan.parts
-        name = self._kernel.name
-        parts = launch_kernel(replace(self._kernel, name=f"{name}_1"), straightened((self._parts(count),)), given)
-        whole = replace(self._kernel, inputs=(*self._kernel.inputs, *scratch), body=tuple(self._whole()))
-        join = formed(replace(whole, name=f"{name}_2"), straightened(whole.body), self._machine)
-        form = f"attention: {self._plan.parts} parts of keys"
-        made = (Launch(parts, count * self._machine.group, form=form), *join.launches)
-        return Launches(self._kernel, made, (*scratch, *join.scratch))
+        name = f"{self._kernel.name}_1"
+        parts = launch_kernel(replace(self._kernel, name=name), straightened((self._parts(count),)), given)
+        return Launch(parts, count * self._machine.group, form=f"attention: {self._plan.parts} parts of keys")
+
+    def _second(self, body: Statements) -> Kernel:
+        inputs = (*self._kernel.inputs, *self._scratch)
+        return replace(self._kernel, name=f"{self._kernel.name}_2", inputs=inputs, body=body)
 
     # --- a part -------------------------------------------------------------------------------------------------------
 
@@ -370,30 +396,68 @@ class _Attention:
 
     # --- all parts ----------------------------------------------------------------------------------------------------
 
-    def _whole(self) -> Iterator[Statement]:
-        """The mean of the parts' means, each by its share of all weights."""
-        one, names, plan = self._one, self._names, self._plan
-        heads = tuple(each.index for each in plan.loops)
-        query = one.head.index * one.row.extent + one.row.index
-        tops, weights = ([names.var(name, _F32) for _ in range(plan.parts)] for name in ("top", "weight"))
-        shift, total, share = (names.var(name, _F32) for name in ("shift", "total", "share"))
-        body: list[Statement] = []
+    @property
+    def _query_number(self) -> Scalar:
+        return self._one.head.index * self._one.row.extent + self._one.row.index
+
+    @property
+    def _heads(self) -> tuple[Scalar, ...]:
+        return tuple(each.index for each in self._plan.loops)
+
+    def _shift(self, heads: tuple[Scalar, ...], query: Scalar, body: list[Statement]) -> Scalar:
+        """What is taken off all scores of a query: the largest one, if there is any."""
         largest: Scalar = const(-inf, _F32)
-        for part, top in enumerate(tops):
+        for part in range(self._plan.parts):
+            top, made = self._names.var("top", _F32), self._names.var("largest", _F32)
             body.append(Let(top, Load(self._tops, (*heads, query, index(part)))))
-            made = names.var("largest", _F32)
             body.append(Let(made, select(top > largest, top, largest)))
             largest = made
+        shift = self._names.var("shift", _F32)
         body.append(Let(shift, select(largest.eq(-inf), 0.0, largest)))
-        for part, (top, weight) in enumerate(zip(tops, weights, strict=True)):
-            body.append(Let(weight, Load(self._totals, (*heads, query, index(part))) * math("exp", top - shift)))
+        return shift
+
+    def _weight(self, where: tuple[Scalar, ...], shift: Scalar) -> Scalar:
+        """The weight of a part for a query."""
+        return Load(self._totals, where) * math("exp", Load(self._tops, where) - shift)
+
+    def _weights_of_parts(self, body: list[Statement]) -> list[Scalar]:
+        shift = self._shift(self._heads, self._query_number, body)
+        places = [(*self._heads, self._query_number, index(part)) for part in range(self._plan.parts)]
+        return [self._weight(where, shift) for where in places]
+
+    def _kept_weights(self, _body: list[Statement]) -> list[Scalar]:
+        query = (*self._heads, self._query_number)
+        return [Load(self._weights, (*query, index(part))) for part in range(self._plan.parts)]
+
+    def _weighed_parts(self) -> Iterator[Statement]:
+        """The weights of all parts, in memory: each is computed once."""
+        query, part = self._names.var("query"), self._names.var("part")
+        heads = [(self._names.var(one.index.name), one) for one in self._plan.loops]
+        where = (*(var for var, _ in heads), query, part)
+        body: list[Statement] = []
+        shift = self._shift(where[:-2], query, body)
+        body.append(Store(self._weights, where, self._weight(where, shift)))
+        inner: Statements = tuple(body)
+        for var, extent in ((part, self._plan.parts), (query, self._plan.queries)):
+            inner = (For(var, index(extent), inner, LoopKind.PARALLEL),)
+        for var, loop in reversed(heads):
+            inner = (replace(loop, index=var, body=inner),)
+        yield from inner
+
+    def _whole(self, weights_of: Callable[[list[Statement]], list[Scalar]]) -> Iterator[Statement]:
+        """The mean of the parts' means, each by its share of all weights."""
+        one, names, plan = self._one, self._names, self._plan
+        body: list[Statement] = []
+        weights = [names.var("weight", _F32) for _ in range(plan.parts)]
+        total, share, mean = (names.var(name, _F32) for name in ("total", "share", "mean"))
+        found = weights_of(body)
+        body += [Let(weight, value) for weight, value in zip(weights, found, strict=True)]
         body.append(Let(total, _sum(weights)))
         body.append(Let(share, select(total.eq(0.0), 0.0, const(1, _F32) / total)))
         terms = [
-            Load(self._means, (*heads, index(part), query, one.column.index)) * (weight * share)
+            Load(self._means, (*self._heads, index(part), self._query_number, one.column.index)) * (weight * share)
             for part, weight in enumerate(weights)
         ]
-        mean = names.var("mean", _F32)
         body.append(Let(mean, _sum(terms)))
         body.append(Store(one.out.buffer, one.out.index, replaced(one.out.value, {one.total: mean})))
         inner: Statements = tuple(body)

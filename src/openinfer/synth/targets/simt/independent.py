@@ -30,16 +30,17 @@ def with_independent_loops(body: Statements) -> Statements:
     They are all that a parallel loop does, or stand by themselves. Those that the threads of a row can share are left
     as they are: what they work on stays where the threads have it.
     """
-    return tuple(_parallel(one) if isinstance(one, For) and not _is_row(one) else one for one in body)
+    return tuple(as_parallel(one) if isinstance(one, For) and not _is_row(one) else one for one in body)
 
 
 def _is_row(loop: For) -> bool:
     return loop.kind is LoopKind.SERIAL and row_loop(loop) is not None
 
 
-def _parallel(loop: For) -> For:
+def as_parallel(loop: For) -> For:
+    """A loop, and one that is all it does, parallel if each iteration stores elements of its own."""
     if len(loop.body) == 1 and isinstance(loop.body[0], For) and loop.kind is LoopKind.PARALLEL:
-        return replace(loop, body=(_parallel(loop.body[0]),))
+        return replace(loop, body=(as_parallel(loop.body[0]),))
     return replace(loop, kind=LoopKind.PARALLEL) if _is_independent(loop) else loop
 
 

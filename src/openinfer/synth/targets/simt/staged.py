@@ -1,6 +1,6 @@
 """Memory of a group that a launch fills before it works on it: vectors, and what rows of few make of others."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -10,6 +10,7 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     Buffer,
     For,
+    GroupBarrier,
     If,
     Load,
     Scalar,
@@ -55,12 +56,18 @@ class GroupMemory:
 
 
 @dataclass(frozen=True)
-class Prologue:
-    """Few rows, which every group makes for itself."""
+class ProloguePart:
+    """Few rows, of which each thread makes some elements without those of others."""
 
     loops: tuple[For, ...]
     """Those over rows."""
     items: tuple[RowItem, ...]
+
+    @property
+    def work(self) -> int:
+        """How many elements it goes along."""
+        rows = prod(int_extent(one.extent) for one in self.loops)
+        return rows * sum(prod(one.extents) for one in self.items if isinstance(one, RowLoop))
 
     @property
     def stores(self) -> Iterator[Store]:
@@ -79,6 +86,26 @@ class Prologue:
         yield from made
 
 
+@dataclass(frozen=True)
+class Prologue:
+    """What every group makes for itself: its threads meet between the parts."""
+
+    parts: tuple[ProloguePart, ...]
+
+    @property
+    def stores(self) -> Iterator[Store]:
+        """What is made."""
+        for part in self.parts:
+            yield from part.stores
+
+    def statements(self, team: LaneTeam) -> Iterator[Statement]:
+        """All threads of a group make the parts together."""
+        for number, part in enumerate(self.parts):
+            if number:
+                yield GroupBarrier()
+            yield from part.statements(team)
+
+
 def _item(one: RowItem, team: LaneTeam) -> Iterator[Statement]:
     match one:
         case RowLoop():
@@ -89,25 +116,34 @@ def _item(one: RowItem, team: LaneTeam) -> Iterator[Statement]:
             yield one
 
 
-def prologue_of(body: Statements, made: Iterable[Buffer]) -> Prologue | None:
+def prologue_of(body: Statements, made: Collection[Buffer]) -> Prologue | None:
     """Statements that make rows in memory of their own; None if they are something else, or too much to do again."""
-    if not body:
-        return Prologue((), ())
-    loops = tuple(nest(body[0])) if len(body) == 1 else ()
+    parts: list[ProloguePart] = []
+    while body:
+        found = ((n, _part(body[:n], made)) for n in range(len(body), 0, -1))
+        count, part = next(((n, part) for n, part in found if part is not None), (0, None))
+        if part is None:
+            return None
+        parts.append(part)
+        body = body[count:]
+    return Prologue(tuple(parts)) if sum(one.work for one in parts) <= _MOST_ELEMENTS else None
+
+
+def _part(body: Statements, made: Collection[Buffer]) -> ProloguePart | None:
+    """Statements that are one part; None if they are not."""
+    loops = tuple(nest(body[0])) if len(body) == 1 and not _has_rows(body) else ()
     outer = [int_extent(one.extent) for one in loops]
-    # Loops inside that are alike may be a row's, too.
+    # Elements that have nothing to do with each other are shared out at once; else a row comes after the other.
     count = next((n for n in range(len(loops), 0, -1) if _are_few(outer[:n]) and _has_rows(loops[n - 1].body)), 0)
-    loops, extents = loops[:count], outer[:count]
+    loops = loops[:count]
     items = row_items(loops[-1].body if loops else body)
     if items is None:
         return None
-    work = [one.extents for one in items if isinstance(one, RowLoop)]
-    is_known = not any(is_symbolic(extent) for one in work for extent in one)
-    if not is_known or sum(map(prod, work)) * prod(extents) > _MOST_ELEMENTS:
+    if any(is_symbolic(extent) for one in items if isinstance(one, RowLoop) for extent in one.extents):
         return None
     written = {one.buffer for one in walk(body) if isinstance(one, Store)}
     is_own = written <= set(made) and all(one.dtype.kind == "float" for one in written)
-    return Prologue(loops, tuple(items)) if is_own else None
+    return ProloguePart(loops, tuple(items)) if is_own else None
 
 
 def _are_few(extents: Sequence[int]) -> bool:
@@ -148,4 +184,5 @@ def with_memory(one: Prologue, memory: Mapping[Buffer, GroupMemory]) -> Prologue
         else:
             yield from in_group((item,), memory)
 
-    return Prologue(one.loops, tuple(made for item in one.items for made in own(item)))
+    parts = (replace(part, items=tuple(made for item in part.items for made in own(item))) for part in one.parts)
+    return Prologue(tuple(parts))

@@ -2,20 +2,17 @@
 
 Each element of a large factor is read once, and multiplied for all vectors. What makes the vectors, a norm of few rows,
 is computed again by every group, which takes less time than a launch of its own. Products that have their rows in
-common, the later ones with what the earlier ones make of a row in their results, go along theirs together.
+common, the later ones with what the earlier ones make of a row in their results, go along theirs together. What is done
+with the results, if it takes few of them at a time, is done where they are made (``tails``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 from math import prod
 
-from openinfer.loops.affine import position, variables
 from openinfer.loops.build import cast, index, pair, rounded, unflat
-from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
-    INDEX,
     Alloc,
     Binary,
     Bind,
@@ -38,103 +35,58 @@ from openinfer.loops.ir import (
     Store,
     visit,
 )
-from openinfer.loops.rewrite import Statements, changed, replaced, straightened, variables_of
+from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, straightened, variables_of
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.products import VectorProduct, vector_product
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
+from openinfer.synth.targets.simt.tails import ProductTail, tail_of, tail_products
 from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam
 from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
-from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+from openinfer.synth.targets.simt.wide import FreshNames
 
-_MOST_VECTORS = 8
 _THREADS, _BUSY = 512, 1024
 """Threads of a group, where the device allows as many, and of a unit: they keep its memory busy, and more groups would
 only make vectors again."""
 
 
-@dataclass(frozen=True)
-class VectorProduct:
-    """A contraction whose one factor has few rows."""
-
-    one: Contraction
-    factor: Scalar
-    """The large factor."""
-    vector: Scalar
-    """The other one."""
-    rows: tuple[tuple[ScalarVar, int], ...]
-    """Indices of the large factor that are not summed over, and their extents."""
-    inside: tuple[tuple[ScalarVar, int], ...]
-    """Indices that only the other one has."""
-    width: int
-    """Elements of the large factor in an access."""
-
-    @property
-    def along(self) -> ScalarVar:
-        """What is summed over."""
-        return self.one.bound[0]
-
-    @property
-    def length(self) -> int:
-        """How many terms a sum has."""
-        return self.one.reduced[0]
-
-    @property
-    def places(self) -> list[dict[Scalar, Scalar]]:
-        """The vectors, by their indices."""
-        found = product(*(range(extent) for _, extent in self.inside))
-        names = [var for var, _ in self.inside]
-        return [{var: Const(at, INDEX) for var, at in zip(names, place, strict=True)} for place in found]
-
-
-def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | None:
-    """A contraction as such a product; None if it is another one, or too small to be worth it."""
-    extents = (*one.extents, *one.reduced)
-    if one.valid is not None or len(one.bound) != 1 or any(map(is_symbolic, extents)) or one.a == one.b:
-        return None
-    large = one.a if prod(one.a.shape) > prod(one.b.shape) else one.b
-    if large.dtype.kind != "float":
-        return None  # to unpack integers takes longer than to read them: many more threads do that in rows
-    factor, vector = one.factors if large == one.a else one.factors[::-1]
-    used, pairs = variables(factor), tuple(zip(one.free, one.extents, strict=True))
-    rows = tuple(pair for pair in pairs if pair[0].name in used)
-    inside = tuple(pair for pair in pairs if pair[0].name not in used)
-    along = position(large, one.index_of(large))
-    if along is None or along.step(one.bound[0]) != 1 or {var.name for var, _ in rows} & variables(vector):
-        return None
-    total = ScalarVar(ACCUMULATOR, one.accumulator)
-    step = SetLocal(total, Binary("add", total, cast(factor, one.accumulator)))
-    width = WideLoop(one.bound[0], (step,), machine.unaligned).width(one.reduced[0])
-    is_long = width > 1 and one.reduced[0] // width >= machine.subgroup > 0
-    is_enough = prod(extent for _, extent in rows) >= machine.units
-    is_few = prod(extent for _, extent in inside) <= _MOST_VECTORS
-    return VectorProduct(one, factor, vector, rows, inside, width) if is_long and is_enough and is_few else None
-
-
 def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     """A kernel that is such products, and what makes their vectors, as one launch."""
     body = straightened(kernel.body)
-    if kernel.can_fail or not body or not isinstance(body[-1], Contraction):
-        return None
     made = [one.buffer for one in body if isinstance(one, Alloc)]
-    contractions = [one for one in body if isinstance(one, Contraction)]
-    before = tuple(one for one in body if not isinstance(one, Alloc | Contraction))
-    if tuple(one for one in body if not isinstance(one, Alloc))[: len(before)] != before:
+    parts = _parts(tuple(one for one in body if not isinstance(one, Alloc)))
+    if kernel.can_fail or parts is None:
         return None
+    before, contractions, after = parts
     products = [vector_product(one, machine) for one in contractions]
-    found = [one for one in products if one is not None]
+    found: Sequence[VectorProduct] = [one for one in products if one is not None]
     prologue = prologue_of(before, made)
-    if len(found) < len(products) or prologue is None or not _are_alike(found, made):
+    if len(found) < len(products) or prologue is None or not _are_alike(found, made, is_last=after is None):
+        return None
+    tail = None if after is None else tail_of(after, found[-1])
+    if tail is not None and len(found) == 1:
+        found = tail_products(found[0], tail)
+    if (tail is None) != (after is None) or (tail is not None and len(found) < len(tail.reads)):
         return None
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *made)} | {var.name for var in variables_of(body)}
     own = replace(machine, group=min(_THREADS, max(machine.group, machine.largest_group)))
-    return _Vectors(kernel, found, prologue, own, FreshNames(taken)).launches()
+    return _Vectors(kernel, found, tail, prologue, own, FreshNames(taken)).launches()
 
 
-def _are_alike(products: Sequence[VectorProduct], made: Sequence[Buffer]) -> bool:
+def _parts(body: Statements) -> tuple[Statements, list[Contraction], Statement | None] | None:
+    """What makes vectors, the products, and at most one statement about their results; None if that is not all."""
+    places = [place for place, one in enumerate(body) if isinstance(one, Contraction)]
+    if not places or places != list(range(places[0], places[-1] + 1)) or places[-1] < len(body) - 2:
+        return None
+    contractions = [one for one in body if isinstance(one, Contraction)]
+    return body[: places[0]], contractions, body[-1] if places[-1] < len(body) - 1 else None
+
+
+def _are_alike(products: Sequence[VectorProduct], made: Sequence[Buffer], *, is_last: bool) -> bool:
     """Whether products have the same rows, and what all but the last one make is read by later ones alone."""
     last = products[-1]
-    if any((one.one.out in made) != (one is not last) for one in products):
+    if any((one.one.out in made) != (one is not last or not is_last) for one in products):
         return False
     return all(
         [extent for _, extent in one.rows] == [extent for _, extent in last.rows]
@@ -149,14 +101,19 @@ class _Vectors:
         self,
         kernel: Kernel,
         products: Sequence[VectorProduct],
+        tail: ProductTail | None,
         prologue: Prologue,
         machine: SimtMachine,
         names: FreshNames,
     ) -> None:
-        self._kernel, self._products, self._prologue = kernel, products, prologue
+        self._kernel, self._products, self._tail, self._prologue = kernel, products, tail, prologue
         self._machine, self._names = machine, names
         self._lane, self._member = names.var("lane"), names.var("member")
         self._width, self._chunks = products[-1].width, products[-1].length // products[-1].width
+        rows, per = prod(extent for _, extent in products[-1].rows), machine.group // machine.subgroup
+        self._needed = -(-rows // per)
+        self._count = min(self._needed, max(_BUSY // machine.group, 1) * machine.units)
+        """Groups that there is work for, and groups that there are."""
         self._memory: dict[Buffer, GroupMemory] = {}
         """Where the group keeps what the prologue makes."""
         self._vectors: dict[Scalar, Buffer] = {}
@@ -179,8 +136,7 @@ class _Vectors:
         if sum(prod(one.shape) * one.dtype.bits // 8 for one in shared) > machine.shared_bytes * 3 // 4:
             return None
         extents, per = tuple(extent for _, extent in rows), machine.group // machine.subgroup
-        needed = -(-prod(extents) // per)
-        count = min(needed, max(_BUSY // machine.group, 1) * machine.units)
+        needed, count = self._needed, self._count
         group, row, turn = names.var("group"), names.var("row"), names.var("turn")
         team = self._team(machine.group, self._lane)
         total, number = prod(extents), self._lane // machine.subgroup
@@ -212,7 +168,7 @@ class _Vectors:
 
     def _made(self, team: LaneTeam) -> Iterator[Statement]:
         """The threads of a group make the vectors together."""
-        if self._prologue.items:
+        if self._prologue.parts:
             yield from with_memory(self._prologue, self._memory).statements(team)
             yield GroupBarrier()
         for key, buffer in self._vectors.items():
@@ -265,7 +221,8 @@ class _Vectors:
                 zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
-        at_once = max(1, CHUNKS // len(self._products))
+        # Where a subgroup has one row of each product, the next one's need not be on its way.
+        at_once = CHUNKS if self._needed <= self._count else max(1, CHUNKS // len(self._products))
         first, rest = replace(team, widths={loop.shape: self._width}, at_once=at_once).begun(loop)
         places = enumerate(last.places)
         stores = [
@@ -306,17 +263,21 @@ class _Vectors:
     def _stored(self, at: Mapping[Scalar, Scalar], sums: Sequence[ScalarVar]) -> Iterator[Statement]:
         """What is stored of the sums of one vector, by the first thread."""
         found: dict[Scalar, Scalar] = {}
-        named: list[Statement] = []
+        done: list[Statement] = []
         for one, acc in zip(self._products, sums, strict=True):
             known = {**self._named_alike(one, at), ScalarVar(ACCUMULATOR, one.one.accumulator): acc}
             where = tuple(replaced(replaced(part, known), at) for part in one.one.out_index)
             value = changed(replaced(replaced(one.one.epilogue, known), at), found.get)
-            if one is self._products[-1]:
-                yield If(self._member.eq(0), (*named, Store(one.one.out, where, self._in_group(value))))
+            if self._tail is None and one is self._products[-1]:
+                done.append(Store(one.one.out, where, self._in_group(value)))
             else:
                 made = self._names.var(one.one.out.name, value.dtype)
-                named.append(Let(made, rounded(self._in_group(value), one.one.out.dtype)))
+                done.append(Let(made, rounded(self._in_group(value), one.one.out.dtype)))
                 found[Load(one.one.out, where)] = made
+        if self._tail is not None:
+            stored = self._tail.statements({**at}, found, self._names)
+            done += changed_statements(stored, lambda part: loaded(part, self._memory))
+        yield If(self._member.eq(0), tuple(done))
 
 
 _ALONG = ScalarVar(" along")
