@@ -143,3 +143,38 @@ def test_names_are_those_of_modules(tmp_path: Path) -> None:
     found = text(imported(layered(4), tmp_path, sizes={"T": 2}))
     assert "up = op linear(" in found
     assert "act_tanh = op tanh(" in found
+
+
+def test_zero_points_that_differ_from_layer_to_layer_are_tables_of_numbers(tmp_path: Path) -> None:
+    """What 8 bits do not hold of a weight is a number; that it is 0 or 1 in a layer, or twice the same, is chance."""
+    nodes: list[Any] = []
+    weights: dict[str, Any] = {}
+    hidden = "x"
+    for layer, points in enumerate([(120, 118), (127, 118), (128, 110), (120, 120)]):
+        name = f"/layers.{layer}"
+        codes = [f"{name}/{word}" for word in ("codes", "scale", "point")]
+        nodes.append(node("DynamicQuantizeLinear", [hidden], codes, name=f"{name}/quantize"))
+        results = []
+        for word, point in zip(("query", "value"), points, strict=True):
+            own = f"{name}/{word}"
+            stored = RNG.integers(0, 256, (8, 8)).astype(np.uint8)
+            stored[0], stored[1] = 0, 255
+            weights |= {f"{own}/w": stored, f"{own}/p": np.uint8(point), f"{own}/s": np.float32(0.001 * (layer + 1))}
+            steps = [
+                ("MatMulInteger", [codes[0], f"{own}/w", codes[2], f"{own}/p"], "MatMul"),
+                ("Cast", [f"{own}/MatMul"], "Cast"),
+                ("Mul", [codes[1], f"{own}/s"], "Mul"),
+                ("Mul", [f"{own}/Cast", f"{own}/Mul"], "Mul_1"),
+            ]
+            for kind, inputs, out in steps:
+                attributes: dict[str, Any] = {"to": 1} if kind == "Cast" else {}
+                nodes.append(node(kind, inputs, [f"{own}/{out}"], name=f"{own}/{out}", **attributes))
+            results.append(f"{own}/Mul_1")
+        nodes.append(node("Tanh", [results[0]], [f"{name}/Tanh"], name=f"{name}/Tanh"))
+        nodes.append(node("Add", [f"{name}/Tanh", results[1]], [f"{name}/Add"], name=f"{name}/Add"))
+        hidden = f"{name}/Add"
+    nodes.append(node("Relu", [hidden], ["y"]))
+    made = model(nodes, {"x": ("f32", [3, 8])}, {"y": ("f32", None)}, weights)
+    found = require_agreement(made, tmp_path, {"x": normal(3, 8)}, 1e-4)
+    assert "loop layers (l in 0..4)" in found
+    assert 'query_excess(l): i32 @pattern("layers.{l}.query.excess")' in found

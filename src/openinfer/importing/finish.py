@@ -9,7 +9,7 @@ from openinfer.check import bind
 from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, ImportingError
 from openinfer.importing.cleanup import cleaned
 from openinfer.importing.draft import Draft
-from openinfer.importing.idioms import with_idioms
+from openinfer.importing.idioms import with_idioms, without_neutral_integers
 from openinfer.importing.layers import with_loops
 from openinfer.importing.lowering import Lowered, lowered
 from openinfer.importing.names import with_names
@@ -59,6 +59,8 @@ def finished(draft: Draft, options: ImportOptions, states: Sequence[StatePair] =
     draft = with_names(draft)
     if options.loops:
         draft = with_loops(draft)
+    if options.idioms:
+        draft = without_neutral_integers(draft)
     return lowered(draft)
 
 

@@ -14,6 +14,8 @@ _SPEAKS_FOR_ITSELF = frozenset(
     ("linear", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "batch_norm", "gather", "embedding")
 )
 """Ops that are a module of their own: their result is called as the module."""
+_ROLES = frozenset(("excess", "column_sums"))
+"""What importers call tensors of their own, which belong to the module that reads them."""
 _SLOTS = {"w": "weight", "gamma": "weight", "beta": "bias", "b": "weight", "w_ih": "weight_ih", "w_hh": "weight_hh"}
 
 
@@ -72,17 +74,23 @@ def _known(tensor: KnownTensor, step: DraftOp, slot: int, renamed: dict[int, Kno
     if found is not None:
         return found
     path = module_path(step.origin.node)
-    is_plain = "/" not in tensor.hint and not _ANONYMOUS.fullmatch(tensor.hint)
-    if is_plain or tensor.array.size == 1:
+    is_plain = "/" not in tensor.hint and not _ANONYMOUS.fullmatch(tensor.hint) and tensor.hint not in _ROLES
+    is_number = tensor.array.size == 1
+    if is_plain or (is_number and not path):
         found = tensor
     else:
-        name = spec_of(OPS[step.op], slot).name
+        name = _role(tensor) if is_number or tensor.hint in _ROLES else spec_of(OPS[step.op], slot).name
         result = step.outputs[0]
         own = value_name(result.hint, step.op) if isinstance(result, DraftValue) else step.op
         module = path or (_beside(step) or own,)
         found = replace(tensor, hint=".".join((*module, _SLOTS.get(name, name))))
     renamed[id(tensor)] = found
     return found
+
+
+def _role(tensor: KnownTensor) -> str:
+    """What a number is for, where layers of a loop have different ones; elsewhere it stands in the text itself."""
+    return tensor.hint if tensor.hint in _ROLES else "scale" if tensor.dtype.kind == "float" else "number"
 
 
 def _beside(step: DraftOp) -> str:

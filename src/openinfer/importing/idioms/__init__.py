@@ -7,13 +7,13 @@ results, or None. What the pattern was made of goes when nothing reads it any mo
 from collections.abc import Callable
 from dataclasses import replace
 
-from openinfer.importing.cleanup import cleaned, with_operands
+from openinfer.importing.cleanup import cleaned, with_operands, without_dead
 from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftOperand, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite, gelu, hard_sigmoid, hard_swish, silu
 from openinfer.importing.idioms.attention import grouped, rope, sdpa
 from openinfer.importing.idioms.integers import integer_product
 from openinfer.importing.idioms.matching import Matches
-from openinfer.importing.idioms.moves import batched_transpose, joined_moves, neutral
+from openinfer.importing.idioms.moves import batched_transpose, joined_moves, neutral, neutral_integers
 from openinfer.importing.idioms.norms import (
     conv_bias,
     folded_batch_norm,
@@ -36,23 +36,28 @@ ROUNDS: tuple[tuple[IdiomRule, ...], ...] = (
 
 def with_idioms(draft: Draft) -> Draft:
     """The draft with the patterns that it has written as one op each."""
-    draft = _without_neutral(draft)
+    draft = _without(draft, neutral)
     for rules in ROUNDS:
         draft = cleaned(draft)
         matches = Matches(draft)
         draft = replace(draft, steps=_rewritten(draft.steps, matches, rules))
-    return cleaned(_without_neutral(draft))
+    return cleaned(_without(draft, neutral))
 
 
-def _without_neutral(draft: Draft) -> Draft:
-    """The draft without ops that leave an operand as it is."""
+def without_neutral_integers(draft: Draft) -> Draft:
+    """The draft without sums and products that leave integers as they are, outside of loops."""
+    return without_dead(_without(draft, neutral_integers))
+
+
+def _without(draft: Draft, rule: Callable[[Matches, DraftOp], DraftOperand | None]) -> Draft:
+    """The draft without ops that leave an operand as it is, as a rule says."""
     matches = Matches(draft)
     states = {id(state.memory) for state in draft.states}  # which change: another name for one is a copy
     renamed: dict[int, DraftOperand] = {}
     steps: list[DraftStep] = []
     for step in draft.steps:
         changed = with_operands(step, renamed)
-        kept = neutral(matches, changed) if isinstance(changed, DraftOp) and changed.declares else None
+        kept = rule(matches, changed) if isinstance(changed, DraftOp) and changed.declares else None
         if isinstance(kept, DraftValue) and isinstance(changed, DraftOp) and id(kept) not in states:
             renamed[id(changed.outputs[0])] = kept
         else:

@@ -15,8 +15,26 @@ def neutral(matches: Matches, root: DraftOp) -> DraftOperand | None:
     wanted, kind = _NEUTRAL.get(root.op), root.outputs[0].dtype.kind
     if wanted is None or len(root.inputs) != 2 or (root.op == "and" and kind != "bool"):
         return None
-    if root.op == "add" and kind == "float":
-        return None  # -0 + 0 is 0
+    if kind not in ("float", "bool") or (root.op == "add" and kind == "float"):
+        return None  # -0 + 0 is 0; integers differ from layer to layer
+    return _left_by(matches, root, wanted)
+
+
+def neutral_integers(matches: Matches, root: DraftOp) -> DraftOperand | None:
+    """The integers that an op leaves as they are: zero points differ from layer to layer, and may be 0 or 1 in one."""
+    wanted, kind = _NEUTRAL.get(root.op), root.outputs[0].dtype.kind
+    if wanted is None or len(root.inputs) != 2 or kind not in ("int", "uint") or root.op in ("and", "or"):
+        return None
+    if root.op == "add":
+        for kept, other in (root.inputs, root.inputs[::-1]):
+            product = matches.maker(other, "mul")
+            if product is not None and any(is_known_as(one, 0) for one in product.inputs) and kept is not None:
+                return kept if is_same_shape(kept.shape, root.outputs[0].shape) else None
+    return _left_by(matches, root, wanted)
+
+
+def _left_by(matches: Matches, root: DraftOp, wanted: int) -> DraftOperand | None:
+    """The operand beside one that is a number throughout."""
     one, other = root.inputs
     pairs = [(one, other)] if root.op in ("sub", "div") else [(one, other), (other, one)]
     for kept, number in pairs:

@@ -173,14 +173,18 @@ def centred_product(n: NodeContext, left: QuantizedOperand, right: QuantizedOper
         a = n.emit.op("bitcast", n.emit.op("xor", a, n.emit.scalar(128, a.dtype)), to=I8)
         shift = known(np.int32(-128))
     product = n.emit.op("matmul", a, small, acc=(I32,))
-    if np.any(excess):
-        rows = n.emit.op("sum_axis", a, axes=(len(a.shape) - 1,), keepdims=True, acc=(I32,))
-        product = n.emit.op("add", product, n.emit.op("mul", rows, known(excess, I32)))
+    # Also where the excess is 0: another layer may have one, and be of the same loop. Of no layer, it goes.
+    rows = n.emit.op("sum_axis", a, axes=(len(a.shape) - 1,), keepdims=True, acc=(I32,))
+    product = n.emit.op("add", product, n.emit.op("mul", rows, known(excess, I32, "excess")))
     if point is not None:
         shift = n.emit.op("add", n.emit.cast(n.emit.reshape(point, ()), I32), shift)
     if isinstance(shift, KnownTensor) and not np.any(shift.array):
         return product
-    sums = known(small.array.astype(np.int32).sum(axis=-2, dtype=np.int32) + excess * np.int32(small.shape[0]), I32)
+    sums = known(
+        small.array.astype(np.int32).sum(axis=-2, dtype=np.int32) + excess * np.int32(small.shape[0]),
+        I32,
+        "column_sums",
+    )
     return n.emit.op("sub", product, n.emit.op("mul", sums, shift))
 
 
