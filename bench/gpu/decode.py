@@ -1,4 +1,6 @@
-"""A token of a language model on a Vulkan device: ``python -m bench.gpu.decode FOLDER``, then ``FOLDER/run``.
+"""A token of a language model on a GPU: ``python -m bench.gpu.decode FOLDER``, then ``FOLDER/run``.
+
+``--device h200`` is CUDA, ``h200-vulkan`` Vulkan.
 
 The model has the shape of LLaMA with 1.2 billion parameters, in bf16: 16 layers of width 2048, 32 heads of queries and
 8 of keys, and 2.5 GB that every token reads. The programs are built here and run wherever there is a driver: shaders
@@ -24,6 +26,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.oinf import save_file
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.plan import Plan
+from openinfer.synth.targets.cuda.project import CudaProject
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.vulkan.project import VulkanProject
@@ -177,7 +180,7 @@ def saved(shape: LlamaShape, path: Path, seed: int | None = None) -> ModelLoader
 def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
     """The program that steps a model, with a clock around its launches."""
     project = plan.project
-    assert isinstance(project, VulkanProject)
+    assert isinstance(project, CudaProject | VulkanProject)
     code, sources = project.timed_code()
     for path, text in code.items():
         target = folder / path
@@ -194,9 +197,21 @@ def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
     (folder / "kernels.h").write_text(f"{facts}static const char *const launch_names[] = {{ {names} }};\n")
     folders = [f"-I{folder / one}" for one in ("", "include", "src", "build")]
     files = [str(HOST), *(str(folder / one) for one in sources)]
+    if isinstance(project, CudaProject):
+        *others, kernels = files
+        objects = [f"{folder / Path(one).stem}.o" for one in files]
+        for file, made in zip(others, objects, strict=False):
+            subprocess.run(["nvcc", "-Xcompiler", "-std=c11", "-O2", *folders, "-c", "-o", made, file], check=True)
+        subprocess.run(["nvcc", *project.kernel_flags, *folders, "-c", "-o", objects[-1], kernels], check=True)
+        subprocess.run(["nvcc", "-o", str(folder / NAME), *objects], check=True)
+        return
     subprocess.run(["gcc", "-std=c11", "-O2", *folders, "-o", str(folder / NAME), *files, "-lvulkan"], check=True)
 
 
+CUDA_RUN = """#!/bin/sh
+# Steps of the model. READS: GB that the device reads in a second, which bench.gpu.forms measures there by Vulkan.
+cd "$(dirname "$0")" && ./decode "${READS:-4270}" "$@"
+"""
 RUN = """#!/bin/sh
 # How fast the device reads, then steps of the model.
 cd "$(dirname "$0")" && ./decode "$(./reads/forms 3000 | awk '/read by hand/ { print $(NF - 2) }')" "$@"
@@ -216,13 +231,14 @@ def main() -> None:
         model = saved(shape, Path(folder) / "model.oinf")
         plan = Synthesizer(options.device, name=NAME).synthesize(model, graph(TEXT))
         build(plan, shape, options.folder)
-    (options.folder / "reads").mkdir(exist_ok=True)
     arch = DeviceArch.named(options.device)
-    reads = Program(options.folder / "reads", simt_machine(arch), Numerics.of(arch))
-    reads.ceiling(1 << 30)
-    reads.build()
+    if arch.api == "vulkan":
+        (options.folder / "reads").mkdir(exist_ok=True)
+        reads = Program(options.folder / "reads", simt_machine(arch), Numerics.of(arch))
+        reads.ceiling(1 << 30)
+        reads.build()
     script = options.folder / "run"
-    script.write_text(RUN, encoding="ascii")
+    script.write_text(RUN if arch.api == "vulkan" else CUDA_RUN, encoding="ascii")
     script.chmod(0o755)
     print(script)
 

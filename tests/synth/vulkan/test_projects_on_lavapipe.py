@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.synth.vulkan.on_device import counted, on_lavapipe
+from tests.synth.vulkan.on_device import NAMED, counted, on_lavapipe
 
 from openinfer import Executor, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import ExecutionError, OpenInferError
@@ -62,7 +62,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
 
 @pytest.fixture(scope="module")
 def plan(model: ModelLoader) -> Plan:
-    return Synthesizer("lavapipe", name="seen").synthesize(model, graph(TEXT))
+    return Synthesizer(NAMED, name="seen").synthesize(model, graph(TEXT))
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ block entry { op add(total, x) >> total; cache.increment n; return total; }
 @pytest.mark.usefixtures("lavapipe")
 def test_two_programs_share_a_state_in_the_same_memory() -> None:
     """As a program for prompts and one for tokens do: the second is on the device of the first."""
-    plan = Synthesizer("lavapipe", name="shared").synthesize(None, graph(SHARED))
+    plan = Synthesizer(NAMED, name="shared").synthesize(None, graph(SHARED))
     one, other = plan.build(), plan.build()
     arena, state = plan.placed.arena_bytes, plan.placed.state_bytes
     other._instance.tell("free")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.synth.vulkan.on_device import counted, on_lavapipe
+from tests.synth.vulkan.on_device import NAMED, counted, on_lavapipe
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
 from openinfer.errors import OpenInferError
@@ -50,7 +50,7 @@ def test_the_step_of_a_decoder_is_one_submission_of_one_recording(tmp_path: Path
     tensors = {"w": rng.normal(size=(5, 4)), **{f"W.{layer}": rng.normal(size=(4, 4)) for layer in range(2)}}
     save_file(tmp_path / "model.oinf", {name: value.astype(np.float32) for name, value in tensors.items()})
     model = ModelLoader.open(tmp_path / "model.oinf")
-    module = Synthesizer("lavapipe", name="decoder").synthesize(model, graph(DECODER)).build()
+    module = Synthesizer(NAMED, name="decoder").synthesize(model, graph(DECODER)).build()
     executor = Simulator(model).make_executor(graph(DECODER))
     counts = []
     for step in range(6):
@@ -73,7 +73,7 @@ def test_launches_wait_only_for_those_that_they_depend_on() -> None:
         dynamic { x: f32[1000]; } volatile { a: f32; b: f32; c: f32; }
         block entry { op sum_axis(x) >> a; op max_axis(x) >> b; op mul(a, b) >> c; return a, b, c; }
     """
-    module = Synthesizer("lavapipe", name="waits").synthesize(None, graph(text)).build()
+    module = Synthesizer(NAMED, name="waits").synthesize(None, graph(text)).build()
     module({"x": np.ones(1000, np.float32)})
     # Two rows of launches that have nothing to do with each other, their product, and what the host reads.
     assert 2 <= counted(module, "oi_waited") <= 5
