@@ -118,3 +118,24 @@ def test_codes_less_a_zero_point_that_need_nine_bits_are_still_products_of_eight
     found = require_agreement(made, tmp_path, {"x": normal(2, 3, 12)}, 0)
     assert "acc=[i32]" in found
     assert ": i8[12, 5]" in found
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize(("group", "point"), [(1, 100), (2, 0)])
+def test_a_convolution_whose_zero_point_data_gives_multiplies_8_bits(
+    tmp_path: Path, kind: Any, group: int, point: int
+) -> None:
+    """What lies outside of the image is the zero point; weights that need nine bits less their own are narrowed."""
+    codes = RNG.integers(0, 256, (6, 4 // group, 3, 2)).astype(np.uint8).view(kind)
+    if group > 1:
+        codes = (codes.astype(np.int32) // 2).astype(kind)  # what is added to each output needs groups of one
+    made = model(
+        [node("ConvInteger", ["x", "w", "xp", "wp"], ["y"], pads=[1, 0, 1, 2], strides=[2, 1], group=group)],
+        {"x": ("u8", [2, 4, 6, 5]), "xp": ("u8", [])},
+        {"y": ("i32", None)},
+        {"w": codes, "wp": np.array(point, kind)},
+    )
+    x = RNG.integers(0, 256, (2, 4, 6, 5)).astype(np.uint8)
+    found = require_agreement(made, tmp_path, {"x": x, "xp": np.array(77, np.uint8)}, 0)
+    assert "acc=[i32]" in found
+    assert ": i8[6," in found

@@ -9,6 +9,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.importing.draft import DraftOperand, KnownTensor, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
+from openinfer.importing.translate.narrow_convolution import narrow_convolved
 from openinfer.importing.translate.windows import Window, shortened, window_of
 from openinfer.loops.dim import is_same, is_symbolic
 
@@ -251,6 +252,12 @@ def integer_convolved(
     bias: DraftOperand | None,
 ) -> DraftOperand:
     """A convolution of quantized values in i32; what lies outside counts as the zero point, which is 0 when centred."""
+    if x.dtype is not w.dtype or not all(point is None or is_zero(point) for point in (x_point, w_point)):
+        narrow = narrow_convolved(n, x, w, x_point, w_point)
+        if narrow is not None and bias is not None:
+            narrow = n.emit.op("add", narrow, n.emit.reshape(bias, (bias.shape[0], *(1,) * (len(w.shape) - 2))))
+        if narrow is not None:
+            return narrow
     a = centred(n, x, x_point, rows=False)
     if w_point is not None and len(w_point.shape) == 1 and not is_zero(w_point):
         shape = (w_point.shape[0], *(1,) * (len(w.shape) - 1))
