@@ -14,6 +14,7 @@ DETECT = "tests/synth/vulkan/test_detect.py"
 SIMULATED = "tests/synth/vulkan/test_simulator_on_lavapipe.py"
 MADE_UP = "tests/sim/test_backend.py"
 RECORDED = "tests/synth/vulkan/test_recorded_steps.py"
+CUDA_KERNELS = "tests/synth/cuda/test_kernels.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -39,6 +40,22 @@ DEVICE_BUGS = (
         'return f"subgroupShuffleXor({value}, {max(mask // 2, 1)}u)"',
         DRIVERS,
         "exchange",
+    ),
+    Bug(
+        "threads of CUDA wait for others of their warp that may be elsewhere",
+        "synth/targets/cuda/thread_words.py",
+        'team = "~0u" if width == WARP else',
+        'team = "~0u" if width <= WARP else',
+        CUDA_KERNELS,
+        "wait",
+    ),
+    Bug(
+        "elements that share words are packed into bytes in CUDA",
+        "synth/targets/cuda/dialect.py",
+        'return "uint32_t"',
+        'return "uint8_t"',
+        CUDA_KERNELS,
+        "sample",
     ),
     Bug(
         "one thread has all queries",
