@@ -1,5 +1,7 @@
 """Products with few vectors: one launch with what makes the vectors, and with products of the same rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.synth.test_simt_schedule import BF16, F32, MACHINE, checked, forms, numbers
@@ -15,16 +17,21 @@ from openinfer.loops.ir import (
     Contraction,
     Kernel,
     LoopKind,
+    Math,
     Scalar,
     ScalarVar,
+    SetLocal,
     Space,
+    visit,
+    walk,
 )
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
+from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launches
-from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.schedule import scheduled
 
 I8 = DTYPES["i8"]
@@ -51,6 +58,18 @@ def test_products_with_few_vectors_are_right_at_odd_extents(dtype: DType, rows: 
     found = checked(product(dtype, rows, columns, length), arrays, FEW)
     assert forms(found) == ["vectors"]
     assert found.launches[0].threads <= 1024 * FEW.units
+
+
+def test_terms_are_rounded_once_where_the_device_does_that_in_one_instruction() -> None:
+    h200, lavapipe = (simt_machine(DeviceArch.named(name)) for name in ("h200-vulkan", "lavapipe"))
+    assert (h200.fuses, lavapipe.fuses) == (True, False)
+    arrays = [numbers(BF16, 3, 40), numbers(BF16, 14, 40)]
+    for is_fused in (True, False):
+        found = checked(product(BF16, 3, 14, 40), arrays, replace(FEW, fuses=is_fused))
+        inside = [one for one in walk(found.launches[0].kernel.body) if isinstance(one, SetLocal)]
+        terms = [part for one in inside for part in visit(one.value) if isinstance(part, Math)]
+        assert [one.function for one in terms] == ["fma"] * len(terms)
+        assert bool(terms) is is_fused
 
 
 def test_products_that_are_short_or_few_are_rows() -> None:

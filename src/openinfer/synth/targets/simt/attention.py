@@ -44,6 +44,7 @@ from openinfer.loops.rewrite import Statements, replaced, straightened, variable
 from openinfer.synth.targets.simt.baseline import formed
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.products import with_fused_sums
 from openinfer.synth.targets.simt.row_loops import row_loop
 from openinfer.synth.targets.simt.team import LaneTeam
 from openinfer.synth.targets.simt.threads import int_extent, launch_kernel, lets_of, nest
@@ -200,7 +201,8 @@ class _Attention:
         given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs, *self._scratch)}
         count = prod(self._plan.extents) * self._plan.parts
         name = f"{self._kernel.name}_1"
-        parts = launch_kernel(replace(self._kernel, name=name), straightened((self._parts(count),)), given)
+        body = with_fused_sums(straightened((self._parts(count),)), self._machine)
+        parts = launch_kernel(replace(self._kernel, name=name), body, given)
         return Launch(parts, count * self._machine.group, form=f"attention: {self._plan.parts} parts of keys")
 
     def _second(self, body: Statements) -> Kernel:

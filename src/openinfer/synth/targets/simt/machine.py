@@ -42,6 +42,8 @@ class SimtMachine:
     """Memory that the threads of a group share."""
     units: int = 64
     """Groups that run at the same time, and no fewer, where there are enough of them."""
+    fuses: bool = False
+    """Whether a product and a sum are one instruction, which rounds once."""
     unaligned: frozenset[str] = frozenset()
     """Buffers of the kernel at hand that may begin anywhere, not only where the widest access may."""
 
@@ -76,4 +78,5 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         largest_group=largest,
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         units=limits.compute_units or SimtMachine.units,
+        fuses=arch.numerics.fma == "exact",
     )

@@ -5,9 +5,20 @@ from itertools import product
 from math import prod
 
 from openinfer.loops.affine import position, variables
-from openinfer.loops.build import cast
+from openinfer.loops.build import cast, math
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, INDEX, Binary, Const, Contraction, Scalar, ScalarVar, SetLocal
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    INDEX,
+    Binary,
+    Const,
+    Contraction,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Statement,
+)
+from openinfer.loops.rewrite import Statements, map_statements
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.wide import WideLoop
 
@@ -46,6 +57,19 @@ class VectorProduct:
         found = product(*(range(extent) for _, extent in self.inside))
         names = [var for var, _ in self.inside]
         return [{var: Const(at, INDEX) for var, at in zip(names, place, strict=True)} for place in found]
+
+
+def with_fused_sums(body: Statements, machine: SimtMachine) -> Statements:
+    """Sums of products in f32, each term of which is rounded once where a device does that in one instruction."""
+
+    def fused(one: Statement) -> Statements:
+        match one:
+            case SetLocal(var, Binary("add", left, Binary("mul", a, b))) if left == var and var.dtype.name == "f32":
+                return (SetLocal(var, math("fma", a, b, var)),)
+            case _:
+                return (one,)
+
+    return map_statements(body, fused) if machine.fuses else body
 
 
 def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | None:

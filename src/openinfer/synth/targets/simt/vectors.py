@@ -38,7 +38,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, straightened, variables_of
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.products import VectorProduct, vector_product
+from openinfer.synth.targets.simt.products import VectorProduct, vector_product, with_fused_sums
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
 from openinfer.synth.targets.simt.tails import ProductTail, tail_of, tail_products
@@ -221,14 +221,14 @@ class _Vectors:
                 zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
-        # Where a subgroup has one row of each product, the next one's need not be on its way.
+        # Where a subgroup has one row of each product, there are registers for more of it.
         at_once = CHUNKS if self._needed <= self._count else max(1, CHUNKS // len(self._products))
         first, rest = replace(team, widths={loop.shape: self._width}, at_once=at_once).begun(loop)
         places = enumerate(last.places)
         stores = [
             one for number, at in places for one in self._stored({**at, **indices}, [own[number] for own in sums])
         ]
-        return (*lets, *first), (*zeros, *rest, *stores)
+        return (*lets, *first), (*zeros, *with_fused_sums(rest, self._machine), *stores)
 
     def _named_alike(self, one: VectorProduct, indices: Mapping[Scalar, Scalar]) -> dict[Scalar, Scalar]:
         """The last product's names for the indices of another, but for those of a row, which has its own."""
