@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -44,10 +44,10 @@ IS_CUDA = DEVICE.api == "cuda"
 Facts = dict[str, Any]
 
 
-def ops(cases: int, processes: int) -> Facts:
-    """The verdict on every op and dtype."""
+def ops(cases: int, processes: int, wanted: Sequence[str]) -> Facts:
+    """The verdict on every op and dtype, or on those of some ops."""
     verdict = Verdict()
-    names = sorted({record.name for record in OPS.values()})
+    names = sorted(wanted or {record.name for record in OPS.values()})
     for found in (cuda_suite if IS_CUDA else vulkan_suite).verdicts(names, cases, processes):
         verdict.add(found)
     counts: dict[str, dict[str, int]] = {}
@@ -136,12 +136,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600, help="that the graphs, and the programs, may take")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", nargs="+", help="parts: ops models empty forms graphs programs")
+    parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="of the ops, these")
     options = parser.parse_args()
     many, fuzz = options.processes, (options.processes, options.graphs, options.seed, options.seconds)
     parts: Mapping[str, Callable[[], Facts]] = {
         "empty_step": empty_step,
         "models": partial(models, many),
-        "ops": partial(ops, options.cases, many),
+        "ops": partial(ops, options.cases, many, options.ops),
         "forms": forms,
         "graphs": partial(campaign, GRAPHS, *fuzz),
         "programs": partial(campaign, PROGRAMS, *fuzz),

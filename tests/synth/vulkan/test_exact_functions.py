@@ -181,10 +181,14 @@ def test_logarithms_of_subnormal_numbers_are_those_of_zero(
 def test_numbers_are_rounded_to_bf16_as_each_is_alone(library: ctypes.CDLL, words: int) -> None:
     """Those of any size, of which some are NaN, and those between two of bf16; the least are taken for 0."""
     x = np.concatenate(
-        [any_bits(1 << 16), np.exp2(np.linspace(-126, 127, 1 << 16)).astype(np.float32), np.zeros(8, np.float32)]
+        [
+            any_bits(1 << 16),
+            np.exp2(np.linspace(-126, 127, 1 << 16)).astype(np.float32),
+            np.array([0, -0.0] * 4, np.float32),
+        ]
     )
     x.view(np.uint32)[::3] = (x.view(np.uint32)[::3] & 0xFFFF0000) | 0x8000
-    x = np.where(np.abs(x) < 2.0**-126, 0, x).astype(np.float32)
+    x = np.where(np.abs(x) < 2.0**-126, np.copysign(np.float32(0), x), x).astype(np.float32)
     found = np.zeros(x.size // 2, np.uint32)
     run(f"pairs{words}", library, x, found)
     codes = DTYPES["bf16"].array.type

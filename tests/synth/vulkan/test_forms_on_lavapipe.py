@@ -9,6 +9,7 @@ from tests.synth.vulkan.on_device import Module, Prepared, prepared, run_modules
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
+from openinfer.synth.targets.facts import Numerics
 
 
 def case_of(number: int, name: str, dtype: str, shape: tuple[int, ...], params: dict[str, Any]) -> Prepared:
@@ -48,3 +49,18 @@ def test_orders_of_more_elements_than_a_group_shares(tmp_path: Path) -> None:
         ("topk", "i8", (1100, 2), {"axis": 0, "k": 9}),
     ]
     assert found(tmp_path, *calls) == ["order"] * 2
+
+
+def test_parts_of_results_of_few_bits_are_computed_to_few_bits(tmp_path: Path) -> None:
+    """As for a device that flushes subnormal numbers: by functions of the device itself, and bf16 rounded by sums."""
+    flushing = Numerics("last bit", "last bit", "two roundings", "flushed")
+    values = np.concatenate([np.linspace(-12, 40, 300), np.linspace(-3, 3, 212)]).astype(DTYPES["bf16"].array)
+    cases = [
+        prepared(OPS[name], Case((values,), (DTYPES["bf16"],), {}), number, DTYPES["bf16"], flushing)
+        for number, name in enumerate(("exp", "tanh", "gelu", "silu", "sigmoid", "softmax", "neg"))
+    ]
+    text = "".join(code.code.text for one in cases for code in one.job.codes)
+    assert all(word in text for word in ("oi_few_exp_f32", "oi_few_tanh_f32", "oi_few_gelu_f32", "oi_quads_bf16"))
+    outcomes = run_modules([Module([one.job for one in cases], flushing)], tmp_path)
+    for one, outcome in zip(cases, outcomes, strict=True):
+        judge(one, outcome.results, outcome.status)

@@ -145,11 +145,12 @@ uint32_t oi_pair_bf16(float a, float b)
 #define oi_join_bf16(a, b) ((oi_bits_f32_u32(a) >> 16) | (oi_bits_f32_u32(b) & 0xffff0000u))
 //: oi_round_bf16
 /* As bf16 has it, where subnormal numbers are taken for 0: the sum with 1.5 * 2^16 times the power of two below it has
-   as many digits. From 2^112 on it is not finite. */
+   as many digits. From 2^112 on it is not finite. A zero has lost its sign on the way. */
 OI_INLINE float oi_round_bf16(float x)
 {
     const float power = oi_bits_u32_f32(oi_bits_f32_u32(x) & 0x7f800000u);
-    return oi_mad_f32(power, -98304.0f, oi_mad_f32(power, 98304.0f, x));
+    const float rounded = oi_mad_f32(power, -98304.0f, oi_mad_f32(power, 98304.0f, x));
+    return oi_bits_u32_f32(oi_bits_f32_u32(rounded) | (oi_bits_f32_u32(x) & 0x80000000u));
 }
 //: oi_pairs_bf16
 /* Four numbers in two words: what no sum shows to be small is rounded by bits. */
