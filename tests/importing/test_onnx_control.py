@@ -259,3 +259,18 @@ def test_what_only_the_last_iteration_says_may_begin_as_anything(tmp_path: Path)
         executor.insert(x=X)
         executor.run_step()
         np.testing.assert_allclose(executor.fetch("k"), (X + 1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "advice"),
+    [
+        ("s = SequenceConstruct (x, x) y = ConcatFromSequence <axis = 0> (s)", "no sequences of tensors", "stacks"),
+        ("r = RandomNormalLike (x) y = Add (x, r)", "random|gives the s", "make it an input"),
+    ],
+)
+def test_what_the_language_cannot_say_is_refused_with_a_reason_and_a_remedy(
+    tmp_path: Path, body: str, reason: str, advice: str
+) -> None:
+    with pytest.raises(ImportingError, match=reason) as refused:
+        imported(net("(float[4] x) => (float[m] y)", body), tmp_path)
+    assert advice in str(refused.value.diagnostics[0].help)

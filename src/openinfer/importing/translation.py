@@ -27,6 +27,7 @@ from openinfer.importing.problems import SkippedError, Unsupported, bad_file, ba
 from openinfer.importing.sizes import ModelSizes
 from openinfer.importing.translate import TABLE, NodeContext
 from openinfer.importing.translate.counted import counted_places
+from openinfer.importing.translate.refused import refusal
 from openinfer.ops import OpError
 
 _DEEPEST = 100
@@ -248,7 +249,7 @@ class _Translation:
         if translator is None:
             body = function_body(node, opset, operands)
             if body is None:
-                raise Unsupported("there is no translation of this op type", nearest(node.op, TABLE))
+                raise Unsupported(*refusal(node.op))
             return self._called(node, body, operands)
         results = translator(NodeContext(node, opset, operands, self.emitter, self))
         return list(results) if isinstance(results, tuple) else [results]

@@ -345,7 +345,7 @@ class LoopBuilder:
     def _name(self) -> str:
         """What the layers are called: the word before their number in the names of nodes."""
         names = [step.origin.node for step in (window[0] for window in self._windows) if isinstance(step, DraftOp)]
-        parts = [re.findall(r"([a-z][A-Za-z]{3,})[._/]?(\d+)", name) for name in names]
+        parts = [re.findall(r"(?<![A-Za-z])([a-z][A-Za-z]{3,})[._/]?(\d+)", name) for name in names]
         for word, number in parts[0] if parts else ():
             if any((word, number) not in part for part in parts[1:]):
                 return word if word.endswith("s") else f"{word}s"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from openinfer.importing.draft import (
     DraftDeclare,
     DraftOp,
@@ -86,17 +88,14 @@ def repeats(numbers: Sequence[int]) -> list[Repeat]:
     """The repeats that save most, the best first; several ways to cut the same steps into windows."""
     found: list[Repeat] = []
     longest = min(len(numbers) // 2, _LONGEST_PERIOD, _MOST_COMPARED // max(len(numbers), 1))
+    array = np.asarray(numbers)
     for period in range(LEAST_PERIOD, longest + 1):
-        place = 0
-        while place + period < len(numbers):
-            length = 0
-            while (
-                place + length + period < len(numbers) and numbers[place + length] == numbers[place + length + period]
-            ):
-                length += 1
+        is_equal = np.concatenate(([False], array[:-period] == array[period:], [False]))
+        edges = np.flatnonzero(is_equal[1:] != is_equal[:-1]).tolist()
+        for place, end in zip(edges[::2], edges[1::2], strict=True):
+            length = end - place
             if length >= period and length >= LEAST_SAVED:
                 found += _cuts(place, length + period, period)
-            place += length + 1
     best = max((one.saved for one in found), default=0)
     near = [one for one in found if one.saved >= max(best - best // 3, LEAST_SAVED)]
     return sorted(near, key=lambda one: (-one.saved, one.period, one.start))[
