@@ -289,6 +289,9 @@ class Contraction:
 class GroupBarrier:
     """All threads of a group have come here, and see each other's writes."""
 
+    is_shared: bool = False
+    """Whether only writes to memory of the group matter."""
+
 
 @dataclass(frozen=True)
 class Combine:

@@ -26,6 +26,7 @@ CUDA_THREADS = ThreadWords(
     number="threadIdx.x",
     lane="threadIdx.x",
     barrier="__syncthreads();",
+    shared_barrier="__syncthreads();",
     exact="",
     shuffled=_shuffled,
     place="uint32_t({0})",

@@ -38,6 +38,8 @@ class ThreadWords:
     lane: str
     """The number of a thread in its subgroup, without a sign."""
     barrier: str
+    shared_barrier: str
+    """That after which only memory of the group is seen as others have written it."""
     exact: str
     """What stands before the declaration of a float that is computed as it is written."""
     shuffled: Callable[[DType, str, int, int], str]
@@ -112,9 +114,9 @@ class ThreadPrinter:
 
     # --- threads that meet ----------------------------------------------------------------------------------------
 
-    def barrier(self, _one: GroupBarrier, writer: KernelWriter, depth: int) -> None:
+    def barrier(self, one: GroupBarrier, writer: KernelWriter, depth: int) -> None:
         """The group sees what is written to memory, too; that others see it at once would take long."""
-        writer.line(depth, self.words.barrier)
+        writer.line(depth, self.words.shared_barrier if one.is_shared else self.words.barrier)
 
     def combine(self, one: Combine, writer: KernelWriter, depth: int) -> None:
         """Values of the threads of a subgroup become one, in all of them."""

@@ -79,8 +79,19 @@ class _Rows:
             self._team, kept = self._in_registers() or (self._threads_of_a_row(), {})
         if kept and self._team > machine.subgroup:
             machine = self._machine = replace(machine, group=self._team)
+        self._per = machine.group // self._team
+        self._needed = (self._rows + (self._per - 1)) // self._per
+        self._takes_turns = span(self._needed)[1] > machine.most_groups
         self._threads = LaneTeam(
-            machine, names, self._team, self._lane, self._member, self._widths, kept=kept, apart=max(self._beside, 1)
+            machine,
+            names,
+            self._team,
+            self._lane,
+            self._member,
+            self._widths,
+            kept=kept,
+            apart=max(self._beside, 1),
+            runs_once=not self._takes_turns,
         )
 
     @property
@@ -173,9 +184,7 @@ class _Rows:
         if self._team == 1:
             return None
         machine, names = self._machine, self._names
-        per = machine.group // self._team
-        needed = (self._rows + (per - 1)) // per
-        takes_turns = span(needed)[1] > machine.most_groups
+        per, needed, takes_turns = self._per, self._needed, self._takes_turns
         count = machine.most_groups if takes_turns else needed
         group, block, row = names.var("group"), names.var("block"), self._row
         body: Statements = tuple(made for one in self._items for made in self._item(one))

@@ -78,6 +78,8 @@ class LaneTeam:
     """Accesses of each buffer that a thread has in flight at most."""
     apart: int = 1
     """How far apart the threads of a team are in the group, if all of it is teams: others are between them."""
+    runs_once: bool = False
+    """Whether each loop runs once, so that memory in which threads join what they have need not be used again."""
 
     def loop(self, one: RowLoop) -> Iterator[Statement]:
         """A loop, in turns, and what it gathers."""
@@ -228,7 +230,8 @@ class LaneTeam:
         for buffer, part in zip(memory, parts, strict=True):
             yield SetLocal(part, _loaded(buffer, self.lane % count, part))
         yield self._combine(found, parts, count)
-        yield GroupBarrier()
+        if not self.runs_once:
+            yield GroupBarrier()
 
     def _in_memory(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
         """Where subgroups are of no use: half of the threads join what they have with that of the other half."""
@@ -248,12 +251,12 @@ class LaneTeam:
         yield GroupBarrier()
 
     def _memory(self, parts: Sequence[ScalarVar], count: int) -> list[Buffer]:
-        """Memory of the group, which later loops use again."""
+        """Memory of the group, which later loops use again where they wait for each other."""
         found: list[Buffer] = []
         for part in parts:
             dtype = shared_type(part.dtype)
             known = self.shared.setdefault(dtype, [])
-            free = [one for one in known if one not in found]
+            free = [] if self.runs_once else [one for one in known if one not in found]
             if not free:
                 made = Buffer(self.names.name(f"shared_{dtype.name}"), dtype, (count,), Space.GROUP)
                 known.append(made)

@@ -11,6 +11,7 @@ from openinfer.loops.ir import (
     Buffer,
     Const,
     For,
+    GroupBarrier,
     Kernel,
     Let,
     Load,
@@ -144,4 +145,11 @@ def launch_kernel(kernel: Kernel, body: Statements, memory: Mapping[str, Buffer]
     written, read = ({one.name for one in found if one.space not in _INSIDE} for found in (stores, loads))
     outputs = tuple(one for name, one in memory.items() if name in written)
     inputs = tuple(one for name, one in memory.items() if name in read - written)
+    if not read & written:
+        # What threads tell each other is in memory of their group.
+        body = map_statements(body, lambda one: (_within(one),))
     return replace(kernel, inputs=inputs, outputs=outputs, body=body)
+
+
+def _within(one: Statement) -> Statement:
+    return GroupBarrier(is_shared=True) if isinstance(one, GroupBarrier) else one

@@ -28,6 +28,7 @@ GLSL_THREADS = ThreadWords(
     number="int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID)",
     lane="gl_SubgroupInvocationID",
     barrier="groupMemoryBarrier(); barrier();",
+    shared_barrier="barrier();",
     exact="precise ",
     shuffled=_shuffled,
     place="uint({0})",
