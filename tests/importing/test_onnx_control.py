@@ -274,3 +274,11 @@ def test_what_the_language_cannot_say_is_refused_with_a_reason_and_a_remedy(
     with pytest.raises(ImportingError, match=reason) as refused:
         imported(net("(float[4] x) => (float[m] y)", body), tmp_path)
     assert advice in str(refused.value.diagnostics[0].help)
+
+
+def test_a_slice_from_the_last_to_the_first_is_a_flip(tmp_path: Path) -> None:
+    made = net("(float[T, 4] x) => (float[T, 2] y)", "y = Slice (x, starts, ends, axes, steps)")
+    numbers = {"starts": [-1, 1], "ends": [-(2**63), 3], "axes": [0, 1], "steps": [-1, 1]}
+    made.graph.initializer.extend(onnx.numpy_helper.from_array(np.array(v), k) for k, v in numbers.items())
+    found = require_agreement(made, tmp_path, {"x": np.arange(12, dtype=np.float32).reshape(3, 4)}, sizes={"T": "<=9"})
+    assert "op flip(x, axes=[0])" in found

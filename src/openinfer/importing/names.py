@@ -38,10 +38,13 @@ def value_name(hint: str, op: str) -> str:
     'query'
     >>> value_name("/encoder/output/Add_output_0", "add"), value_name("123", "relu"), value_name("hidden", "relu")
     ('output_add', 'relu', 'hidden')
+    >>> value_name("/encoder/relu_1/Relu_output_0", "relu")
+    'relu_1'
     """
     path = module_path(hint)
     if path:
-        return path[-1] if op in _SPEAKS_FOR_ITSELF else f"{path[-1]}_{op}"
+        is_module_of_its_own = op in _SPEAKS_FOR_ITSELF or re.fullmatch(rf"{op}[._]?\d*", path[-1], re.IGNORECASE)
+        return path[-1] if is_module_of_its_own else f"{path[-1]}_{op}"
     own = hint.removesuffix("_output_0").removesuffix(":0").strip("/")
     return op if _ANONYMOUS.fullmatch(own) or _NODE.fullmatch(own) else own
 

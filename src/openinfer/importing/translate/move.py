@@ -146,12 +146,15 @@ def _slice(n: NodeContext) -> NodeResults:
         for row in zip(starts, ends, places, strides, strict=True)
         if not _takes_all(n.x.shape[row[2]], row[0], row[1], row[3])
     ]
+    turned = [row for row in rows if _is_backwards(n.x.shape[row[2]], row[0], row[1], row[3])]
+    x = n.emit.op("flip", n.x, axes=tuple(sorted(row[2] for row in turned))) if turned else n.x
+    rows = [row for row in rows if row not in turned]
     if not rows:
-        return n.x
+        return x
     clipped = [(*_ends(n.x.shape[axis], start, end, step), axis, step) for start, end, axis, step in rows]
     starts, ends, places, strides = (tuple(one) for one in zip(*clipped, strict=True))
     plain = all(is_same(one, 1) for one in strides)
-    return n.emit.op("slice", n.x, starts=starts, ends=ends, axes=places, steps=None if plain else strides)
+    return n.emit.op("slice", x, starts=starts, ends=ends, axes=places, steps=None if plain else strides)
 
 
 def _moving_slice(n: NodeContext) -> NodeResults:
@@ -180,6 +183,14 @@ def _takes_all(own: int, start: int, end: int, step: int) -> bool:
     if not (is_same(start, 0) and is_same(step, 1)):
         return False
     return is_same(end, own) or (not is_symbolic(end) and end >= min(span(own)[1], _FAR))
+
+
+def _is_backwards(own: int, start: int, end: int, step: int) -> bool:
+    """Whether a slice is the whole, from its last element to its first."""
+    if is_symbolic(end) or not is_same(step, -1):
+        return False
+    from_last = is_same(start, -1) or is_same(start, own - 1) or (not is_symbolic(start) and start >= span(own)[1])
+    return from_last and end < -span(own)[1]
 
 
 def _ends(own: int, start: int, end: int, step: int) -> tuple[int, int]:
