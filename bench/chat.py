@@ -27,12 +27,19 @@ LLAMA = "llama-cpp-python==0.3.36"
 NAMES = ("OpenInfer", "llama.cpp")
 SAID, READ = 128, 512
 STORY = "Write a long story about a dragon who wants to learn how to bake bread."
-_LAUNCHER = """
-import os, sys
+_LIMIT = 300
+"""Seconds for a run. Threads that wait awake for each other take forever where others take the processors."""
+_LAUNCHER = f"""
+import os, signal, sys
 child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+signal.signal(signal.SIGALRM, lambda *_: os.kill(child, signal.SIGKILL))
+signal.alarm({_LIMIT})
 _, status, usage = os.wait4(child, 0)
 open(sys.argv[1], "w").write(str(usage.ru_maxrss))
-sys.exit(os.waitstatus_to_exitcode(status))
+ended = os.waitstatus_to_exitcode(status)
+if ended == -signal.SIGKILL:
+    sys.exit("it took more than {_LIMIT} s: is the machine busy?")
+sys.exit(ended)
 """
 """A small process in between: the peak of a new one counts from what its parent had."""
 _RATES = re.compile(r"\[(\d+) tokens read, (\d+) a second; (\d+) said, (\d+) a second;")
