@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -18,9 +19,20 @@ from traceback import format_exc
 
 from tests.synth.in_c import cases_of, judge
 from tests.synth.suite import RECORD, Device, Verdict, recorded
-from tests.synth.vulkan.on_device import FLAGS, NUMERICS, Module, Outcome, Prepared, module_file, prepared, run_modules
+from tests.synth.vulkan.on_device import (
+    FLAGS,
+    MACHINE,
+    NUMERICS,
+    Module,
+    Outcome,
+    Prepared,
+    module_file,
+    prepared,
+    run_modules,
+)
 from tests.synth.vulkan.spirv import problems
 
+from openinfer.loops.ir import Alloc, Space, walk
 from openinfer.ops import OPS, OpRecord
 from openinfer.ops.agreement import Contract
 from openinfer.synth.devices.description import DeviceArch
@@ -63,9 +75,22 @@ def verdict_of(
 
 
 def _parts(found: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
-    """Cases that are in one shader."""
-    for start in range(0, len(found), _IN_A_SHADER):
-        yield found[start : start + _IN_A_SHADER]
+    """Cases that are in one shader: the memory of the groups of all of them counts, though each has its own."""
+    part: list[Prepared] = []
+    for one in found:
+        is_full = len(part) == _IN_A_SHADER or sum(map(_shared_bytes, (*part, one))) > MACHINE.shared_bytes
+        if part and is_full:
+            yield part
+            part = []
+        part.append(one)
+    if part:
+        yield part
+
+
+def _shared_bytes(one: Prepared) -> int:
+    inside = (part for launch in one.job.launches.launches for part in walk(launch.kernel.body))
+    shared = (part.buffer for part in inside if isinstance(part, Alloc) and part.buffer.space is Space.GROUP)
+    return sum(buffer.dtype.nbytes(prod(buffer.shape)) for buffer in shared)
 
 
 def _judged(one: Prepared, outcome: Outcome, verdict: Verdict) -> None:
