@@ -33,6 +33,25 @@ def test_remainders_of_negative_numbers_are_computed_from_quotients() -> None:
     assert re.search(r"\? 1 : 0\) \+ 1", text)
 
 
+ZEROS = """
+dynamic { x: f16[8]; w: f32[8]; }
+volatile { none: f16[8]; zero: f32[8]; y: f16[8]; angle: f32[8]; z: f32[8]; n: f32[8]; }
+block entry {
+    op mul(none, x) >> y; op tan(zero) >> angle; op mul(angle, w) >> z; op mul(-0.0, w) >> n;
+    return y, z, n;
+}
+"""
+
+
+def test_no_compiler_sees_a_zero_that_something_is_multiplied_by() -> None:
+    """Mesa takes the product for 0, also where a number has another sign; after it was rounded, or a function, too."""
+    text = shaders(Synthesizer("lavapipe", name="net").synthesize(None, graph(ZEROS)))
+    assert "oi_from_f16(oi_to_f16(OI_ZERO))" in text
+    assert "oi_tan_f32(OI_ZERO)" in text
+    assert "-OI_ZERO *" in text
+    assert not re.search(r"(?<![\d.])0\.0f\)? \*", text)
+
+
 def test_every_query_of_an_unknown_number_is_a_thread() -> None:
     """One thread for all of them would run more iterations than lavapipe lets it; after that, loops end silently."""
     text = shaders(Synthesizer("lavapipe", name="net").synthesize(None, graph(DYNAMIC)))

@@ -38,6 +38,14 @@ def test_elements_that_are_only_moved_need_their_type(kind: str, feature: Featur
     assert [*problems(compiled(module.text(), tmp_path, 0), module.features)] == []
 
 
+def test_small_integers_from_memory_become_floats_without_arithmetic_on_them(tmp_path: Path) -> None:
+    arrays = np.ones((1, 2, 4), np.float32), np.arange(2, dtype=np.uint8)
+    kinds = DTYPES["f32"], DTYPES["u8"]
+    module = Module([prepared(OPS["rope"], Case(arrays, kinds, {}), 0, DTYPES["f32"]).job])
+    assert Feature.I8 not in module.features
+    assert [*problems(compiled(module.text(), tmp_path, 0), module.features)] == []
+
+
 def test_roots_and_quotients_take_f64_only_where_those_of_f32_are_inexact() -> None:
     for name in ("sqrt", "div"):
         needs = {}

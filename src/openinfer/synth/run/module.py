@@ -19,7 +19,7 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import at
 from openinfer.ops import Array
-from openinfer.synth.program.ir import Storage, Value
+from openinfer.synth.program.ir import Value
 from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
 from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
@@ -312,9 +312,7 @@ class CompiledModule:
 
     def _is_state(self, name: str) -> bool:
         """Whether an output is a variable on a device that other programs may have changed since the step."""
-        placed = self._project.placed
-        root = placed.memory.classes.root(self._program.outputs[name])
-        return placed.rules.on_device and root.storage is Storage.STATE
+        return self._project.placed.rules.on_device and self._variable(name).kind is MemoryKind.PERSISTENT
 
     def _other(self, variable: BoundVar) -> Array:
         """A variable that generated code does not keep: one that is the model's own is as it is there."""

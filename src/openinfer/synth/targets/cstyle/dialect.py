@@ -82,6 +82,8 @@ class Dialect:
     """How tightly what is cast binds at least, where it stands there without parentheses."""
     casts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Support functions that convert, by the dtypes from and to which they do, where a cast would not."""
+    small_to_float: bool = True
+    """Whether integers of 8 and 16 bits that lie in memory become floats at once, or have 32 bits in between."""
     zeros: Mapping[str, str] = field(default_factory=dict)
     """Support code for a 0 by its dtype, where compilers take liberties with arithmetic on a constant one."""
     exact: str = ""

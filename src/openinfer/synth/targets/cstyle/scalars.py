@@ -6,6 +6,7 @@ has them.
 """
 
 from collections.abc import Callable
+from math import copysign
 from operator import eq, ge, gt, le, lt, ne
 
 from openinfer.dtypes import DTYPES, DType
@@ -117,7 +118,7 @@ class ScalarPrinter:
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
-                return self._function(function, value.dtype, *map(self.code, args), about=value.about)
+                return self._function(function, value.dtype, *(_term(self, one) for one in args), about=value.about)
             case _:
                 raise TypeError(value)
 
@@ -185,7 +186,7 @@ class ScalarPrinter:
         return self.dialect.store(dtype, self.dialect.place(buffer, name, offset), text)
 
     def _round(self, operand: Scalar, storage: DType) -> ExprText:
-        code = self.code(operand)
+        code = _term(self, operand)
         if storage.is_small_float:
             self.need(f"oi_from_{storage.name}")
             self.need(f"oi_to_{storage.name}")
@@ -314,7 +315,7 @@ class ScalarPrinter:
                 return _converted(self.dialect, wide, self.code(value))
 
     def _cast(self, value: Cast) -> ExprText:
-        operand, dtype, code = value.operand, value.dtype, self.code(value.operand)
+        operand, dtype, code = value.operand, value.dtype, _term(self, value.operand)
         if dtype.kind == "bool":
             return joined(code, "!=", _ZERO)
         if self.widths.is_same_type(value, operand):
@@ -323,6 +324,8 @@ class ScalarPrinter:
         function = None if is_narrow else self.dialect.casts.get((operand.dtype.name, self.dialect.kind_of(dtype)))
         if function is not None:
             return ExprText(f"{self.need(function)}({code.text})")
+        if not self.dialect.small_to_float and dtype.kind == "float" and _is_small(operand):
+            code = _converted(self.dialect, DTYPES["i32"], code)
         return _converted(self.dialect, DTYPES["i32"] if is_narrow else dtype, code)
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
@@ -341,12 +344,20 @@ def _is_open_remainder(value: Binary, widths: Widths) -> bool:
     return min(widths.interval(one)[0] for one in (value.left, value.right)) < 0
 
 
+def _is_small(value: Scalar) -> bool:
+    """Whether a value is an integer of fewer than 32 bits, straight from memory."""
+    return isinstance(value, Load) and value.dtype.kind in ("int", "uint") and value.dtype.bits < 32
+
+
 def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
-    """A value that arithmetic is done with."""
+    """A value that arithmetic is done with, or what arithmetic is done with is made of."""
     zeros = printer.dialect.zeros
-    if isinstance(value, Const) and value == Const(0.0, value.type) and value.type.name in zeros:
-        return ExprText(printer.need(zeros[value.type.name]))
-    return printer.code(value)
+    match value:
+        case Const(number, dtype) if dtype.name in zeros and number == 0:
+            text = printer.need(zeros[dtype.name])
+            return ExprText(text) if copysign(1, number) > 0 else ExprText(f"-{text}", Rank.UNARY)
+        case _:
+            return printer.code(value)
 
 
 def _converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:

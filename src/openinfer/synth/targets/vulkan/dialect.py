@@ -189,6 +189,8 @@ GLSL = Dialect(
     cast="{type}({value})",
     cast_takes=Rank.CHOICE,
     casts={("i32", "i64"): "oi_widened"},
+    # A device may have memory of such integers and no arithmetic on them.
+    small_to_float=False,
     zeros={"f32": "OI_ZERO", "f64": "OI_ZERO64"},
     exact="precise ",
     element="{name}.v[uint({at})]",

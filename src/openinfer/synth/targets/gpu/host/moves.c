@@ -120,6 +120,12 @@ static bool is_made_there(oi_queue *q, const oi_range *tensor, const oi_range *c
     return true;
 }
 
+/* The word that a place is in; NULL is in none. */
+static const unsigned char *word_at(const void *at)
+{
+    return at == NULL ? NULL : (const unsigned char *)at - (uintptr_t)at % 4;
+}
+
 /* The second kernel of every project works on cells, by units of 32 bits if all of them have such, else by elements. */
 void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, void *kept)
 {
@@ -133,10 +139,9 @@ void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, 
     for (int32_t bits = c->cell_bits; bits < 32; bits *= 2) initial |= initial << bits;
     if (c->cell_bits < 64) initial |= initial << 32;
     if (units == 0) return;
-    const unsigned char *const base[] = { c->cells - (uintptr_t)c->cells % 4, (const unsigned char *)value - (uintptr_t)value % 4,
-        (const unsigned char *)kept - (uintptr_t)kept % 4 };
+    const unsigned char *const base[] = { word_at(c->cells), word_at(value), word_at(kept) };
     const int64_t value_bytes = (int64_t)((units * value_bits + 31) / 32 * 4), length = hull.end > hull.first ? hull.end - hull.first : 0;
-    const oi_range tensor = { value, (const unsigned char *)value + length, false, 0, 0 };
+    const oi_range tensor = { value, value == NULL ? NULL : (const unsigned char *)value + length, false, 0, 0 };
     const bool is_one_piece = by_words && (uint64_t)length * 8 == units * cell_bits;
     if (action == 1 && is_one_piece && q->handed_over == value && is_made_there(q, &tensor, &hull, kept)) return;
     const bool is_read = action == 0;
