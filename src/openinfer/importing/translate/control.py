@@ -36,6 +36,7 @@ def _if(n: NodeContext) -> NodeResults:
         if cond.array.size != 1:
             raise Unsupported("its condition is not a single value")
         return n.subgraphs.inline(then_graph if cond.array.reshape(-1)[0] else else_graph, ())
+    require_bool(cond)
     flag = n.emit.value(n.emit.reshape(cond, ()))
     bodies = []
     for graph in (then_graph, else_graph):
@@ -62,6 +63,12 @@ def _common_type(one: DraftOperand, other: DraftOperand) -> tuple[DType, Shape]:
     if one.dtype is other.dtype and is_number(one) and is_number(other):
         return one.dtype, min(one.shape, other.shape, key=len)
     raise Unsupported(f"its branches give {one.type} and {other.type}", "fix its condition: --fix INPUT=VALUE")
+
+
+def require_bool(cond: DraftOperand) -> None:
+    """Refuse a condition that is not one, or several."""
+    if cond.dtype.kind != "bool" or not is_number(cond):
+        raise Unsupported(f"its condition is {cond.type}, not a single bool")
 
 
 def is_number(operand: DraftOperand) -> bool:

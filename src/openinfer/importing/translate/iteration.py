@@ -22,7 +22,7 @@ from openinfer.importing.emitter import slice_at
 from openinfer.importing.onnx_model import OnnxGraph
 from openinfer.importing.problems import SkippedError, Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.importing.translate.control import hoisted, is_number, store
+from openinfer.importing.translate.control import hoisted, is_number, require_bool, store
 from openinfer.importing.translate.counted import bound_of, loop_places, require_outside
 from openinfer.importing.translate.induction import counted_value, induction
 from openinfer.ir.expr import BinaryExpr, Num, Ref
@@ -172,6 +172,8 @@ def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Draft
     index, collected, variables = one.index, one.collected, list(one.variables.values())
     go = None
     if one.trips.start is not None or not _holds(one.goes_on):
+        require_bool(one.goes_on)
+        require_bool(one.trips.start or _goes_on())
         go = n.emit.variable(n.emit.reshape(one.trips.start or _goes_on(), ()), "goes_on")
     limit, rows = _limits(n, one.trips, is_conditional=go is not None, collected=list(collected))
     tensors = {place: n.emit.declare(own.dtype, (rows, *own.shape)) for place, own in collected.items()}
