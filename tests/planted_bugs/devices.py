@@ -26,6 +26,14 @@ DEVICE_BUGS = (
         "remainders",
     ),
     Bug(
+        "a compiler sees a zero that has been rounded",
+        "synth/targets/cstyle/scalars.py",
+        "code = _term(self, operand)\n",
+        "code = self.code(operand)\n",
+        DRIVERS,
+        "no_compiler_sees",
+    ),
+    Bug(
         "small f16 are subnormal numbers of f32",
         "synth/targets/vulkan/runtime/arithmetic.glsl",
         "(size < 0x400u ? floatBitsToUint(small) : normal)",
