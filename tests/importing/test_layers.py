@@ -178,3 +178,26 @@ def test_zero_points_that_differ_from_layer_to_layer_are_tables_of_numbers(tmp_p
     found = require_agreement(made, tmp_path, {"x": normal(3, 8)}, 1e-4)
     assert "loop layers (l in 0..4)" in found
     assert 'query_excess(l): i32 @pattern("layers.{l}.query.excess")' in found
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_integers_that_layers_begin_with_may_be_a_sum_with_zero(tmp_path: Path, count: int) -> None:
+    """The loop writes what the sum has declared, so it is no other name of its operand."""
+    nodes = [node("Add", ["x", "zero"], ["first"])]
+    weights: dict[str, Any] = {"zero": np.zeros(6, np.int32)}
+    hidden = "first"
+    for layer in range(count):
+        name = f"/layers.{layer}"
+        weights |= {f"layers.{layer}.{word}": RNG.integers(-9, 9, 6).astype(np.int32) for word in ("scale", "point")}
+        for kind, others, out in (
+            ("Mul", [f"layers.{layer}.scale"], "Mul"),
+            ("Neg", [], "Neg"),
+            ("Add", [f"layers.{layer}.point"], "Add"),
+            ("Abs", [], "Abs"),
+        ):
+            nodes.append(node(kind, [hidden, *others], [f"{name}/{out}"], name=f"{name}/{out}"))
+            hidden = f"{name}/{out}"
+    nodes.append(node("Neg", [hidden], ["y"]))
+    made = model(nodes, {"x": ("i32", [6])}, {"y": ("i32", None)}, weights)
+    found = require_agreement(made, tmp_path, {"x": np.arange(6, dtype=np.int32)})
+    assert f"loop layers (l in 0..{count})" in found

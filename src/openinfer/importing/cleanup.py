@@ -63,7 +63,7 @@ def _live(steps: tuple[DraftStep, ...], read: set[int]) -> tuple[DraftStep, ...]
 
 def shared(draft: Draft) -> Draft:
     """The draft with ops of equal inputs and parameters computed once, but for those on variables that change."""
-    written = _variables(draft)
+    written = changing_values(draft)
     renamed: dict[int, DraftOperand] = {}
     known: dict[Any, tuple[DraftValue | DraftPart, ...]] = {}
     steps: list[DraftStep] = []
@@ -83,7 +83,7 @@ def shared(draft: Draft) -> Draft:
     return replace(draft, steps=tuple(steps), outputs=outputs)
 
 
-def _variables(draft: Draft) -> set[int]:
+def changing_values(draft: Draft) -> set[int]:
     """Values that are written more than once, or read from memory that is."""
     found = {id(step.value) for step in walk(draft.steps) if isinstance(step, DraftDeclare)}
     for step in walk(draft.steps):

@@ -7,7 +7,7 @@ results, or None. What the pattern was made of goes when nothing reads it any mo
 from collections.abc import Callable
 from dataclasses import replace
 
-from openinfer.importing.cleanup import cleaned, with_operands, without_dead
+from openinfer.importing.cleanup import changing_values, cleaned, with_operands, without_dead
 from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftOperand, DraftStep, DraftValue
 from openinfer.importing.idioms.activations import IdiomRewrite, gelu, hard_sigmoid, hard_swish, silu
 from openinfer.importing.idioms.attention import grouped, rope, sdpa
@@ -52,13 +52,14 @@ def without_neutral_integers(draft: Draft) -> Draft:
 def _without(draft: Draft, rule: Callable[[Matches, DraftOp], DraftOperand | None]) -> Draft:
     """The draft without ops that leave an operand as it is, as a rule says."""
     matches = Matches(draft)
-    states = {id(state.memory) for state in draft.states}  # which change: another name for one is a copy
+    changing = {id(state.memory) for state in draft.states} | changing_values(draft)  # another name for one is a copy
     renamed: dict[int, DraftOperand] = {}
     steps: list[DraftStep] = []
     for step in draft.steps:
         changed = with_operands(step, renamed)
-        kept = rule(matches, changed) if isinstance(changed, DraftOp) and changed.declares else None
-        if isinstance(kept, DraftValue) and isinstance(changed, DraftOp) and id(kept) not in states:
+        is_asked = isinstance(changed, DraftOp) and changed.declares and id(changed.outputs[0]) not in changing
+        kept = rule(matches, changed) if is_asked and isinstance(changed, DraftOp) else None
+        if isinstance(kept, DraftValue) and isinstance(changed, DraftOp) and id(kept) not in changing:
             renamed[id(changed.outputs[0])] = kept
         else:
             steps.append(changed)
