@@ -1,9 +1,12 @@
 """What a kernel does not use of its parameters is asked of its statements: comments have words too."""
 
+import re
+
 import numpy as np
 import pytest
 from tests.synth.both_ways import agree
 
+from openinfer import Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.loops.ir import INDEX, Alloc, Buffer, Const, For, Kernel, Load, ScalarVar, Store
 from openinfer.loops.used import used_buffers, used_sizes, used_variables
@@ -62,3 +65,19 @@ def test_used_is_what_the_statements_touch() -> None:
     assert used_buffers(kernel) == {"y", "still"}
     assert used_sizes(kernel) == set()
     assert used_variables(Load(still, (ScalarVar("row"), i))) == {"i"}
+
+
+EMPTY = """
+dynamic { x: i64[0, 2]; n: i32; }
+volatile { y: i64[0, 2]; }
+persistent { A(i): i64[2] @table @fixed(i=4) @init(0); }
+block entry { op min(A[n], x) >> y; return y; }
+"""
+
+
+def test_a_place_in_a_table_that_no_launch_reads_is_used_all_the_same() -> None:
+    """Compilers warn about variables that are only set; the index must still name an entry."""
+    files = Synthesizer("lavapipe", name="net").synthesize(None, graph(EMPTY)).files()
+    text = str(files["src/net.c"])
+    (found,) = re.findall(r"(\w+) = oi_table_view\(", text)
+    assert f"(void){found};" in text

@@ -120,6 +120,9 @@ class DeviceCalls:
             elif chosen is not None:
                 # Nothing is read, but the indices must name a tensor.
                 self._file.line(depth, f"(void){self._operands.operand(operand, chosen, depth)};")
+            elif isinstance(operand, Value) and operand in self._file.placed.memory.views:
+                # A place in a table that was looked up for this kernel alone.
+                self._file.line(depth, f"(void){self.pointer(operand)};")
         written = zip(step.kernel.outputs, step.outputs, strict=True)
         for buffer, value in (*written, *zip(launches.scratch, step.scratch, strict=True)):
             operands[buffer.name] = value
