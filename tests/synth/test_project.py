@@ -16,7 +16,7 @@ from tests.synth.example_models import made_up
 from tests.synth.flags import COMPILERS, dealt
 from tests.synth.small_models import SMALL_MODELS
 
-from openinfer import Code, ModelLoader, Simulator, graph, load_graph
+from openinfer import Code, DeviceArch, ModelLoader, Simulator, graph, load_graph
 from openinfer.errors import GraphError
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
@@ -269,7 +269,7 @@ def test_a_sum_of_everything_feeds_an_op_on_an_array() -> None:
 
 def test_devices_without_a_target_are_refused() -> None:
     with pytest.raises(GraphError) as caught:
-        planned("block entry { return; }", device="h200")
+        planned("block entry { return; }", device=DeviceArch.from_json({"device": {"type": "gpu", "api": "metal"}}))
     assert caught.value.code is Code.NOT_SYNTHESIZED
 
 

@@ -275,7 +275,7 @@ def group_nbytes(count: int, scales: DType, *, has_offsets: bool) -> int:
     """The size of a quantization payload in groups.
 
     >>> group_nbytes(8, DTYPES["f16"], has_offsets=False)
-    64
+    72
     """
     return align(QUANT_HEADER.size + GROUP_HEADER.size + count * scales.nbytes(1) * (1 + has_offsets))
 

@@ -151,8 +151,9 @@ def chosen(spread: Spread, observer: Observer, *, symmetric: bool) -> Codes:
 def codes_for(low: float, high: float, *, symmetric: bool) -> Codes:
     """Codes that reach over a range.
 
-    >>> codes_for(0.0, 255.0, symmetric=False), codes_for(-1.0, 127.0, symmetric=True)
-    (Codes(scale=1.0, zero=-128), Codes(scale=1.0, zero=0))
+    >>> both = codes_for(0.0, 255.0, symmetric=False), codes_for(-1.0, 127.0, symmetric=True)
+    >>> [(codes.scale, codes.zero) for codes in both]
+    [(1.0, -128), (1.0, 0)]
     """
     if symmetric:
         return Codes(_single(max(-low, high) / HIGH), 0)
