@@ -12,7 +12,7 @@ from tests.differential.batches import VULKAN, Failure
 from tests.differential.programs import batches as programs
 from tests.synth.vulkan.on_device import on_lavapipe
 
-GRAPHS, PROGRAMS = range(4), range(4)
+GRAPHS, PROGRAMS = range(2), range(3)
 
 
 @pytest.fixture(autouse=True)

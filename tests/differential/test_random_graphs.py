@@ -19,7 +19,7 @@ from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
 
 GRAPHS = 200
-OPTIMIZED = 4
+OPTIMIZED = 2
 """So many of a batch are compiled with its optimization here, the others without, and each graph as one program;
 ``make fuzz-synth`` optimizes all, and has two programs of each."""
 PLAIN = ("-O0",)

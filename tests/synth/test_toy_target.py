@@ -59,3 +59,7 @@ def _printed(plan: Plan) -> str:
     text = files["kernels.toy"]
     assert isinstance(text, str)
     return text
+
+
+def test_a_new_language_takes_less_than_sixty_lines() -> None:
+    assert len(Path(toy_target.__file__).read_text("ascii").splitlines()) < 60
