@@ -63,7 +63,7 @@ class Plan:
             "generator": VERSION,
             "name": project.name,
             "device": self.arch.title,
-            "isa": self.arch.cpu.isa,
+            "isa": self.arch.cpu.isa if self.arch.device.type == "cpu" else self.arch.api,
             "graph_sha256": project.graph_hash,
             "model_sha256": project.model_hash,
             "sizes": sizes,

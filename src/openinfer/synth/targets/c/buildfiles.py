@@ -7,7 +7,7 @@ from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, SECTIONS, is_
 from openinfer.synth.targets.cstyle.fold import WIDEST
 
 if TYPE_CHECKING:
-    from openinfer.synth.targets.project import ProjectOptions
+    from openinfer.synth.targets.project import Files, ProjectOptions, Weights
 
 _PAD = "    "
 NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
@@ -200,7 +200,15 @@ target_link_libraries({name}_example {name})
 {test if has_selftest else ""}"""
 
 
-def weights_array(name: str, blob: bytes, alignment: int) -> str:
+def weight_files(name: str, kept: "Weights", blob: bytes, alignment: int, banner: str) -> "Files":
+    """The weights as a file that is read, as an array, or as a file that the assembler includes."""
+    if kept == "array":
+        return {"src/weights.c": banner + _weights_array(name, blob, alignment)}
+    found: Files = {"src/weights.bin": blob}
+    return found if kept == "file" else found | {"src/weights.S": _weights_assembly(name, alignment)}
+
+
+def _weights_array(name: str, blob: bytes, alignment: int) -> str:
     """The weights as a constant array."""
     data = blob or b"\0"
     lines = [",".join(map(str, data[start : start + 24])) for start in range(0, len(data), 24)]
@@ -214,7 +222,7 @@ _Alignas({alignment}) const unsigned char {name}_weights[{len(data)}] = {{
 """
 
 
-def weights_assembly(name: str, alignment: int) -> str:
+def _weights_assembly(name: str, alignment: int) -> str:
     """The weights as a file that the assembler includes."""
     return f"""/* Made by OpenInfer. */
 #ifdef __APPLE__

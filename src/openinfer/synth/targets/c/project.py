@@ -8,7 +8,7 @@ from functools import cached_property
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
-from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weights_array, weights_assembly
+from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weight_files
 from openinfer.synth.targets.c.code_files import CodeFiles
 from openinfer.synth.targets.c.example import example
 from openinfer.synth.targets.c.host_source import HostSource
@@ -92,13 +92,7 @@ class Project(HostedProject):
         """All files but the plan, by their paths; golden values make a self-test."""
         banner = self._host.banner()
         found: Files = {**self._code(banner, zlib.crc32(self.blob))}
-        found["src/weights.bin"] = self.blob
-        match self.options.weights:
-            case "array":
-                del found["src/weights.bin"]
-                found["src/weights.c"] = banner + weights_array(self.name, self.blob, self.placed.rules.alignment)
-            case "incbin":
-                found["src/weights.S"] = weights_assembly(self.name, self.placed.rules.alignment)
+        found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)
         found["Makefile"] = makefile(self.name, self.build_options, has_selftest=bool(golden))
         found["CMakeLists.txt"] = cmake_lists(self.name, self.build_options, has_selftest=bool(golden))
         found["example/main.c"] = banner + folded(example(self))
