@@ -27,6 +27,20 @@ def wait_for(path: Path) -> None:
     pytest.fail(f"no {path}")
 
 
+def wait_for_work(process: int, seconds: float = 0.5) -> None:
+    """Until a process has computed that long: it has left what it was doing, however busy the machine is."""
+    ticks = seconds * os.sysconf("SC_CLK_TCK")
+    stop = None
+    for _ in range(600):
+        times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        used = int(times[11]) + int(times[12])  # user, system
+        stop = used + ticks if stop is None else stop
+        if used >= stop:
+            return
+        time.sleep(0.05)
+    pytest.fail("the process computes nothing")
+
+
 ENDLESS_WORKER = """
 dynamic { x: f32[4]; k: i32; }
 volatile { a: f32[4]; y: f32[4]; }
@@ -36,13 +50,14 @@ block worker { await a; loop long (i in 0..k) { op mul(a, a) >> a; } yield a; }
 
 
 def interrupted(folder: Path, *arguments: str) -> str:
-    """The message of a run that gets Ctrl-C when its first step has ended."""
+    """The message of a run that gets Ctrl-C when its first step has ended and been counted."""
     step_trace = folder / "step.json"
     command = [sys.executable, "-m", "openinfer", "run", *arguments, "--save-state", str(folder / "state")]
     environment = os.environ | {"OPENINFER_TRACE": str(step_trace)}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=environment, **streams) as process:  # type: ignore[call-overload]
         wait_for(step_trace)
+        wait_for_work(process.pid)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
