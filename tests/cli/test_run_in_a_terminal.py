@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.test_run_command import DOUBLE, written
+from tests.cli.waiting import wait_for_work
 
 
 @pytest.fixture
@@ -25,20 +26,6 @@ def wait_for(path: Path) -> None:
             return
         time.sleep(0.05)
     pytest.fail(f"no {path}")
-
-
-def wait_for_work(process: int, seconds: float = 0.5) -> None:
-    """Until a process has computed that long: it has left what it was doing, however busy the machine is."""
-    ticks = seconds * os.sysconf("SC_CLK_TCK")
-    stop = None
-    for _ in range(600):
-        times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        used = int(times[11]) + int(times[12])  # user, system
-        stop = used + ticks if stop is None else stop
-        if used >= stop:
-            return
-        time.sleep(0.05)
-    pytest.fail("the process computes nothing")
 
 
 ENDLESS_WORKER = """

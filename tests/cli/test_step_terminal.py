@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pexpect
 import pytest
+from tests.cli.waiting import wait_for_work
 from typer.testing import CliRunner
 
 from openinfer import OpenInferError, graph
@@ -148,7 +149,7 @@ def test_the_arrow_keys_bring_commands_back_and_tab_completes(start: Start) -> N
 def test_control_c_halts_a_run_and_leaves_the_step_suspended(start: Start, source: Path) -> None:
     terminal = start("--steps", "1", path=source.with_name("endless.oig"))
     terminal.child.sendline("continue")
-    time.sleep(0.5)
+    wait_for_work(terminal.child.pid)
     terminal.child.sendintr()
     answer = ESCAPES.sub("", terminal.answer())
     assert "interrupted" in answer
@@ -164,9 +165,9 @@ def test_a_second_control_c_gives_the_step_up(start: Start, source: Path) -> Non
     source.write_text(ENDLESS.replace("op add(y, one) >> y;", ""))
     terminal = start("--steps", "1")
     terminal.child.sendline("continue")
-    time.sleep(0.5)
+    wait_for_work(terminal.child.pid)
     terminal.child.sendintr()
-    time.sleep(0.3)
+    wait_for_work(terminal.child.pid, 0.3)
     terminal.child.sendintr()
     assert "interrupted in the middle of a node: step 1 of 1 has not happened" in ESCAPES.sub("", terminal.answer())
     assert terminal.say("print n").splitlines()[1] == "  0"
@@ -245,7 +246,7 @@ def test_an_interrupted_script_ends_with_the_status_of_interrupted_commands(sour
         child.stdin.close()
         while "(step) continue" not in child.stdout.readline():
             pass
-        time.sleep(0.5)
+        wait_for_work(child.pid)
         child.send_signal(signal.SIGINT)
         rest = child.stdout.read()
         assert child.wait(30) == 130
