@@ -1,6 +1,7 @@
 """Attention of few queries in parts of the keys: what it computes, whatever the extents and the values are."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from openinfer.loops.ir import Kernel
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.simt.attention import attention as attention_form
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
@@ -45,6 +47,8 @@ def normal(dtype: DType, *shapes: Shape) -> list[Array]:
     return [rng.normal(size=shape).astype(dtype.array) for shape in shapes]
 
 
+NARROW = SimtMachine(group=8, subgroup=2, units=6, shared_bytes=1024)
+"""Fewer threads in a subgroup than a value has accesses, and less memory than the largest group would take."""
 SHAPES: dict[str, tuple[tuple[Shape, Shape, Shape], dict[str, Any]]] = {
     "one part": (((2, 1, 8), (2, 5, 8), (2, 5, 8)), {}),
     "three parts": (((4, 1, 4), (2, 70, 4), (2, 70, 8)), {}),
@@ -63,6 +67,23 @@ def test_few_queries_are_right_at_odd_extents(name: str) -> None:
 def test_small_floats_are_loaded_in_wide_accesses() -> None:
     shapes = (2, 1, 16), (1, 33, 16), (1, 33, 8)
     assert near(attention(BF16, *shapes), normal(BF16, *shapes), LARGE) == ["attention", "threads"]
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_a_thread_has_several_accesses_of_a_value_where_subgroups_are_small(dtype: DType) -> None:
+    shapes = (4, 1, 16), (2, 21, 16), (2, 21, 16)
+    machine = replace(NARROW, largest_group=16)
+    assert near(attention(dtype, *shapes), normal(dtype, *shapes), machine) == ["attention", "threads"]
+
+
+def test_a_group_is_as_large_as_its_memory_allows() -> None:
+    kernel = attention(F32, (2, 1, 16), (1, 9, 16), (1, 9, 16))
+    sizes = [
+        scheduled(kernel, replace(NARROW, largest_group=64, shared_bytes=memory)).launches[0].threads
+        for memory in (1 << 20, 1024)
+    ]
+    assert sizes[0] > sizes[1] > 0
+    assert attention_form(kernel, replace(NARROW, shared_bytes=256)) is None
 
 
 def test_many_queries_have_another_form() -> None:

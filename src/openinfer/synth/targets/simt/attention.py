@@ -6,24 +6,20 @@ Parts are joined in their order, so that results are the same bits each time: by
 product that reads them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import inf, prod
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import cast, const, index, math, pair, select, unflat
-from openinfer.loops.dim import is_symbolic, span
 from openinfer.loops.expand_attend import HIDDEN
 from openinfer.loops.ir import (
     INDEX,
     Alloc,
-    Attend,
-    Axis,
     Bind,
     Buffer,
     Combine,
     Const,
-    Element,
     For,
     GroupBarrier,
     If,
@@ -41,67 +37,18 @@ from openinfer.loops.ir import (
     WideLoad,
 )
 from openinfer.loops.rewrite import Statements, replaced, straightened, variables_of
+from openinfer.synth.targets.simt.attention_plan import AttentionPlan, attention_plan
 from openinfer.synth.targets.simt.baseline import formed
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.products import with_fused_sums
 from openinfer.synth.targets.simt.row_loops import row_loop
 from openinfer.synth.targets.simt.team import LaneTeam
-from openinfer.synth.targets.simt.threads import int_extent, launch_kernel, lets_of, nest
+from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
 from openinfer.synth.targets.simt.vectors import vectors
-from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+from openinfer.synth.targets.simt.wide import FreshNames
 
 _F32 = DTYPES["f32"]
-_MOST_QUERIES = 8
-_MOST_PARTS = 64
-_THREADS = 512
-"""Threads of a group, where the device allows as many: then a block of keys is loaded by one access of each."""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """An attention that has this form, and how its threads divide it."""
-
-    one: Attend
-    loops: tuple[For, ...]
-    """Those over heads of keys."""
-    depth: int
-    """Elements of a key in an access."""
-    width: int
-    """Elements of a value in an access."""
-    parts: int
-    machine: SimtMachine
-    """With as many threads of a group as this form has."""
-
-    @property
-    def lanes(self) -> int:
-        """Threads that load a value together."""
-        return self.one.column.extent // self.width
-
-    @property
-    def keys(self) -> int:
-        """Keys whose values a subgroup loads at once."""
-        return self.machine.subgroup // self.lanes
-
-    @property
-    def team(self) -> int:
-        """Threads that load a key together."""
-        chunks = self.one.depth.extent // self.depth
-        return min(self.machine.subgroup, chunks & -chunks)
-
-    @property
-    def block(self) -> int:
-        """Keys of a block: as many as a group loads at once, or a few times that."""
-        values = self.machine.group // self.machine.subgroup * self.keys
-        return values * -(-self.machine.group // self.team // values)
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        return tuple(int_extent(one.extent) for one in self.loops)
-
-    @property
-    def queries(self) -> int:
-        return self.one.head.extent * self.one.row.extent
 
 
 def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
@@ -112,7 +59,7 @@ def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     whole = straightened(kernel.body)
     made = tuple(one for one in whole if isinstance(one, Alloc))
     first, *rest = (one for one in whole if not isinstance(one, Alloc)) if len(whole) > len(made) else (None,)
-    plan = None if first is None or kernel.can_fail else _plan(first, machine)
+    plan = None if first is None or kernel.can_fail else attention_plan(first, machine)
     if plan is None:
         return None
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
@@ -121,47 +68,8 @@ def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     return own.with_product(made, tuple(rest), machine) if rest else own.launches()
 
 
-def _plan(whole: Statement, machine: SimtMachine) -> _Plan | None:
-    if not machine.subgroup:
-        return None
-    loops = tuple(nest(whole))
-    body = loops[-1].body if loops else (whole,)
-    if len(body) != 1 or not isinstance(body[0], Attend):
-        return None
-    one, extents = body[0], [int_extent(each.extent) for each in loops]
-    known = (*extents, one.head.extent, one.row.extent, one.depth.extent, one.column.extent)
-    if one.accumulator is not _F32 or any(map(is_symbolic, known)) or one.values.value is not None:
-        return None
-    group = min(_THREADS, max(machine.group, machine.largest_group))
-    machine = replace(machine, group=group)
-    subgroups, sub = group // machine.subgroup, machine.subgroup
-    queries = one.head.extent * one.row.extent
-    depth, width = (_width(element.scalar, axis.index, axis.extent, machine) for element, axis in _sides(one))
-    lanes, most = one.column.extent // width, span(one.key.extent)[1]
-    is_few = 0 < queries <= min(_MOST_QUERIES, subgroups) and prod(extents) > 0 and most > 0
-    is_wide = depth > 1 and width > 1 and lanes <= sub and lanes & (lanes - 1) == 0
-    if not is_few or not is_wide:
-        return None
-    plan = _Plan(one, loops, depth, width, 1, machine)
-    words = queries * (plan.block + 2 + subgroups * one.column.extent)
-    parts = max(1, min(machine.units // prod(extents), -(-most // plan.block), _MOST_PARTS))
-    if 4 * words > machine.shared_bytes or prod(extents) * parts > machine.most_groups:
-        return None
-    return replace(plan, parts=parts)
-
-
-def _sides(one: Attend) -> Iterator[tuple[Element, Axis]]:
-    yield one.keys, one.depth
-    yield one.values, one.column
-
-
-def _width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMachine) -> int:
-    total = ScalarVar(" total", _F32)
-    return WideLoop(along, (SetLocal(total, total + cast(value, _F32)),), machine.unaligned).width(extent)
-
-
 class _Attention:
-    def __init__(self, kernel: Kernel, plan: _Plan, names: FreshNames) -> None:
+    def __init__(self, kernel: Kernel, plan: AttentionPlan, names: FreshNames) -> None:
         machine = plan.machine
         self._kernel, self._plan, self._one = kernel, plan, plan.one
         self._machine, self._names = machine, names
@@ -218,7 +126,8 @@ class _Attention:
         keys = index(self._one.key.extent)
         length = names.var("length")
         top, total = names.var("top", _F32), names.var("total", _F32)
-        means = [[names.var("mean", _F32) for _ in range(plan.width)] for _ in range(plan.queries)]
+        own_columns = plan.accesses * plan.width
+        means = [[names.var("mean", _F32) for _ in range(own_columns)] for _ in range(plan.queries)]
         head = tuple(one.index for one in plan.loops)
         start = names.var("start")
         loads, adds = self._mixed(start, end, means)
@@ -344,22 +253,28 @@ class _Attention:
             adds += [SetLocal(mean, mean * carried) for mean in line]
         per = self._subgroups * plan.keys
         for turn in range(plan.block // per):
-            place, key, column = (names.var(name) for name in ("place", "key", "column"))
-            loaded = tuple(names.var("value", _F32) for _ in range(plan.width))
-            where = tuple(replaced(part, {one.key.index: key, one.column.index: column}) for part in one.values.index)
-            loads += [
-                Let(place, turn * per + self._own * plan.keys + self._member % plan.keys),
-                Let(key, pair("min", start + place, end - 1)),
-                Let(column, self._member // plan.keys * plan.width),
-                WideLoad(loaded, one.values.buffer, where),
-            ]
-            adds.append(If(start + place < end, tuple(self._added(place, loaded, means, shares))))
+            place, key = names.var("place"), names.var("key")
+            loads.append(Let(place, turn * per + self._own * plan.keys + self._member % plan.keys))
+            loads.append(Let(key, pair("min", start + place, end - 1)))
+            values: list[ScalarVar] = []
+            for first in self._columns():
+                column, loaded = names.var("column"), tuple(names.var("value", _F32) for _ in range(plan.width))
+                known: dict[Scalar, Scalar] = {one.key.index: key, one.column.index: column}
+                where = tuple(replaced(part, known) for part in one.values.index)
+                loads += [Let(column, first), WideLoad(loaded, one.values.buffer, where)]
+                values += loaded
+            adds.append(If(start + place < end, tuple(self._added(place, values, means, shares))))
         return tuple(loads), tuple(adds)
+
+    def _columns(self) -> list[Scalar]:
+        """The columns with which the accesses of a thread begin; neighbours among them have neighbouring ones."""
+        own, lanes, width = self._member // self._plan.keys, self._plan.lanes, self._plan.width
+        return [own * width if number == 0 else (own + number * lanes) * width for number in range(self._plan.accesses)]
 
     def _added(
         self,
         place: ScalarVar,
-        loaded: tuple[ScalarVar, ...],
+        loaded: Sequence[ScalarVar],
         means: list[list[ScalarVar]],
         shares: list[ScalarVar],
     ) -> Iterator[Statement]:
@@ -379,11 +294,11 @@ class _Attention:
         if keys > 1:
             values = tuple(mean + other for mean, other in zip(flat_means, others, strict=True))
             yield Combine(tuple(flat_means), tuple(others), values, keys)
-        column = self._member // keys * plan.width
+        columns = [first + place for first in self._columns() for place in range(plan.width)]
         stores = tuple(
-            Store(self._joined, (self._own, index(number), column + place), mean)
+            Store(self._joined, (self._own, index(number), column), mean)
             for number, line in enumerate(means)
-            for place, mean in enumerate(line)
+            for column, mean in zip(columns, line, strict=True)
         )
         yield If((self._member % keys).eq(0), stores)
         yield GroupBarrier()
