@@ -16,7 +16,10 @@ def import_model(
     output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into.")],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="What the files are called.")] = None,
     size: Annotated[
-        Rules, typer.Option(metavar="N=VALUE|N<=BOUND", help="Fix a symbolic dimension, or keep it dynamic.")
+        Rules,
+        typer.Option(
+            metavar="N=VALUE|N<=BOUND|N=EXPR", help="Fix a symbolic dimension, keep it dynamic, or compute it: 32*n."
+        ),
     ] = None,
     state: Annotated[
         Rules, typer.Option(metavar="OUT=IN", help="Tie an output to an input; * stands for the same text in both.")

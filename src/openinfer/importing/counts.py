@@ -28,7 +28,7 @@ from openinfer.importing.draft import (
     operands,
     walk,
 )
-from openinfer.importing.options import SizeChoice
+from openinfer.importing.options import SizeChoice, SizeWord
 from openinfer.ir.expr import Ref, evaluate
 from openinfer.ir.polynomial import expr_of as form_expr
 from openinfer.loops.dim import Dim, is_same, sizes_in
@@ -62,7 +62,7 @@ class _Count:
 class DataCounts:
     """The extents of one model that data decides."""
 
-    def __init__(self, choices: Mapping[str, SizeChoice]) -> None:
+    def __init__(self, choices: Mapping[str, SizeWord]) -> None:
         self._choices = choices
         self._found: dict[str, _Count] = {}
         self._labelled: dict[int, DraftValue] = {}
@@ -70,7 +70,7 @@ class DataCounts:
     def bound(self, where: str) -> int | None:
         """The bound that was given for an extent, called by its place: ``name[axis]``."""
         choice = self._choices.get(where)
-        return None if choice is None else choice.value
+        return choice.value if isinstance(choice, SizeChoice) else None
 
     def declare(self, result: str, bound: int, number: DraftOperand) -> Dim:
         """An extent for the entries of a result."""

@@ -26,6 +26,7 @@ from openinfer.importing.draft import (
 from openinfer.importing.extents import DynamicSizes, tidied
 from openinfer.importing.fold import folded
 from openinfer.importing.identifiers import Identifiers
+from openinfer.importing.multiples import Types, multiple_advice
 from openinfer.importing.problems import Unsupported
 from openinfer.ir.expr import Ref, TooDeepError
 from openinfer.ir.operand import Single, Slice
@@ -126,15 +127,21 @@ class Emitter:
 
     def _call(self, name: str, inputs: Sequence[DraftOperand | None], params: dict[str, DraftParam]) -> Call:
         record = OPS[name]
-        try:
+        types = [None if one is None else one.type for one in inputs]
+
+        def inferred(given: Types) -> Call:
             places = slots(record, [None] * len(inputs))
-            types = [None if one is None else one.type for one in inputs]
-            ordered = tuple(None if place is None else types[place] for place in places)
+            ordered = tuple(None if place is None else given[place] for place in places)
             return infer(record, Call(ordered, complete(record, params)))
+
+        try:
+            return inferred(types)
         except OpError as error:
-            raise Unsupported(f"{error.message} (as op {name})", error.advice) from error
+            advice = error.advice or multiple_advice(types, inferred)
+            raise Unsupported(f"{error.message} (as op {name})", advice) from error
         except TooDeepError as error:
-            raise Unsupported(str(error), "fix more sizes: --size NAME=VALUE") from error
+            advice = "fix more sizes, or make them multiples that divide evenly: --size 'NAME=32*n' --size 'n<=BOUND'"
+            raise Unsupported(str(error), advice) from error
         except ZeroDivisionError as error:
             raise Unsupported("a size is divided by zero") from error
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from openinfer.ir.expr import Expr, evaluate, parts_of
+from openinfer.ir.expr import Expr, evaluate, parts_of, quotients
 from openinfer.ir.polynomial import expr_of as form_expr
 from openinfer.loops.dim import Dim, sizes_in
 
@@ -25,6 +25,11 @@ def tidied(value: int, sizes: DynamicSizes) -> int:
     if short is None or not names <= sizes.keys() or _count(short) >= _count(value.expr):
         return value
     return evaluate(short, sizes.__getitem__)
+
+
+def has_quotient(extent: int) -> bool:
+    """Whether an extent is computed by a division, which may round down."""
+    return isinstance(extent, Dim) and any(quotients(extent.expr))
 
 
 def _count(expr: Expr) -> int:

@@ -13,7 +13,7 @@ from openinfer.importing.gguf_file import GgufFile, GgufTensor
 from openinfer.importing.gguf_graph import DecoderGraph
 from openinfer.importing.gguf_model import Decoder, WeightTable, decoder_of
 from openinfer.importing.identifiers import identifier
-from openinfer.importing.options import ImportOptions, sizes_given
+from openinfer.importing.options import ImportOptions, SizeChoice, sizes_given
 from openinfer.importing.problems import bad_file, bad_option
 from openinfer.lang import graph
 from openinfer.oinf.authoring import TensorSpec
@@ -56,7 +56,10 @@ def _graphs(file: GgufFile, decoder: Decoder, options: ImportOptions) -> tuple[D
     if strange:
         raise bad_option(f"there is no size {strange[0]!r:.60}", "a GGUF model has the sizes context and prompt")
     limit = decoder.window if decoder.window and decoder.architecture in ("gemma2", "phi3") else decoder.context
-    given = {name: choice.value for name, choice in options.sizes.items()}
+    computed = [name for name, choice in options.sizes.items() if not isinstance(choice, SizeChoice)]
+    if computed:
+        raise bad_option(f"the size {computed[0]!r} of a GGUF model is a number", f"--size {computed[0]}={_PROMPT}")
+    given = {name: choice.value for name, choice in options.sizes.items() if isinstance(choice, SizeChoice)}
     context = given.get("context", min(limit, _CONTEXT))
     prompt = given.get("prompt", min(context, _PROMPT))
     if not 1 <= context <= limit:

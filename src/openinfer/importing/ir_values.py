@@ -8,8 +8,9 @@ import numpy as np
 
 from openinfer.dtypes import Array, DType
 from openinfer.importing.draft import I64, DraftOperand, KnownTensor
+from openinfer.importing.extents import has_quotient
 from openinfer.importing.identifiers import Identifiers, identifier
-from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref, quotients
+from openinfer.ir.expr import BinaryExpr, Expr, Num, Ref
 from openinfer.ir.operand import Index, Single
 from openinfer.ir.values import (
     AttrValue,
@@ -38,11 +39,6 @@ def tensor_name(text: str, taken: Identifiers) -> str:
 def is_position(operand: DraftOperand | None) -> bool:
     """Whether an index can stand in the text: an i64 scalar."""
     return isinstance(operand, KnownTensor) and operand.shape == () and operand.dtype is I64 and not operand.has_sizes
-
-
-def has_quotient(extent: int) -> bool:
-    """Whether an extent is computed by a division, which may round down."""
-    return is_symbolic(extent) and any(quotients(expr_of(extent)))
 
 
 def open_extent(op: str, value: Any) -> Any:

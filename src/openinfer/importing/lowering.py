@@ -32,12 +32,12 @@ from openinfer.importing.draft import (
     KnownTensor,
     walk,
 )
+from openinfer.importing.extents import has_quotient
 from openinfer.importing.identifiers import Identifiers
 from openinfer.importing.indices import indices_read, with_index_names
 from openinfer.importing.ir_values import (
     attribute_value,
     digest,
-    has_quotient,
     is_position,
     layer_index,
     number_value,

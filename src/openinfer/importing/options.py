@@ -9,6 +9,8 @@ from typing import Any
 from openinfer.importing.problems import bad_option
 
 MOST = 1 << 40
+_LONGEST = 200
+"""How long an expression for a size may be."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +22,22 @@ class SizeChoice:
 
 
 @dataclass(frozen=True)
+class SizeExpression:
+    """A size that is computed from others, which may be the caller's own: a multiple, or a sum."""
+
+    text: str
+
+
+SizeWord = SizeChoice | SizeExpression
+"""What the caller says of a size."""
+
+
+@dataclass(frozen=True)
 class ImportOptions:
     """How a model is imported."""
 
     name: str | None = None
-    sizes: Mapping[str, SizeChoice] = field(default_factory=dict)
+    sizes: Mapping[str, SizeWord] = field(default_factory=dict)
     states: Sequence[tuple[str, str]] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     dropped: Sequence[str] = ()
@@ -33,47 +46,53 @@ class ImportOptions:
     idioms: bool = True
 
 
-_SIZE = re.compile(r"(?s)(.+?)\s*(<=|=)\s*([0-9]{1,12})")
+_SIZE = re.compile(r"(?s)(.+?)\s*(<=|=)\s*(.+)")
+_FORMS = "write NAME=VALUE, NAME<=BOUND or NAME=EXPRESSION: height=32*h"
 
 
-def size_choices(texts: Sequence[str]) -> dict[str, SizeChoice]:
-    """Read ``NAME=VALUE`` and ``NAME<=BOUND``.
+def size_choices(texts: Sequence[str]) -> dict[str, SizeWord]:
+    """Read ``NAME=VALUE``, ``NAME<=BOUND`` and ``NAME=EXPRESSION``.
 
     >>> size_choices(["batch=1", "T<=64"])
     {'batch': SizeChoice(value=1, is_bound=False), 'T': SizeChoice(value=64, is_bound=True)}
+    >>> size_choices(["height=32*h"])
+    {'height': SizeExpression(text='32*h')}
     """
-    found: dict[str, SizeChoice] = {}
+    found: dict[str, SizeWord] = {}
     for text in texts:
         match = _SIZE.fullmatch(text.strip())
         if match is None:
-            raise bad_option(f"cannot understand the size {text!r:.100}", "write NAME=VALUE or NAME<=BOUND")
-        name, relation, number = match.groups()
+            raise bad_option(f"cannot understand the size {text!r:.100}", _FORMS)
+        name, relation, word = match.groups()
         if name in found:
             raise bad_option(f"the size {name!r:.100} is given twice")
-        found[name] = _choice(name, int(number), is_bound=relation == "<=")
+        found[name] = _word(name, word, is_bound=relation == "<=")
     return found
 
 
-def _choice(name: str, value: int, *, is_bound: bool) -> SizeChoice:
-    if not (1 if is_bound else 0) <= value <= MOST:
-        raise bad_option(f"the size {name!r:.100} cannot be {value}")
-    return SizeChoice(value, is_bound)
-
-
-def sizes_given(sizes: Mapping[str, int | str]) -> dict[str, SizeChoice]:
-    """Sizes as Python gives them: a number, or ``"<=64"``.
+def sizes_given(sizes: Mapping[str, int | str]) -> dict[str, SizeWord]:
+    """Sizes as Python gives them: a number, ``"<=64"``, or an expression.
 
     >>> sizes_given({"batch": 1, "T": "<=64"})
     {'batch': SizeChoice(value=1, is_bound=False), 'T': SizeChoice(value=64, is_bound=True)}
     """
-    found = {}
+    found: dict[str, SizeWord] = {}
     for name, value in sizes.items():
         text = str(value).strip()
-        match = re.fullmatch(r"(<=)?\s*([0-9]{1,12})", text)
-        if match is None:
-            raise bad_option(f"the size {name!r:.100} is a number or '<=BOUND', not {value!r:.60}")
-        found[name] = _choice(name, int(match[2]), is_bound=match[1] is not None)
+        bound = text.removeprefix("<=")
+        found[name] = _word(name, bound.strip(), is_bound=bound != text)
     return found
+
+
+def _word(name: str, text: str, *, is_bound: bool) -> SizeWord:
+    if re.fullmatch(r"[0-9]{1,12}", text):
+        value = int(text)
+        if not (1 if is_bound else 0) <= value <= MOST:
+            raise bad_option(f"the size {name!r:.100} cannot be {value}")
+        return SizeChoice(value, is_bound)
+    if is_bound or not re.search(r"[A-Za-z_]", text) or len(text) > _LONGEST:
+        raise bad_option(f"the size {name!r:.100} is a number, a bound or an expression, not {text!r:.60}", _FORMS)
+    return SizeExpression(text)
 
 
 def state_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from openinfer.errors import Code, Diagnostic, ImportingError, nearest
 from openinfer.importing.identifiers import Identifiers
 from openinfer.importing.onnx_model import OnnxDim, OnnxValueInfo
-from openinfer.importing.options import SizeChoice
+from openinfer.importing.options import SizeExpression, SizeWord
 from openinfer.importing.problems import bad_option
 from openinfer.ir.expr import Ref
-from openinfer.loops.dim import Dim
+from openinfer.loops.dim import Dim, span
 from openinfer.tensor import MAX_DIMS
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(//|[-+*/()]))")
@@ -19,12 +19,13 @@ _DEEPEST = 60
 class ModelSizes:
     """The sizes of one model: what the caller says of each name, and the extents that follow."""
 
-    def __init__(self, choices: Mapping[str, SizeChoice]) -> None:
+    def __init__(self, choices: Mapping[str, SizeWord]) -> None:
         self._choices = dict(choices)
         self._names = Identifiers()
         self._dims: dict[str, int] = {}
         self._missing: dict[str, str] = {}
         self._seen: set[str] = set()
+        self._open: set[str] = set()
 
     def shape(self, info: OnnxValueInfo) -> tuple[int, ...]:
         """The extents of an input; what has no word yet is remembered and counts as 1."""
@@ -52,7 +53,7 @@ class ModelSizes:
             example = " ".join(f"--size '{name}=1'" for name in self._missing)
             count = len(self._missing)
             message = f"{'a size has' if count == 1 else f'{count} sizes have'} no value: {listed}"
-            advice = f"{example}; NAME<=BOUND keeps a size dynamic"
+            advice = f"{example}; NAME<=BOUND keeps a size dynamic, NAME=32*n makes it a multiple of another"
             raise ImportingError(Diagnostic(Code.OPEN_SIZE, message, help=advice))
         unknown = [name for name in self._choices if name not in self._seen]
         if unknown:
@@ -63,7 +64,7 @@ class ModelSizes:
     @property
     def dynamic(self) -> dict[str, int]:
         """The dynamic sizes by their names here."""
-        return {str(dim.expr): dim for dim in self._dims.values() if isinstance(dim, Dim)}
+        return {str(dim.expr): dim for dim in self._dims.values() if isinstance(dim, Dim) and isinstance(dim.expr, Ref)}
 
     @property
     def bounds(self) -> tuple[tuple[str, int], ...]:
@@ -93,11 +94,28 @@ class ModelSizes:
         if choice is None:
             self._missing.setdefault(name, where)
             return 1
-        made = choice.value
-        if choice.is_bound:
+        if isinstance(choice, SizeExpression):
+            made = self._computed(name, choice.text, where)
+        elif choice.is_bound:
             made = Dim(choice.value, Ref(self._names.unique(name)))
+        else:
+            made = choice.value
         self._dims[name] = made
         return made
+
+    def _computed(self, name: str, text: str, where: str) -> int:
+        """A size that the caller gives as an expression over others."""
+        if name in self._open:
+            raise bad_option(f"the size {name!r:.100} is computed from itself")
+        self._open.add(name)
+        try:
+            found = _Expression(text, lambda word: self._size(word, where)).value()
+        except (ValueError, ZeroDivisionError) as error:
+            raise bad_option(f"{text!r:.60}, the size {name!r:.60}, is not an expression: {error}") from error
+        self._open.remove(name)
+        if span(found)[0] < 0:
+            raise bad_option(f"{text!r:.60}, the size {name!r:.60}, can be less than 0")
+        return found
 
 
 def _words(text: str) -> list[str]:

@@ -1,7 +1,8 @@
 """A model's nodes, one after the other, as steps of a draft. Every node that cannot be translated is reported."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -12,6 +13,7 @@ from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError, TensorE
 from openinfer.importing.counts import DataCounts
 from openinfer.importing.draft import Draft, DraftOperand, DraftValue, KnownTensor, NodeOrigin, Port
 from openinfer.importing.emitter import Emitter
+from openinfer.importing.onnx_decided import branch_advice
 from openinfer.importing.onnx_functions import function_body
 from openinfer.importing.onnx_model import (
     AttributeRef,
@@ -182,9 +184,10 @@ class _Translation:
             for info, operand in zip(graph.inputs, given, strict=True):
                 self._names.bind(info.name, operand)
             results = self._inner(graph)
+            failed = any(self._names.find(info.name) == _Missing() for info in graph.outputs)
         finally:
             self._names = outer
-        if len(self.problems) > before:
+        if failed or len(self.problems) > before:
             raise SkippedError
         found = [one for one in results if one is not None]
         if len(found) != len(results):
@@ -195,6 +198,19 @@ class _Translation:
         """What a name means in the graph that is being walked."""
         found = self._names.find(name)
         return None if isinstance(found, _Missing) else found
+
+    @contextmanager
+    def conditional(self, node: OnnxNode) -> Iterator[None]:
+        """What is refused in a branch could be left out, if the inputs that decide about it were fixed."""
+        before = len(self.problems)
+        try:
+            yield
+        finally:
+            if len(self.problems) > before:
+                advice = branch_advice(self._model.graph, node)
+                self.problems[before:] = [
+                    one if one.help or advice is None else replace(one, help=advice) for one in self.problems[before:]
+                ]
 
     def reported(self) -> int:
         """How many problems were reported so far."""

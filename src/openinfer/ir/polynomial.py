@@ -1,7 +1,8 @@
 """Integer expressions in one canonical form, so that equal ones are recognised however they are written.
 
 A form is a polynomial over names with integer coefficients. Divisions and remainders, which round, are names of their
-own unless they are exact. Equal forms have equal values wherever both have one; the converse does not hold.
+own: of what is left when whole multiples of the divisor are taken out. Equal forms have equal values wherever both
+have one; the converse does not hold.
 """
 
 from collections.abc import Set
@@ -20,7 +21,7 @@ def form_of(expr: Expr) -> Form:
     >>> from openinfer.ir.operand_text import parse_expr
     >>> form_of(parse_expr("2*(T+1)")) == form_of(parse_expr("2+T*2"))
     True
-    >>> form_of(parse_expr("T/2*2")) == form_of(parse_expr("T")), form_of(parse_expr("(4*T+6)/2"))
+    >>> form_of(parse_expr("T/2*2")) == form_of(parse_expr("T")), form_of(parse_expr("(4*T+7)/2"))
     (False, (((), 3), (('T',), 2)))
     """
     match expr:
@@ -104,10 +105,15 @@ def _product(one: Form, other: Form) -> Form:
 
 
 def _rounded(op: Operator, one: Form, other: Form) -> Form:
+    """What a division or a remainder gives: whole multiples of the divisor are divided, and only the rest rounds."""
     divisor = constant_of(other)
-    if divisor and all(factor % divisor == 0 for _, factor in one):
-        return _ordered({names: factor // divisor for names, factor in one}) if op == "/" else ()
-    value = constant_of(one)
-    if divisor and value is not None:
-        return _ordered({(): value // divisor if op == "/" else value % divisor})
-    return _ordered({(f"{_text(one)}{op}{_text(other)}",): 1})
+    if not divisor or divisor < 0:
+        return _ordered({(f"{_text(one)}{op}{_text(other)}",): 1})
+    rest = _ordered({names: factor % divisor for names, factor in one})
+    rounded: Form = ()
+    value = constant_of(rest)  # less than the divisor
+    if value is None:
+        rounded = _ordered({(f"{_text(rest)}{op}{_text(other)}",): 1})
+    elif op == "%":
+        rounded = rest
+    return rounded if op == "%" else _sum(_ordered({names: factor // divisor for names, factor in one}), rounded)

@@ -1,6 +1,7 @@
 """One node as its translator sees it, and the table of translators."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,9 @@ class Subgraphs(Protocol):
 
     def find(self, name: str) -> DraftOperand | None:
         """What a name means in the graph around the node; None where it means nothing there."""
+
+    def conditional(self, node: OnnxNode) -> AbstractContextManager[None]:
+        """While the branches of a node are translated: what is refused in them may be in one that is never taken."""
 
     def reported(self) -> int:
         """How many problems were reported so far."""

@@ -39,10 +39,11 @@ def _if(n: NodeContext) -> NodeResults:
     require_bool(cond)
     flag = n.emit.value(n.emit.reshape(cond, ()))
     bodies = []
-    for graph in (then_graph, else_graph):
-        n.emit.bodies.open()
-        results = n.subgraphs.inline(graph, ())
-        bodies.append((n.emit.bodies.close(), results))
+    with n.subgraphs.conditional(n.node):
+        for graph in (then_graph, else_graph):
+            n.emit.bodies.open()
+            results = n.subgraphs.inline(graph, ())
+            bodies.append((n.emit.bodies.close(), results))
     (then_steps, then_results), (else_steps, else_results) = bodies
     outputs = [n.emit.declare(*_common_type(*pair)) for pair in zip(then_results, else_results, strict=True)]
     ends = [_results_into(n, results, outputs) for results in (then_results, else_results)]

@@ -11,7 +11,7 @@ from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.narrow_convolution import narrow_convolved
 from openinfer.importing.translate.windows import Window, shortened, window_of
-from openinfer.loops.dim import is_same, is_symbolic
+from openinfer.loops.dim import form, is_same
 
 
 @onnx_op("MatMul")
@@ -124,8 +124,6 @@ def _transposed_window(
     if wanted is None and auto in ("NOTSET", "", "VALID"):
         pads = (n.ints("pads") or (0,) * (2 * count)) if auto != "VALID" else (0,) * (2 * count)
         return Window(kernel, strides, dilations, pads[:count], pads[count:]), extra
-    if any(map(is_symbolic, spatial)):
-        raise Unsupported("its padding depends on a size", "fix the size: --size NAME=VALUE")
     shape = (
         wanted[-count:] if wanted is not None else tuple(own * one for own, one in zip(spatial, strides, strict=True))
     )
@@ -133,7 +131,9 @@ def _transposed_window(
     for own, size, stride, dilation, added, result in zip(
         spatial, kernel, strides, dilations, extra, shape, strict=True
     ):
-        total = stride * (own - 1) + added + (size - 1) * dilation + 1 - result
+        total = form(stride * (own - 1) + added + (size - 1) * dilation + 1 - result)
+        if not isinstance(total, int):
+            raise Unsupported("its padding depends on a size", "fix the size: --size NAME=VALUE")
         more.append(added + max(-total, 0))
         total = max(total, 0)
         half = total // 2

@@ -10,7 +10,7 @@ from openinfer.importing.draft import I64, DraftOperand, KnownTensor, extent, ex
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.importing.translate.counted import front
-from openinfer.loops.dim import is_same, is_same_shape, is_symbolic, larger, smaller, span
+from openinfer.loops.dim import form, is_same, is_same_shape, is_symbolic, larger, smaller, span
 
 
 @onnx_op("Shape")
@@ -121,8 +121,9 @@ def _split(n: NodeContext) -> NodeResults:
 def _even_parts(n: NodeContext, total: int, count: int) -> tuple[int, ...]:
     """Equal lengths; the last may be shorter where the number does not divide."""
     if is_symbolic(total):
-        if n.opset >= 18:
-            raise Unsupported("it splits a dynamic size evenly", "fix the size: --size NAME=VALUE")
+        if n.opset >= 18 and form(total % count) != 0:
+            advice = f"fix the size, or make it a multiple: --size 'NAME={count}*n' --size 'n<=BOUND'"
+            raise Unsupported("it splits a dynamic size evenly", advice)
         return (total // count,) * count
     length = -(-total // count)
     return (*(length,) * (count - 1), total - length * (count - 1))

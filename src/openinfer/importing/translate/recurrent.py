@@ -48,7 +48,9 @@ def _recurrent(n: NodeContext) -> NodeResults:
     batch_first = bool(n.integer("layout", 0))
     x = n.emit.transpose(n.x, (1, 0, 2)) if batch_first else n.x
     hidden = n.input(2).shape[-1]
-    if is_symbolic(hidden) or n.integer("hidden_size", hidden) != hidden or n.rank != 3 or len(n.input(1).shape) != 3:
+    if n.rank != 3:
+        raise Unsupported(f"its input is {n.x.type}, which should have 3 dimensions")
+    if is_symbolic(hidden) or n.integer("hidden_size", hidden) != hidden or len(n.input(1).shape) != 3:
         raise Unsupported("its weights do not fit each other")
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     reversed_ = directions.get(n.text("direction", "forward"))

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext
-from openinfer.loops.dim import is_same, is_symbolic
+from openinfer.ir.polynomial import Form
+from openinfer.loops.dim import form, is_same, is_symbolic
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def window_of(n: NodeContext, kernel: tuple[int, ...], spatial: tuple[int, ...])
     for own, size, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
         reach = (size - 1) * dilation + 1
         if is_symbolic(own):
-            begin, end = _same_of_all_sizes(reach, stride, auto)
+            begin, end = _same_of_all_sizes(reach, stride, auto, form(own % stride))
         else:
             begin, end = _same(max((-(-own // stride) - 1) * stride + reach - own, 0), auto)
         begins.append(begin)
@@ -69,14 +70,18 @@ def _same(total: int, auto: str) -> tuple[int, int]:
     return (small, large) if auto == "SAME_UPPER" else (large, small)
 
 
-def _same_of_all_sizes(reach: int, stride: int, auto: str) -> tuple[int, int]:
+def _same_of_all_sizes(reach: int, stride: int, auto: str, rest: Form | int) -> tuple[int, int]:
     """Padding for an axis of any length, if what comes first is the same for all.
 
-    The length of the last stride, 1 to ``stride``, decides how much is padded. Padding behind the last window that
-    there is changes nothing, so that the most that any length needs behind will do.
+    The length of the last stride, 1 to ``stride``, decides how much is padded; it is known where what is left of the
+    axis after whole strides is. Padding behind the last window that there is changes nothing, so that the most that
+    any length needs behind will do.
     """
+    if isinstance(rest, int):
+        return _same(max(reach - (rest or stride), 0), auto)
     begins = {_same(max(reach - last, 0), auto)[0] for last in range(1, stride + 1)}
     if len(begins) > 1 or reach < stride:
-        raise Unsupported(f"its padding {auto} depends on a size", "fix the size: --size NAME=VALUE")
+        advice = f"fix the size, or make it a multiple: --size 'NAME={stride}*n' --size 'n<=BOUND'"
+        raise Unsupported(f"its padding {auto} depends on a size", advice)
     begin = begins.pop()
     return begin, reach - 1 - begin
