@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from openinfer.loops.affine import affine
 from openinfer.loops.build import rounded
-from openinfer.loops.dim import is_same, is_same_shape
+from openinfer.loops.dim import is_same, is_same_shape, is_symbolic
 from openinfer.loops.ir import (
     INDEX,
     Const,
@@ -106,10 +107,37 @@ def _stores_once(kernel: Kernel) -> bool:
     if len(writers) != 1 or any(isinstance(statement, While | Fail) for statement in walk(kernel.body)):
         return False
     (writer,) = writers
-    index = writer.index if isinstance(writer, Store) else writer.out_index
+    if isinstance(writer, Contraction):
+        return _is_whole(writer)
+    index = writer.index
     if not all(isinstance(one, ScalarVar) for one in index) or len(set(index)) < len(index):
         return False
-    return isinstance(writer, Contraction) or _is_unconditional(kernel.body, writer)
+    return _is_unconditional(kernel.body, writer)
+
+
+def _is_whole(one: Contraction) -> bool:
+    """Whether each index of the result is an index of its own, or several that number it, as groups of channels do."""
+    extents = dict(zip((var.name for var in one.free), one.extents, strict=True))
+    used: list[str] = []
+    for part, extent in zip(one.out_index, one.out.shape, strict=True):
+        if isinstance(part, ScalarVar):
+            used.append(part.name)
+            continue
+        place = affine(part)
+        steps = (
+            ()
+            if place is None
+            else sorted((int(step), extents.get(name, 0), name) for name, step in place.steps.items())
+        )
+        total = 1
+        for step, count, name in steps:
+            if is_symbolic(count) or (step != total and count != 1):
+                return False
+            total *= count
+            used.append(name)
+        if place is None or place.first or not is_same(total, extent):
+            return False
+    return len(set(used)) == len(used)
 
 
 def _is_unconditional(body: tuple[Statement, ...], writer: Statement) -> bool:

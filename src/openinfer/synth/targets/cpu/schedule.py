@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from openinfer.loops.affine import position
 from openinfer.loops.build import flat
@@ -38,6 +39,7 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, transposed_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import factored, integers_of
+from openinfer.synth.targets.cpu.taps import taps_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
@@ -132,7 +134,7 @@ class _Planner:
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
         if isinstance(statement, Contraction):
-            return self._in_bands(statement) or self._with_memory(self._tiled(statement))
+            return self._by_taps(statement) or self._in_bands(statement) or self._with_memory(self._tiled(statement))
         return (self._statement(statement),)
 
     def _with_memory(self, *statements: Statement) -> tuple[Statement, ...]:
@@ -160,6 +162,16 @@ class _Planner:
         product = transposed_product_of(inner)
         assert product is not None
         return found.around(*self._with_memory(*copy, self._with_panels(inner, product, found.tile)))
+
+    def _by_taps(self, statement: Contraction) -> tuple[Statement, ...] | None:
+        """A convolution in groups, with windows as lists of offsets."""
+        one = without_single(statement)
+        is_finite = one.valid is None or one.b.name in self._finite
+        found = taps_of(one, self._target) if self._has_tiles(one) and is_finite else None
+        if found is None or prod(one.extents) * prod(one.reduced) < _LEAST:
+            return None
+        plane, sums = (self._buffer(one, shape) for shape in found.shapes)
+        return found.around(*self._with_memory(*found.over(plane, sums)))
 
     def _has_tiles(self, one: Contraction) -> bool:
         """Whether a contraction is of the kind that can be computed in tiles."""

@@ -12,7 +12,9 @@ from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
 from openinfer.synth.targets.cpu.emit.parts import print_share
 from openinfer.synth.targets.cpu.emit.sums import side_by_side
+from openinfer.synth.targets.cpu.emit.tap_tiles import tap_lines
 from openinfer.synth.targets.cpu.product import without_single
+from openinfer.synth.targets.cpu.taps import CpuTaps
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates, as_loops
 
@@ -33,7 +35,7 @@ def _prepared(kernel: Kernel) -> Kernel:
 
 
 def _is_untiled(statement: Statement) -> TypeGuard[Contraction]:
-    return isinstance(statement, Contraction) and not isinstance(statement.template, CpuTile)
+    return isinstance(statement, Contraction) and statement.template is None
 
 
 def _contraction(one: Contraction, writer: KernelWriter, depth: int) -> None:
@@ -54,6 +56,8 @@ def _lines(one: Contraction, writer: KernelWriter) -> list[str] | None:
     match one:
         case Contraction(template=CpuTile() as tile):
             return tiled(one, tile, writer.scalars, writer.parts)
+        case Contraction(template=CpuTaps() as taps):
+            return tap_lines(one, taps, writer.scalars)
         case _:
             return side_by_side(one, writer.scalars)
 

@@ -265,7 +265,7 @@ def _tile(tile: FloatTile) -> str:
             lines += products(tile, split)
         lines.append("    }")
     lines += [
-        *_stores(tile, splits),
+        *stores(tile, splits),
         "#else",
         f"    for (int r = 0; r < {rows}; ++r) {{",
         f"        for (int n = 0; n < {tile.width}; ++n) {{",
@@ -299,7 +299,7 @@ def _window_tile(tile: FloatTile) -> str:
         *(f"    {line}" for line in products(tile, 0, "seen")),
         "        }",
         "    }",
-        *_stores(tile, 1),
+        *stores(tile, 1),
         "#else",
         f"    for (int r = 0; r < {rows}; ++r) {{",
         f"        for (int n = 0; n < {tile.width}; ++n) {{",
@@ -315,7 +315,7 @@ def _window_tile(tile: FloatTile) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _stores(tile: FloatTile, splits: int) -> Iterator[str]:
+def stores(tile: FloatTile, splits: int) -> Iterator[str]:
     """The sums into memory; those that were split are joined."""
     for row in range(tile.rows):
         for column in range(tile.vectors):

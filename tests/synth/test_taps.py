@@ -1,0 +1,122 @@
+"""Convolutions in groups, with windows as lists of offsets: what they compute, and which have them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.synth.scheduled_in_c import kernel_for, run
+from tests.synth.test_windows import WEIGHTS, Case, contraction, made, whole_numbers
+
+from openinfer.lang import graph
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import Bind, For, Kernel
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu.divide import divided
+from openinfer.synth.targets.cpu.machine import AVX512, CpuMachine, runnable
+from openinfer.synth.targets.cpu.taps import CpuTaps
+
+CASES: list[Case] = [
+    ("conv2d", (1, 6, 9, 14), (6, 1, 3, 3), {"pads": [1], "groups": 6}),
+    ("conv2d", (2, 4, 12, 13), (4, 1, 3, 3), {"pads": [1], "strides": [2], "groups": 4}),
+    ("conv2d", (1, 3, 11, 16), (6, 1, 5, 5), {"pads": [2], "strides": [2, 1], "groups": 3}),
+    ("conv2d", (1, 3, 14, 14), (3, 1, 3, 3), {"pads": [2], "dilations": [2], "groups": 3}),
+    ("conv2d", (1, 2, 15, 17), (2, 1, 2, 3), {"pads": [3, 0, 0, 2], "strides": [3], "dilations": [2, 1], "groups": 2}),
+    ("conv2d", (1, 6, 8, 9), (8, 3, 3, 3), {"pads": [1], "groups": 2}),
+    ("conv2d", (1, 8, 7, 7), (18, 4, 1, 1), {"groups": 2}),
+    ("conv2d", (1, 2, 96, 70), (2, 1, 3, 3), {"pads": [1], "groups": 2}),
+    ("conv2d", (1, 2, 5, 40), (2, 1, 1, 7), {"pads": [0, 3], "groups": 2}),
+    ("conv2d", (1, 4, 9, 9), (4, 1, 9, 9), {"groups": 4}),
+    ("conv1d", (3, 6, 50), (12, 1, 5), {"pads": [2], "groups": 6}),
+    ("conv1d", (1, 4, 33), (4, 2, 4), {"pads": [4, 0], "strides": [4], "groups": 2}),
+    ("conv3d", (1, 2, 5, 6, 8), (2, 1, 3, 3, 3), {"pads": [1], "strides": [1, 2, 1], "groups": 2}),
+]
+
+
+def has_taps(kernel: Kernel) -> bool:
+    return isinstance(contraction(kernel).template, CpuTaps)
+
+
+@pytest.fixture
+def _always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions, too."""
+    monkeypatch.setattr(schedule, "_LEAST", 0)
+
+
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize("case", [CASES[1], CASES[4], CASES[11]], ids=str)
+def test_windows_as_offsets_mean_the_same(case: Case) -> None:
+    name, x, w, params = case
+    kernel, _ = made(case, AVX512)
+    assert has_taps(kernel)
+    arrays = whole_numbers(case, 0)
+    (wanted,) = interpret(kernel_for(name, x, w, w[:1], **params), arrays)
+    (found,) = interpret(kernel, arrays, order=reversed)
+    assert np.array_equal(found, wanted)
+
+
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
+def test_generated_code_of_groups_agrees_with_plain_loops(target: CpuMachine, tmp_path: Path) -> None:
+    kernels, plain = [], []
+    for number, case in enumerate(CASES):
+        kernel, _ = made(case, target)
+        assert has_taps(kernel), case
+        arrays = whole_numbers(case, number)
+        own = kernel_for(case[0], case[1], case[2], case[2][:1], **case[3])
+        shape = own.outputs[0].shape
+        kernels += [(one, arrays, shape) for one in (kernel, divided(kernel, 3, 0.0))]
+        plain.append((own, arrays, shape))
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    wanted = run(plain, folder, target)
+    for found, one in zip(run(kernels, tmp_path, target), np.repeat(np.arange(len(CASES)), 2), strict=True):
+        assert np.array_equal(found, wanted[one]), CASES[one]
+
+
+def test_what_a_band_of_a_group_sees_fits_in_the_first_cache() -> None:
+    case: Case = ("conv2d", (1, 8, 112, 112), (8, 1, 3, 3), {"pads": [1], "groups": 8})
+    kernel, _ = made(case, AVX512)
+    sizes = [4 * int(np.prod(buffer.shape)) for buffer in kernel.scratch]
+    assert AVX512.l1d // 4 < sum(sizes) <= AVX512.l1d
+
+
+def test_threads_share_the_groups() -> None:
+    case: Case = ("conv2d", (1, 64, 56, 56), (64, 1, 3, 3), {"pads": [1], "groups": 64})
+    kernel, _ = made(case, AVX512)
+    outermost = divided(kernel, 2, 0.0).body[0]
+    assert isinstance(outermost, For)
+    assert outermost.bind is Bind.PART
+
+
+@pytest.mark.parametrize(
+    ("case", "finite"),
+    [
+        (("conv2d", (1, 6, 9, 14), (6, 1, 3, 3), {"pads": [1], "groups": 6}), frozenset[str]()),
+        (("conv2d", (1, 9, 14, 6), (6, 1, 3, 3), {"pads": [1], "groups": 6, "layout": "NHWC"}), WEIGHTS),
+        (("conv2d", (1, 64, 9, 9), (64, 32, 3, 3), {"pads": [1], "groups": 2}), WEIGHTS),
+    ],
+    ids=["infinities would meet zeros", "channels last", "many results for each group"],
+)
+def test_other_convolutions_have_no_lists_of_offsets(case: Case, finite: frozenset[str]) -> None:
+    kernel, _ = made(case, AVX512, finite)
+    assert not has_taps(kernel)
+
+
+@pytest.mark.parametrize("groups", [1, 4, 8])
+def test_what_follows_a_convolution_in_groups_is_part_of_its_kernel(groups: int) -> None:
+    text = f"""
+    dynamic {{ x: f32[1, 8, 9, 9]; w: f32[8, {8 // groups}, 3, 3]; b: f32[8]; }}
+    volatile {{ h: f32[1, 8, 9, 9]; y: f32[1, 8, 9, 9]; }}
+    block entry {{
+        op conv2d(x, w, b, pads=[1], groups={groups}) >> h;
+        op relu(h) >> h;
+        op add(h, x) >> y;
+        return y;
+    }}
+    """
+    plan = Synthesizer("x86-avx512").synthesize(None, graph(text))
+    kernels: list[Any] = [one for one in plan.placed.program.steps() if isinstance(one, KernelStep)]
+    assert len(kernels) == 1
