@@ -13,6 +13,7 @@ A small model of the same graph is compared with the simulator in the tests.
 
 import argparse
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -208,6 +209,12 @@ def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
     subprocess.run(["gcc", "-std=c11", "-O2", *folders, "-o", str(folder / NAME), *files, "-lvulkan"], check=True)
 
 
+def with_trials(device: str, trials: Sequence[str]) -> DeviceArch:
+    """A shipped device that is asked for kernels which are not the usual ones."""
+    document = DeviceArch.named(device).to_json()
+    return DeviceArch.from_json({**document, "preferences": {**document.get("preferences", {}), "trials": [*trials]}})
+
+
 CUDA_RUN = """#!/bin/sh
 # Steps of the model. READS: GB that the device reads in a second, which bench.gpu.forms measures there by Vulkan.
 cd "$(dirname "$0")" && ./decode "${READS:-4270}" "$@"
@@ -223,15 +230,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="h200-vulkan")
+    parser.add_argument("--trials", nargs="+", default=(), help="ways to write kernels, as a device file names them")
     parser.add_argument("--layers", type=int, default=16)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     shape = LlamaShape(layers=options.layers)
     with TemporaryDirectory() as folder:
         model = saved(shape, Path(folder) / "model.oinf")
-        plan = Synthesizer(options.device, name=NAME).synthesize(model, graph(TEXT))
+        arch = with_trials(options.device, options.trials)
+        plan = Synthesizer(arch, name=NAME).synthesize(model, graph(TEXT))
         build(plan, shape, options.folder)
-    arch = DeviceArch.named(options.device)
     if arch.api == "vulkan":
         (options.folder / "reads").mkdir(exist_ok=True)
         reads = Program(options.folder / "reads", simt_machine(arch), Numerics.of(arch))

@@ -48,6 +48,7 @@ from openinfer.loops.ir import (
     Local,
     LoopKind,
     Math,
+    Ready,
     Result,
     Round,
     Scalar,
@@ -58,6 +59,7 @@ from openinfer.loops.ir import (
     Store,
     Structure,
     Unary,
+    Unfailed,
     While,
     WideLoad,
     WideStore,
@@ -210,6 +212,8 @@ class _Run:
                 meant(statement, self)
             case WideLoad() | WideStore():
                 self._wide(statement)
+            case Ready() | Unfailed():
+                pass
             case GroupBarrier() | Combine():
                 message = "threads wait for each other outside of a group"
                 raise UndefinedError(message)

@@ -79,6 +79,7 @@ __all__ = [
     "LoopKind",
     "Math",
     "Order",
+    "Ready",
     "Result",
     "Round",
     "Scalar",
@@ -93,6 +94,7 @@ __all__ = [
     "Template",
     "Unary",
     "UnaryOp",
+    "Unfailed",
     "While",
     "WideLoad",
     "WideStore",
@@ -294,6 +296,19 @@ class GroupBarrier:
 
 
 @dataclass(frozen=True)
+class Ready:
+    """From here on a launch touches what earlier ones have written; before, it reads what none of them writes.
+
+    Every thread comes here once.
+    """
+
+
+@dataclass(frozen=True)
+class Unfailed:
+    """A launch goes on only if none before it has failed; where it does not say so, that is the first thing it does."""
+
+
+@dataclass(frozen=True)
 class Combine:
     """Variables over neighbouring threads of a subgroup: all of them get the same values, bit for bit.
 
@@ -319,6 +334,8 @@ class WideLoad:
     variables: tuple[ScalarVar, ...]
     buffer: Buffer
     index: tuple[Scalar, ...]
+    is_ahead: bool = False
+    """Whether it must be on its way before ``Ready``: a compiler would move it to where its values are needed."""
 
     @property
     def has_words(self) -> bool:
@@ -363,6 +380,8 @@ Statement: TypeAlias = (
     | Contraction
     | Structure
     | GroupBarrier
+    | Ready
+    | Unfailed
     | Combine
     | WideLoad
     | WideStore

@@ -24,6 +24,7 @@ from openinfer.loops.ir import (
     Local,
     Math,
     Order,
+    Ready,
     Result,
     Round,
     Scalar,
@@ -35,6 +36,7 @@ from openinfer.loops.ir import (
     Store,
     Structure,
     Unary,
+    Unfailed,
     While,
     WideLoad,
     WideStore,
@@ -107,13 +109,17 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found += [pad + line for line in _contraction(statement)]
             case Structure():
                 found += [pad + line for line in structure_text(statement)]
-            case GroupBarrier() | Combine() | WideLoad() | WideStore():
+            case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore():
                 found.append(pad + _of_threads(statement))
     return found
 
 
-def _of_threads(one: GroupBarrier | Combine | WideLoad | WideStore) -> str:
+def _of_threads(one: GroupBarrier | Ready | Unfailed | Combine | WideLoad | WideStore) -> str:
     match one:
+        case Ready():
+            return "ready"
+        case Unfailed():
+            return "unfailed"
         case GroupBarrier():
             return "barrier"
         case Combine(variables, others, values, width):
@@ -121,7 +127,8 @@ def _of_threads(one: GroupBarrier | Combine | WideLoad | WideStore) -> str:
             return f"combine {pairs} of {width} as {', '.join(map(scalar_text, values))}"
         case WideLoad(variables, buffer, index):
             names = ", ".join(var.name for var in variables)
-            return f"let {names} = {buffer.name}[{', '.join(map(scalar_text, index))}..]"
+            ahead = "ahead " if one.is_ahead else ""
+            return f"let {names} = {ahead}{buffer.name}[{', '.join(map(scalar_text, index))}..]"
         case WideStore(buffer, index, values):
             place = ", ".join(map(scalar_text, index))
             return f"{buffer.name}[{place}..] = {', '.join(map(scalar_text, values))}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from openinfer.dtypes import DType
 from openinfer.loops.dim import Dim, is_same_shape, is_symbolic
+from openinfer.loops.early import early_problems
 from openinfer.loops.ir import (
     ACCUMULATOR,
     BOOL,
@@ -101,6 +102,7 @@ class _Verifier:
             yield from self._declared(buffer)
         given = (*self._kernel.inputs, *self._kernel.outputs)
         yield from self._body(self._kernel.body, _Scope({one.name for one in given}))
+        yield from early_problems(self._kernel)
 
     def _declared(self, buffer: Buffer) -> Iterator[str]:
         if not _NAME.fullmatch(buffer.name):

@@ -162,6 +162,9 @@ class Memory(_Section):
     )
 
 
+KernelTrial = Literal["early_launches", "early_launches_in_a_chain", "late_guards", "restrict_weights"]
+
+
 class Preferences(_Section):
     """What the synthesizer should do where it has a choice."""
 
@@ -172,6 +175,11 @@ class Preferences(_Section):
     prefer_persistent_kv: bool | None = Field(default=None, description="Keep tables of keys and values on the device.")
     max_kernel_ops: Annotated[int, Field(ge=1, lt=1 << 31)] | None = Field(
         default=None, description="The most nodes of one kernel."
+    )
+
+    trials: Annotated[tuple[KernelTrial, ...], Field(strict=False, max_length=100)] = Field(
+        default=(),
+        description="Ways to write kernels that are not the usual ones, to be measured; devices with CUDA alone.",
     )
 
 

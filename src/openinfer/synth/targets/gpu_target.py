@@ -17,6 +17,7 @@ from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_weights
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes
@@ -41,12 +42,20 @@ class LaunchingDevice:
             return scheduled(kernel, machine) if wanted.schedule else baseline(kernel, machine)
 
         if not wanted.schedule:
-            return (OntoDevice(schedule).run,)
-        return hoisted, OntoDevice(schedule, STRUCTURES).run
+            return (OntoDevice(schedule, finished=self._finished).run,)
+        return hoisted, OntoDevice(schedule, STRUCTURES, self._finished).run
 
     def is_launch(self, kernel: Kernel) -> bool:
         """Whether a kernel of several statements takes fewer launches than they do."""
         return vectors(kernel, self.machine) is not None or attention(kernel, self.machine) is not None
+
+    def _finished(self, launches: Launches, weights: frozenset[str]) -> Launches:
+        """Launches with what the device's description asks for beyond their forms."""
+        if self.machine.knows_weights or self.machine.early:
+            launches = with_weights(launches, weights)
+        if self.machine.early:
+            launches = with_ready(launches)
+        return with_late_guards(launches) if self.machine.guards_late else launches
 
     def require_reach(self, placed: Placed) -> None:
         """Refuse values that are larger than what kernels reach."""

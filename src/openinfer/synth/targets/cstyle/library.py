@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import Kernel, Space
 from openinfer.loops.text import kernel_text
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.cstyle.statements import Printed
@@ -31,13 +31,13 @@ class KernelLibrary:
 
     prefix: str
     printed: PrintKernel
-    used: dict[tuple[str, int], UsedKernel] = field(default_factory=dict)
+    used: dict[tuple[str, int, tuple[bool, ...]], UsedKernel] = field(default_factory=dict)
     calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
     """All calls, in the order in which they stand in the source."""
 
     def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
         """The function of a kernel."""
-        key = kernel_text(kernel), step.parts
+        key = kernel_text(kernel), step.parts, tuple(one.space is Space.WEIGHTS for one in kernel.inputs)
         if key not in self.used:
             name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
             self.used[key] = UsedKernel(name, kernel, step.parts, self.printed(kernel, name, step.parts))

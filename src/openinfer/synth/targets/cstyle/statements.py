@@ -17,10 +17,12 @@ from openinfer.loops.ir import (
     Kernel,
     Let,
     Local,
+    Ready,
     Select,
     SetLocal,
     Statement,
     Store,
+    Unfailed,
     While,
     WideLoad,
     WideStore,
@@ -211,7 +213,7 @@ class KernelPrinter:
                 self.line(depth, self._dialect.fail.format(reason=reason))
             case Contraction():
                 self._templates.contraction(statement, self, depth)
-            case GroupBarrier() | Combine() | WideLoad() | WideStore():
+            case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore():
                 self._templates.statements[type(statement)](statement, self, depth)
 
     def _for(self, loop: For, depth: int) -> None:

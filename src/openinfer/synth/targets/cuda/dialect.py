@@ -5,7 +5,7 @@ quotients and roots are exact, subnormal numbers are kept (``FLAGS``).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from openinfer.dtypes import DTYPES, DType
@@ -47,24 +47,51 @@ def _functions() -> dict[tuple[str, str], Own]:
     return found
 
 
-def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, is_guarded: bool, group: int) -> Framed:
-    """A launch as a kernel, whose groups have so many threads."""
+@dataclass(frozen=True)
+class KernelFrame:
+    """What a kernel is beside its statements."""
+
+    group: int
+    """Threads of its groups."""
+    is_guarded: bool = False
+    """Whether it relies on what an earlier launch has checked."""
+    is_guarded_late: bool = False
+    """Whether ``Unfailed`` is where it ends, if an earlier launch has failed."""
+    is_early: bool = False
+    """Whether it begins while the launch before it still runs, and looks at nothing of that before ``Ready``."""
+    knows_weights: bool = False
+    """Whether it says of weights that nothing writes them."""
+
+    @property
+    def guard(self) -> list[str]:
+        """What looks whether an earlier launch has failed."""
+        found = "own != 0u && *status < own"
+        whole = f"const bool is_stopped = {found};" if self.is_guarded_late else f"if ({found}) return;"
+        return [whole] * self.is_guarded
+
+
+def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, frame: KernelFrame) -> Framed:
+    """A launch as a kernel."""
     given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
     written = {one.name for one in (*kernel.outputs, *kernel.scratch)}
     parameters = [
-        f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{one.name}"
+        f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{_alone(one, frame)}{one.name}"
         for one in given
         if one.name not in kernel.unused
     ]
     parameters += [f"const {dialect.size_type(kernel, size)} s_{size}" for size in kernel.sizes]
-    if kernel.can_fail or is_guarded:
+    if kernel.can_fail or frame.is_guarded:
         parameters += ["uint32_t *status", "const uint32_t own"]
-    body = ["if (own != 0u && *status < own) return;"] * is_guarded
+    body = ["oi_let_next_begin();"] if frame.is_early else frame.guard
     body += [f"__shared__ {_array(dialect, one)}" for one in kernel.scratch if one.space is Space.GROUP]
     body += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
-    head = f'extern "C" __global__ void __launch_bounds__({group}) {kernel.name}({", ".join(parameters)})'
+    head = f'extern "C" __global__ void __launch_bounds__({frame.group}) {kernel.name}({", ".join(parameters)})'
     text = "\n".join([head, "{", *(f"{PAD}{one}" for one in body), *lines, "}"])
     return Framed(f"{text}\n", f"{head};")
+
+
+def _alone(one: Buffer, frame: KernelFrame) -> str:
+    return "__restrict__ " if frame.knows_weights and one.space is Space.WEIGHTS else ""
 
 
 def _array(dialect: Dialect, buffer: Buffer) -> str:
@@ -75,10 +102,10 @@ def _array(dialect: Dialect, buffer: Buffer) -> str:
 _WORDS_OF_CUDA = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const const_cast constexpr
 continue cos decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto
-if index inline int int1 int2 int3 int4 long mutable namespace new noexcept not not_eq nullptr operator or or_eq own
-private protected public register reinterpret_cast return short signed sin sizeof static static_assert static_cast
-status struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
-volatile wchar_t while xor xor_eq
+if index inline int int1 int2 int3 int4 is_stopped long mutable namespace new noexcept not not_eq nullptr operator or
+or_eq own private protected public register reinterpret_cast return short signed sin sizeof static static_assert
+static_cast status struct switch template this thread_local throw true try typedef typeid typename union unsigned using
+virtual void volatile wchar_t while xor xor_eq
 """
 """Keywords, and names that kernels have for themselves."""
 
@@ -87,7 +114,7 @@ CUDA = Dialect(
     stored={one.name: _stored(one) for one in DTYPES.values()},
     literal=literal,
     special=special,
-    frame=partial(_framed, is_guarded=False, group=1024),
+    frame=partial(_framed, frame=KernelFrame(group=1024)),
     support=SUPPORT,
     functions=_functions(),
     fail="{{ atomicMin(status, own); return; }} /* {reason} */",
@@ -97,6 +124,6 @@ CUDA = Dialect(
 )
 
 
-def cuda(*, is_guarded: bool, group: int) -> Dialect:
-    """CUDA for a launch of so many threads in a group; guarded if it relies on what an earlier one has checked."""
-    return replace(CUDA, frame=partial(_framed, is_guarded=is_guarded, group=group))
+def cuda(frame: KernelFrame) -> Dialect:
+    """CUDA for a launch."""
+    return replace(CUDA, frame=partial(_framed, frame=frame))

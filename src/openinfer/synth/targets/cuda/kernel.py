@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from openinfer.loops.cse import with_names
-from openinfer.loops.ir import Kernel
+from openinfer.loops.ir import Kernel, Ready, Statement, Unfailed, walk
 from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
-from openinfer.synth.targets.cstyle.templates import Templates
-from openinfer.synth.targets.cuda.dialect import cuda
+from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement, Templates
+from openinfer.synth.targets.cuda.dialect import KernelFrame, cuda
 from openinfer.synth.targets.cuda.support import support_code
 from openinfer.synth.targets.cuda.thread_words import CUDA_THREADS
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch, group_of
+from openinfer.synth.targets.simt.machine import SimtMachine
 
 _HEAD = """#include <stdint.h>
 
@@ -25,6 +26,31 @@ _HEAD = """#include <stdint.h>
 template <typename T> static __device__ __forceinline__ uint32_t *oi_words(T *p) { return (uint32_t *)p; }
 template <typename T> static __device__ __forceinline__ uint2 *oi_pairs(T *p) { return (uint2 *)p; }
 template <typename T> static __device__ __forceinline__ uint4 *oi_quads(T *p) { return (uint4 *)p; }
+
+/* Memory that nothing writes: the access is on its way when this returns, whatever stands behind it. */
+static __device__ __forceinline__ uint4 oi_ahead(const uint4 *p)
+{
+    uint4 r;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+    return r;
+}
+
+/* The next launch may begin, up to where it waits for this one. */
+static __device__ __forceinline__ void oi_let_next_begin()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/* All launches before this one have ended, and what they have written is there. */
+static __device__ __forceinline__ void oi_ready()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 /* The threads of a warp that belong together with this one, so many neighbours, as bits. */
 static __device__ __forceinline__ uint32_t oi_team(uint32_t width)
@@ -40,19 +66,31 @@ def _prepared(kernel: Kernel) -> Kernel:
     return replace(kernel, body=with_names(kernel.body, taken))
 
 
-_TEMPLATES = Templates(prepared=_prepared, loops=CUDA_THREADS.loops(), statements=CUDA_THREADS.statements())
+def _templates(frame: KernelFrame) -> Templates:
+    def ready(_one: Ready, writer: KernelWriter, depth: int) -> None:
+        for line in ("oi_ready();", *frame.guard):
+            writer.line(depth, line)
+
+    def unfailed(_one: Unfailed, writer: KernelWriter, depth: int) -> None:
+        if frame.is_guarded:
+            writer.line(depth, "if (is_stopped) return;")
+
+    own: dict[type[Statement], PrintStatement] = {**CUDA_THREADS.statements(), Ready: ready, Unfailed: unfailed}
+    return Templates(prepared=_prepared, loops=CUDA_THREADS.loops(), statements=own)
 
 
-def launch_code(launch: Launch, name: str, group: int) -> LaunchCode:
+def launch_code(launch: Launch, name: str, group: int, *, knows_weights: bool = False) -> LaunchCode:
     """A launch as a kernel of this name; groups have so many threads where a launch does not say."""
-    dialect = cuda(is_guarded=launch.is_guarded, group=group_of(launch.kernel, group))
-    code = statements.printed(launch.kernel, name, dialect, _TEMPLATES)
+    is_early, is_late = (any(isinstance(one, kind) for one in walk(launch.kernel.body)) for kind in (Ready, Unfailed))
+    frame = KernelFrame(group_of(launch.kernel, group), launch.is_guarded, is_late, is_early, knows_weights)
+    code = statements.printed(launch.kernel, name, cuda(frame), _templates(frame))
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
 
-def printed_launch(kernel: Kernel, name: str, _parts: int, *, group: int) -> Printed:
+def printed_launch(kernel: Kernel, name: str, _parts: int, *, machine: SimtMachine) -> Printed:
     """A launch of a project, which looks whether an earlier one has failed."""
-    return launch_code(Launch(kernel, 0, is_guarded=True), name, group).code
+    launch = Launch(kernel, 0, is_guarded=True)
+    return launch_code(launch, name, machine.group, knows_weights=machine.knows_weights).code
 
 
 def support_text(needs: Iterable[Need]) -> str:

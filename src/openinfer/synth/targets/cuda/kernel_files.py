@@ -8,6 +8,7 @@ from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cuda.kernel import support_text
 from openinfer.synth.targets.simt.launches import group_of
+from openinfer.synth.targets.simt.machine import SimtMachine
 
 KERNELS_FILE = "src/kernels.cu"
 SUPPORT_FILE = "src/support.cuh"
@@ -21,7 +22,7 @@ extern "C" __global__ void {name}_copy(const uint32_t *from, uint32_t *to, const
     const uint64_t words = bytes / 4u, step = uint64_t(gridDim.x) * blockDim.x;
     const uint64_t first = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint32_t rest = uint32_t(bytes % 4u);
-    if (own != 0u && *status < own) return;
+{ready}    if (own != 0u && *status < own) return;
     for (uint64_t i = first; i < words; i += step) to[i] = from[i];
     if (first == 0u && rest != 0u) {{
         const uint32_t mask = (1u << (rest * 8u)) - 1u;
@@ -67,7 +68,7 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
     const bool is_kept = given.low(9) != 0u;
     const uint32_t *const status = given.memory(10u + 2u * axes);
     const uint32_t own = given.low(11u + 2u * axes);
-    const bool has_failed = own != 0u && *status < own;
+{ready}    const bool has_failed = own != 0u && *status < own;
     const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
     for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < units; i += step) {{
         uint64_t rest = i / entry, place = 0, each = 1;
@@ -98,6 +99,9 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
 }}
 """
 """The kernels that every project has, in the order of their numbers."""
+_READY = "    oi_let_next_begin();\n    oi_ready();\n"
+_EARLY = {None: 0, "edges": 1, "chain": 2}
+"""How launches follow each other, as the host knows it."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,7 @@ class CudaKernels:
 
     name: str
     library: KernelLibrary
-    group: int
-    """Threads of a group, where a launch does not say."""
+    machine: SimtMachine
     title: Callable[[int], str]
     """A node in words."""
 
@@ -122,12 +125,13 @@ class CudaKernels:
         needs = {need for one in used for need in one.code.needs}
         words = _CELL_WORDS + 2 * axes
         texts = [f"{kernel_doc(one, self.title)}{one.code.text}" for one in used]
-        rows = [(f"{self.name}_copy", self.group, 0), (f"{self.name}_cells", self.group, words)]
-        rows += [(one.name, group_of(one.kernel, self.group), 0) for one in used]
-        table = "\n".join(f"    {{ (const void *){name}, {group}, {block} }}," for name, group, block in rows)
+        usual, early = self.machine.group, _EARLY[self.machine.early]
+        rows = [(f"{self.name}_copy", usual, 0), (f"{self.name}_cells", usual, words)]
+        rows += [(one.name, group_of(one.kernel, usual), 0) for one in used]
+        table = "\n".join(f"    {{ (const void *){name}, {group}, {block}, {early} }}," for name, group, block in rows)
         parts = [
             '#include "support.cuh"\n\nextern "C" {\n#include "device.h"\n}\n',
-            _FIXED.format(name=self.name, words=words),
+            _FIXED.format(name=self.name, words=words, ready=_READY * (early > 0)),
             *(f"\n{text}" for text in texts),
             f"\nconst oi_kernel {self.name}_kernels[] = {{\n{table}\n}};\n",
         ]

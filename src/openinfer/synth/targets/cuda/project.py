@@ -14,10 +14,11 @@ from openinfer.synth.targets.gpu.project import DeviceApi, LaunchingProject
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 
-_KERNEL = """/* A kernel, and the threads of its groups. Arguments are one block of so many words, or each by itself. */
+_KERNEL = """/* A kernel, and the threads of its groups. Arguments are one block of so many words, or each by itself.
+   It may begin while others run, and wait by itself: for those that it needs (1), or for the one before it (2). */
 typedef struct {
     const void *function;
-    int32_t threads, words;
+    int32_t threads, words, early;
 } oi_kernel;
 """
 CUDA_API = DeviceApi("openinfer.synth.targets.cuda", _KERNEL, taken=("cuda", "kernels", "support"))
@@ -27,8 +28,8 @@ class CudaProject(LaunchingProject):
     """The files of a program, and the facts about them that others need."""
 
     def __init__(self, placed: Placed, options: ProjectOptions, machine: SimtMachine) -> None:
-        super().__init__(placed, options, machine, CUDA_API, partial(printed_launch, group=machine.group))
-        self._kernels = CudaKernels(self.name, self.kernels, machine.group, self._file.title)
+        super().__init__(placed, options, machine, CUDA_API, partial(printed_launch, machine=machine))
+        self._kernels = CudaKernels(self.name, self.kernels, machine, self._file.title)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ CUDA_THREADS = ThreadWords(
     shuffled=_shuffled,
     place="uint32_t({0})",
     access={size: f"oi_{word}({{name}})[{{at}}]" for size, word in ((1, "words"), (2, "pairs"), (4, "quads"))},
+    ahead={4: "oi_ahead(oi_quads({name}) + ({at}))"},
     wide={1: "uint32_t", 2: "uint2", 4: "uint4"},
     made="make_{type}({parts})",
     word=(".x", ".y", ".z", ".w"),

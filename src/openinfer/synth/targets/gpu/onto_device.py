@@ -6,7 +6,7 @@ from math import prod
 
 from openinfer.loops.expand import plain
 from openinfer.loops.ir import Kernel, Structure
-from openinfer.synth.program.ir import Action, KernelStep, Program, TableStep, Value
+from openinfer.synth.program.ir import Action, KernelStep, Program, TableStep, Value, Weight
 from openinfer.synth.targets.simt.launches import Launches
 
 _WIDEST = 16
@@ -21,6 +21,8 @@ class OntoDevice:
     """What becomes of a kernel, some buffers of which may begin anywhere."""
     structures: frozenset[type[Structure]] = frozenset()
     """Those that the schedule has forms for."""
+    finished: Callable[[Launches, frozenset[str]], Launches] = lambda launches, _weights: launches
+    """What is done with launches at last, some inputs of which are weights."""
 
     def run(self, program: Program) -> Program:
         """The program with launches."""
@@ -29,9 +31,10 @@ class OntoDevice:
 
     def _launched(self, step: KernelStep, unaligned: frozenset[Value]) -> KernelStep:
         kernel = plain(step.kernel, self.structures)
-        given = zip(kernel.inputs, step.inputs, strict=True)
-        anywhere = frozenset(buffer.name for buffer, one in given if isinstance(one, Value) and one in unaligned)
-        launches = self.schedule(kernel, anywhere)
+        pairs = [*zip(kernel.inputs, step.inputs, strict=True)]
+        anywhere = frozenset(buffer.name for buffer, one in pairs if isinstance(one, Value) and one in unaligned)
+        weights = frozenset(buffer.name for buffer, one in pairs if isinstance(one, Weight))
+        launches = self.finished(self.schedule(kernel, anywhere), weights)
         own = step.outputs[0].name
         memory = tuple(Value(f"{own}_{one.name}", one.dtype, one.shape) for one in launches.scratch)
         return replace(step, kernel=launches.kernel, scratch=memory, schedule=launches)

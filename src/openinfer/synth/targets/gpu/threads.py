@@ -63,6 +63,8 @@ class ThreadWords:
     of_long: tuple[str, str]
     """The same of an integer of 64 bits, which has no sign when it is made."""
     to_long: str
+    ahead: Mapping[int, str] = field(default_factory=dict)
+    """The same as ``access``, where a compiler may not put it off."""
     rounded: Mapping[int, str] = field(default_factory=lambda: {1: "oi_pair_bf16"})
     """The functions that make some words of twice as many numbers in bf16, by how many; of one word at least."""
 
@@ -159,9 +161,10 @@ class ThreadPrinter:
         dtype, name, words = one.buffer.dtype, one.variables[0].name, self.words
         count = one.count * dtype.bits // 32
         size = _access_size(count)
+        accesses = {**words.access, **words.ahead} if one.is_ahead else words.access
         at = self._place_of(one, size * 32 // dtype.bits, writer) if dtype.bits <= 32 * size else ""
         for number in range(count // size):
-            access = words.access[size].format(name=one.buffer.name, at=at if count == size else f"{at} + {number}u")
+            access = accesses[size].format(name=one.buffer.name, at=at if count == size else f"{at} + {number}u")
             writer.line(depth, f"const {words.wide[size]} {name}_w{number} = {access};")
         texts = [f"{name}_w{word // size}" + (words.word[word % size] if size > 1 else "") for word in range(count)]
         for number, var in enumerate(one.variables):

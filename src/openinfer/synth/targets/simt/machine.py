@@ -1,9 +1,12 @@
 """What code may assume of a device with many threads."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from openinfer.synth.devices.description import DeviceArch
 
+Following = Literal["edges", "chain"]
+"""A launch waits for those that it needs, or for the one before it, whatever that is."""
 _GROUP = 256
 """Threads of a group, where the device allows as many."""
 _LARGEST_GROUP = 1024
@@ -44,6 +47,12 @@ class SimtMachine:
     """Groups that run at the same time, and no fewer, where there are enough of them."""
     fuses: bool = False
     """Whether a product and a sum are one instruction, which rounds once."""
+    early: Following | None = None
+    """How launches begin while those before them still run; None if they do not."""
+    knows_weights: bool = False
+    """Whether kernels say of weights that nothing writes them."""
+    guards_late: bool = False
+    """Whether launches look only before they write whether an earlier one has failed."""
     unaligned: frozenset[str] = frozenset()
     """Buffers of the kernel at hand that may begin anywhere, not only where the widest access may."""
 
@@ -72,6 +81,8 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
     if subgroup:
         most = min(most, subgroup**2)
     largest = 1 << (most.bit_length() - 1)
+    trials = arch.preferences.trials if arch.device.api == "cuda" else ()
+    early: Following | None = "edges" if "early_launches" in trials else None
     return SimtMachine(
         min(_GROUP, largest),
         subgroup,
@@ -79,4 +90,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         units=limits.compute_units or SimtMachine.units,
         fuses=arch.numerics.fma == "exact",
+        early="chain" if "early_launches_in_a_chain" in trials else early,
+        knows_weights="restrict_weights" in trials,
+        guards_late="late_guards" in trials,
     )

@@ -106,27 +106,50 @@ static bool are_launched(const oi_queue *q, oi_params *room)
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-/* The nodes of a graph: those that wait come after all before them, others run beside those that stand before them. */
+/* A launch behind others: behind their ends, or it may begin when all of their groups have, and waits by itself. */
+static bool is_node(const oi_queue *q, cudaGraphNode_t *made, cudaGraph_t graph, const oi_call *call,
+    const cudaGraphNode_t *before, size_t count, bool may_begin, oi_params *room)
+{
+    const struct cudaKernelNodeParams *const one = params_of(q, call, room);
+    cudaGraphEdgeData edges[MOST_BEFORE];
+    if (!may_begin) return cudaGraphAddKernelNode(made, graph, before, count, one) == cudaSuccess;
+    struct cudaGraphNodeParams about = { .type = cudaGraphNodeTypeKernel };
+    about.kernel.func = one->func;
+    about.kernel.gridDim = one->gridDim;
+    about.kernel.blockDim = one->blockDim;
+    about.kernel.kernelParams = one->kernelParams;
+    for (size_t i = 0; i < count; ++i)
+        edges[i] = (cudaGraphEdgeData){ .from_port = cudaGraphKernelNodePortProgrammatic,
+            .type = cudaGraphDependencyTypeProgrammatic };
+    return cudaGraphAddNode(made, graph, before, edges, count, &about) == cudaSuccess;
+}
+
+/* The nodes of a graph: those that wait come after all before them, others run beside those that stand before them. In a
+   chain, each comes after the one before it. */
 static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
 {
     const cudaGraphNode_t *before = NULL;
     cudaGraphNode_t joint;
     size_t before_count = 0;
     int32_t since = 0;
+    bool may_begin = false;
     for (int32_t i = 0; i < q->wanted.count; ++i) {
         const oi_call *const call = &q->wanted.calls[i];
-        if (call->waits && i > since) {
+        const int32_t early = q->tools.kernels[call->kernel].early;
+        if (early > 1 && i > 0) since = i - 1;
+        if ((call->waits || early > 1) && i > since) {
             before = to->nodes + since;
             before_count = (size_t)(i - since);
+            may_begin = early > 0;
             if (before_count > MOST_BEFORE) {
                 if (cudaGraphAddEmptyNode(&joint, to->graph, before, before_count) != cudaSuccess) return false;
                 before = &joint;
                 before_count = 1;
+                may_begin = false; /* only launches let others begin */
             }
             since = i;
         }
-        if (cudaGraphAddKernelNode(&to->nodes[i], to->graph, before, before_count, params_of(q, call, room)) != cudaSuccess)
-            return false;
+        if (!is_node(q, &to->nodes[i], to->graph, call, before, before_count, may_begin, room)) return false;
     }
     return true;
 }
