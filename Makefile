@@ -168,11 +168,12 @@ fuzz-synth: $(VENV)/.dev
 	$(BIN)/python -m tests.differential.program_fuzz --count $(FUZZ_PROGRAM_COUNT) --seed $(FUZZ_SEED)
 	$(BIN)/python -m tests.differential.program_fuzz --count $(FUZZ_SANITIZED_COUNT) --seed $(FUZZ_SEED) --sanitize
 
-# Models on generated C, ONNX Runtime, OpenVINO and torch.compile, side by side: make bench BENCH="mlp resnet18 --quick".
-# torch.compile compiles C++ when it runs.
+# Models on generated C and on the strongest peers, side by side: make bench BENCH="mlp resnet18 --quick". Each peer has
+# an environment of its own in build/peers, which is made once. torch.compile compiles C++ when it runs.
 BENCH ?=
 bench: $(VENV)/.bench
 	@$(call installed,g++,g++)
+	$(BIN)/python -m bench.cpu.install
 	$(BIN)/python -m bench.cpu $(BENCH)
 
 bench-all: bench-oinf bench-lang bench-sim bench-synth

@@ -15,10 +15,14 @@ class Ceilings:
 
     def __init__(self, target: CpuMachine) -> None:
         self._target = target
+        self._gflops: dict[int, float] = {}
 
     def gflops(self, threads: int) -> float:
-        """Billions of multiplications and additions in a second."""
-        return measured_roofline(self._target, self._target.flags, "gcc", threads, IN_FIRST_CACHE).operations / 1e9
+        """Billions of multiplications and additions in a second; measured once."""
+        if threads not in self._gflops:
+            found = measured_roofline(self._target, self._target.flags, "gcc", threads, IN_FIRST_CACHE)
+            self._gflops[threads] = found.operations / 1e9
+        return self._gflops[threads]
 
     def read_gb(self, nbytes: int, threads: int) -> float:
         """Billions of bytes in a second, if threads read as many bytes over and over, each a part of its own."""

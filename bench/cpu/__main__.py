@@ -1,68 +1,78 @@
-"""Every model on every engine, side by side, on two threads: ``make bench``. ``bench/README.md`` says how."""
+"""Every model on every engine, side by side, on one thread and on two: ``make bench``. ``bench/README.md`` says how."""
 
 import argparse
 import json
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.ceilings import Ceilings
-from bench.cpu.cases import ALL, CASES
-from bench.cpu.engines import THREADS
+from bench.cpu.cases import CASES
 from bench.cpu.machine import ceiling_facts, machine_facts
-from bench.cpu.measure import ROUND, Row, measured
+from bench.cpu.measure import ROUND, Row, Run, measured
+from bench.cpu.peers import ALL
 from bench.cpu.plot import speed_svg
 from bench.cpu.process import PEER_ENVIRONMENT, TORCH_ENVIRONMENT
 from bench.cpu.report import show
+from bench.cpu.table import write_table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from openinfer.synth.targets.cpu.machine import host
 
 BUILD = Path("build/bench")
+ROUNDS, QUICK = 11, 3
 
 
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cpu", description=__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"any of {', '.join(CASES)}; else all")
-    parser.add_argument("--engines", nargs="+", choices=ALL, default=ALL, help="else all")
-    parser.add_argument("--rounds", type=int, help="how often each engine is measured on each model; else 21")
-    parser.add_argument("--quick", action="store_true", help="5 rounds")
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", default=[], help="models by pattern: 'minilm-*'")
+    parser.add_argument("--peers", nargs="+", choices=ALL[1:], help="engines to measure against; else all")
+    parser.add_argument("--threads", nargs="+", type=int, default=[2, 1], help="numbers of threads; else 2 and 1")
+    parser.add_argument("--rounds", type=int, help=f"how often each engine is measured on each model; else {ROUNDS}")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, two threads, no torch.compile")
+    parser.add_argument("--details", action="store_true", help="print a line for each engine, with all figures")
     parser.add_argument("--json", type=Path, default=BUILD / "cpu.json", help="where all figures go")
     parser.add_argument("--svg", type=Path, default=BUILD / "cpu.svg", help="where the picture goes")
+    parser.add_argument("--files", type=Path, default=BUILD / "files", help="where models are kept for the next run")
+    parser.add_argument("--write", action="store_true", help="write table and picture of docs/performance.md anew")
     options = parser.parse_args(arguments)
     unknown = [model for model in options.models if model not in CASES]
     if unknown:
         parser.error(f"there is no model {unknown[0]!r}: choose from {', '.join(CASES)}")
-    options.rounds = options.rounds or (5 if options.quick else 21)
-    if options.rounds < 1:
-        parser.error("there must be a round")
-    options.models = list(dict.fromkeys(options.models)) or list(CASES)
-    options.engines = [engine for engine in ALL if engine in options.engines]
+    patterns = [*options.models, *options.only]
+    options.models = [key for key in CASES if not patterns or any(fnmatchcase(key, one) for one in patterns)]
+    if not options.models:
+        parser.error(f"no model is like {patterns[0]!r}: choose from {', '.join(CASES)}")
+    options.rounds = options.rounds or (QUICK if options.quick else ROUNDS)
+    if options.rounds < 1 or min(options.threads) < 1:
+        parser.error("there must be a round, and a thread")
+    chosen = options.peers or [one for one in ALL if not (options.quick and one == "torch")]
+    options.engines = tuple(engine for engine in ALL if engine in ("ours", *chosen))
+    options.threads = [2] if options.quick and options.threads == [2, 1] else options.threads
     return options
 
 
 def run(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], list[Row]]:
     """The facts of a run, and its rows."""
-    rows = []
+    rows: list[Row] = []
     columns = (TextColumn("{task.description:36}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with TemporaryDirectory(prefix="bench-") as name, Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task(
-            "ceilings", total=len(options.models) * (options.rounds + len(options.engines) + 1), completed=-1
-        )
+    each = 1 + len(options.threads) * (options.rounds + len(options.engines))
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("ceilings", total=len(options.models) * each, completed=-1)
         ceilings = Ceilings(host())
-        most = ceiling_facts(ceilings)
+        most = ceiling_facts(ceilings, sorted(options.threads))
+        plan = Run(options.engines, tuple(options.threads), options.rounds, ceilings)
         for model in options.models:
 
             def tell(what: str, model: str = model) -> None:
                 progress.update(bar, advance=1, description=f"{model}: {what}")
 
-            with TemporaryDirectory(dir=name) as folder:
-                case = CASES[model]
-                rows.append(measured(case, options.engines, Path(folder), ceilings, options.rounds, tell))
+            rows += measured(plan, CASES[model], options.files / model, tell)
     settings = {
-        "threads": THREADS,
+        "threads": options.threads,
         "rounds": options.rounds,
         "round_s": ROUND,
         "environment": {"peers": PEER_ENVIRONMENT, "torch": TORCH_ENVIRONMENT},
@@ -75,14 +85,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; 1 if an engine was wrong or failed."""
     options = options_of(arguments)
     console = Console()
-    console.width = max(console.width, 140)  # the table needs it, in a file and in a narrow terminal too
+    console.width = max(console.width, 150)  # the table needs it, in a file and in a narrow terminal too
     facts, rows = run(options, console)
     processor = facts["machine"]["processor"]
     console.print(f"{processor}: " + ", ".join(f"{name} {value:.0f}" for name, value in facts["ceilings"].items()))
-    show(rows, console)
-    for path, text in ((options.json, json.dumps(facts, indent=2) + "\n"), (options.svg, speed_svg(rows, processor))):
+    show(rows, console, is_long=options.details)
+    picture = speed_svg(rows, processor)
+    for path, text in ((options.json, json.dumps(facts, indent=2) + "\n"), (options.svg, picture)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    if options.write:
+        write_table(facts, picture)
     console.print(f"{options.json}, {options.svg}", style="dim")
     return int(any(one.status in ("wrong", "failed") for row in rows for one in row.outcomes.values()))
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.cnns import ds_cnn, efficientnet_lite0, mobilenet_v2, mobilenet_v3_small
+from bench.cpu.peers import ALL
 from bench.decoder import Shape, decoder
 from bench.decoder_quantized import decoder_int4, decoder_int8
 from bench.minilm import minilm
@@ -11,7 +13,11 @@ from bench.of_bytes import digits_int8, mlp_int8
 
 LLAMA = Shape(layers=16)
 WIDE, ROWS = (1024, 1024, 1024, 1024), 64
-ALL = ("ours", "onnxruntime", "openvino", "torch")
+OF_ONNX = tuple(one for one in ALL if one != "torch")
+"""The engines that have every model in f32: those that read ONNX files, or what is made of them."""
+WITH_TORCH = (*OF_ONNX, "torch")
+WITH_STATE = ("ours", "onnxruntime", "openvino", "torch")
+"""Those that have a decoder, whose keys and values stay from one step to the next."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +26,7 @@ class Case:
 
     key: str
     build: Callable[[], Model]
-    engines: tuple[str, ...] = ALL
+    engines: tuple[str, ...] = OF_ONNX
     """Those that the model is written for."""
     original: str | None = None
     """The case of the same model in f32."""
@@ -29,18 +35,22 @@ class Case:
 CASES = {
     case.key: case
     for case in (
-        Case("mlp", mlp),
-        Case("minilm-1x16", lambda: minilm(1, 16)),
-        Case("minilm-1x128", lambda: minilm(1, 128)),
-        Case("minilm-8x128", lambda: minilm(8, 128)),
-        Case("resnet18", resnet),
-        Case("decoder", lambda: decoder(LLAMA)),
+        Case("mlp", mlp, WITH_TORCH),
+        Case("minilm-1x16", lambda: minilm(1, 16), WITH_TORCH),
+        Case("minilm-1x128", lambda: minilm(1, 128), WITH_TORCH),
+        Case("minilm-8x128", lambda: minilm(8, 128), WITH_TORCH),
+        Case("mobilenet-v2", mobilenet_v2),
+        Case("mobilenet-v3-small", mobilenet_v3_small),
+        Case("efficientnet-lite0", efficientnet_lite0),
+        Case("ds-cnn", ds_cnn),
+        Case("resnet18", resnet, WITH_TORCH),
+        Case("decoder", lambda: decoder(LLAMA), WITH_STATE),
         Case("decoder-int8", lambda: decoder_int8(LLAMA), ("ours", "onnxruntime"), "decoder"),
         Case("decoder-int4", lambda: decoder_int4(LLAMA), ("ours", "onnxruntime"), "decoder"),
-        Case("digits", digits),
+        Case("digits", digits, WITH_TORCH),
         Case("digits-int8", digits_int8, ("ours", "onnxruntime"), "digits"),
-        Case("mlp-wide", lambda: mlp(WIDE, ROWS), ("ours", "onnxruntime", "openvino")),
+        Case("mlp-wide", lambda: mlp(WIDE, ROWS)),
         Case("mlp-wide-int8", lambda: mlp_int8(WIDE, ROWS), ("ours", "onnxruntime"), "mlp-wide"),
-        Case("lstm", lstm),
+        Case("lstm", lstm, WITH_TORCH),
     )
 }

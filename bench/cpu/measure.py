@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from bench.ceilings import Ceilings
 from bench.cpu.cases import Case
-from bench.cpu.engines import THREADS
 from bench.cpu.prepare import Prepared, prepared
-from bench.cpu.process import EngineError, MissingEngineError, Worker
+from bench.cpu.process import EngineError, MissingEngineError, UnableEngineError, Worker
 from bench.models import disagreement
 
 ROUND = 0.02
@@ -21,8 +20,6 @@ PAUSE = 0.01
 """Seconds of sleep, again and again, until threads that wait awake for more work (as some engines' do) are asleep."""
 PATIENCE = 5.0
 """Seconds after which a round begins all the same; ``others_cpu`` will tell."""
-STARTS = 3
-"""Processes of an engine whose first steps are timed; of torch, which compiles for minutes, one."""
 TOLERANCE = 1e-3
 COSINE = 0.01
 """How much farther from the f32 output than ours that of another quantized model may be."""
@@ -31,7 +28,7 @@ Array = Any
 
 @dataclass
 class Outcome:
-    """An engine on a model. ``status`` is ok, wrong, failed, missing or unwritten; only ok has times."""
+    """An engine on a model. ``status`` is ok, wrong, failed, missing, unable or unwritten; only ok has times."""
 
     status: str = "ok"
     why: str = ""
@@ -67,6 +64,7 @@ class Row:
 
     key: str
     name: str
+    threads: int
     multiply_adds: int
     read_bytes: int
     built_s: float | None
@@ -95,6 +93,7 @@ class Row:
         return {
             "key": self.key,
             "name": self.name,
+            "threads": self.threads,
             "multiply_adds": self.multiply_adds,
             "read_bytes": self.read_bytes,
             "built_s": self.built_s,
@@ -145,7 +144,8 @@ def noted(outcome: Outcome) -> Iterator[None]:
     try:
         yield
     except EngineError as error:
-        outcome.status = "missing" if isinstance(error, MissingEngineError) else "failed"
+        kinds = {MissingEngineError: "missing", UnableEngineError: "unable"}
+        outcome.status = kinds.get(type(error), "failed")
         outcome.why, outcome.times_ms = str(error), []
 
 
@@ -164,8 +164,8 @@ def wait_for_quiet(workers: Sequence[Worker]) -> None:
 class Measurement:
     """The workers of a model and their outcomes."""
 
-    def __init__(self, case: Case, right: Prepared, stack: ExitStack) -> None:
-        self.case, self.right, self.stack = case, right, stack
+    def __init__(self, case: Case, right: Prepared, threads: int, stack: ExitStack) -> None:
+        self.case, self.right, self.threads, self.stack = case, right, threads, stack
         self.workers: dict[str, Worker] = {}
         self.outcomes: dict[str, Outcome] = {}
 
@@ -175,15 +175,13 @@ class Measurement:
         if engine not in self.case.engines:
             outcome.status, outcome.why = "unwritten", "the model is not written for this engine"
             return
-
+        if engine in self.right.cannot:
+            outcome.status, outcome.why = "unable", self.right.cannot[engine]
+            return
         with noted(outcome):
-            starts = []
-            for _ in range(STARTS - 1 if engine != "torch" else 0):
-                with Worker(engine, self.case.key, self.right.folder) as other:
-                    starts.append(self._first_step(other)["seconds"])
-            worker = self.stack.enter_context(Worker(engine, self.case.key, self.right.folder))
+            worker = self.stack.enter_context(Worker(engine, self.case.key, self.right.folder, self.threads))
             answer = self._first_step(worker)
-            outcome.start_s = float(np.median([*starts, answer["seconds"]]))
+            outcome.start_s = answer["seconds"]
             outcome.model_bytes = self.right.model_bytes[engine]
             judged(outcome, output_of(self.right.folder, answer["output"]), engine, self.right)
             once = worker.ask("steps", count=1)["seconds"]
@@ -222,38 +220,46 @@ class Measurement:
                     outcome.peak_bytes = worker.ask("memory")["bytes"]
 
 
-def measured(
-    case: Case,
-    engines: Sequence[str],
-    folder: Path,
-    ceilings: Ceilings,
-    rounds: int,
-    tell: Callable[[str], None],
-) -> Row:
-    """Everything about one model. ``tell`` is called ``rounds + len(engines) + 1`` times, with what comes next."""
+@dataclass(frozen=True)
+class Run:
+    """What is measured: engines, numbers of threads, rounds."""
+
+    engines: tuple[str, ...]
+    threads: tuple[int, ...]
+    rounds: int
+    ceilings: Ceilings
+
+
+def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -> Iterator[Row]:
+    """Everything about one model, a row for each number of threads.
+
+    ``tell`` is called with what comes next: once, and for each number of threads ``rounds + len(engines)`` times.
+    """
     tell("files")
     # Before NumPy has threads of its own, which wait awake for more products.
-    flops = ceilings.gflops(THREADS)
+    flops = {threads: plan.ceilings.gflops(threads) for threads in plan.threads}
     model = case.build()
-    read = ceilings.read_gb(model.read_bytes, THREADS)
-    right = prepared(model, folder, [engine for engine in engines if engine in case.engines])
-    with ExitStack() as stack:
-        measurement = Measurement(case, right, stack)
-        for engine in engines:
-            tell(f"{engine} starts")
-            measurement.start(engine)
-        for number in range(rounds):
-            tell(f"round {number + 1}")
-            measurement.round(number)
-        measurement.finish()
-    return Row(
-        case.key,
-        model.name,
-        model.multiply_adds,
-        model.read_bytes,
-        right.built_s,
-        2 * model.multiply_adds / model.at_once / flops / 1e6,
-        model.read_bytes / read / 1e6,
-        measurement.outcomes,
-        case.original,
-    )
+    read = {threads: plan.ceilings.read_gb(model.read_bytes, threads) for threads in plan.threads}
+    right = prepared(model, folder, [engine for engine in plan.engines if engine in case.engines], plan.threads)
+    for threads in plan.threads:
+        with ExitStack() as stack:
+            measurement = Measurement(case, right, threads, stack)
+            for engine in plan.engines:
+                tell(f"{engine} starts")
+                measurement.start(engine)
+            for number in range(plan.rounds):
+                tell(f"round {number + 1} on {threads}")
+                measurement.round(number)
+            measurement.finish()
+        yield Row(
+            case.key,
+            model.name,
+            threads,
+            model.multiply_adds,
+            model.read_bytes,
+            right.built_s,
+            2 * model.multiply_adds / model.at_once / flops[threads] / 1e6,
+            model.read_bytes / read[threads] / 1e6,
+            measurement.outcomes,
+            case.original,
+        )

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from html import escape
 
 from bench.cpu.measure import Row
+from bench.cpu.peers import PEERS
 
-COLOURS = {"ours": "#4e79a7", "onnxruntime": "#f28e2b", "openvino": "#59a14f", "torch": "#b07aa1"}
-TITLES = {"ours": "OpenInfer", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "torch.compile"}
+COLOURS = {name: peer.colour for name, peer in PEERS.items()}
+TITLES = {name: peer.title for name, peer in PEERS.items()}
 TOP, RIGHT, BOTTOM = 76, 60, 40
-BAR, GAP = 13, 14
+BAR, GAP = 12, 14
 PLOT = 620
 """How wide the bars may be."""
 LETTER = 6.4
@@ -18,14 +19,16 @@ FONT = 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="11" f
 
 def speed_svg(rows: list[Row], machine: str) -> str:
     """Horizontal bars, grouped by model: the speed of each engine as a multiple of that of the best peer."""
-    picture = _Picture(rows)
+    most = max((row.threads for row in rows), default=1)
+    threads = f"{most} thread{'s' if most > 1 else ''}"
+    picture = _Picture([row for row in rows if row.threads == most])
     width, height = picture.left + PLOT + RIGHT, picture.bottom + BOTTOM
     size = f'width="{width}" height="{height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" {FONT}>',
         f'<rect {size} fill="#fff"/>',
         '<text x="16" y="24" font-size="15" font-weight="bold">Speed, as a multiple of the best peer&#8217;s</text>',
-        f'<text x="16" y="42">two threads, medians; {escape(machine)}</text>',
+        f'<text x="16" y="42">{threads}, medians; {escape(machine)}</text>',
         *picture.legend(),
         *picture.axis(),
         *picture.bars(),
@@ -58,7 +61,7 @@ class _Picture:
     def legend(self) -> Iterator[str]:
         engines = [engine for engine in COLOURS if any(engine in found for _, found in self.groups)]
         for at, engine in enumerate(engines):
-            x = 16 + 130 * at
+            x = 16 + 98 * at
             yield f'<rect x="{x}" y="52" width="10" height="10" fill="{COLOURS[engine]}"/>'
             yield f'<text x="{x + 15}" y="61">{TITLES[engine]}</text>'
 

@@ -1,16 +1,18 @@
 """A model's files for every engine: generated code and its weights, ONNX, safetensors, inputs, and the right answer."""
 
+import hashlib
 import json
 import shutil
 import subprocess
 import time
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.cpu.engines import THREADS
+from bench.cpu.convert import converted
+from bench.cpu.peers import PEERS
 from bench.models import Model
 
 from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Simulator, Synthesizer, graph
@@ -35,33 +37,48 @@ class Prepared:
     """Seconds for synthesizing and compiling our code."""
     model_bytes: dict[str, int]
     """The size of what must be shipped beside the engine; for ours, that and the compiled code."""
+    cannot: dict[str, str] = field(default_factory=dict)
+    """Why the model could not be made into an engine's own format."""
 
 
-def prepared(model: Model, folder: Path, engines: Collection[str]) -> Prepared:
-    """Write what some engines need into a folder."""
+def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequence[int]) -> Prepared:
+    """Write what some engines need into a folder; what is there already and would be the same stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    loader = model.saved(folder)
+    np.savez(folder / "feeds.npz", **model.given)
+    np.savez(folder / "inputs.npz", **model.inputs)
     built_s = None
     if "ours" in engines:
         start = time.perf_counter()
-        plan = synthesized(model, loader)
-        compiled(plan, folder)
-        built_s = time.perf_counter() - start
-        described(model, plan, folder)
-    np.savez(folder / "feeds.npz", **model.given)
-    if {"onnxruntime", "openvino"} & set(engines):
-        (folder / "model.onnx").write_bytes(model.onnx())
+        loader = model.saved(folder)
+        for count in threads:
+            plan = synthesized(model, loader, count)
+            own = folder / f"ours-{count}"
+            compiled(plan, own)
+            described(model, plan, own)
+        built_s = (time.perf_counter() - start) / len(threads)
+    if set(engines) - {"ours", "torch"}:
+        _write(folder / "model.onnx", model.onnx())
     if "torch" in engines:
         from safetensors.numpy import save_file
 
         save_file(dict(model.tensors), folder / "weights.safetensors")
     original = model.original and simulated(model.original, model.original.saved(folder))
-    return Prepared(folder, simulated(model, model.saved(folder)), original, built_s, _sizes(folder))
+    reference = simulated(model, model.saved(folder))
+    (folder / "model.oinf").unlink()
+    cannot = {engine: converted(engine, folder) for engine in engines if PEERS[engine].is_converted}
+    refused = {engine: why for engine, why in cannot.items() if why}
+    return Prepared(folder, reference, original, built_s, _sizes(folder), refused)
 
 
-def synthesized(model: Model, loader: ModelLoader) -> Plan:
-    """Generated code for this machine and two threads."""
-    passes = replace(Passes.preferred(DeviceArch.detect()), divide=Divide(threads=THREADS))
+def _write(path: Path, data: bytes) -> None:
+    """Write a file, unless it is there and the same."""
+    if not path.exists() or path.read_bytes() != data:
+        path.write_bytes(data)
+
+
+def synthesized(model: Model, loader: ModelLoader, threads: int) -> Plan:
+    """Generated code for this machine and some threads."""
+    passes = replace(Passes.preferred(DeviceArch.detect()), divide=Divide(threads=threads))
     return Synthesizer(name="net", passes=passes).synthesize(loader, graph(model.text), sizes=model.settled)
 
 
@@ -70,14 +87,21 @@ def compiled(plan: Plan, folder: Path) -> None:
     project = folder / "project"
     plan.emit(project)
     (project / "src" / "context.c").write_text(CONTEXT, encoding="ascii")
+    shutil.move(project / "src" / "weights.bin", folder / "weights.bin")
     sources = ["src/net.c", "src/kernels.c", "src/context.c"]
     line = ["gcc", *FLAGS, *plan.project.build_options.flags, "-shared", "-fPIC", "-s", "-Iinclude", *sources]
-    subprocess.run([*line, "-o", "../program.so"], check=True, cwd=project)
-    shutil.move(project / "src" / "weights.bin", folder / "weights.bin")
+    files = [*(project / name for name in sources), *sorted(project.glob("include/*"))]
+    wanted = hashlib.sha256(" ".join(line).encode())
+    for path in files:
+        wanted.update(path.read_bytes())
+    note = folder / "made_of"
+    if not note.exists() or note.read_text(encoding="ascii") != wanted.hexdigest():
+        subprocess.run([*line, "-o", "../program.so"], check=True, cwd=project)
+        note.write_text(wanted.hexdigest(), encoding="ascii")
 
 
 def described(model: Model, plan: Plan, folder: Path) -> None:
-    """What the worker must know of the code, the inputs, and the state before a step where there is any."""
+    """What the worker must know of the code, and the state before a step where there is any."""
     facts, project = plan.facts(), plan.project
     outputs = [one["variable"] for one in facts["outputs"]]
     at = outputs.index(model.output)
@@ -94,7 +118,6 @@ def described(model: Model, plan: Plan, folder: Path) -> None:
         "restored": restored,
     }
     (folder / "program.json").write_text(json.dumps(description), encoding="ascii")
-    np.savez(folder / "inputs.npz", **model.inputs)
     if model.plain or model.tables:
         module = plan.build()
         model.begin(module)
@@ -109,14 +132,17 @@ def simulated(model: Model, loader: ModelLoader) -> Array:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
+    """What each engine reads. Of the formats of their own, everything in the engine's folder."""
+    ours = max(folder.glob("ours-*"), default=folder)
     files = {
-        "ours": ("program.so", "weights.bin"),
-        "onnxruntime": ("model.onnx",),
-        "openvino": ("model.onnx",),
-        "torch": ("weights.safetensors",),
+        "ours": (ours / "program.so", ours / "weights.bin"),
+        "onnxruntime": (folder / "model.onnx",),
+        "openvino": (folder / "model.onnx",),
+        "torch": (folder / "weights.safetensors",),
+        **{name: tuple((folder / name).glob("model.*")) for name, peer in PEERS.items() if peer.is_converted},
     }
     return {
-        engine: sum((folder / name).stat().st_size for name in names)
-        for engine, names in files.items()
-        if all((folder / name).exists() for name in names)
+        engine: sum(path.stat().st_size for path in paths)
+        for engine, paths in files.items()
+        if paths and all(path.exists() for path in paths)
     }

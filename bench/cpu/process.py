@@ -10,12 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.cpu.engines import THREADS
+from bench.cpu.peers import PEERS, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PEER_ENVIRONMENT = {
     "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # beyond that, oneDNN crashes on some machines
-    "OMP_NUM_THREADS": str(THREADS),
 }
 TORCH_ENVIRONMENT = {
     "TORCHINDUCTOR_FREEZING": "1",  # weights are constants, which may be stored in another order
@@ -31,29 +29,52 @@ class MissingEngineError(EngineError):
     """An engine that is not installed."""
 
 
-def environment(engine: str, folder: Path) -> dict[str, str]:
+class UnableEngineError(EngineError):
+    """An engine that cannot run a model."""
+
+
+def environment(engine: str, folder: Path, threads: int) -> dict[str, str]:
     """The variables that a worker gets: this process's, and the engine's own."""
     if engine == "ours":
         return {**os.environ}
     own = {**TORCH_ENVIRONMENT, "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")} if engine == "torch" else {}
-    return {**os.environ, **PEER_ENVIRONMENT, **own}
+    return {**PEERS[engine].environment(), **PEER_ENVIRONMENT, "OMP_NUM_THREADS": str(threads), **own}
+
+
+def interpreter_of(engine: str) -> str:
+    """The Python that has an engine."""
+    peer = PEERS[engine]
+    if not peer.has_environment:
+        return sys.executable
+    if not peer.python.exists():
+        raise MissingEngineError(f"not installed: python -m bench.cpu.install {engine}")
+    return str(peer.python)
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """An answer; an engine that cannot run a model says so instead."""
+    found: dict[str, Any] = json.loads(line)
+    if "cannot" in found:
+        raise UnableEngineError(found["cannot"])
+    return found
 
 
 class Worker:
     """The process of an engine. It ends with the ``with`` statement."""
 
-    def __init__(self, engine: str, model: str, folder: Path) -> None:
+    def __init__(self, engine: str, model: str, folder: Path, threads: int) -> None:
         self.engine = engine
         self._log = folder / f"{engine}.log"
+        program = [interpreter_of(engine), "-m", "bench.cpu.worker"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.cpu.worker", engine, model, str(folder)],
+                [*program, engine, model, str(folder), str(threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=ROOT,
-                env=environment(engine, folder),
+                env=environment(engine, folder, threads),
             )
 
     def __enter__(self) -> Self:
@@ -98,13 +119,14 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             raise self._ended()
-        found: dict[str, Any] = json.loads(line)
-        return found
+        return parsed(line)
 
     def _ended(self) -> EngineError:
         status = self._process.wait()
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return EngineError(f"ended with status {status}: {lines[-1][:300] if lines else 'and said nothing'}")
+        said = lines[-1][:300] if lines else "and said nothing"
+        kind = UnableEngineError if "CannotError" in said else EngineError
+        return kind(f"ended with status {status}: {said}")
 
     def cpu_seconds(self) -> float:
         """Processor time of all its threads so far."""

@@ -1,14 +1,16 @@
-"""The table that a run prints."""
+"""The tables that a run prints: all engines side by side, and everything about each."""
 
 from collections.abc import Iterator
 
-from bench.cpu.machine import installed_bytes
+from bench.cpu.install import installed_bytes
 from bench.cpu.measure import Outcome, Row
+from bench.cpu.peers import PEERS
 from rich.console import Console
 from rich.table import Table
 
 BUSY = 0.02
 """The share of a processor that sleeping workers may use before it is worth a word."""
+QUIET = ("ok", "unwritten", "missing")
 
 
 def milliseconds(value: float) -> str:
@@ -22,30 +24,65 @@ def megabytes(value: int) -> str:
     return f"{value / 1e6:.2f} MB" if value < 1e7 else f"{value / 1e6:.0f} MB"
 
 
-def table_of(rows: list[Row]) -> Table:
+def engines_of(rows: list[Row]) -> list[str]:
+    """The engines that have a time on any model, in the order of the list of all."""
+    timed = {engine for row in rows for engine, one in row.outcomes.items() if one.median_ms}
+    return [engine for engine in PEERS if engine in timed]
+
+
+def overview(rows: list[Row]) -> Table:
+    """A line for each model and number of threads: milliseconds of each engine, and how fast ours is."""
+    table = Table(title="median milliseconds of a step", title_justify="left")
+    table.add_column("model")
+    table.add_column("threads", justify="right")
+    engines = engines_of(rows)
+    for engine in engines:
+        table.add_column(PEERS[engine].title, justify="right", no_wrap=True)
+    table.add_column("speed", justify="right", no_wrap=True)
+    table.add_column("of ceiling", justify="right", no_wrap=True)
+    for row in rows:
+        times = {engine: row.outcomes[engine].median_ms for engine in engines if engine in row.outcomes}
+        best = min((time for time in times.values() if time), default=None)
+        cells = [cell(times.get(engine), best, row.outcomes.get(engine)) for engine in engines]
+        speed, own = row.speed("ours"), times.get("ours")
+        share = f"{row.bound_ms / own:.0%}" if own else ""
+        colour = "green" if speed is None or speed >= 1 else "red"
+        shown = "" if speed is None else f"[{colour}]{speed:.2f}x[/]"
+        table.add_row(row.key, str(row.threads), *cells, shown, share)
+    return table
+
+
+def cell(time: float | None, best: float | None, outcome: Outcome | None) -> str:
+    if time is None:
+        return "" if outcome is None or outcome.status == "unwritten" else f"[dim]{outcome.status}[/]"
+    return f"[bold]{milliseconds(time)}[/]" if time == best else milliseconds(time)
+
+
+def details(rows: list[Row]) -> Table:
     """A line for each engine, model by model."""
-    table = Table(title="a step on two threads, f32 unless the model says otherwise", title_justify="left")
+    table = Table(title="a step, f32 unless the model says otherwise", title_justify="left")
     table.add_column("model")
     table.add_column("engine", no_wrap=True)
     for name in ("median ms", "quartiles", "least", "speed", "of ceiling", "error", "memory", "start s", "on disk"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        for at, (engine, outcome) in enumerate(row.outcomes.items()):
-            is_last = at == len(row.outcomes) - 1
+        told = [(engine, outcome) for engine, outcome in row.outcomes.items() if outcome.status != "unwritten"]
+        for at, (engine, outcome) in enumerate(told):
             cells = cells_of(row, engine, outcome)
             style = "bold" if engine == "ours" else None
-            table.add_row(row.name if at == 0 else "", engine, *cells, end_section=is_last, style=style)
+            name = f"{row.name}, {row.threads} thread{'s' if row.threads > 1 else ''}" if at == 0 else ""
+            table.add_row(name, engine, *cells, end_section=at == len(told) - 1, style=style)
     return table
 
 
 def cells_of(row: Row, engine: str, outcome: Outcome) -> list[str]:
     median = outcome.median_ms
     if median is None:
-        return [f"[red]{outcome.status}[/]" if outcome.status != "unwritten" else "-"]
+        return [f"[red]{outcome.status}[/]"]
     facts = outcome.facts()
     low, high = facts["quartiles_ms"]
     speed = row.speed(engine)
-    runtime = installed_bytes(engine)
+    runtime = installed_bytes(PEERS[engine])
     accuracy = f"{outcome.error:.0e}" if outcome.cosine is None else f"cosine {outcome.cosine:.4f}"
     return [
         milliseconds(median),
@@ -62,26 +99,34 @@ def cells_of(row: Row, engine: str, outcome: Outcome) -> list[str]:
 
 def next_to_f32(rows: list[Row]) -> Iterator[str]:
     """What smaller weights bring an engine: its speed next to that of the same model in f32, and how fast it reads."""
-    by_key = {row.key: row for row in rows}
+    by_key = {(row.key, row.threads): row for row in rows}
     for row in rows:
-        original = by_key.get(row.original or "")
+        original = by_key.get((row.original or "", row.threads))
         for engine, outcome in row.outcomes.items() if original else ():
-            own, before = outcome.median_ms, original.outcomes[engine].median_ms if original else None
-            if own and before:
+            before = original.outcomes.get(engine) if original else None
+            own, other = outcome.median_ms, before.median_ms if before else None
+            if own and other:
                 speed = f"{row.read_bytes / own / 1e6:.1f} GB/s"
-                yield f"{row.key}: {engine} is {before / own:.2f}x as fast as in f32, and reads {speed}"
+                line = f"{row.key}, {row.threads} threads: {engine} is {other / own:.2f}x as fast as in f32"
+                yield f"{line}, and reads {speed}"
 
 
-def show(rows: list[Row], console: Console) -> None:
-    """The table, and under it what is wrong, missing, or doubtful."""
-    console.print(table_of(rows))
+def show(rows: list[Row], console: Console, *, is_long: bool) -> None:
+    """The tables, and under them what is wrong, missing, or doubtful."""
+    console.print(details(rows) if is_long else overview(rows))
     console.print("speed: the best peer is 1; on disk: the model, then the engine that must be there too", style="dim")
-    for sentence in next_to_f32(rows):
+    for sentence in next_to_f32(rows) if is_long else ():
         console.print(sentence)
+    missing = {engine: one.why for row in rows for engine, one in row.outcomes.items() if one.status == "missing"}
+    for engine, why in missing.items():
+        console.print(f"{engine} is missing: {why}", markup=False, style="red")
+    said = set()
     for row in rows:
         for engine, outcome in row.outcomes.items():
-            if outcome.status not in ("ok", "unwritten"):
-                console.print(f"{row.name}: {engine} is {outcome.status}: {outcome.why}", markup=False, style="red")
+            line = f"{row.name}: {engine} is {outcome.status}: {outcome.why}"
+            if outcome.status not in QUIET and line not in said:
+                said.add(line)
+                console.print(line, markup=False, style="red" if outcome.status != "unable" else "yellow")
             if outcome.others_cpu > BUSY:
                 share = f"{outcome.others_cpu:.0%} of a core"
                 console.print(f"{row.name}: while {engine} was measured, the others used {share}", style="yellow")

@@ -1,4 +1,4 @@
-"""One engine in a process of its own: ``python -m bench.cpu.worker ENGINE MODEL FOLDER``.
+"""One engine in a process of its own: ``python -m bench.cpu.worker ENGINE MODEL FOLDER THREADS``.
 
 Reads requests from its input and answers on its output, a line of JSON each; between them it sleeps. It first says
 ``{"ready": ENGINE}``, or ``{"missing": WHY}`` if the engine is not installed. Nothing is imported but NumPy and what
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.cpu.engines import ENGINES, Engine
+from bench.cpu.engines import engine_class
+from bench.cpu.engines.base import CannotError, Engine
 
 Answer = dict[str, Any]
 
@@ -48,7 +49,7 @@ def timed(engine: Engine, count: int) -> Answer:
 
 
 def main() -> None:
-    name, model, place = sys.argv[1:]
+    name, model, place, threads = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what an engine prints goes where errors go
 
@@ -58,7 +59,7 @@ def main() -> None:
 
     bare, folder = peak_bytes(), Path(place)
     try:
-        engine = ENGINES[name](folder, model)
+        engine = engine_class(name)(folder, model, int(threads))
     except ModuleNotFoundError as error:
         say({"missing": str(error)})
         return
@@ -66,7 +67,10 @@ def main() -> None:
     for line in sys.stdin:
         match json.loads(line):
             case {"do": "start"}:
-                say(started(engine, folder))
+                try:
+                    say(started(engine, folder))
+                except CannotError as error:
+                    say({"cannot": str(error)})
             case {"do": "steps", "count": count}:
                 say(timed(engine, count))
             case {"do": "memory"}:

@@ -11,8 +11,9 @@ import bench.cpu.measure
 import numpy as np
 import pytest
 from bench.cpu.__main__ import main
-from bench.cpu.cases import ALL, CASES
+from bench.cpu.cases import CASES
 from bench.cpu.measure import Outcome, cosine, judged
+from bench.cpu.peers import ALL
 from bench.cpu.prepare import Prepared, simulated
 from bench.decoder import Shape, decoder
 from bench.decoder_quantized import decoder_int4, decoder_int8
@@ -26,8 +27,8 @@ SMALL = Shape(layers=2, width=128, heads=4, head=32, hidden=256, classes=64, tok
 
 def run(folder: Path, *more: str) -> tuple[int, dict[str, Any]]:
     """The exit status and the facts of a short run of the MLP."""
-    files = ["--json", str(folder / "cpu.json"), "--svg", str(folder / "cpu.svg")]
-    status = main(["mlp", "--engines", "ours", "onnxruntime", "--rounds", "2", *files, *more])
+    files = ["--json", str(folder / "cpu.json"), "--svg", str(folder / "cpu.svg"), "--files", str(folder / "files")]
+    status = main(["mlp", "--peers", "onnxruntime", "--rounds", "2", "--threads", "2", *files, *more])
     facts: dict[str, Any] = json.loads((folder / "cpu.json").read_text())
     return status, facts
 
