@@ -178,9 +178,9 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "long sums have one accumulator",
-        "synth/targets/cpu/blocked.py",
-        "if _terms(statement, var) > BLOCK]",
-        "if _terms(statement, var) > BLOCK << 40]",
+        "loops/blocked.py",
+        "if self._terms(statement, var) > self.most]",
+        "if self._terms(statement, var) > self.most << 40]",
         "tests/synth/test_long_sums.py",
         "long_sums",
     ),

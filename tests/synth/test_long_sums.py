@@ -1,23 +1,33 @@
 """Sums of many floats: partial sums keep what one accumulator of 32 bits would lose."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from openinfer import DeviceArch, Passes, Synthesizer, graph
+from openinfer import Code, DeviceArch, GraphError, Passes, Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.ir.expr import Ref
+from openinfer.loops.blocked import BLOCK, blocked
 from openinfer.loops.build import Builder, load
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import Buffer, For, Kernel, walk
+from openinfer.loops.ir import Buffer, For, Kernel, Local, LoopKind, walk
 from openinfer.loops.verify import verify
-from openinfer.synth.targets.cpu.blocked import BLOCK, blocked
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.simt.baseline import baseline
+from openinfer.synth.targets.simt.interpret import launched
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.schedule import scheduled
 
 SUMS = """
 sizes { T <= 70000; }
-dynamic { x: f32[300, 300, 3]; flat: f32[T]; w: f32[1, 3000]; v: f32[3000, 2]; }
+dynamic {
+    x: f32[300, 300, 3]; flat: f32[T]; w: f32[1, 3000]; v: f32[3000, 2];
+    column: f32[1, 1, 20000, 2]; cube: f32[1, 1, 270, 21, 3];
+}
 block entry {
     all = op sum_axis(x);
     short = op mean_axis(x, axes=[0, 1]);
@@ -32,7 +42,9 @@ block entry {
     running = op cumsum(flat, axis=0);
     backwards = op cumsum(flat, axis=0, exclusive=true, reverse=true);
     last = op slice(backwards, starts=0, ends=-1);
-    return all, short, long, spread, length, taxi, logs, scaled, product, inner, running, last;
+    seen = op avg_pool(column, kernel=[20000, 2]);
+    deep = op avg_pool(cube, kernel=[260, 20, 3]);
+    return all, short, long, spread, length, taxi, logs, scaled, product, inner, running, last, seen, deep;
 }
 """
 DEEP = """
@@ -48,6 +60,7 @@ block entry {
     return product, row, attention, windows;
 }
 """
+POOLED = {"column": (1, 1, 20000, 2), "cube": (1, 1, 270, 21, 3)}
 CHANNELS = 60000
 POINTWISE = f"""
 dynamic {{ x: f32[1, {CHANNELS}, 2, 5]; w: f32[3, {CHANNELS}, 1, 1]; bias: f32[3]; }}
@@ -65,7 +78,8 @@ def test_long_sums_are_as_good_as_short_ones() -> None:
     x = np.full((300, 300, 3), 0.1, np.float32) + rng.uniform(0, 0.01, (300, 300, 3)).astype(np.float32)
     flat, w, v = (np.full(shape, 0.1, np.float32) for shape in ((70000,), (1, 3000), (3000, 2)))
     module = Synthesizer("generic", name="net").synthesize(None, graph(SUMS)).build("gcc", FLAGS)
-    found: Any = module(x=x, flat=flat, w=w, v=v)
+    rest = {name: np.full(shape, 0.1, np.float32) for name, shape in POOLED.items()} | {"w": w, "v": v}
+    found: Any = module(x=x, flat=flat, **rest)
     wide = x.astype(np.float64)
     wanted = {
         "all": wide.sum(),
@@ -80,12 +94,14 @@ def test_long_sums_are_as_good_as_short_ones() -> None:
         "inner": np.full((1, 2), 3000 * np.float64(np.float32(0.1)) ** 2),
         "running": np.arange(1, 70001) * np.float64(np.float32(0.1)),
         "last": np.arange(69999, 0, -1) * np.float64(np.float32(0.1)),
+        "seen": np.float64(np.float32(0.1)),
+        "deep": np.float64(np.float32(0.1)),
     }
     for name, value in wanted.items():
         error = np.max(np.abs(found[name].astype(np.float64) - value) / np.abs(value))
         assert error < 2e-5, (name, error)
     for size in (1, 4095, 4097, 69999):
-        assert abs(module(x=x, flat=flat[:size], w=w, v=v)["long"] - 0.1) < 1e-6
+        assert abs(module(x=x, flat=flat[:size], **rest)["long"] - 0.1) < 1e-6
 
 
 @pytest.mark.parametrize("device", ["generic", "x86-avx2"])
@@ -145,6 +161,47 @@ def test_convolutions_over_many_channels_are_as_good_without_tiles(device: str) 
     wanted = np.einsum("bchw,oc->bohw", x.astype(np.float64), w[..., 0, 0].astype(np.float64))
     wanted += bias.astype(np.float64)[:, None, None]
     assert np.max(np.abs(found - wanted) / np.abs(wanted)) < 2e-6
+
+
+def summed_kernel(rows: int, columns: int) -> Kernel:
+    """The sums of columns."""
+    f32, builder = DTYPES["f32"], Builder()
+    x, y = Buffer("x", f32, (rows, columns)), Buffer("y", f32, (columns,))
+    with builder.loop(columns, LoopKind.PARALLEL) as column:
+        total = builder.local(0, f32)
+        with builder.loop(rows) as row:
+            builder.assign(total, total + load(x, row, column))
+        builder.store(y, (column,), total)
+    return Kernel("total", (x,), (y,), builder.body)
+
+
+@pytest.mark.parametrize("schedule", [baseline, scheduled])
+def test_threads_of_a_device_add_up_in_blocks(schedule: Callable[[Kernel, SimtMachine], Launches]) -> None:
+    """An accumulator that holds 2**24 loses the ones that come to it: those of a block, not of all that is left."""
+    found = schedule(summed_kernel(5000, 2), SimtMachine(group=8, subgroup=4))
+    assert [verify(launch.kernel) for launch in found.launches] == [[] for _ in found.launches]
+    x = np.ones((5000, 2), np.float32)
+    x[0] = 2**24
+    (result,) = launched(found, [x])
+    assert np.max(np.abs(result.astype(np.float64) - (2**24 + 4999))) <= BLOCK + 8
+
+
+def test_products_of_very_many_terms_are_added_up_in_blocks_on_devices_too() -> None:
+    call = graph("dynamic { a: f32[64, 20000]; b: f32[20000, 64]; } block entry { y = op matmul(a, b); return y; }")
+    plan = Synthesizer("lavapipe").synthesize(None, call)
+    kernels = [one.schedule for one in plan.placed.program.steps() if isinstance(one, KernelStep)]
+    (launch,) = [launch for one in kernels if isinstance(one, Launches) for launch in one.launches]
+    assert launch.form.startswith("blocks")
+    assert blocked(launch.kernel.body, 8192) == launch.kernel.body
+    assert sum(isinstance(one, Local) for one in walk(launch.kernel.body)) >= 32
+
+
+def test_windows_of_more_elements_than_a_driver_counts_are_refused() -> None:
+    """Lavapipe ends loops after 65,535 iterations and says nothing: how many a window needs is computed."""
+    wide = graph("dynamic { x: f32[1, 1, 300, 300]; } block entry { y = op avg_pool(x, kernel=300); return y; }")
+    with pytest.raises(GraphError) as caught:
+        Synthesizer("lavapipe").synthesize(None, wide)
+    assert caught.value.code == Code.MISSING_FEATURE
 
 
 @pytest.mark.parametrize("op", ["sum_axis", "prod_axis"])

@@ -13,7 +13,7 @@ from openinfer.dtypes import Array, DType
 from openinfer.errors import counted
 from openinfer.ops.cases import case, extremes, random
 from openinfer.ops.record import SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma
+from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, multiplied
 from openinfer.ops.types import (
     BOOL,
     F32,
@@ -175,14 +175,14 @@ def _bound(call: Call, q: Array, unsure: Array, k: Array, v: Array, mask: Array 
     """
     dtype = _compute_dtype(call)
     scores = _scores(call, q, k, mask)
-    loose = unsure + gamma(q.shape[-1] + 3, dtype) * np.abs(q)
+    loose = unsure + gamma(multiplied(q.shape[-1]) + 3, dtype) * np.abs(q)
     products = np.matmul(_folded(loose, k.shape[-3]), np.abs(k).swapaxes(-1, -2)).reshape(scores.shape)
     errors = products * abs(_scale(call, q.shape[-1])) + gamma(8, dtype) * np.abs(scores)
     if mask is not None and mask.dtype != np.bool_:
         errors += gamma(4, dtype) * np.abs(mask)
     weights = _exponentials(scores)
     weights /= weights.sum(axis=-1, keepdims=True)
-    moved = np.where(weights > 0, weights * np.expm1(errors + gamma(k.shape[-2] + 8, dtype)), 0)
+    moved = np.where(weights > 0, weights * np.expm1(errors + gamma(multiplied(k.shape[-2]) + 8, dtype)), 0)
     # Values that are not finite make a result that is not, or belong to keys that take no part.
     groups, magnitudes = k.shape[-3], np.where(np.isfinite(v), np.abs(v), 0)
     spread = np.matmul(_folded(moved, groups), magnitudes)
@@ -338,7 +338,7 @@ def _attn_bound(call: Call, x: Array, k: Array, v: Array, w: Array, mask: Array 
         return 0.0
     shapes = _arranged(call)
     q = _split(np.matmul(x, w), shapes[0])
-    unsure = _split(np.matmul(np.abs(x), np.abs(w)), shapes[0]) * gamma(x.shape[-1], _compute_dtype(call))
+    unsure = _split(np.matmul(np.abs(x), np.abs(w)), shapes[0]) * gamma(multiplied(x.shape[-1]), _compute_dtype(call))
     # A fold of the bound is [..., groups, rows, d]: back to heads before they are merged.
     bound = _bound(call, q, unsure, _split(k, shapes[1]), _split(v, shapes[2]), mask)
     result = _fitted(call, *shapes, mask_slot=4)

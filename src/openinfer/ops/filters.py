@@ -9,7 +9,7 @@ from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import anything, case, extremes, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import REQUIRED, SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import bytes_moved, gamma
+from openinfer.ops.shapes import bytes_moved, gamma, multiplied
 from openinfer.ops.types import FLOATS, NUMBERS, Shape, parameter_error, shape_error
 
 FAMILY = "Signal"
@@ -52,7 +52,7 @@ def _filtered(x: Array, taps: Array) -> Array:
 
 
 def _fir_bound(call: Call, x: Array, taps: Array) -> Array:
-    return gamma(len(taps), call.dtype().compute) * _filtered(np.abs(x), np.abs(taps))
+    return gamma(multiplied(len(taps)), call.dtype().compute) * _filtered(np.abs(x), np.abs(taps))
 
 
 @op(

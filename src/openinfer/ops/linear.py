@@ -14,7 +14,7 @@ from openinfer.ops.cases import anything, binary, case, extremes, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wrapped
 from openinfer.ops.record import EXACT, REQUIRED, SUM, Call, Case, OpCost, Param, op
-from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, per_element
+from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, multiplied, per_element
 from openinfer.ops.types import (
     NUMBERS,
     TERNARY,
@@ -108,10 +108,6 @@ def _magnitude(array: Array) -> int:
     return max(int(array.max(initial=0)), -int(array.min(initial=0)))
 
 
-_FEW = 8192
-"""The most products that may be summed one after the other."""
-
-
 def error_bound(call: Call, terms: int, magnitudes: Array) -> Any:
     """The error of a sum of ``terms`` products, where ``magnitudes`` are the sums of their magnitudes.
 
@@ -120,7 +116,7 @@ def error_bound(call: Call, terms: int, magnitudes: Array) -> Any:
     accumulator = accumulated(call)[0]
     if accumulator.kind != "float":
         return 0.0
-    return gamma(min(terms, _FEW + terms // 256), accumulator) * magnitudes + terms * accumulator.least_positive
+    return gamma(multiplied(terms), accumulator) * magnitudes + terms * accumulator.least_positive
 
 
 def accumulators(dtype: DType) -> list[dict[str, Any]]:

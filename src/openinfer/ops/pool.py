@@ -212,7 +212,7 @@ def _mean_bound(call: Call, x: Array) -> Any:
     accumulator = call.dtype().compute
     terms = prod(_windows(call).kernel)
     # One rounding more, of the division; where it underflows, that is another loss.
-    return gamma(terms + 1, accumulator) * _mean(call, np.abs(x)) + accumulator.least_positive
+    return gamma(summed(terms) + 1, accumulator) * _mean(call, np.abs(x)) + accumulator.least_positive
 
 
 @op(

@@ -14,7 +14,7 @@ from openinfer.dtypes import Array, DType
 from openinfer.ops.cases import case, random
 from openinfer.ops.numeric import wide
 from openinfer.ops.record import SUM, Call, Case, Cases, CostRule, OpCost, Param, ShapeRule, op
-from openinfer.ops.shapes import bytes_moved, gamma
+from openinfer.ops.shapes import bytes_moved, gamma, multiplied
 from openinfer.ops.types import FLOATS, Shape, shape_error
 
 FAMILY = "Recurrent"
@@ -114,7 +114,7 @@ def _split(gates: Array, count: int) -> list[Array]:
 def _product_bound(x: Array, w: Array, bias: Array | None, dtype: DType) -> Array:
     """The error of a product in any order of summation, with bias and the sum of two such."""
     magnitude = np.matmul(np.abs(x), np.abs(w).T) + (0 if bias is None else np.abs(bias))
-    return _finite(gamma(w.shape[1] + 4, dtype) * magnitude)
+    return _finite(gamma(multiplied(w.shape[1]) + 4, dtype) * magnitude)
 
 
 def _finite(error: Array) -> Array:

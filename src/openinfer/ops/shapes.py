@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import ceil, inf, log, prod
+from math import inf, log2, prod
 from typing import Any
 
 from openinfer.dtypes import DType
@@ -11,8 +11,6 @@ from openinfer.loops.dim import at, is_same, is_symbolic, sizes_in, span
 from openinfer.ops.record import Call, CostRule, OpCost
 from openinfer.ops.types import Shape, parameter_error, shape_error
 
-_BLOCK_ROUNDINGS = 300
-"""The terms of a block, and what joins lanes."""
 _MOST_ALONE = 8
 
 
@@ -165,13 +163,25 @@ def gamma(roundings: float, dtype: DType) -> float:
     return grown / (1 - grown) if grown < 1 else inf
 
 
-def summed(count: int) -> int:
+def summed(count: float) -> int:
     """How many roundings a term of a sum goes through at most: sums are taken in blocks, and sums of blocks in blocks.
 
+    Blocks have at most 256 terms, so every factor of 256 adds at most 256 roundings, and any other its share of them;
+    lanes that are combined, and the last block of each level, add a few.
+
     >>> summed(100), summed(3_000_000)
-    (100, 1200)
+    (100, 736)
     """
-    return min(count, _BLOCK_ROUNDINGS * (1 + ceil(log(max(count, 1), 256))))
+    return int(min(count, 32 * log2(max(count, 1)) + 48))
+
+
+def multiplied(terms: int) -> int:
+    """How many roundings a product goes through at most in a sum of products: few are added in any order.
+
+    >>> multiplied(100), multiplied(100_000), multiplied(4_000_000)
+    (100, 8192, 16649)
+    """
+    return min(terms, max(8192, 1024 + terms // 256))
 
 
 def pads_of(value: Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -5,11 +5,12 @@ the joined row; along other axes windows see only what lies on the input.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 from operator import mul
 
+from openinfer.loops.blocked import BLOCK
 from openinfer.loops.build import Builder, Position, cast, const, index, pair
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Load, LoopKind, Scalar, ScalarVar
@@ -48,15 +49,28 @@ def _axes(call: Call, spatial: Sequence[int]) -> list[_Axis]:
     return [_Axis(*one) for one in zip(spatial, kernel, strides, dilations, begins, ends, strict=True)]
 
 
-def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[ScalarVar]) -> tuple[list[Scalar], list[Scalar]]:
-    """Along each axis: the first element that a window sees, and how many it sees."""
-    starts, counts = [], []
+@dataclass(frozen=True)
+class _Seen:
+    """What a window sees along an axis: its first element, and how many."""
+
+    axis: _Axis
+    start: Scalar
+    count: Scalar
+
+    def place(self, offset: Scalar) -> Scalar:
+        """The element at a position of the window."""
+        return self.start + offset * index(self.axis.dilation)
+
+
+def _seen(builder: Builder, axes: Sequence[_Axis], where: Sequence[ScalarVar]) -> list[_Seen]:
+    """What windows see along each axis."""
+    found = []
     for axis, result in zip(axes, where, strict=True):
         first = builder.let(axis.first(result), "first")
         hidden = builder.let(axis.until(first, index(0)), "hidden")
-        starts.append(builder.let(first + hidden * index(axis.dilation), "start"))
-        counts.append(builder.let(axis.until(first, index(axis.extent)) - hidden, "count"))
-    return starts, counts
+        start = builder.let(first + hidden * index(axis.dilation), "start")
+        found.append(_Seen(axis, start, builder.let(axis.until(first, index(axis.extent)) - hidden, "count")))
+    return found
 
 
 def _least(operand: KernelInput) -> float:
@@ -64,17 +78,77 @@ def _least(operand: KernelInput) -> float:
     return float("-inf") if operand.dtype.kind == "float" else int(operand.dtype.minimum)
 
 
-def _places(axes: Sequence[_Axis], starts: Sequence[Scalar], offsets: Sequence[ScalarVar]) -> tuple[Scalar, ...]:
-    """The element at a position of a window."""
-    parts = zip(axes, starts, offsets, strict=True)
-    return tuple(start + offset * index(axis.dilation) for axis, start, offset in parts)
-
-
 def _fewest(one: int, other: int) -> Position:
     """The smaller of two extents, but not below 0."""
     if is_symbolic(one) or is_symbolic(other):
         return pair("max", pair("min", index(one), index(other)), 0)
     return max(min(one, other), 0)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What a row of windows sees of rows: how they are joined, and into what."""
+
+    builder: Builder
+    x: KernelInput
+    last: _Axis
+    nothing: float
+    join: Callable[[Scalar, Scalar], Scalar]
+    most: int | None
+    """The most rows that are joined one after the other; None for any number."""
+
+    def clear(self, row: Buffer) -> None:
+        """Make a row one of nothing."""
+        with self.builder.loops(row.shape) as place:
+            self.builder.store(row, place, const(self.nothing, row.dtype))
+
+    def _part(self, row: Buffer) -> Buffer:
+        """A row of nothing, beside another."""
+        made = self.builder.buffer(row.dtype, row.shape, "part")
+        self.clear(made)
+        return made
+
+    def gather(
+        self, row: Buffer, where: tuple[Scalar, ...], others: Sequence["_Seen"], at: tuple[Scalar, ...] = ()
+    ) -> None:
+        """Join all that is seen along the other axes into a row; very many rows through rows of their own."""
+        if self.most is None or prod(one.axis.kernel for one in others) <= self.most:
+            with self.builder.loops([one.count for one in others]) as offsets:
+                self._take(row, (*where, *at, *(one.place(each) for one, each in zip(others, offsets, strict=True))))
+            return
+        first, *rest = others
+        if first.axis.kernel > self.most:
+            self._in_blocks(row, where, others, at)
+            return
+        with self.builder.loops([first.count]) as (offset,):
+            own = self._part(row)
+            self.gather(own, where, rest, (*at, first.place(offset)))
+            self._add(row, own)
+
+    def _in_blocks(
+        self, row: Buffer, where: tuple[Scalar, ...], others: Sequence["_Seen"], at: tuple[Scalar, ...]
+    ) -> None:
+        assert self.most is not None
+        (first, *rest), most = others, index(self.most)
+        with self.builder.loops([(first.count + (self.most - 1)) // most]) as (block,):
+            begin = self.builder.let(block * most, "begin")
+            own = self._part(row)
+            count = self.builder.let(pair("min", first.count - begin, most), "count")
+            start = self.builder.let(first.place(begin), "start")
+            part = _Seen(replace(first.axis, kernel=self.most), start, count)
+            self.gather(own, where, (part, *rest), at)
+            self._add(row, own)
+
+    def _take(self, row: Buffer, where: tuple[Scalar, ...]) -> None:
+        """Join a row of the input into a row that begins before it, with padding."""
+        seen = _fewest(self.last.extent, row.shape[0] - self.last.begin)
+        with self.builder.loops([seen]) as (column,):
+            place = (column + self.last.begin,)
+            self.builder.store(row, place, self.join(Load(row, place), self.x[(*where, column)]))
+
+    def _add(self, row: Buffer, other: Buffer) -> None:
+        with self.builder.loops(row.shape) as place:
+            self.builder.store(row, place, self.join(Load(row, place), Load(other, place)))
 
 
 def _joined(
@@ -85,26 +159,25 @@ def _joined(
     nothing: float,
     join: Callable[[Scalar, Scalar], Scalar],
     finish: Callable[[Scalar, Sequence[ScalarVar], Sequence[Scalar]], Scalar],
+    most: int | None = None,
 ) -> None:
     """What windows see, joined; ``finish`` gets that, the indices, and how many elements are seen along each axis."""
     *others, last = _axes(call, x.shape[2:])
     span = max((out.shape[-1] - 1) * last.stride + (last.kernel - 1) * last.dilation + 1, 1)
+    window = _Window(builder, x, last, nothing, join, most)
     with builder.loops(out.shape[:-1], LoopKind.PARALLEL) as where:
         row = builder.buffer(x.dtype.compute, [span], "row")
-        starts, counts = _seen(builder, others, where[2:])
-        with builder.loops([span]) as (column,):
-            builder.store(row, (column,), const(nothing, row.dtype))
-        seen = _fewest(last.extent, span - last.begin)
-        with builder.loops(counts) as offsets, builder.loops([seen]) as (column,):
-            value = x[(*where[:2], *_places(others, starts, offsets), column)]
-            builder.store(row, (column + last.begin,), join(Load(row, (column + last.begin,)), value))
+        seen = _seen(builder, others, where[2:])
+        window.clear(row)
+        window.gather(row, where[:2], seen)
         with builder.loops(out.shape[-1:]) as (result,):
             total = builder.local(nothing, row.dtype, "total")
             with builder.loops([last.kernel]) as (offset,):
                 place = result * index(last.stride) + offset * index(last.dilation)
                 builder.assign(total, join(total, Load(row, (place,))))
-            _, widths = _seen(builder, [last], [result])
-            builder.store(out, (*where, result), finish(total, (*where, result), (*counts, *widths)))
+            widths = _seen(builder, [last], [result])
+            counts = [one.count for one in (*seen, *widths)]
+            builder.store(out, (*where, result), finish(total, (*where, result), counts))
 
 
 @lowers("max_pool")
@@ -129,7 +202,9 @@ def avg_pool(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
             counts = [axis.until(axis.first(result), index(axis.extent + axis.end)) for axis, result in pairs]
         return total / cast(reduce(mul, counts), total.dtype)
 
-    _joined(call, builder, x, out, 0, lambda a, b: a + b, mean)
+    # One accumulator for every element of a row loses what is small beside it.
+    most = BLOCK if x.dtype.compute.name == "f32" else None
+    _joined(call, builder, x, out, 0, lambda a, b: a + b, mean, most)
 
 
 @lowers("global_max_pool")

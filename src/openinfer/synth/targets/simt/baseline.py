@@ -8,6 +8,7 @@ in memory. So a launch that relies on what an earlier one wrote, or checked, com
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from openinfer.loops.blocked import BLOCK, blocked
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import ACCUMULATOR, Alloc, Buffer, Contraction, Kernel, ScalarVar, Statement
 from openinfer.loops.rewrite import Statements, map_statements, renamed, straightened, variables_of
@@ -26,6 +27,8 @@ class Formed:
     form: str
     memory: tuple[Buffer, ...] = ()
     """What threads have for themselves, in memory."""
+    most_terms: int = BLOCK
+    """The most terms that one accumulator of f32 takes in; loops that add up more do so in blocks."""
 
 
 LaunchForm = Callable[[LaunchPart, SimtMachine, set[str]], Formed | None]
@@ -52,7 +55,7 @@ def formed(kernel: Kernel, body: Statements, machine: SimtMachine, *forms: Launc
         scratch += made.memory
         memory = {one.name: one for one in (*given, *scratch)}
         name = kernel.name if len(segments) == 1 else f"{kernel.name}_{number + 1}"
-        launch = launch_kernel(replace(kernel, name=name), made.body, memory)
+        launch = launch_kernel(replace(kernel, name=name), blocked(made.body, made.most_terms), memory)
         found.append(Launch(launch, made.threads, can_fail, made.form))
         can_fail = can_fail or launch.can_fail
     return Launches(kernel, tuple(found), tuple(dict.fromkeys(scratch)))

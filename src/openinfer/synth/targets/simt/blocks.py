@@ -1,7 +1,7 @@
 """Contractions of many rows and columns: a group has a block of sums, and each of its threads some of them.
 
 Blocks of both factors go through memory that the group shares, so that each of their elements is loaded once for all
-sums that it is in. Terms are added in their order, as plain loops do.
+sums that it is in. Terms are added in their order, as plain loops do; very many of them in blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +41,8 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 _DEEP = 16
 """Terms of a block."""
+_MOST_TERMS = 8192
+"""The most terms of one accumulator: partial sums need as many registers again."""
 _SMALL, _LARGE = 4, 8
 """Rows and columns of a thread, and those where there are blocks enough of the larger ones for all units."""
 
@@ -159,7 +161,8 @@ class _Blocks:
         body = (*before, *lets, *zeros, *self._terms(first, second, sums), *self._results(first, second, sums))
         threads = For(self._lane, index(self._machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
         loop = For(self._group, index(count), (*map(Alloc, self._shared), threads), LoopKind.PARALLEL, Bind.GROUP)
-        return Formed((loop,), count * self._machine.group, f"blocks: {self._height} x {self._width} sums")
+        form = f"blocks: {self._height} x {self._width} sums"
+        return Formed((loop,), count * self._machine.group, form, most_terms=_MOST_TERMS)
 
     # --- terms --------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from openinfer.loops.intervals import Interval, interval
-from openinfer.loops.ir import Bind, For, If, Statement
+from openinfer.loops.ir import INDEX, Bind, For, If, Let, Statement
 
 _UNROLLED = 32
 """Iterations of a loop without loops inside that compilers of shaders run one after the other, without counting."""
@@ -17,9 +17,11 @@ def iterations(body: Sequence[Statement], known: Mapping[str, Interval] | None =
 
     What depends on data is not known, and not counted; nor are short loops that become straight code.
     """
-    known, total = known or {}, 0
+    known, total = dict(known or {}), 0
     for one in body:
-        if isinstance(one, If):
+        if isinstance(one, Let) and one.var.dtype is INDEX:
+            known[one.var.name] = interval(one.value, known)
+        elif isinstance(one, If):
             total += max(iterations(one.then, known), iterations(one.otherwise, known))
         elif isinstance(one, For):
             most = interval(one.extent, known)[1]

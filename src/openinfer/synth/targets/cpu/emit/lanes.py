@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from openinfer.loops.blocked import LANES
 from openinfer.loops.ir import INDEX, Binary, For, ScalarVar, SetLocal, visit, walk
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.reduction import Reduction, reductions
 from openinfer.loops.rewrite import renamed
-from openinfer.synth.targets.cpu.blocked import LANES
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.statements import has_choices
 from openinfer.synth.targets.cstyle.templates import KernelWriter

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from openinfer.loops.affine import position, variables
+from openinfer.loops.blocked import BLOCK as TERMS
 from openinfer.loops.build import cast
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_same, is_symbolic, most_elements, span
 from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Load, ScalarVar
-from openinfer.synth.targets.cpu.blocked import BLOCK as TERMS
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, counted, least, loop, number
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 

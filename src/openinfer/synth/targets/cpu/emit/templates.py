@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import TypeGuard
 
+from openinfer.loops.blocked import BLOCK, blocked
 from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, Kernel, Statement
 from openinfer.loops.rewrite import map_statements, straightened
-from openinfer.synth.targets.cpu.blocked import BLOCK, blocked
 from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
 from openinfer.synth.targets.cpu.emit.parts import print_share
