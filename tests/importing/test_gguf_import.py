@@ -15,6 +15,8 @@ from openinfer.cli.app import app
 from openinfer.errors import Code, ImportingError
 from openinfer.importing import Imported, import_gguf
 from openinfer.lang.format import format_source
+from openinfer.synth.passes.fuse.relayout import widens_weight
+from openinfer.synth.program.ir import KernelStep
 
 TOKENS = [3, 17, 0, 39, 8, 25]
 DECODERS = {
@@ -97,6 +99,25 @@ def test_blocks_are_kept_in_their_bits(tmp_path: Path, name: str) -> None:
         assert np.array_equal(values, real[info.name])
         assert info.dtype.bits == (4 if name.startswith("Q4") else 8)
         assert info.quant.scale.group == (16 if name == "Q6_K" else 32)
+
+
+@pytest.mark.parametrize("name", ["F16", "BF16"])
+def test_halves_are_kept_in_their_bits_and_made_wider_where_they_are_read(tmp_path: Path, name: str) -> None:
+    tiny = Tiny(formats={"": name})
+    real = tiny.write(tmp_path / "tiny.gguf")
+    imported = import_gguf(tmp_path / "tiny.gguf", tmp_path / "out", sizes={"context": 8, "prompt": 6})
+    wanted = Reference(tiny, real).logits(TOKENS)
+    data = (tmp_path / "tiny.gguf").read_bytes()
+    with ModelLoader.open(imported.model) as model:
+        for tensor in (one for one in model.tensors.values() if len(one.shape) == 2):
+            assert tensor.dtype.name == name.lower()
+            assert model.load(tensor.name).to_numpy().tobytes() in data
+        assert imported.prefill is not None
+        plan = Synthesizer().synthesize(model, load_graph(imported.prefill))
+        calls = [step for step in plan.placed.program.steps() if isinstance(step, KernelStep)]
+        assert not any(map(widens_weight, calls))
+        logits = plan.build(flags=USUAL)(tokens=np.array(TOKENS))
+    assert np.abs(logits - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
 def test_the_command_writes_three_files_and_says_what_they_are(tmp_path: Path) -> None:

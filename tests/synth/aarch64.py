@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.synth.half_weights import half_model
 from tests.synth.small_models import SMALL_MODELS
 from tests.synth.test_project import RICH, golden, inputs, model
 
@@ -40,6 +41,15 @@ def test_the_self_test_of_a_model_passes(name: str, device: str, level: str, tmp
     loader = small.saved(tmp_path)
     plan = Synthesizer(device, name=name).synthesize(loader, graph(small.text))
     passes(plan, small.golden(loader), level, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_self_test_with_weights_of_16_bits_passes(dtype: str, device: str, tmp_path: Path) -> None:
+    small = half_model(dtype)
+    loader = small.saved(tmp_path)
+    plan = Synthesizer(device, name="half").synthesize(loader, graph(small.text))
+    passes(plan, small.golden(loader), "-O2", tmp_path)
 
 
 def test_make_by_itself_runs_the_self_test_in_the_emulator(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ vendor_id\t: GenuineIntel
 model name\t: Some Xeon  @ 2GHz
 physical id\t: 0
 core id\t\t: {core}
-flags\t\t: fpu sse2 avx2 fma
+flags\t\t: fpu sse2 avx2 fma f16c
 """
 
 
@@ -295,9 +295,9 @@ def test_cores_caches_and_memory_are_what_the_system_says(tmp_path: Path) -> Non
 
 
 def test_a_machine_with_products_of_bytes_says_so(tmp_path: Path) -> None:
-    flags = "fma avx2 avx512f avx512vl avx512bw avx512dq"
+    flags = "fma f16c avx2 avx512f avx512vl avx512bw avx512dq"
     for name, more in (("without", ""), ("with", " avx512_vnni")):
-        text = CPUINFO.format(number=0, core=0).replace("avx2 fma", flags + more)
+        text = CPUINFO.format(number=0, core=0).replace("avx2 fma f16c", flags + more)
         arch = DeviceArch.from_json(host_document(machine(tmp_path / name, {"proc/cpuinfo": text}), "x86_64", {0}))
         assert (arch.cpu.isa, arch.features.int8, cpu_machine(arch).dot) == ("avx512", bool(more), bool(more))
         assert ("-mavx512vnni" in cpu_machine(arch).flags) is bool(more)

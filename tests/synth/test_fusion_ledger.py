@@ -112,7 +112,7 @@ def kernel(name: str, *, pointwise: bool) -> Kernel:
 
 def pair(*, pointwise: bool) -> Pair:
     one, two = (kernel(name, pointwise=pointwise) for name in ("one", "two"))
-    return Pair(one, two, two.inputs[0], is_slice=False, max_recomputed=8)
+    return Pair(one, two, two.inputs[0], is_slice=False, is_weight=False, max_recomputed=8)
 
 
 def test_every_rule_answers_a_kernel_or_a_refusal_and_equal_refusals_are_said_once() -> None:

@@ -27,7 +27,7 @@ NEON = InstructionSet("neon", 128, 32, fma=True, l1d=64 << 10, l2=512 << 10)
 def runnable(cpuinfo: str | None = None, machine: str | None = None) -> tuple[InstructionSet, ...]:
     """The instruction sets that this machine can run, the best last.
 
-    >>> [isa.name for isa in runnable("flags : sse2 avx2 fma", "x86_64")]
+    >>> [isa.name for isa in runnable("flags : sse2 avx2 fma f16c", "x86_64")]
     ['generic', 'avx2']
     """
     kind = platform.machine() if machine is None else machine
@@ -35,7 +35,7 @@ def runnable(cpuinfo: str | None = None, machine: str | None = None) -> tuple[In
         return (GENERIC, NEON)
     flags = _features(cpuinfo)
     found = [GENERIC]
-    if {"avx2", "fma"} <= flags:
+    if {"avx2", "fma", "f16c"} <= flags:
         found.append(AVX2)
         if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
             found.append(AVX512)

@@ -14,6 +14,7 @@ from openinfer.loops.dim import form
 from openinfer.loops.text import kernel_text
 from openinfer.ops import Array, OpError, ReferenceKernel
 from openinfer.synth.passes.dead_steps import without_dead_steps
+from openinfer.synth.passes.fuse.relayout import widens_weight
 from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     FOLDED,
@@ -40,7 +41,7 @@ from openinfer.synth.program.liveness import definitions, uses
 from openinfer.tensor import Tensor
 
 _ALWAYS_FOLDED = 4096
-"""Results of at most this many bytes are stored, however small their operands are."""
+"""Results of at most this many bytes are stored, however small their operands are; but no matrix as a wider one."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ class _Folding:
         if not step.inputs or len(weights) < len(step.inputs):
             return False
         taken = sum(one.dtype.nbytes(prod(one.shape)) for one in weights)
-        return sum(value.nbytes for value in step.outputs) <= max(taken, _ALWAYS_FOLDED)
+        is_wider_matrix = len(step.outputs[0].shape) > 1 and widens_weight(step)
+        return sum(value.nbytes for value in step.outputs) <= (0 if is_wider_matrix else max(taken, _ALWAYS_FOLDED))
 
     def _is_known(self, weight: Weight) -> bool:
         model = self._program.bound.model

@@ -7,6 +7,7 @@ from functools import partial
 from openinfer.check.events import TraceLevel
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed, place
+from openinfer.synth.memory.weights import weights_in
 from openinfer.synth.program.ir import Program
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
@@ -60,7 +61,9 @@ class _Processor:
         return bool(self.arch.features.hosted)
 
     def project(self, placed: Placed, options: ProjectOptions) -> Project:
-        flags = (*self.machine.flags, *self.arch.toolchain.cflags)
+        has_halves = any(one.dtype.name == "f16" for one in weights_in(placed.program))
+        halves = self.machine.half_flags if has_halves else ()
+        flags = (*self.machine.flags, *halves, *self.arch.toolchain.cflags)
         own = replace(options, flags=flags, isa=self.machine.isa, index_bits=self.machine.index_bits)
         return Project(placed, replace(own, cc=self.arch.toolchain.cc, device=self.arch.title))
 

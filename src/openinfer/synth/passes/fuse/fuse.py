@@ -15,6 +15,8 @@ from openinfer.synth.passes.fuse.ledger import Ledger, LedgerEntry
 from openinfer.synth.passes.fuse.naming import renamed_apart, with_plain_outputs
 from openinfer.synth.passes.fuse.one_launch import IsLaunch, is_cheap, one_launch
 from openinfer.synth.passes.fuse.pair import FusionRule, Pair
+from openinfer.synth.passes.fuse.read_elsewhere import read_elsewhere
+from openinfer.synth.passes.fuse.relayout import reads_weight, widens_weight
 from openinfer.synth.passes.fuse.rules import RULES, joined
 from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
@@ -151,7 +153,9 @@ class _Fusion:
             return _Apart((refusal,), is_general=True)
         reader = body.only_reader(value, place)
         if isinstance(reader, Refusal):
-            return _Apart((reader,), is_general=True)
+            # What is read as it is stored costs each of its readers nothing.
+            copied = self._copies(body, place, producer, (read_elsewhere,)) if widens_weight(producer) else None
+            return copied or _Apart((reader,), is_general=True)
         consumer = body.kernel(reader)
         assert consumer is not None
         refusal = self._refusal(body, place, reader, producer, consumer)
@@ -165,9 +169,16 @@ class _Fusion:
 
     def _try_copies(self, body: Body, place: int, producer: KernelStep) -> "list[int] | None":
         """Join a kernel with each reader of its result in one launch, if that goes with all of them."""
-        is_launch, (value,) = self.options.is_launch, producer.outputs
+        is_launch = self.options.is_launch
+        if is_launch is None or not is_cheap(producer.kernel):
+            return None
+        return self._copies(body, place, producer, (one_launch(is_launch),))
+
+    def _copies(self, body: Body, place: int, producer: KernelStep, rules: Sequence[FusionRule]) -> "list[int] | None":
+        """Join a kernel with each reader of its result by some rules, if that goes with all of them."""
+        (value,) = producer.outputs
         readers = body.readers(value, place)
-        if is_launch is None or not readers or not is_cheap(producer.kernel):
+        if not readers:
             return None
         made: dict[int, KernelStep] = {}
         for reader in readers:
@@ -175,7 +186,7 @@ class _Fusion:
             assert consumer is not None
             if self._refusal(body, place, reader, producer, consumer) is not None:
                 return None
-            one = self._joined(producer, consumer, value, (one_launch(is_launch),))
+            one = self._joined(producer, consumer, value, rules)
             if not isinstance(one, KernelStep):
                 return None
             made[reader] = one
@@ -215,7 +226,8 @@ class _Fusion:
             with_buffers(other, {other.inputs[place].name: target for place in places[1:]}), inputs=other.inputs
         )
         is_slice = bool(producer.inputs) and producer.inputs[0] in self.slices
-        made = joined(Pair(one, other, target, is_slice, self.options.max_recomputed), rules)
+        is_weight = reads_weight(producer)
+        made = joined(Pair(one, other, target, is_slice, is_weight, self.options.max_recomputed), rules)
         if not isinstance(made, Kernel):
             return made
         others = [operand for operand in consumer.inputs if operand is not value]

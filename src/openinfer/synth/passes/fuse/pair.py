@@ -18,6 +18,8 @@ class Pair:
     """What is written and read, as the consumer calls it."""
     is_slice: bool
     """Whether the producer reads a slice of a table."""
+    is_weight: bool
+    """Whether the producer reads a tensor of the model, and nothing else."""
     max_recomputed: int
     """The most operations of an element that is recomputed wherever it is read."""
 

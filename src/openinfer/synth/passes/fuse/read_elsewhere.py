@@ -1,6 +1,7 @@
 """The rule ``read_elsewhere``: rows that are only moved are read where they lie, and need no copy.
 
-Neighbours in a row must be neighbours there too; a contraction keeps its factors, which are read as they lie.
+Neighbours in a row must be neighbours there too; a contraction keeps its factors, which are read as they lie. Weights
+of few bits that are only made wider are read as they are stored, in whatever order: each element is made wider there.
 """
 
 from dataclasses import replace
@@ -23,7 +24,13 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed, changed_statements, map_statements, without_unused
 from openinfer.synth.passes.fuse.pair import PRODUCER_NOT_POINTWISE, Pair
 from openinfer.synth.passes.fuse.pointwise import Pointwise, pointwise_form
-from openinfer.synth.passes.fuse.relayout import SHORT_ROWS, ScalarCoordinates, has_long_rows, moved_element
+from openinfer.synth.passes.fuse.relayout import (
+    SHORT_ROWS,
+    ScalarCoordinates,
+    has_long_rows,
+    moved_element,
+    widened_element,
+)
 from openinfer.synth.program.refusal import Refusal
 
 _COMPUTES = Refusal("the producer does more than move elements")
@@ -36,6 +43,9 @@ def read_elsewhere(pair: Pair) -> Kernel | Refusal:
     form = pointwise_form(pair.producer)
     if form is None:
         return PRODUCER_NOT_POINTWISE
+    wide = widened_element(form, pair.between) if pair.is_weight else None
+    if wide is not None and _can_widen(pair):
+        return _read_through(pair.consumer, pair.between, form, wide)
     source = moved_element(form, pair.between) if len(pair.producer.inputs) == 1 else None
     if source is None:
         return _COMPUTES
@@ -47,6 +57,13 @@ def read_elsewhere(pair: Pair) -> Kernel | Refusal:
     if _is_squared(pair.between, pair.consumer):
         return _SQUARED
     return _read_through(pair.consumer, pair.between, form, source)
+
+
+def _can_widen(pair: Pair) -> bool:
+    """Whether the consumer reads elements as expressions, or as the one factor of a product, which may be converted."""
+    statements = [one for one in walk(pair.consumer.body) if pair.between in factors_of(one)]
+    is_product = all(isinstance(one, Contraction) for one in statements)
+    return is_product and not _is_squared(pair.between, pair.consumer)
 
 
 def _read_through(consumer: Kernel, target: Buffer, form: Pointwise, source: Load) -> Kernel:

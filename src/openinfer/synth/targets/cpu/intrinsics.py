@@ -85,6 +85,8 @@ class _X86:
         half = "_mm256_loadu_si256((const __m256i *)" if self.nbytes == 64 else "_mm_loadu_si128((const __m128i *)"
         has_halves = self.has_fma if self.nbytes == 64 else f"{self.has_fma} && defined(__F16C__)"
         found["f16"] = Intrinsic(has_halves, (f"(({{vector}}){own}_cvtph_ps({half}(const void *)(p))))",))
+        wide = f"{own}_slli_epi32({own}_cvtepu16_epi32({half}(const void *)(p))), 16)"
+        found["bf16"] = Intrinsic(self.has_integers, (f"(({{vector}}){own}_cast{self.whole}_ps({wide}))",))
         return found
 
     def _dots(self, left: str, right: str) -> tuple[Intrinsic, ...]:
@@ -145,6 +147,13 @@ NEON = VectorSet(
     16,
     "arm_neon.h",
     fma={dtype: Intrinsic(_HAS_NEON_FMA, (f"vfmaq_n_{dtype}(c, b, a)",)) for dtype in ("f32", "f64")},
+    loads={
+        "f16": Intrinsic(
+            f"{_HAS_NEON_FMA} && defined(__ARM_FP16_FORMAT_IEEE)",
+            ("(({vector})vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))))",),
+        ),
+        "bf16": Intrinsic(_HAS_NEON_FMA, ("(({vector})vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)))",)),
+    },
 )
 VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
 """All sets; of those of one width, the preprocessor takes the first that the compiler has."""

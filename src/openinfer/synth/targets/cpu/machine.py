@@ -14,6 +14,8 @@ _FLAGS = {
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mavx2", "-mfma", "-mprefer-vector-width=512"),
 }
+_HALVES = {"avx2": ("-mf16c",)}
+"""And where numbers of 16 bits are made floats: all processors with AVX2 have these instructions, too."""
 _DOT = {"avx512": ("-mavx512vnni",)}
 """And where it has such instructions for bytes."""
 
@@ -39,6 +41,11 @@ class CpuMachine:
     def flags(self) -> tuple[str, ...]:
         """What a compiler is told; never more than the processor has, so that the code runs wherever it should."""
         return (*_FLAGS.get(self.isa, ()), *(_DOT.get(self.isa, ()) if self.dot else ()))
+
+    @property
+    def half_flags(self) -> tuple[str, ...]:
+        """What a compiler is told besides, where there are floats of 16 bits."""
+        return _HALVES.get(self.isa, ())
 
     def lanes(self, bits: int) -> int:
         """How many elements of a number of bits a vector holds; 1 without vectors."""

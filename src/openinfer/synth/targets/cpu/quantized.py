@@ -1,6 +1,7 @@
-"""Factors of contractions that are stored as integers: ``(integer - zero) * scale``, both the same along the sum.
+"""Factors of contractions that are stored in few bits: integers, or floats of 16 bits.
 
-What does not change while a sum is taken need not be multiplied in there: the scale goes to the result.
+Integers stand for ``(integer - zero) * scale``, both the same along the sum. What does not change while a sum is taken
+need not be multiplied in there: the scale goes to the result.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from openinfer.loops.rewrite import changed
 
 STORED = ("i8", "u8", "i4", "u4")
 """What can be in panels as it is: converted where it is multiplied."""
+HALVES = ("f16", "bf16")
+"""Floats that can be in panels as they are, in the same way."""
 SCALES = ("f32", "f16")
 """What scales of groups may be stored in to be read by vectors."""
 LEAST = 32
@@ -43,6 +46,12 @@ class Integers:
 
     zero: Scalar | None
     groups: GroupScales | None = None
+
+
+def are_half_floats(one: Contraction, buffer: Buffer) -> bool:
+    """Whether a factor is floats of 16 bits, as they are stored, beside sums of 32."""
+    value = one.a_value if buffer == one.a else one.b_value
+    return value is None and buffer.dtype.name in HALVES and one.accumulator.name == "f32"
 
 
 def factored(one: Contraction) -> Contraction:

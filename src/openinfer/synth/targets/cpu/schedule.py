@@ -38,7 +38,7 @@ from openinfer.synth.targets.cpu.choices import ChooseTile, by_rule, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, transposed_product_of, without_single
-from openinfer.synth.targets.cpu.quantized import factored, integers_of
+from openinfer.synth.targets.cpu.quantized import are_half_floats, factored, integers_of
 from openinfer.synth.targets.cpu.taps import taps_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
@@ -149,7 +149,7 @@ class _Planner:
     def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
         """A convolution with channels as columns, where that takes less time."""
         one = _ordered(without_single(statement), self._weights)
-        is_plain = one.b_value is None and one.b.dtype is one.accumulator
+        is_plain = (one.b_value is None and one.b.dtype is one.accumulator) or are_half_floats(one, one.b)
         if not self._has_tiles(one) or not is_plain or not self._packable(one)(one.b):
             return None
         if one.valid is not None and one.b.name not in self._finite:
@@ -258,11 +258,15 @@ class _Planner:
         """The tile with memory for the factors that cannot be read where they lie, or should not be."""
         depth, columns = product.inner.extent, product.columns.extent
         right = product.right
-        if tile.has_panels and right.buffer.dtype is not one.accumulator and _many(product.rows.extent):
+        is_converted = right.buffer.dtype is not one.accumulator and not are_half_floats(one, right.buffer)
+        if tile.has_panels and is_converted and _many(product.rows.extent):
             tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
         if not tile.has_panels and (not tile.is_direct or columns % tile.lanes or is_symbolic(columns)):
             tile = replace(tile, right=self._buffer(one, (depth, tile.columns)))
-        if product.left.place is None or self._rows_collide(one, product, tile):
+        is_half = product.left.buffer.name in self._weights and are_half_floats(one, product.left.buffer)
+        if is_half and product.rows.extent > tile.rows:
+            tile = replace(tile, left=self._buffer(one, (tile.rows, depth)), block=tile.rows, is_left_converted=True)
+        elif product.left.place is None or self._rows_collide(one, product, tile):
             room = self._target.l2 // 2 // (one.accumulator.bits // 8) // max(int(depth), 1)
             tiles = max(1, min(room // tile.rows, -(-int(product.rows.extent) // tile.rows)))
             stride = depth + tile.lanes if _collides(depth, one) else depth
@@ -364,6 +368,7 @@ class _Packable:
         if buffer.name not in self.weights or self.uses.count(buffer.name) != 1:
             return False
         is_plain = value is None and (buffer.dtype is one.accumulator or (are_bytes(one) and buffer.dtype.bits == 8))
+        is_plain = is_plain or are_half_floats(one, buffer)
         place = position(buffer, index)
         own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
         stored = integers_of(one, buffer)

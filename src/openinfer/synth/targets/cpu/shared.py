@@ -12,6 +12,7 @@ from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Kernel, Load, 
 from openinfer.loops.rewrite import changed_statements
 from openinfer.synth.program.ir import KernelStep, Program, Weight
 from openinfer.synth.program.packing import Digit, Packing, Strides
+from openinfer.synth.targets.cpu.quantized import HALVES
 
 _Tensors = tuple[tuple[str, ...], str]
 """The tensors of an operand, and which part of them."""
@@ -19,7 +20,7 @@ _Tensors = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True)
 class SharePanels:
-    """The pass: lookups read the panels of products, where groups of both have scales of their own."""
+    """The pass: lookups read the panels of products, where groups have scales of their own, or floats have 16 bits."""
 
     def run(self, program: Program) -> Program:
         """The program with each such tensor stored once."""
@@ -28,13 +29,15 @@ class SharePanels:
 
 
 def _panels(program: Program) -> Mapping[_Tensors, Packing]:
-    """How products have stored tensors that are quantized in groups: their scales lie in panels, too."""
+    """How products have stored tensors of few bits; scales of those that are quantized in groups lie in panels, too."""
     found: dict[_Tensors, Packing] = {}
     for step in program.steps():
         if isinstance(step, KernelStep):
             own = {(one.names, one.part): one.packing for one in step.inputs if isinstance(one, Weight)}
+            halves = {one.names for one in step.inputs if isinstance(one, Weight) and one.dtype.name in HALVES}
             for (names, part), packing in own.items():
-                if packing is not None and own.get((names, "data")) and own.get((names, "scale")):
+                is_stored = own.get((names, "data")) and (names in halves or own.get((names, "scale")))
+                if packing is not None and is_stored:
                     found.setdefault((names, part), packing)
     return found
 

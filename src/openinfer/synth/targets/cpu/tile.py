@@ -11,10 +11,11 @@ class CpuTile(Template):
     """How a contraction is computed in tiles of sums that stay in registers.
 
     ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
-    them the factors are read where they lie. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
-    the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With ``is_transposed``
-    rows are contiguous in the result, not columns. Of a kernel in several parts, ``divided`` says what each part has a
-    share of.
+    them the factors are read where they lie. With ``is_left_converted`` the rows of a tile are copied just before they
+    are multiplied: floats of 16 bits become wider ones. With ``is_direct`` only an incomplete panel is copied. With
+    ``has_panels`` the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With
+    ``is_transposed`` rows are contiguous in the result, not columns. Of a kernel in several parts, ``divided`` says
+    what each part has a share of.
 
     Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
     column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is in groups. With
@@ -29,6 +30,7 @@ class CpuTile(Template):
     is_direct: bool = False
     is_transposed: bool = False
     left: Buffer | None = None
+    is_left_converted: bool = False
     right: Buffer | None = None
     divided: Literal["rows", "columns"] | None = None
     lines: Buffer | None = None

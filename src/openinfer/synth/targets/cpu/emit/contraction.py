@@ -73,7 +73,7 @@ class _TileLoops:
             f" times {number(product.inner.extent)} x {number(product.columns.extent)}. */"
         )
         self._open_loops(inside=False)
-        if self._tiling.tile.left is not None:
+        if self._tiling.tile.left is not None and not self._tiling.tile.is_left_converted:
             self._blocks(self._tiling.tile.left)
         else:
             self._panels(*self._range("rows"))
@@ -103,14 +103,18 @@ class _TileLoops:
         if not is_one:
             self._tiling.open(f"for ({self._tiling.index} m1 = {first}; m1 < {last}; m1 += {block})")
             self._tiling.say(f"const {self._tiling.index} height = {least(last, 'm1', block)};")
-        self._tiling.open(f"for ({self._tiling.index} row = 0; row < {last if is_one else 'height'}; ++row)")
-        place, used = self._tiling.block_row + ROW, used_variables(self._tiling.product.left.value)
+        self._copied_rows(left, self._tiling.block_row, last if is_one else "height")
+        self._panels("0", last if is_one else "height")
+        self._tiling.close(0 if is_one else 1)
+
+    def _copied_rows(self, left: Buffer, first: Scalar, count: str) -> None:
+        """A number of rows, each in one piece."""
+        self._tiling.open(f"for ({self._tiling.index} row = 0; row < {count}; ++row)")
+        place, used = first + ROW, used_variables(self._tiling.product.left.value)
         self._tiling.unflatten(self._tiling.product.rows, place, used)
         self._tiling.say(f"{self._tiling.type_of(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
         self._factors.copied_row(left)
         self._tiling.close()
-        self._panels("0", last if is_one else "height")
-        self._tiling.close(0 if is_one else 1)
 
     def _panels(self, first: str, last: str) -> None:
         """Panels of columns, and in each the tiles of all rows, or of those of a block."""
@@ -121,13 +125,16 @@ class _TileLoops:
         sizes = row_sizes(tiling.product.rows.extent, tiling.tile.rows)
         if not self._is_row:
             self._open_tiles(sizes, first, last)
+        height = last if tiling.is_one_tile else str(sizes[0]) if len(sizes) == 1 else "rows"
+        if tiling.tile.left is not None and tiling.tile.is_left_converted:
+            self._copied_rows(tiling.tile.left, tiling.tile_row, height)
         high = self._squares_high
         size = f"{high * tiling.tile.columns}] = {{0}}" if high else f"{tiling.tile.rows * tiling.tile.columns}]"
         tiling.say(f"{tiling.kind} tile[{size};")
         self._calls(sizes, right, step)
         if high:
             self._transposed_tile(high)
-        self._results(last if tiling.is_one_tile else str(sizes[0]) if len(sizes) == 1 else "rows")
+        self._results(height)
         tiling.close(tiling.depth - before)
 
     def _open_panel(self) -> None:

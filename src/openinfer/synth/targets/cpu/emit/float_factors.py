@@ -11,7 +11,7 @@ from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.panels import copied_panel
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.emit.tiling import Tiling, moved, number, offset_from
-from openinfer.synth.targets.cpu.quantized import GroupScales
+from openinfer.synth.targets.cpu.quantized import GroupScales, are_half_floats
 from openinfer.synth.targets.cstyle.code import ExprText
 
 _MOST_PRODUCTS = 8192
@@ -21,7 +21,7 @@ _BLOCK = 1024
 
 
 class FloatFactors:
-    """Rows and panels of floats, or of integers that become floats."""
+    """Rows and panels of floats, or of integers and floats of 16 bits that become such."""
 
     def __init__(self, tiling: Tiling) -> None:
         self._tiling = tiling
@@ -85,11 +85,12 @@ class FloatFactors:
         if own is not None and own.groups is not None and tile.right is None:
             return self._group_call(own.groups, rows, vectors, f"{right}, {step}")
         subtracts = has_zero(self._tiling) and tile.right is None
-        is_stored = integers(self._tiling) is not None and tile.right is None
+        is_half = tile.has_panels and are_half_floats(self._tiling.one, product.right.buffer)
+        is_stored = is_half or (integers(self._tiling) is not None and tile.right is None)
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * subtracts
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
-        found = FloatTile(*shape, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
+        found = FloatTile(*shape, stored, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
         is_long = found.dtype == "f32" and most_elements(product.inner.extents) > _MOST_PRODUCTS
         block = max(_BLOCK // max(len(taps), 1), 1)
         name = self._tiling.scalars.need(LongTile(found, block) if is_long else found)

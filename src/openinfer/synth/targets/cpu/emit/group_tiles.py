@@ -9,55 +9,16 @@ from dataclasses import dataclass
 from openinfer.synth.targets.cpu.emit.tiles import (
     SHIFT,
     FloatTile,
-    VectorType,
+    HalfLoad,
     element,
     products,
     sum_name,
     zero_sums,
 )
-from openinfer.synth.targets.cpu.intrinsics import Intrinsic, chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
 SCALE_TYPES = {"f32": "float", "f16": "uint16_t"}
 """The C types of scales in memory."""
-
-
-@dataclass(frozen=True)
-class ScaleLoad:
-    """Numbers of 16 bits as a vector of floats."""
-
-    lanes: int
-
-    @property
-    def name(self) -> str:
-        """The macro."""
-        return f"oi_load_f16_f32x{self.lanes}"
-
-    @property
-    def vector(self) -> VectorType:
-        """What is loaded."""
-        return VectorType("f32", self.lanes)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """The vector, and the conversion of a single number."""
-        return (self.vector, "oi_from_f16")
-
-    @property
-    def text(self) -> str:
-        """Its definition."""
-        found = [
-            (None if "f32" in one.fma else one.header, one.loads["f16"])
-            for one in sets_of(self.lanes * 4)
-            if "f16" in one.loads
-        ]
-        elements = ", ".join(f"oi_from_f16((p)[{lane}])" for lane in range(self.lanes))
-        plain = [f"#define {self.name}(p) (({self.vector.name}){{ {elements} }})"]
-        lines = chosen(found, self._fast, plain)
-        return "\n".join(["/* Numbers of 16 bits as floats. */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
-
-    def _fast(self, one: Intrinsic) -> list[str]:
-        return [f"#define {self.name}(p) {one.forms[0].format(vector=self.vector.name)}"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +39,7 @@ class GroupTile:
     @property
     def needs(self) -> tuple[Need, ...]:
         """What the tile needs, and how scales are loaded."""
-        return (*self.tile.needs, *((ScaleLoad(self.tile.lanes),) if self.scales == "f16" else ()))
+        return (*self.tile.needs, *((HalfLoad("f16", self.tile.lanes),) if self.scales == "f16" else ()))
 
     @property
     def text(self) -> str:
@@ -146,7 +107,7 @@ class GroupTile:
     def _loaded(self, name: str, column: int) -> str:
         place = f"{name} + {column * self.tile.lanes}" if column else name
         if self.scales == "f16":
-            return f"{ScaleLoad(self.tile.lanes).name}({place})"
+            return f"{HalfLoad(self.scales, self.tile.lanes).name}({place})"
         return f"*(const {self.tile.vector.name} *)({place})"
 
     def _plain(self) -> Iterator[str]:

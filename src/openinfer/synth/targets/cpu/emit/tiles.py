@@ -4,8 +4,8 @@ Vectors are those of GNU C, which gcc and clang have for every processor; other 
 be added without rounding in between (FMA): the order and the roundings of sums are free within their bound. Nothing
 else in generated code is contracted, so this is asked for by name and not by an option.
 
-Columns may be stored as integers: they are made floats as they are loaded, less a zero point for each column. Rows may
-be windows: then each step runs over a list of the offsets that a window sees.
+Columns may be stored as integers: they are made floats as they are loaded, less a zero point for each column; or as
+floats of 16 bits. Rows may be windows: then each step runs over a list of the offsets that a window sees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,8 @@ ELEMENTS = {"f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t"}
 """The C types of the numbers that tiles multiply."""
 SHIFT = 8388608.0
 """What integers of 4 bits come with: the zero points of their columns must have it, too."""
+_TYPES = {"i8": "int8_t", "f16": "uint16_t", "bf16": "uint16_t"}
+"""The C types of what columns are stored as; of all else, bytes."""
 _HALVES = ("_low", "_high")
 """Which of the elements that share a byte."""
 
@@ -115,6 +117,45 @@ class IntegerLoad:
 
 
 @dataclass(frozen=True)
+class HalfLoad:
+    """Floats of 16 bits as a vector of floats."""
+
+    stored: str
+    lanes: int
+
+    @property
+    def name(self) -> str:
+        """The macro."""
+        return f"oi_load_{self.stored}_f32x{self.lanes}"
+
+    @property
+    def vector(self) -> VectorType:
+        """What is loaded."""
+        return VectorType("f32", self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The vector, and the conversion of a single number."""
+        return (self.vector, f"oi_from_{self.stored}")
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        found = [
+            (None if "f32" in one.fma else one.header, one.loads[self.stored])
+            for one in sets_of(self.lanes * 4)
+            if self.stored in one.loads
+        ]
+        elements = ", ".join(f"oi_from_{self.stored}((p)[{lane}])" for lane in range(self.lanes))
+        plain = [f"#define {self.name}(p) (({self.vector.name}){{ {elements} }})"]
+        lines = chosen(found, self._fast, plain)
+        return "\n".join(["/* Numbers of 16 bits as floats. */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
+
+    def _fast(self, one: Intrinsic) -> list[str]:
+        return [f"#define {self.name}(p) {one.forms[0].format(vector=self.vector.name)}"]
+
+
+@dataclass(frozen=True)
 class Transpose:
     """The function that transposes a square block."""
 
@@ -181,8 +222,8 @@ def _transposing(name: str, dtype: str, lanes: int) -> str:
 class FloatTile:
     """The function that computes tiles of rows and vectors of columns.
 
-    ``stored`` is the dtype of columns of integers, which may have a zero point each. With ``is_window`` rows are
-    windows.
+    ``stored`` is the dtype of columns of integers, which may have a zero point each, or of floats of 16 bits. With
+    ``is_window`` rows are windows.
     """
 
     dtype: str
@@ -214,7 +255,10 @@ class FloatTile:
     @property
     def needs(self) -> tuple[Need, ...]:
         """Its vectors, and how they are loaded."""
-        return (self.vector,) if self.stored is None else (self.vector, IntegerLoad(self.stored, self.lanes))
+        return (self.vector,) if self.stored is None else (self.vector, self._load(self.stored))
+
+    def _load(self, stored: str) -> IntegerLoad | HalfLoad:
+        return HalfLoad(stored, self.lanes) if stored in ("f16", "bf16") else IntegerLoad(stored, self.lanes)
 
     @property
     def text(self) -> str:
@@ -224,14 +268,14 @@ class FloatTile:
     @property
     def stored_type(self) -> str:
         """The type of an element in memory; of two, where they are of 4 bits."""
-        return ELEMENTS[self.dtype] if self.stored is None else "int8_t" if self.stored == "i8" else "uint8_t"
+        return ELEMENTS[self.dtype] if self.stored is None else _TYPES.get(self.stored, "uint8_t")
 
     def loaded(self, column: int, ahead: str) -> str:
         """A vector of a row of columns, as floats."""
         if self.stored is None:
             return f"*(const {self.vector.name} *)(b{ahead}{f' + {column * self.lanes}' if column else ''})"
-        load = IntegerLoad(self.stored, self.lanes)
-        if self.stored in ("i4", "u4"):
+        load = self._load(self.stored)
+        if isinstance(load, IntegerLoad) and self.stored in ("i4", "u4"):
             place, name = column // 2 * self.lanes, load.half(column % 2)
         else:
             place, name = column * self.lanes, load.name
@@ -282,13 +326,15 @@ def _tile(tile: FloatTile) -> str:
 
 def _window_tile(tile: FloatTile) -> str:
     """``c[r][n] = sum over k and t of a[r * a_row + k * a_step + taps[t]] * b[(k * count + t) * b_row + n]``."""
+    taps = "const int64_t *taps, int64_t count, "
     kind, vector, rows, vectors = ELEMENTS[tile.dtype], tile.vector.name, tile.rows, tile.vectors
-    shape = f"{rows} window{'s' * (rows > 1)} on a, {tile.width} columns of b"
+    about = "" if tile.stored is None else f" of {tile.stored}"
+    shape = f"{rows} window{'s' * (rows > 1)} on a, {tile.width} columns{about} of b"
     lines = [
         f"/* c = a * b: {shape}, k * count products for each",
         "   sum. A window has count taps in each of k slices of a. */",
         f"static void {tile.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
-        f"        const int64_t *taps, int64_t count, const {kind} *b, int64_t b_row, {kind} *c, int64_t c_row)",
+        f"        {taps}const {tile.stored_type} *b, int64_t b_row, {kind} *c, int64_t c_row)",
         "{",
         "#if defined(__GNUC__)",
         *zero_sums(vector, rows, vectors, 1),
@@ -305,7 +351,7 @@ def _window_tile(tile: FloatTile) -> str:
         f"        for (int n = 0; n < {tile.width}; ++n) {{",
         f"            {kind} sum = 0;",
         "            for (int64_t i = 0; i < k * count; ++i)",
-        "                sum += a[r * a_row + i / count * a_step + taps[i % count]] * b[i * b_row + n];",
+        f"                sum += a[r * a_row + i / count * a_step + taps[i % count]] * {element(tile)};",
         "            c[r * c_row + n] = sum;",
         "        }",
         "    }",
@@ -346,6 +392,8 @@ def element(tile: FloatTile, point: str = "zero[n]") -> str:
     zero = f" - {point}" * tile.has_zero
     if tile.stored is None:
         return "b[i * b_row + n]"
+    if tile.stored in ("f16", "bf16"):
+        return f"oi_from_{tile.stored}(b[i * b_row + n])"
     if tile.stored in ("i8", "u8"):
         return f"((float)b[i * b_row + n]{zero})"
     lanes, flip = tile.lanes, " ^ 8" * (tile.stored == "i4")

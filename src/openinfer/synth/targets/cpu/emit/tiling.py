@@ -71,7 +71,7 @@ class Tiling:
     @property
     def is_one_block(self) -> bool:
         """Whether a single block has all rows, or there are no blocks."""
-        if self.tile.left is None:
+        if self.tile.left is None or self.tile.is_left_converted:
             return True
         return self.tile.divided != "rows" and self._is_within(self.product.rows.extent, self.tile.block)
 
@@ -128,6 +128,8 @@ class Tiling:
 
     def row_of(self, block: Buffer) -> str:
         """Where the first row of a tile is in a block of copied rows."""
+        if self.tile.is_left_converted:
+            return block.name
         return offset_from(block.name, self.place(self.tile_row * Const(block.shape[-1], INDEX)))
 
     def inner_loops(self) -> None:
