@@ -138,6 +138,7 @@ test-cortex-m: $(VENV)/.dev
 	@$(call installed,qemu-system-arm,qemu-system-arm)
 	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
 	$(BIN)/pytest -n 2 -rA tests/synth/cortex_m.py
+	$(SUITE) --device cortex-m4 --level 2 --cases 1 --board build/board
 	$(SUITE) --device host --address-bits 32 --level 1 --sanitize --cases 1
 
 format: $(VENV)/.dev

@@ -24,11 +24,28 @@ from tests.synth.suite_cases import chosen, variants
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
-from openinfer.synth.targets.cpu.machine import PRESETS, CpuMachine, runnable
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.targets.c import bare_metal
+from openinfer.synth.targets.cpu.machine import CORTEX_M, PRESETS, CpuMachine, runnable
 
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "tested_ops.json"
 BATCH = 160
 """Cases of one program: compilers take longer than in proportion to the length of a file."""
+DEVICES = {**PRESETS, "cortex-m4": CORTEX_M}
+BOARD = ("qemu-system-arm", "-M", bare_metal.BOARD, "-nographic", "-monitor", "none", "-serial", "none")
+"""What runs programs of a Cortex-M4, with semihosting as its input and output."""
+_LINKED = ("--specs=rdimon.specs", "-nostartfiles")
+_ALIGNED = """#include <malloc.h>
+#include <stdlib.h>
+void _fini(void);
+__attribute__((weak)) void _fini(void) {}
+static inline int posix_memalign(void **made, size_t alignment, size_t bytes)
+{
+    *made = memalign(alignment, bytes);
+    return *made == NULL;
+}
+"""
+"""What the library of microcontrollers lacks."""
 AARCH64: tuple[str, tuple[str, ...]] = ("aarch64-linux-gnu-gcc", ("qemu-aarch64",))
 
 
@@ -153,21 +170,34 @@ def runs_of(options: argparse.Namespace) -> Iterator[Run]:
     """Every device with every compiler at every level that was asked for."""
     devices = [target.isa for target in runnable()] if options.device == ["host"] else options.device
     for device, cc, level in product(devices, options.cc, options.level):
-        target = replace(PRESETS[device], index_bits=options.address_bits)
+        target = replace(DEVICES[device], index_bits=32 if device == "cortex-m4" else options.address_bits)
         flags = (f"-O{level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
         toolchain = Toolchain(cc, flags)
         if options.aarch64:
             toolchain = Toolchain(AARCH64[0], (*flags, "-static"), AARCH64[1])
-        elif PRESETS[device] not in runnable():
+        elif options.board:
+            toolchain = on_board(flags, options.board)
+        elif DEVICES[device] not in (*runnable(), CORTEX_M):
             sys.exit(f"this machine cannot run code for {device}: neon needs --aarch64")
         if not toolchain.is_here():
             sys.exit(f"this machine has no {' or no '.join([toolchain.cc, *toolchain.runner])}")
         yield Run(target, toolchain, None if options.cases == 0 else options.cases)
 
 
+def on_board(flags: tuple[str, ...], folder: Path) -> Toolchain:
+    """Programs of a Cortex-M4 in an emulator; how they start is written into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "startup.c").write_text(bare_metal.startup(), "ascii")
+    (folder / "mps2.ld").write_text(bare_metal.linker_script(), "ascii")
+    (folder / "board.h").write_text(_ALIGNED, "ascii")
+    arch = DeviceArch.named("cortex-m4").toolchain
+    linked = ("-include", str(folder / "board.h"), *_LINKED, "-T", str(folder / "mps2.ld"), str(folder / "startup.c"))
+    return Toolchain(str(arch.cc), (*flags, *arch.cflags, *linked), (*BOARD, "-semihosting", "-kernel"))
+
+
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    devices = ["host", *sorted(PRESETS)]
+    devices = ["host", *sorted(DEVICES)]
     parser.add_argument("--device", nargs="+", choices=devices, default=["host"], help="host: all this machine runs")
     parser.add_argument("--cc", nargs="+", default=["gcc"])
     parser.add_argument(
@@ -175,6 +205,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--sanitize", action="store_true", help="address and undefined behaviour sanitizers")
     parser.add_argument("--aarch64", action="store_true", help="64-bit Arm programs in QEMU")
+    parser.add_argument("--board", type=Path, help="a Cortex-M4 board in QEMU; a folder for what its programs need")
     parser.add_argument("--address-bits", type=int, choices=[32, 64], default=64, help="the width of positions")
     parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; half as many stretched; 0: all")
     parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")

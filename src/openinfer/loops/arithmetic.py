@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from openinfer.dtypes import DType
-from openinfer.loops.scalar import Bits
+from openinfer.loops.scalar import STEPS, Bits
 
 NumpyScalar: TypeAlias = Any
 """A NumPy scalar of a compute type."""
@@ -100,6 +100,8 @@ def unary(op: str, value: NumpyScalar, dtype: DType) -> NumpyScalar:
             return _integer((int(value) & ((1 << dtype.bits) - 1)).bit_count(), dtype)
         case "sqrt" | "floor" | "ceil" | "rint" | "trunc" | "isnan" | "isinf" | "signbit":
             return getattr(np, op)(value)
+        case "steps":
+            return np.int32(0 if np.isnan(value) else min(max(np.rint(value), STEPS[0]), STEPS[1]))
         case _:
             raise TypeError(op)
 

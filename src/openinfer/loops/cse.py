@@ -40,7 +40,7 @@ from openinfer.loops.rewrite import binders, replaced, with_bodies, with_scalars
 
 _LEAST = 2
 """How many operations a name must save, unless they are functions."""
-_LONG = ("sqrt", "floor", "ceil", "rint", "trunc", "nextafter")
+_LONG = ("sqrt", "floor", "ceil", "rint", "trunc", "nextafter", "steps")
 
 
 def named(value: Scalar, *others: Scalar) -> tuple[tuple[Let, ...], Scalar]:

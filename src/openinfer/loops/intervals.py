@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from openinfer.dtypes import DType
 from openinfer.loops.dim import span
-from openinfer.loops.scalar import Binary, Cast, Compare, Const, Load, Round, Scalar, ScalarVar, Select, Unary
+from openinfer.loops.scalar import STEPS, Binary, Cast, Compare, Const, Load, Round, Scalar, ScalarVar, Select, Unary
 
 Interval: TypeAlias = tuple[int, int]
 RangeFacts: TypeAlias = tuple[tuple[Scalar, Interval], ...]
@@ -127,6 +127,8 @@ def _exact(value: Scalar, known: Mapping[str, Interval], depth: int, facts: Rang
         case Select(_, then, otherwise):
             one, other = inside(then), inside(otherwise)
             return min(one[0], other[0]), max(one[1], other[1])
+        case Unary("steps"):
+            return STEPS
         case Unary("neg", operand):
             least, most = inside(operand)
             return -most, -least

@@ -180,8 +180,10 @@ class Load(Scalar):
 
 
 UnaryOp = Literal[
-    "neg", "abs", "not", "sqrt", "floor", "ceil", "rint", "trunc", "popcount", "isnan", "isinf", "signbit"
+    "neg", "abs", "not", "sqrt", "floor", "ceil", "rint", "trunc", "popcount", "isnan", "isinf", "signbit", "steps"
 ]
+STEPS = (-(2**20), 2**20 - 1)
+"""What ``steps`` can be: the nearest integer of an f32 as an i32, halves to even, in these limits; that of NaN is 0."""
 BinaryOp = Literal[
     "add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "shl", "shr", "copysign", "nextafter"
 ]
@@ -199,6 +201,8 @@ class Unary(Scalar):
     @property
     def dtype(self) -> DType:
         """The type of the value."""
+        if self.op == "steps":
+            return DTYPES["i32"]
         return BOOL if self.op in ("isnan", "isinf", "signbit") else self.operand.dtype
 
 

@@ -65,7 +65,7 @@ MATH = {
 _FLOAT, _WHOLE = ("float",), ("int", "uint")
 _KINDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("neg", "abs", "add", "sub", "mul", "div", "rem", "min", "max"), ("float", "int", "uint")),
-    **dict.fromkeys(("sqrt", "floor", "ceil", "rint", "trunc", "isnan", "isinf", "signbit"), _FLOAT),
+    **dict.fromkeys(("sqrt", "floor", "ceil", "rint", "trunc", "isnan", "isinf", "signbit", "steps"), _FLOAT),
     **dict.fromkeys(("copysign", "nextafter"), _FLOAT),
     **dict.fromkeys(("popcount", "shl", "shr"), _WHOLE),
     **dict.fromkeys(("not", "and", "or", "xor"), ("int", "uint", "bool")),

@@ -29,6 +29,7 @@ def printed(
 
 
 def _dialect(isa: str, index_bits: int) -> Dialect:
+    is_bare = isa.startswith("cortex-m")
     # Outside of x86, without what compilers get wrong for it.
     rolled = "" if isa.startswith(("cortex-m", "neon")) else C.rolled
-    return replace(C, rolled=rolled, narrow=None if index_bits == 64 else TYPES[f"i{index_bits}"])
+    return replace(C, rolled=rolled, saturates=is_bare, narrow=None if index_bits == 64 else TYPES[f"i{index_bits}"])

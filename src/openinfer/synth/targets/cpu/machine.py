@@ -34,6 +34,8 @@ class CpuMachine:
     l1d: int
     l2: int
     dot: bool = False
+    words: bool = False
+    """Whether bytes are multiplied two at a time in registers of 32 bits, where there are no vectors."""
     index_bits: int = 64
     """The width of addresses: positions in code need no more, where they are proved to fit."""
 
@@ -57,6 +59,8 @@ def _with(isa: InstructionSet) -> CpuMachine:
 
 
 GENERIC, AVX2, AVX512, NEON = map(_with, (isas.GENERIC, isas.AVX2, isas.AVX512, isas.NEON))
+CORTEX_M = CpuMachine("cortex-m4", 0, isas.GENERIC.vector_registers, fma=True, l1d=0, l2=0, words=True, index_bits=32)
+"""A microcontroller, which this machine does not run; its code is right everywhere."""
 PRESETS = {machine.isa: machine for machine in (GENERIC, AVX2, AVX512, NEON)}
 """The presets, by their isa."""
 
@@ -89,6 +93,7 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
         dot=_given(arch.features.int8, preset.dot),
         l1d=_given(cpu.l1d_bytes, preset.l1d),
         l2=_given(cpu.l2_bytes, preset.l2),
+        words=cpu.isa.startswith("cortex-m"),
         index_bits=_given(cpu.address_bits, 32 if cpu.isa.startswith("cortex-m") else preset.index_bits),
     )
 

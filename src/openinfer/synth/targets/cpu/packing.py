@@ -1,5 +1,6 @@
 """Weights in the order in which tiles read them."""
 
+from dataclasses import replace
 from math import prod
 
 from openinfer.synth.program.packing import Digit, Packing, Strides
@@ -41,6 +42,13 @@ def in_panels(
     words += f", of which those {lanes} apart share a byte" if lanes else ""
     words += f", {group} rows of a column side by side" if group > 1 else ""
     return Packing(first, (*((one,) for one in outside), inner, columns), axes, words=words)
+
+
+def crossed(packing: Packing) -> Packing:
+    """Panels with groups of four, of which those of each are in the order 0, 2, 1, 3."""
+    *others, (*columns, group) = packing.axes
+    axes = (*others, (*columns, Digit(group.index, 2, group.weight), Digit(group.index, 2, 2 * group.weight)))
+    return replace(packing, axes=axes, words=f"{packing.words} in the order 0, 2, 1, 3")
 
 
 def _extent(strides: Strides) -> int:

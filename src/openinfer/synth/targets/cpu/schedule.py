@@ -39,10 +39,12 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, transposed_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import are_half_floats, factored, integers_of
+from openinfer.synth.targets.cpu.steps import in_steps
 from openinfer.synth.targets.cpu.taps import taps_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
+from openinfer.synth.targets.cpu.words import worded
 
 _LEAST = 512
 """Contractions of fewer products are plain loops: nothing is gained by tiles."""
@@ -105,7 +107,8 @@ def scheduled(
     ``finite`` are the inputs without infinities and NaN, None meaning all weights.
     """
     planner = _Planner(kernel, target, weights, weights if finite is None else finite, choose)
-    body = planner.statements(straightened(kernel.body))
+    body = straightened(kernel.body)
+    body = planner.statements(straightened(in_steps(body)) if target.words else body)
     inputs = tuple(planner.panels.get(buffer.name, buffer) for buffer in kernel.inputs)
     return replace(kernel, body=body, inputs=inputs), planner.packings
 
@@ -177,8 +180,9 @@ class _Planner:
         """Whether a contraction is of the kind that can be computed in tiles."""
         extents = (*one.extents, *one.reduced)
         is_empty = any(not extent and not is_symbolic(extent) for extent in extents)
-        is_known = one.accumulator.name in ("f32", "f64") or are_bytes(one)
-        return is_known and bool(self._target.vector_bits) and not is_empty
+        is_float = one.accumulator.name in ("f32", "f64")
+        has_registers = self._target.vector_bits or (self._target.words and not is_float)
+        return (is_float or are_bytes(one)) and bool(has_registers) and not is_empty
 
     def _tiled(self, statement: Contraction) -> Contraction:
         if not self._has_tiles(statement):
@@ -202,6 +206,8 @@ class _Planner:
         """The same for bytes, which are multiplied in groups of four."""
         if is_symbolic(product.inner.extent):
             return one
+        if not self._target.vector_bits:
+            return self._in_words(one, product)
         # Without an instruction for it, each vector of bytes becomes two of products.
         spare = 0 if self._target.dot else 4
         target = replace(self._target, vector_registers=self._target.vector_registers - spare)
@@ -213,6 +219,17 @@ class _Planner:
         self._allocated += len(found.scratch)
         self.packings |= found.packings
         self.panels |= found.panels
+        return found.contraction
+
+    def _in_words(self, one: Contraction, product: Product) -> Contraction:
+        """The same for bytes that are multiplied in pairs."""
+        found = worded(one, product, self._packable(one), self._allocated)
+        if found is None:
+            return one
+        self._needed.append(found.scratch)
+        self._allocated += 1
+        self.packings[found.name] = found.packing
+        self.panels[found.name] = found.panels
         return found.contraction
 
     def _tile(self, one: Contraction, product: Product, *, has_panels: bool) -> CpuTile:

@@ -19,7 +19,8 @@ class CpuTile(Template):
 
     Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
     column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is in groups. With
-    ``is_flipped`` the bytes of the rows have the other sign, which is corrected in the result.
+    ``is_flipped`` the bytes of the rows have the other sign, which is corrected in the result. With ``widened`` rows or
+    columns are copied as 16 bits, in ``left`` or in ``right``, and the bytes of the other factor are in panels.
     """
 
     rows: int
@@ -35,6 +36,7 @@ class CpuTile(Template):
     divided: Literal["rows", "columns"] | None = None
     lines: Buffer | None = None
     is_flipped: bool = False
+    widened: Literal["rows", "columns"] | None = None
     wanted: Literal["rows", "columns"] | None = field(default=None, compare=False)
     """What should be divided, if anything is, where that was measured; None leaves it to the rule."""
     gain: float | None = field(default=None, compare=False)

@@ -100,6 +100,8 @@ class Dialect:
     fail: str = "return 1; /* {reason} */"
     known_outcomes: bool = False
     """Whether a comparison whose outcome is known may be that: compilers of C warn of conditions that never change."""
+    saturates: bool = False
+    """Whether integers are limited to a number of bits by an instruction, which the support code has a name for."""
     rolled: str = ""
     """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
     negative_remainders: bool = True

@@ -48,6 +48,10 @@ _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": 
 _ZERO = ExprText("0")
 
 
+_MOST_BITS = 31
+"""Integers are limited to fewer bits than they have."""
+
+
 class ScalarPrinter:
     """Prints expressions and remembers which support functions they need."""
 
@@ -241,6 +245,10 @@ class ScalarPrinter:
 
     def _binary(self, value: Binary) -> ExprText:
         dtype = value.dtype
+        limited = _limited(value) if self.dialect.saturates else None
+        if limited is not None:
+            operand, name, bits = limited
+            return ExprText(f"{self.need(name)}({self.text(operand)}, {bits})")
         left, right = _term(self, value.left), _term(self, value.right)
         op = value.op
         if op == "xor" and dtype.kind == "bool":
@@ -438,3 +446,17 @@ def _outcome(op: str, left: Scalar, right: Scalar, widths: Widths) -> bool | Non
     ends = {"lt": (least, False), "ge": (least, True), "gt": (most, False), "le": (most, True)}
     end, outcome = ends.get(op, (None, False))
     return outcome if right.value == end else None
+
+
+def _limited(value: Binary) -> tuple[Scalar, str, int] | None:
+    """What is limited to a number of bits, by which function, and to how many."""
+    match value:
+        case Binary("max", Binary("min", operand, Const(high)), Const(low)) if value.dtype.name == "i32":
+            bits = int(high).bit_length()
+            if not 0 < bits < _MOST_BITS or high != (1 << bits) - 1:
+                return None
+            if low == -high - 1:
+                return operand, "oi_ssat", bits + 1
+            return (operand, "oi_usat", bits) if low == 0 else None
+        case _:
+            return None

@@ -3,6 +3,8 @@
 Sums are taken of flipped rows where an instruction wants them so; what the flipped bits add is subtracted again.
 """
 
+from collections.abc import Sequence
+
 from openinfer.loops.affine import position
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_symbolic
@@ -110,6 +112,10 @@ class ByteFactors:
         name = self._tiling.scalars.need(Flips(*self._dtypes, tile.lanes, tile.columns // tile.lanes))
         self._tiling.say(f"int32_t flips[{tile.columns}];")
         self._tiling.say(f"{name}({self._groups}, {panel}, flips);")
+
+    def cases(self, rows: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """All sizes."""
+        return rows, vectors
 
     def call(self, rows: int, vectors: int, right: str, step: str) -> str:
         """The call for a tile of one size."""

@@ -11,7 +11,8 @@ from typing import Literal, Protocol
 from openinfer.loops.affine import variables
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Load, Scalar, ScalarVar, Select, visit
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Let, Load, Scalar, ScalarVar, Select, visit
+from openinfer.loops.rewrite import replaced
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.emit.byte_factors import ByteFactors
@@ -27,6 +28,7 @@ from openinfer.synth.targets.cpu.emit.tiling import (
     loop,
     number,
 )
+from openinfer.synth.targets.cpu.emit.word_factors import WordFactors
 from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
@@ -42,6 +44,9 @@ class Factors(Protocol):
     def right(self) -> tuple[str, str]:
         """Where a panel starts and how far apart its rows are; a panel that must be copied is."""
 
+    def cases(self, rows: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """Which sizes of tiles are told apart, of those that occur."""
+
     def call(self, rows: int, vectors: int, right: str, step: str) -> str:
         """The call for a tile of one size."""
 
@@ -52,8 +57,13 @@ class Factors(Protocol):
 def tiled(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
     """The lines of a contraction that has a tile, in a kernel of ``parts`` parts."""
     tiling = Tiling.of(one, tile, scalars, parts)
-    factors = ByteFactors(tiling) if are_bytes(one) else FloatFactors(tiling)
-    return _TileLoops(tiling, factors).run()
+    return _TileLoops(tiling, _factors(tiling)).run()
+
+
+def _factors(tiling: Tiling) -> Factors:
+    if tiling.tile.widened:
+        return WordFactors(tiling)
+    return ByteFactors(tiling) if are_bytes(tiling.one) else FloatFactors(tiling)
 
 
 class _TileLoops:
@@ -185,7 +195,7 @@ class _TileLoops:
 
     def _calls(self, sizes: Sequence[int], right: str, step: str) -> None:
         """The call that computes the sums of a tile: one for each size that occurs."""
-        widths = self._widths()
+        sizes, widths = self._factors.cases(sizes, self._widths())
         cases = [(rows, vectors) for vectors in widths for rows in sizes]
         for case, (rows, vectors) in enumerate(cases):
             tests = [f"rows == {rows}"] if len(sizes) > 1 else []
@@ -246,6 +256,8 @@ class _TileLoops:
             self._tiling.open(f"for ({self._tiling.index} row = 0; row < {rows}; ++row)")
         if product.rows.last is not None:
             self._tiling.say(f"const {self._tiling.index} {row_var.name} = {self._tiling.scalars.text(row)};")
+        if self._tiling.tile.widened:
+            epilogue = self._with_loads_of_row(epilogue)
         if not self._tiling.tile.is_transposed:
             self._open_columns(epilogue)
         place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
@@ -257,6 +269,17 @@ class _TileLoops:
             self._tiling.say(self._tiling.scalars.constant(let))
         self._tiling.say(self._tiling.scalars.store(one.out, self._tiling.scalars.offset(one.out, index), value))
         self._tiling.close(self._tiling.depth - before)
+
+    def _with_loads_of_row(self, epilogue: Scalar) -> Scalar:
+        """The epilogue with what it reads for a whole row in variables, since a compiler cannot know that it may be."""
+        gone = variables(self._tiling.panel + COLUMN)
+        found = [one for one in visit(epilogue) if isinstance(one, Load) and one.buffer != self._tiling.one.out]
+        parts: dict[Scalar, Scalar] = {}
+        for load in dict.fromkeys(one for one in found if not variables(one) & gone):
+            own = ScalarVar(f"{load.buffer.name}_row{len(parts)}", load.dtype)
+            parts[load] = own
+            self._tiling.say(self._tiling.scalars.constant(Let(own, load)))
+        return replaced(epilogue, parts)
 
     def _open_columns(self, epilogue: Scalar) -> None:
         """The loop over the columns of a tile."""

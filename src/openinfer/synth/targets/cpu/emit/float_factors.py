@@ -3,6 +3,8 @@
 Factors that cannot be read where they lie are copied into scratch memory first: a panel of columns, or a block of rows.
 """
 
+from collections.abc import Sequence
+
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.targets.cpu.emit.group_tiles import GroupTile
@@ -76,6 +78,10 @@ class FloatFactors:
         product = self._tiling.product
         assert product.right.place is not None
         return self._tiling.place(moved(product.right.place, product.columns, self._tiling.panel, product.inner))
+
+    def cases(self, rows: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """All sizes."""
+        return rows, vectors
 
     def call(self, rows: int, vectors: int, right: str, step: str) -> str:
         """The call for a tile of one size."""

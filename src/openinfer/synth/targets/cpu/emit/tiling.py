@@ -161,7 +161,14 @@ class Tiling:
 
     def panel_place(self, buffer: Buffer, index: Sequence[Scalar], depth: int) -> ExprText:
         """The start of a panel of a buffer in panels, each of which has ``depth`` elements of every column."""
-        place = self.panel * Const(depth, INDEX)
+        return self._in_panels(self.panel, buffer, index, depth)
+
+    def tile_place(self, buffer: Buffer, index: Sequence[Scalar], depth: int) -> ExprText:
+        """The same where each panel has the rows of a tile."""
+        return self._in_panels(self.tile_row, buffer, index, depth)
+
+    def _in_panels(self, first: Scalar, buffer: Buffer, index: Sequence[Scalar], depth: int) -> ExprText:
+        place = first * Const(depth, INDEX)
         for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
             place = place + one * Const(step, INDEX)
         return self.place(place)

@@ -1,0 +1,87 @@
+"""The factors of contractions of bytes, as tiles of words take them in C: one copied as 16 bits, one in panels."""
+
+from collections.abc import Sequence
+
+from openinfer.loops.build import flat
+from openinfer.loops.ir import Buffer, Cast, Scalar
+from openinfer.loops.used import used_variables
+from openinfer.synth.targets.cpu.byte_products import GROUP, groups
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, loop, offset_from
+from openinfer.synth.targets.cpu.emit.word_tiles import PairTile
+
+
+class WordFactors:
+    """Rows or columns of 16 bits, and bytes in panels."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        self._tiling = tiling
+
+    @property
+    def _groups(self) -> int:
+        """How many groups a sum has."""
+        return groups(self._tiling.product.inner.extent)
+
+    def copied_row(self, left: Buffer) -> None:
+        """A row, as 16 bits; the last group is filled up."""
+        self._tiling.copied_row(self._element(self._tiling.product.left.value))
+        self._filled(self._tiling.product.inner.extent, left)
+
+    def _element(self, value: Scalar) -> str:
+        """A byte as 16 bits; it was widened for the sum."""
+        own = value.operand if isinstance(value, Cast) else value
+        return self._tiling.scalars.text(own)
+
+    def _filled(self, depth: int, wide: Buffer) -> None:
+        if depth % GROUP:
+            self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {wide.shape[-1]}; ++k) to[k] = 0;")
+
+    def right(self) -> tuple[str, str]:
+        """The columns of a panel of weights, or copied, as 16 bits."""
+        tiling = self._tiling
+        if tiling.tile.widened == "rows":
+            return offset_from(tiling.product.right.buffer.name, tiling.stored_place(self._groups * GROUP)), ""
+        assert tiling.tile.right is not None
+        self._copied_columns(tiling.tile.right)
+        return tiling.tile.right.name, ""
+
+    def _copied_columns(self, right: Buffer) -> None:
+        tiling, product, width = self._tiling, self._tiling.product, self._tiling.width
+        columns, depth = product.columns, product.inner.extent
+        tiling.open(f"for ({tiling.index} column = 0; column < {width}; ++column)")
+        tiling.unflatten(columns, tiling.panel + COLUMN, used_variables(product.right.value))
+        tiling.say(f"int16_t *to = {right.name} + column * {right.shape[-1]};")
+        for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
+            tiling.open(loop(tiling.index, var.name, extent))
+        place = tiling.place(flat(product.inner.vars, product.inner.extents))
+        tiling.say(f"to[{place.text}] = {self._element(product.right.value)};")
+        tiling.close(len(product.inner.vars))
+        self._filled(depth, right)
+        tiling.close()
+
+    def call(self, rows: int, vectors: int, right: str, step: str) -> str:
+        """The call for a tile; missing weights are 0."""
+        del step
+        tiling, tile = self._tiling, self._tiling.tile
+        is_rows = tile.widened == "rows"
+        buffer = tiling.product.right.buffer if is_rows else tiling.product.left.buffer
+        packed, wide = (tile.columns, rows) if is_rows else (tile.rows, vectors)
+        steps = (1, tile.columns) if is_rows else (tile.columns, 1)
+        name = tiling.scalars.need(PairTile(buffer.dtype.name, packed, wide, steps))
+        if is_rows:
+            assert tile.left is not None
+            return f"{name}({self._groups}, {right}, {tiling.row_of(tile.left)}, tile)"
+        return f"{name}({self._groups}, {self._packed_rows(buffer)}, {right}, tile)"
+
+    def _packed_rows(self, buffer: Buffer) -> str:
+        """Where the panel of weights of the rows of a tile starts."""
+        tiling = self._tiling
+        place = tiling.tile_place(buffer, tiling.one.index_of(buffer), self._groups * GROUP)
+        return offset_from(buffer.name, place)
+
+    def cases(self, rows: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """Weights have whole panels: only tiles with less that is copied have a function of their own."""
+        return (rows, vectors[:1]) if self._tiling.tile.widened == "rows" else (rows[:1], vectors)
+
+    def total(self, place: str) -> str:
+        """The sum at a position of the tile."""
+        return f"tile[{place}]"

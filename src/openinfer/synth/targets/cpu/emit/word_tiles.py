@@ -1,0 +1,149 @@
+"""The inner loops of contractions of bytes in C where a register holds two products: those of a Cortex-M.
+
+``SXTB16`` makes two pairs of 16 bits of four bytes, ``SMLAD`` multiplies two pairs and adds both products. Where there
+are no such instructions, plain loops give the same sums: they wrap.
+"""
+
+from dataclasses import dataclass
+
+from openinfer.synth.targets.cpu.byte_products import GROUP
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
+from openinfer.synth.targets.cstyle.support import Need
+
+HAS_PAIRS = "defined(__GNUC__) && defined(__thumb2__) && defined(__ARM_FEATURE_DSP)"
+"""Whether a compiler has these instructions."""
+_EXTENDED = {"i8": "sxtb16", "u8": "uxtb16"}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Words as pairs of 16 bits: the even and the odd bytes of one, and what is loaded from where a pointer moves."""
+
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """The name of all of them."""
+        return f"oi_pairs_{self.dtype}"
+
+    @property
+    def even(self) -> str:
+        """The macro for the bytes 0 and 2."""
+        return f"oi_even_{self.dtype}"
+
+    @property
+    def odd(self) -> str:
+        """The macro for the bytes 1 and 3."""
+        return f"oi_odd_{self.dtype}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Loads."""
+        return (WORDS,)
+
+    @property
+    def text(self) -> str:
+        """The definitions."""
+        own = _EXTENDED[self.dtype]
+        return f"""#if {HAS_PAIRS}
+/* The bytes 0 and 2 of a word, and the bytes 1 and 3, as pairs of 16 bits. */
+#define {self.even}(to, word) __asm__("{own} %0, %1" : "=r"(to) : "r"(word))
+#define {self.odd}(to, word) __asm__("{own} %0, %1, ror #8" : "=r"(to) : "r"(word))
+#endif
+"""
+
+
+@dataclass(frozen=True)
+class _WordAccess:
+    name: str
+    needs: tuple[Need, ...]
+    text: str
+
+
+WORDS = _WordAccess(
+    "oi_words",
+    (),
+    f"""#if {HAS_PAIRS}
+#include <arm_acle.h>
+typedef uint32_t oi_word __attribute__((may_alias));
+/* Two words, and the pointer moves on. */
+#define oi_two_words(p, x, y) \\
+    __asm__("ldrd %0, %1, [%2], #8" : "=&r"(x), "=&r"(y), "+r"(p) : "m"(*(const oi_word(*)[2])(p)))
+#endif
+""",
+)
+"""Words in memory that other types may have, and the instructions themselves."""
+
+
+@dataclass(frozen=True)
+class PairTile:
+    """The function that computes the sums of ``packed`` rows or columns of bytes and ``wide`` ones of 16 bits."""
+
+    dtype: str
+    packed: int
+    wide: int
+    steps: tuple[int, int]
+    """How far apart the sums of two of the former are, and those of two of the latter."""
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"oi_tile_{self.dtype}_{self.packed}x{self.wide}_{'to'.join(map(str, self.steps))}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Pairs."""
+        return (Pairs(self.dtype),)
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        packed, wide = self.packed, self.wide
+        lines = [
+            f"/* c = sums of k times four products, {packed} x {wide}: bytes of b in the order 0, 2, 1, 3, and a. */",
+            f"static void {self.name}(int32_t k, const {ELEMENTS[self.dtype]} *b, const int16_t *a, int32_t *c)",
+            "{",
+            f"#if {HAS_PAIRS}",
+            *self._fast(),
+            "#else",
+            f"    for (int m = 0; m < {packed}; ++m) {{",
+            f"        for (int n = 0; n < {wide}; ++n) {{",
+            "            uint32_t sum = 0;",
+            f"            for (int32_t i = 0; i < {GROUP} * k; ++i) {{",
+            f"                const int32_t j = i % {GROUP}, g = i / {GROUP};",
+            f"                const int32_t left = b[g * {GROUP * packed} + {GROUP} * m + j % 2 * 2 + j / 2];",
+            f"                sum += (uint32_t)(left * a[{GROUP} * k * n + i]);",
+            "            }",
+            f"            c[m * {self.steps[0]} + n * {self.steps[1]}] = (int32_t)sum;",
+            "        }",
+            "    }",
+            "#endif",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _fast(self) -> list[str]:
+        pairs = Pairs(self.dtype)
+        sums = [f"s{m}{n}" for m in range(self.packed) for n in range(self.wide)]
+        lines = [
+            "    const oi_word *p = (const oi_word *)(const void *)b, *q0 = (const oi_word *)(const void *)a;",
+            *[f"    const oi_word *q{n} = q{n - 1} + 2 * k;" for n in range(1, self.wide)],
+            "    const oi_word *const end = q0 + 2 * k;",
+            f"    int32_t {', '.join(f'{one} = 0' for one in sums)};",
+            "    do {",
+            f"        uint32_t {', '.join(f'b{m}' for m in range(self.packed))}, even, odd;",
+            f"        uint32_t {', '.join(f'a{n}, d{n}' for n in range(self.wide))};",
+            *[f"        oi_two_words(p, b{m}, b{m + 1});" for m in range(0, self.packed, 2)],
+            *[f"        oi_two_words(q{n}, a{n}, d{n});" for n in range(self.wide)],
+        ]
+        for m in range(self.packed):
+            lines.append(f"        {pairs.even}(even, b{m});")
+            lines.append(f"        {pairs.odd}(odd, b{m});")
+            lines += [
+                f"        s{m}{n} = __smlad((int16x2_t)even, (int16x2_t)a{n}, s{m}{n});" for n in range(self.wide)
+            ]
+            lines += [f"        s{m}{n} = __smlad((int16x2_t)odd, (int16x2_t)d{n}, s{m}{n});" for n in range(self.wide)]
+        lines.append("    } while (q0 < end);")
+        places = [m * self.steps[0] + n * self.steps[1] for m in range(self.packed) for n in range(self.wide)]
+        lines += [f"    c[{at}] = {one};" for at, one in zip(places, sums, strict=True)]
+        return lines
