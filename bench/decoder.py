@@ -162,6 +162,8 @@ class Exported(Onnx):
     def __init__(self, shape: Shape, tensors: dict[str, Array]) -> None:
         super().__init__({name: value for name, value in tensors.items() if not is_matrix(name, value)})
         self.shape = shape
+        self.rows = 1
+        """Tokens of a step."""
         self.tensors = tensors
         self.outputs: dict[str, tuple[int, ...]] = {}
         angles = np.arange(shape.tokens)[:, None] * 10000.0 ** (-np.arange(0, shape.head, 2) / shape.head)
@@ -185,16 +187,25 @@ class Exported(Onnx):
         return self.node("Add", self.node("Mul", x, cos), self.node("Mul", turned, sin))
 
     def heads(self, x: str, count: int) -> str:
-        split = self.node("Reshape", x, self.ints(1, 1, count, self.shape.head))
+        split = self.node("Reshape", x, self.ints(1, self.rows, count, self.shape.head))
         return self.node("Transpose", split, perm=[0, 2, 1, 3])
 
     def remembered(self, what: str, new: str, layer: int) -> str:
         shape = self.shape
         all_of_it = self.node("Concat", f"past_{what}_{layer}", new, output=f"present_{what}_{layer}", axis=2)
         self.outputs[all_of_it] = (1, shape.groups, shape.tokens, shape.head)
+        return self.shared(all_of_it)
+
+    def shared(self, all_of_it: str) -> str:
+        """Keys or values for every head of the queries."""
+        shape = self.shape
         wide = (1, shape.groups, shape.heads // shape.groups, shape.tokens, shape.head)
         spread = self.node("Expand", self.node("Unsqueeze", all_of_it, self.ints(2)), self.ints(*wide))
         return self.node("Reshape", spread, self.ints(1, shape.heads, shape.tokens, shape.head))
+
+    def masked(self, scores: str) -> str:
+        """Scores without those of later tokens, of which a step of one token has none."""
+        return scores
 
     def layer(self, h: str, cos: str, sin: str, number: int) -> str:
         shape, own = self.shape, f"layers.{number}."
@@ -205,9 +216,9 @@ class Exported(Onnx):
         keys, values = self.remembered("k", key, number), self.remembered("v", value, number)
         scores = self.node("MatMul", query, self.node("Transpose", keys, perm=[0, 1, 3, 2]))
         scaled = self.node("Mul", scores, self.number(shape.head**-0.5))
-        mixed = self.node("MatMul", self.node("Softmax", scaled, axis=-1), values)
+        mixed = self.node("MatMul", self.node("Softmax", self.masked(scaled), axis=-1), values)
         joined = self.node("Transpose", mixed, perm=[0, 2, 1, 3])
-        joined = self.node("Reshape", joined, self.ints(1, 1, shape.heads * shape.head))
+        joined = self.node("Reshape", joined, self.ints(1, self.rows, shape.heads * shape.head))
         h = self.node("Add", h, self.product(joined, f"{own}o"))
         n = self.norm(h, f"{own}norm2")
         gate = self.product(n, f"{own}gate")

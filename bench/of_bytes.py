@@ -117,6 +117,7 @@ def digits_int8() -> Model:
         text=graph.to_text(),
         tensors=tensors,
         onnx=exported,
+        feeds=None,
         at_once=AT_ONCE,
         read_bytes=nbytes(tensors),
         original=original,

@@ -59,7 +59,7 @@ class Onnx:
                 for name, value in inputs.items()
             ],
             [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
-            [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in self.constants.items()],
+            [numpy_helper.from_array(np.asarray(value, order="C"), name) for name, value in self.constants.items()],
         )
         imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
         return bytes(helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString())

@@ -6,18 +6,25 @@ from dataclasses import dataclass
 from bench.cnns import ds_cnn, efficientnet_lite0, mobilenet_v2, mobilenet_v3_small
 from bench.cpu.peers import ALL
 from bench.decoder import Shape, decoder
+from bench.decoder_groups import grouped
 from bench.decoder_quantized import decoder_int4, decoder_int8
-from bench.minilm import minilm
+from bench.minilm import bert_base, minilm
 from bench.models import Model, digits, lstm, mlp, resnet
 from bench.of_bytes import digits_int8, mlp_int8
+from bench.prefill import prefill
+from bench.sequences import gru, tcn
+from bench.vision import resnet50, unet_block, yolo_head
+from bench.vit import vit_tiny
 
 LLAMA = Shape(layers=16)
+PROMPT = Shape(layers=16, tokens=128)
 WIDE, ROWS = (1024, 1024, 1024, 1024), 64
-OF_ONNX = tuple(one for one in ALL if one != "torch")
+OF_ONNX = tuple(one for one in ALL if one not in ("torch", "llama.cpp"))
 """The engines that have every model in f32: those that read ONNX files, or what is made of them."""
 WITH_TORCH = (*OF_ONNX, "torch")
-WITH_STATE = ("ours", "onnxruntime", "openvino", "torch")
+WITH_STATE = ("ours", "onnxruntime", "openvino", "llama.cpp", "torch")
 """Those that have a decoder, whose keys and values stay from one step to the next."""
+GGUF = ("ours", "llama.cpp")
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,9 @@ class Case:
     """Those that the model is written for."""
     original: str | None = None
     """The case of the same model in f32."""
+    gguf: str | None = None
+    """The format that the weights of this decoder have in llama.cpp."""
+    shape: Shape = LLAMA
 
 
 CASES = {
@@ -39,12 +49,22 @@ CASES = {
         Case("minilm-1x16", lambda: minilm(1, 16), WITH_TORCH),
         Case("minilm-1x128", lambda: minilm(1, 128), WITH_TORCH),
         Case("minilm-8x128", lambda: minilm(8, 128), WITH_TORCH),
+        Case("bert-base", lambda: bert_base(128)),
+        Case("vit-tiny", vit_tiny),
         Case("mobilenet-v2", mobilenet_v2),
         Case("mobilenet-v3-small", mobilenet_v3_small),
         Case("efficientnet-lite0", efficientnet_lite0),
         Case("ds-cnn", ds_cnn),
         Case("resnet18", resnet, WITH_TORCH),
-        Case("decoder", lambda: decoder(LLAMA), WITH_STATE),
+        Case("resnet50", resnet50),
+        Case("yolo-head", yolo_head),
+        Case("unet-block", unet_block),
+        Case("tcn", tcn),
+        Case("decoder", lambda: decoder(LLAMA), WITH_STATE, gguf="F32"),
+        Case("decoder-bf16", lambda: grouped(LLAMA, "BF16"), GGUF, "decoder", "BF16"),
+        Case("decoder-q8", lambda: grouped(LLAMA, "Q8_0"), GGUF, "decoder", "Q8_0"),
+        Case("decoder-q4", lambda: grouped(LLAMA, "Q4_0"), (*GGUF, "onnxruntime"), "decoder", "Q4_0"),
+        Case("prefill", lambda: prefill(PROMPT), ("ours", "onnxruntime", "openvino", "llama.cpp"), None, "F32", PROMPT),
         Case("decoder-int8", lambda: decoder_int8(LLAMA), ("ours", "onnxruntime"), "decoder"),
         Case("decoder-int4", lambda: decoder_int4(LLAMA), ("ours", "onnxruntime"), "decoder"),
         Case("digits", digits, WITH_TORCH),
@@ -52,5 +72,6 @@ CASES = {
         Case("mlp-wide", lambda: mlp(WIDE, ROWS)),
         Case("mlp-wide-int8", lambda: mlp_int8(WIDE, ROWS), ("ours", "onnxruntime"), "mlp-wide"),
         Case("lstm", lstm, WITH_TORCH),
+        Case("gru", gru),
     )
 }

@@ -17,8 +17,8 @@ from bench.cpu.peers import PEERS, ROOT
 LIMIT = 900
 """Seconds that a conversion may take."""
 TRANSLATORS = {
-    "litert": ("onnx_graph.py", "onnx_tflite.py", "tflite_rules.py", "tflite_file.py"),
-    "executorch": ("onnx_torch.py",),
+    "litert": ("onnx_graph.py", "onnx_rewrite.py", "onnx_tflite.py", "tflite_rules.py", "tflite_file.py"),
+    "executorch": ("onnx_graph.py", "onnx_rewrite.py", "onnx_torch.py"),
 }
 """What else an engine's file depends on, beside its own module."""
 

@@ -3,16 +3,18 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench.ceilings import Ceilings
 from bench.cpu.cases import Case
+from bench.cpu.engines.base import CannotError
+from bench.cpu.llama_files import llama_files
 from bench.cpu.prepare import Prepared, prepared
 from bench.cpu.process import EngineError, MissingEngineError, UnableEngineError, Worker
-from bench.models import disagreement
+from bench.models import Model, disagreement
 
 ROUND = 0.02
 """Seconds that the steps of a round should fill."""
@@ -23,6 +25,8 @@ PATIENCE = 5.0
 TOLERANCE = 1e-3
 COSINE = 0.01
 """How much farther from the f32 output than ours that of another quantized model may be."""
+ALIKE = 0.99
+"""The least cosine of llama.cpp's logits, which rounds what it multiplies to 8 bits, and keys and values to 16."""
 Array = Any
 
 
@@ -125,6 +129,15 @@ def judged(outcome: Outcome, output: Array, engine: str, right: Prepared) -> Non
 
     Other engines do other things with small weights; they must be about as near to the f32 model as the reference is.
     """
+    if engine == "llama.cpp":
+        wanted = right.reference if right.first is None else right.first
+        outcome.error, outcome.cosine = disagreement(output, wanted), cosine(output, wanted)
+        if not outcome.cosine >= ALIKE:
+            outcome.status, outcome.why = (
+                "wrong",
+                f"the cosine of its logits with the simulator's is {outcome.cosine:.4f}",
+            )
+        return
     if output.size != right.reference.size or not np.isfinite(output).all():
         outcome.status, outcome.why = "wrong", f"the output is {list(output.shape)}, or not finite"
         return
@@ -220,6 +233,16 @@ class Measurement:
                     outcome.peak_bytes = worker.ask("memory")["bytes"]
 
 
+def with_llama(right: Prepared, model: Model, case: Case) -> Prepared:
+    """The files of llama.cpp, too, and what its first tokens should give."""
+    try:
+        first = llama_files(model, case.shape, case.gguf or "F32", right.folder)
+    except CannotError as error:
+        return replace(right, cannot={**right.cannot, "llama.cpp": str(error)})
+    sizes = {**right.model_bytes, "llama.cpp": (right.folder / "model.gguf").stat().st_size}
+    return replace(right, first=first, model_bytes=sizes)
+
+
 @dataclass(frozen=True)
 class Run:
     """What is measured: engines, numbers of threads, rounds."""
@@ -241,6 +264,8 @@ def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -
     model = case.build()
     read = {threads: plan.ceilings.read_gb(model.read_bytes, threads) for threads in plan.threads}
     right = prepared(model, folder, [engine for engine in plan.engines if engine in case.engines], plan.threads)
+    if case.gguf and "llama.cpp" in plan.engines:
+        right = with_llama(right, model, case)
     for threads in plan.threads:
         with ExitStack() as stack:
             measurement = Measurement(case, right, threads, stack)

@@ -3,23 +3,14 @@
 Pairs of QuantizeLinear and DequantizeLinear vanish: the value before them has their scale, and so have weights.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.cpu.onnx_rewrite import Node, Step, users_of, with_bias, with_gelu
 
 Array = Any
-
-
-@dataclass(frozen=True)
-class Node:
-    """A node with one result that matters."""
-
-    op: str
-    inputs: tuple[str, ...]
-    output: str
-    own: dict[str, Any] = field(default_factory=dict)
 
 
 class Graph:
@@ -47,14 +38,18 @@ class Graph:
             own = {given.name: onnx.helper.get_attribute_value(given) for given in one.attribute}
             output = next((name for name in one.output if name), "")
             nodes.append(Node(one.op_type, tuple(one.input), output, own))
-        self.nodes = with_gelu(self._without_pairs(nodes))
-        self._users: dict[str, list[Node]] = {}
-        for node in self.nodes:
-            for name in node.inputs:
-                self._users.setdefault(name, []).append(node)
+        whole = with_gelu(self._without_pairs(nodes))
+        step = Step(self.constants, self._shapes)
+        written = [one for node in whole for one in step.written_out(node)]
+        fixed = {name for name in (*self.constants, *self._weights) if len(self.shape_of_constant(name)) == 1}
+        self.nodes = with_bias(written, {*self.constants, *self._weights}, fixed, set(self.quant))
+        self._users = users_of(self.nodes)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self._shapes[name] if name in self._shapes else tuple(self.constants[name].shape)
+        return self._shapes[name] if name in self._shapes else self.shape_of_constant(name)
+
+    def shape_of_constant(self, name: str) -> tuple[int, ...]:
+        return tuple(self.constants[self._weights.get(name, name)].shape)
 
     def users(self, name: str) -> list[Node]:
         return self._users.get(name, [])
@@ -104,23 +99,3 @@ class Graph:
         shift = 128 if zeros.dtype == np.uint8 else 0
         scales = np.atleast_1d(self.constants[node.inputs[1]])
         return scales, zeros.astype(np.int64) - shift, node.own.get("axis", 1) if len(scales) > 1 else 0
-
-
-def with_gelu(nodes: list[Node]) -> list[Node]:
-    """The nodes with each ``gelu`` that is written as x * (erf(x / sqrt 2) + 1) / 2 as one."""
-    made = {node.output: node for node in nodes}
-    users: dict[str, list[Node]] = {}
-    for node in nodes:
-        for name in node.inputs:
-            users.setdefault(name, []).append(node)
-    gone: set[str] = set()
-    found: dict[str, Node] = {}
-    for node in nodes:
-        if node.op == "Erf" and made[node.inputs[0]].op == "Div":
-            x, chain = made[node.inputs[0]].inputs[0], [node]
-            for op in ("Add", "Mul", "Mul"):
-                chain += [one for one in users[chain[-1].output] if one.op == op][:1]
-            if len(chain) == 4 and x in chain[-1].inputs:
-                gone |= {node.inputs[0], *(one.output for one in chain[:-1])}
-                found[chain[-1].output] = Node("Gelu", (x,), chain[-1].output)
-    return [found.get(node.output, node) for node in nodes if node.output not in gone]

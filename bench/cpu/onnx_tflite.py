@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from bench.cpu.engines.base import CannotError
-from bench.cpu.onnx_graph import Graph, Node
+from bench.cpu.onnx_graph import Graph
+from bench.cpu.onnx_rewrite import Node
 from bench.cpu.tflite_file import TfLite, options
 
 Array = Any

@@ -76,6 +76,7 @@ PEERS = {
             ("iree-base-compiler==3.13.0", "iree-base-runtime==3.13.0", ONNX),
             is_converted=True,
         ),
+        Peer("llama.cpp", "llama.cpp", "#bab0ac"),
         Peer("torch", "torch.compile", "#b07aa1", "torch"),
     )
 }

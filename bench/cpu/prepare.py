@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from bench.cpu.convert import converted
+from bench.cpu.engines.base import RESULT
 from bench.cpu.peers import PEERS
 from bench.models import Model
 
@@ -37,6 +38,8 @@ class Prepared:
     """Seconds for synthesizing and compiling our code."""
     model_bytes: dict[str, int]
     """The size of what must be shipped beside the engine; for ours, that and the compiled code."""
+    first: Array | None = None
+    """The logits after the first tokens of a fresh context, for an engine that makes its own keys and values."""
     cannot: dict[str, str] = field(default_factory=dict)
     """Why the model could not be made into an engine's own format."""
 
@@ -56,8 +59,10 @@ def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequ
             compiled(plan, own)
             described(model, plan, own)
         built_s = (time.perf_counter() - start) / len(threads)
-    if set(engines) - {"ours", "torch"}:
-        _write(folder / "model.onnx", model.onnx())
+    if set(engines) - {"ours", "torch", "llama.cpp"}:
+        data = model.onnx()
+        _write(folder / "model.onnx", data)
+        (folder / RESULT).write_text(result_of(data), encoding="utf-8")
     if "torch" in engines:
         from safetensors.numpy import save_file
 
@@ -67,7 +72,14 @@ def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequ
     (folder / "model.oinf").unlink()
     cannot = {engine: converted(engine, folder) for engine in engines if PEERS[engine].is_converted}
     refused = {engine: why for engine, why in cannot.items() if why}
-    return Prepared(folder, reference, original, built_s, _sizes(folder), refused)
+    return Prepared(folder, reference, original, built_s, _sizes(folder), cannot=refused)
+
+
+def result_of(data: bytes) -> str:
+    """The name of the first result of an ONNX model."""
+    import onnx
+
+    return str(onnx.load_from_string(data).graph.output[0].name)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -139,6 +151,7 @@ def _sizes(folder: Path) -> dict[str, int]:
         "onnxruntime": (folder / "model.onnx",),
         "openvino": (folder / "model.onnx",),
         "torch": (folder / "weights.safetensors",),
+        "llama.cpp": (folder / "model.gguf",),
         **{name: tuple((folder / name).glob("model.*")) for name, peer in PEERS.items() if peer.is_converted},
     }
     return {

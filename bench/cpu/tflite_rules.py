@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from bench.cpu.engines.base import CannotError
-from bench.cpu.onnx_graph import Node
+from bench.cpu.onnx_rewrite import Node
 from bench.cpu.onnx_tflite import Translation, Value, first, last
 from bench.cpu.tflite_file import options
 
@@ -96,7 +96,7 @@ def with_pads(to: Translation, x: Value, node: Node, rank: int) -> Value | None:
     return Value(made, first(shape), is_image=True, quant=x.quant)
 
 
-@rule("Gemm", "MatMul")
+@rule("Gemm", "Linear", "MatMul")
 def product(to: Translation, node: Node) -> None:
     x, other = to.plain(to.of(node.inputs[0])), node.inputs[1]
     if not to.graph.is_constant(other):
@@ -105,15 +105,9 @@ def product(to: Translation, node: Node) -> None:
         return
     order = (0, 1) if node.own.get("transB") else (1, 0)
     w, scales = to.weights(other, order, 0, x)
-    bias, after = node.inputs[2] if len(node.inputs) > 2 else None, node
-    users = to.graph.users(node.output)
-    if bias is None and len(users) == 1 and users[0].op == "Add" and node.output not in to.graph.quant:
-        added = next(one for one in users[0].inputs if one != node.output)
-        if to.graph.is_constant(added) and len(to.graph.shape(added)) == 1:
-            bias, after = added, users[0]
     count = to.graph.shape(other)[order[0]]
-    b = to.bias(bias, x, scales, count)
-    fused, name = to.activation(after)
+    b = to.bias(node.inputs[2] if len(node.inputs) > 2 else None, x, scales, count)
+    fused, name = to.activation(node)
     out = to.new(name)
     own = options("FullyConnected", fusedActivationFunction=fused, keepNumDims=len(out.shape) != 2)
     to.file.operator("FULLY_CONNECTED", [x.index, w, b], [out.index], own)
@@ -221,6 +215,16 @@ def transpose(to: Translation, node: Node) -> None:
     x = to.plain(to.of(node.inputs[0]))
     out = to.new(node.output)
     to.file.operator("TRANSPOSE", [x.index, to.ints(node.own["perm"])], [out.index], options("Transpose"))
+
+
+@rule("Slice")
+def part(to: Translation, node: Node) -> None:
+    """Along one axis."""
+    x = to.plain(to.of(node.inputs[0]))
+    start, axis = (to.graph.numbers(node.inputs[at])[0] for at in (1, 3))
+    out = to.new(node.output)
+    starts = [start if at == axis else 0 for at in range(len(x.shape))]
+    to.file.operator("SLICE", [x.index, to.ints(starts), to.ints(out.shape)], [out.index], options("Slice"))
 
 
 @rule("Softmax")

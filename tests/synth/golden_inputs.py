@@ -116,8 +116,12 @@ BENCH: Mapping[str, Callable[[], Model]] = {
 
 
 def _minilm(batch: int, tokens: int) -> Model:
-    shapes = {name: shape for name, shape in bench.minilm.shapes().items() if not re.search(r"layer\.[1-9]", name)}
-    shapes[bench.minilm.WORD_TABLE] = (WORDS, bench.minilm.WIDTH)
+    shapes = {
+        name: shape
+        for name, shape in bench.minilm.shapes(bench.minilm.MINILM).items()
+        if not re.search(r"layer\.[1-9]", name)
+    }
+    shapes[bench.minilm.WORD_TABLE] = (WORDS, bench.minilm.MINILM.width)
     found = bench.minilm.minilm(batch, tokens, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
     return replace(found, sizes={**found.sizes, "V": WORDS}, metadata={**found.metadata, "layers": 1})
 

@@ -16,6 +16,7 @@ PLACES = {
     "ncnn": ("ncnn", "Ncnn"),
     "mnn": ("mnn", "Mnn"),
     "iree": ("iree", "Iree"),
+    "llama.cpp": ("llama", "Llama"),
     "torch": ("of_torch", "Torch"),
 }
 """The module and the class of each engine."""

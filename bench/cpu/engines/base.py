@@ -14,6 +14,8 @@ import numpy as np
 
 Array = Any
 ONNX = "model.onnx"
+RESULT = "result"
+"""A file with the name of the result that is compared."""
 
 
 class Engine(Protocol):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from bench.cpu.engines.base import ONNX, Array, feeds
+from bench.cpu.engines.base import ONNX, RESULT, Array, feeds
 
 FILE = "model.mnn"
 
@@ -35,6 +35,7 @@ class Mnn:
 
         del model
         self.folder, self._threads, self._library, self._inputs = folder / self.name, threads, MNN, feeds(folder)
+        self._name = (folder / RESULT).read_text(encoding="utf-8")
 
     def load(self) -> None:
         library = self._library
@@ -50,4 +51,4 @@ class Mnn:
         self.step = lambda: net.runSession(session)
 
     def output(self) -> Array:
-        return np.array(self._net.getSessionOutput(self._session).getNumpyData())
+        return np.array(self._net.getSessionOutput(self._session, self._name).getNumpyData())

@@ -60,7 +60,9 @@ class Ncnn:
             setattr(net.opt, option, False)
         if net.load_param(str(self.folder / "model.param")) or net.load_model(str(self.folder / "model.bin")):
             raise CannotError("ncnn does not load what pnnx has written")
-        given = [ncnn.Mat(np.ascontiguousarray(one.reshape(one.shape[1:] or one.shape))) for one in self._inputs]
+        given = [
+            ncnn.Mat(np.ascontiguousarray(one.reshape(one.shape[1:] or one.shape))).clone() for one in self._inputs
+        ]
         names, result = net.input_names(), net.output_names()[0]
 
         def step() -> None:
