@@ -131,3 +131,24 @@ def test_sizes_with_equal_bounds_are_not_the_same_size(tmp_path: Path) -> None:
         {"front": np.array([1, 2])},
     )
     require_agreement(made, tmp_path, {"x": normal(1, 2, 6, 8)}, sizes={"h": "<=9", "w": "<=9"})
+
+
+def test_a_whole_spectrum_is_half_of_one_and_its_mirror_image(tmp_path: Path) -> None:
+    for frame in (8, 7):
+        made = model(
+            [node("STFT", ["x", "hop", "", "frame"], ["y"], onesided=0)],
+            {"x": ("f32", [2, 30, 1])},
+            {"y": ("f32", None)},
+            {"hop": np.int64(3), "frame": np.int64(frame)},
+        )
+        require_agreement(made, tmp_path, {"x": normal(2, 30, 1)}, tolerance=1e-4)
+
+
+def test_a_batch_norm_can_use_the_statistics_of_its_input(tmp_path: Path) -> None:
+    made = model(
+        [node("BatchNormalization", ["x", "g", "b", "m", "v"], ["y", "mean", "var"], training_mode=1)],
+        {"x": ("f32", [3, 4, 5])},
+        {"y": ("f32", None)},
+        {name: normal(4) for name in "gbm"} | {"v": np.ones(4, np.float32)},
+    )
+    require_agreement(made, tmp_path, {"x": normal(3, 4, 5)})

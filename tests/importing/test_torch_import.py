@@ -410,12 +410,6 @@ class Refused(nn.Module):
         return y + torch.rand_like(x), torch.relu(y)
 
 
-def test_a_choice_by_data_is_refused(tmp_path: Path) -> None:
-    choose = Function(lambda x, i: torch.cond(i.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)))
-    with pytest.raises(ImportingError, match=r"control flow that depends on data.*\n.*torch\.where"):
-        import_torch(choose, (torch.randn(3), torch.zeros(1)), tmp_path / "out")
-
-
 def test_what_is_left_of_a_dynamic_shape_is_inferred(tmp_path: Path) -> None:
     class Heads(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,8 @@ class AtenNode:
     """The shape of its first result; None where that depends on data."""
     common: DType | None
     """The dtype that its operands have in common, by PyTorch's rules of promotion."""
+    is_complex: bool = False
+    """Whether its first result is of complex numbers."""
     modules: tuple[str, ...] = ()
     """The modules around it, each by its path in the one before."""
     line: str = ""
@@ -49,6 +51,16 @@ class AtenNode:
     def place(self) -> str:
         """The modules around it and its own name, as one path."""
         return "/" + "/".join((*self.modules, self.name))
+
+
+@dataclass(frozen=True)
+class AtenGraph:
+    """A graph inside of a node: it sees what it is given, and nothing else."""
+
+    inputs: tuple[str, ...]
+    nodes: tuple[AtenNode, ...]
+    outputs: tuple[Any, ...]
+    """References, or numbers."""
 
 
 class InputRole(Enum):
@@ -73,6 +85,8 @@ class AtenInput:
     shape: Shape
     array: Array | None = None
     """The elements, unless the caller gives them."""
+    imaginary: Array | None = None
+    """The imaginary parts of complex numbers, whose real parts are the elements."""
 
 
 @dataclass(frozen=True)

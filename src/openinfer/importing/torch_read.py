@@ -10,7 +10,7 @@ import numpy as np
 from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.importing.problems import Unsupported, bad_model
 from openinfer.importing.torch_export import op_name, torch_package
-from openinfer.importing.torch_model import AtenInput, AtenNode, AtenOutput, AtenProgram, InputRole, ValueRef
+from openinfer.importing.torch_model import AtenGraph, AtenInput, AtenNode, AtenOutput, AtenProgram, InputRole, ValueRef
 from openinfer.importing.torch_sizes import ProgramSizes
 
 _DTYPES = {
@@ -52,7 +52,9 @@ class _Reader:
         inputs = [
             self._input(spec, placeholders[spec.arg.name], written)
             for spec in signature.input_specs
-            if getattr(spec.arg, "name", None) in placeholders and _is_tensor(placeholders[spec.arg.name])
+            if spec.kind.name != "TOKEN"  # which only keeps effects in order
+            and getattr(spec.arg, "name", None) in placeholders
+            and _is_tensor(placeholders[spec.arg.name])
         ]
         nodes = [self._node(node) for node in self._program.graph.nodes if node.op == "call_function"]
         outputs = self._outputs()
@@ -78,8 +80,10 @@ class _Reader:
 
     def _input(self, spec: Any, node: Any, written: set[str]) -> AtenInput:
         value = node.meta["val"]
-        dtype = dtype_of(value.dtype)
         label = spec.target or node.name
+        if value.dtype == self._torch.complex64 and spec.kind.name != "USER_INPUT" and spec.target not in written:
+            return self._complex(spec, node, label)
+        dtype = dtype_of(value.dtype)
         if dtype is None:
             raise bad_model(self._name, f"{label!r} has the dtype {value.dtype}, which is not one here")
         shape = tuple(self._sizes.extent(one) for one in value.shape)
@@ -87,6 +91,12 @@ class _Reader:
             return AtenInput(node.name, label, InputRole.GIVEN, dtype, shape)
         role = InputRole.STATE if spec.target in written else InputRole.KNOWN
         return AtenInput(node.name, label, role, dtype, shape, array_of(self._torch, self._tensor(spec), dtype))
+
+    def _complex(self, spec: Any, node: Any, label: str) -> AtenInput:
+        """A tensor of complex numbers as two of real ones."""
+        pairs = array_of(self._torch, self._torch.view_as_real(self._tensor(spec).resolve_conj()), DTYPES["f32"])
+        real, imaginary = (np.ascontiguousarray(pairs[..., part]) for part in (0, 1))
+        return AtenInput(node.name, label, InputRole.KNOWN, DTYPES["f32"], real.shape, real, imaginary)
 
     def _tensor(self, spec: Any) -> Any:
         for source in (self._program.state_dict, self._program.constants):
@@ -107,6 +117,7 @@ class _Reader:
             tuple(dtype_of(one.dtype) if hasattr(one, "dtype") else None for one in results),
             self._extents(results[0]) if results else (),
             self._common(node),
+            bool(results) and getattr(getattr(results[0], "dtype", None), "is_complex", False),
             _modules(node),
             _line(node),
         )
@@ -138,7 +149,7 @@ class _Reader:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, self._torch.fx.Node):
-            return ValueRef(value.name)
+            return self._inner(value) if value.op == "get_attr" else ValueRef(value.name)
         if isinstance(value, list | tuple):
             return tuple(map(self._value, value))
         if isinstance(value, self._torch.dtype):
@@ -146,6 +157,15 @@ class _Reader:
         if isinstance(value, self._torch.SymInt):
             return self._sizes.extent(value)
         return value if isinstance(value, bool | int | float | str) else None
+
+    def _inner(self, node: Any) -> AtenGraph:
+        """The graph that a branch or a loop runs."""
+        graph = getattr(node.graph.owning_module, node.target).graph
+        inputs = tuple(one.name for one in graph.nodes if one.op == "placeholder")
+        nodes = tuple(self._node(one) for one in graph.nodes if one.op == "call_function")
+        (output,) = (one.args[0] for one in graph.nodes if one.op == "output")
+        results = self._value(output)
+        return AtenGraph(inputs, nodes, results if isinstance(results, tuple) else (results,))
 
     def _common(self, node: Any) -> DType | None:
         """The dtype that the first two arguments are promoted to, if they are tensors or numbers."""

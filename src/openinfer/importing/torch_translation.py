@@ -1,16 +1,18 @@
 """The nodes of an exported program as a draft, one after the other; what stands in the way is reported together."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from openinfer.errors import Code, Diagnostic, ImportingError, counted, nearest, printable
 from openinfer.importing.aten import TABLE, AtenContext
+from openinfer.importing.aten.complex_numbers import ComplexOperand, complex_results, is_complex
 from openinfer.importing.aten.context import OPERANDS
 from openinfer.importing.draft import Draft, DraftOperand, DraftValue, KnownTensor, NodeOrigin, Port, extent, known
 from openinfer.importing.emitter import Emitter
-from openinfer.importing.problems import Unsupported
+from openinfer.importing.problems import Unsupported, bad_model
 from openinfer.importing.states import StatePair
-from openinfer.importing.torch_model import AtenNode, AtenProgram, InputRole, ValueRef
+from openinfer.importing.torch_model import AtenGraph, AtenInput, AtenNode, AtenProgram, InputRole, ValueRef
 from openinfer.loops.dim import Dim
 from openinfer.ops import OpError
 
@@ -39,18 +41,21 @@ class _ProgramTranslation:
         self._program = program
         self._emitter = Emitter(program.sizes)
         self._values: dict[str, Any] = {}
-        self._read = _read_results(program)
+        self._read = _read_results(program.nodes, [output.value for output in program.outputs])
         self._problems: list[Diagnostic] = []
 
     def draft(self) -> tuple[Draft, tuple[StatePair, ...]]:
         inputs, states = self._inputs()
-        for node in _needed(self._program):
+        for node in _needed(self._program.nodes, [output.value for output in self._program.outputs]):
             self._node(node)
         if self._problems:
             raise ImportingError(*self._problems)
         outputs, pairs = [], []
         for output in self._program.outputs:
-            operand = self._operand(output.value)
+            try:
+                operand = self._operand(output.value)
+            except Unsupported as error:
+                raise bad_model(self._program.name, f"{output.label!r}: {error.reason}", error.advice) from error
             if output.state is None:
                 outputs.append(Port(output.label, operand))
             else:
@@ -67,7 +72,7 @@ class _ProgramTranslation:
         for one in self._program.inputs:
             if one.role is InputRole.KNOWN:
                 assert one.array is not None
-                self._values[one.name] = KnownTensor(one.dtype, one.array, one.label)
+                self._values[one.name] = _known(one)
                 continue
             value = DraftValue(one.dtype, one.shape, one.label)
             self._values[one.name] = value
@@ -92,13 +97,31 @@ class _ProgramTranslation:
             self._values[node.name] = _Missing()
 
     def _results(self, node: AtenNode) -> Any:
+        values = {name: self._value(one) for name, one in node.arguments.items()}
+        context = AtenContext(node, values, self._emitter, frozenset(self._read[node.name]), self._inline)
+        if is_complex(context):
+            return complex_results(context)
         translator = TABLE.get(node.op)
-        if node.op.startswith("torch.ops.higher_order."):
-            raise Unsupported("control flow that depends on data has no translation", "choose with torch.where")
+        if translator is None and node.op.startswith("torch.ops.higher_order."):
+            raise Unsupported("there is no translation of this kind of control flow", "choose with torch.where")
         if translator is None:
             raise Unsupported("there is no translation of this op", nearest(node.op, TABLE))
-        values = {name: self._value(one) for name, one in node.arguments.items()}
-        return translator(AtenContext(node, values, self._emitter, frozenset(self._read[node.name])))
+        return translator(context)
+
+    def _inline(self, graph: AtenGraph, given: Sequence[Any]) -> tuple[DraftOperand, ...]:
+        """A graph inside of a node, in the place where the node stands."""
+        around, origin, before = (self._values, self._read), self._emitter.origin, len(self._problems)
+        self._values = dict(zip(graph.inputs, given, strict=True))
+        self._read = _read_results(graph.nodes, graph.outputs)
+        try:
+            for node in _needed(graph.nodes, graph.outputs):
+                self._node(node)
+            if len(self._problems) > before:
+                raise _SkippedError
+            return tuple(self._operand(one) for one in graph.outputs)
+        finally:
+            self._values, self._read = around
+            self._emitter.origin = origin
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, tuple):
@@ -116,6 +139,8 @@ class _ProgramTranslation:
         found = self._value(value)
         if isinstance(found, OPERANDS):
             return found
+        if isinstance(found, ComplexOperand):
+            raise Unsupported("a result is complex", "give torch.view_as_real of it")
         return extent(found) if isinstance(found, Dim) else known(found)
 
     def _report(self, node: AtenNode, error: Unsupported) -> None:
@@ -149,21 +174,31 @@ def _references(value: Any) -> list[str]:
     return [name for one in value for name in _references(one)] if isinstance(value, tuple) else []
 
 
-def _needed(program: AtenProgram) -> list[AtenNode]:
-    """The nodes that outputs depend on, in their order."""
-    wanted = {name for output in program.outputs for name in _references(output.value)}
+def _known(one: AtenInput) -> "KnownTensor | ComplexOperand":
+    assert one.array is not None
+    real = KnownTensor(one.dtype, one.array, one.label)
+    if one.imaginary is None:
+        return real
+    return ComplexOperand(
+        replace(real, hint=f"{one.label}.real"), KnownTensor(one.dtype, one.imaginary, f"{one.label}.imag")
+    )
+
+
+def _needed(nodes: Sequence[AtenNode], results: Sequence[Any]) -> list[AtenNode]:
+    """The nodes that results depend on, in their order."""
+    wanted = {name for one in results for name in _references(one)}
     kept = []
-    for node in reversed(program.nodes):
+    for node in reversed(nodes):
         if node.name in wanted:
             kept.append(node)
             wanted.update(name for value in node.arguments.values() for name in _references(value))
     return kept[::-1]
 
 
-def _read_results(program: AtenProgram) -> dict[str, set[int]]:
+def _read_results(nodes: Sequence[AtenNode], results: Sequence[Any]) -> dict[str, set[int]]:
     """Which results of each node something reads: those that are taken out of a list one by one, else the first."""
-    found: dict[str, set[int]] = {node.name: set() for node in program.nodes}
-    for node in _needed(program):
+    found: dict[str, set[int]] = {node.name: set() for node in nodes}
+    for node in _needed(nodes, results):
         for value in node.arguments.values():
             for name in _references(value):
                 place = node.arguments.get("1") if node.op == "_operator.getitem" else 0

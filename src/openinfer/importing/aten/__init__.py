@@ -2,6 +2,9 @@
 
 from openinfer.importing.aten import (  # noqa: F401  (each registers its translators)
     activations,
+    complex_numbers,
+    compose,
+    control,
     create,
     elementwise,
     index,

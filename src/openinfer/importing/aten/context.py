@@ -16,7 +16,7 @@ from openinfer.importing.draft import (
 )
 from openinfer.importing.emitter import Emitter
 from openinfer.importing.problems import Unsupported
-from openinfer.importing.torch_model import AtenNode
+from openinfer.importing.torch_model import AtenGraph, AtenNode
 from openinfer.loops.dim import Dim, is_symbolic
 
 OPERANDS = (DraftValue, KnownTensor, DraftPart, IndexOperand, DraftFamily)
@@ -32,6 +32,8 @@ class AtenContext:
     emit: Emitter
     read: frozenset[int]
     """Which of its results something reads."""
+    inline: Callable[[AtenGraph, Sequence[Any]], tuple[DraftOperand, ...]]
+    """Translates a graph inside of the node, where the node stands."""
 
     @property
     def x(self) -> DraftOperand:

@@ -4,7 +4,7 @@ from math import sqrt
 
 import numpy as np
 
-from openinfer.importing.aten.context import AtenContext, AtenResults, aten_op
+from openinfer.importing.aten.context import AtenContext, AtenResults, aten_op, word
 from openinfer.importing.aten.move import expanded
 from openinfer.importing.draft import DraftOperand
 from openinfer.importing.problems import Unsupported
@@ -49,7 +49,7 @@ def _batch_norm(n: AtenContext) -> AtenResults:
     gamma, beta = (n.optional(name) or one for name, one in zip(("weight", "bias"), ones, strict=True))
     given = (n.cast(one, n.x.dtype) for one in (gamma, beta, mean, var))
     y = n.emit.op("batch_norm", n.x, *given, eps=n.real("eps", 1e-5))
-    return y if n.node.op == "aten.batch_norm" else (y, None, None)
+    return (y, None, None) if word(n) == "_native_batch_norm_legit_no_training" else y
 
 
 @aten_op("group_norm")

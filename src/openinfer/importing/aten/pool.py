@@ -7,6 +7,7 @@ import numpy as np
 from openinfer.importing.aten.context import FIX, AtenContext, AtenResults, aten_op, paired, word
 from openinfer.importing.draft import DraftOperand, known
 from openinfer.importing.problems import Unsupported
+from openinfer.importing.translate.pool import SampleSettings, interpolation
 from openinfer.importing.translate.windows import shortened
 from openinfer.loops.dim import is_same, is_symbolic
 
@@ -90,19 +91,30 @@ def _evenly(n: AtenContext, kind: str, own: tuple[int, ...], wanted: tuple[int, 
         x = n.x if n.rank == len(own) + 2 else n.emit.op("unsqueeze", n.x, axes=(0,))
         found = n.emit.op(f"{kind}_pool", x, kernel=shortened(kernel, -1))
         return found if n.rank == len(own) + 2 else n.emit.op("squeeze", found, axes=(0,))
-    if kind == "max":
-        raise Unsupported("its windows have different sizes", "choose a size that divides the input")
     found = n.x
     for place, (old, new) in enumerate(zip(own, wanted, strict=True)):
-        found = _along(n, found, n.rank - len(own) + place, _shares(old, new))
+        axis = n.rank - len(own) + place
+        found = _largest(n, found, axis, new) if kind == "max" else _along(n, found, axis, _shares(old, new))
     return found
+
+
+def _largest(n: AtenContext, x: DraftOperand, axis: int, new: int) -> DraftOperand:
+    """The largest of each window along an axis, where windows have different sizes."""
+    rows = []
+    for first, last in _windows(x.shape[axis], new):
+        window = n.emit.op("slice", x, starts=(first,), ends=(last,), axes=(axis,))
+        rows.append(n.emit.op("max_axis", window, axes=(axis,), keepdims=True))
+    return rows[0] if len(rows) == 1 else n.emit.op("concat", *rows, axis=axis)
+
+
+def _windows(old: int, new: int) -> list[tuple[int, int]]:
+    return [(row * old // new, -(-(row + 1) * old // new)) for row in range(new)]
 
 
 def _shares(old: int, new: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
     """The weight of every element of the input, by element of the result."""
     found = np.zeros((new, old))
-    for row in range(new):
-        first, last = floor(row * old / new), -(-(row + 1) * old // new)
+    for row, (first, last) in enumerate(_windows(old, new)):
         found[row, first:last] = 1 / (last - first)
     return found
 
@@ -159,6 +171,23 @@ def _upsample(n: AtenContext) -> AtenResults:
         coordinates=coordinates,
         nearest=nearest,
     )
+
+
+@aten_op("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def _smoothed(n: AtenContext) -> AtenResults:
+    """Sampling that takes the mean of what falls together: a product with weights along each axis."""
+    own, sizes = n.x.shape[2:], n.ints("output_size")
+    if any(map(is_symbolic, (*own, *sizes))) or not sizes:
+        raise Unsupported("its weights depend on a size", FIX)
+    coordinates = "align_corners" if n.flag("align_corners") else "half_pixel"
+    mode = "linear" if "bilinear" in word(n) else "cubic"
+    settings = SampleSettings(mode, coordinates, "", cubic=-0.5, antialias=True, exclude_outside=True)
+    scales = _scales(n, 2) if n.node.overload != "vec" else None
+    found = n.x
+    for place, (old, new) in enumerate(zip(own, sizes, strict=True)):
+        scale = new / old if scales is None else scales[place]
+        found = _along(n, found, 2 + place, interpolation(settings, old, new, scale, 2 + place, n.rank))
+    return found
 
 
 def _scaled(old: int, scale: float) -> int:

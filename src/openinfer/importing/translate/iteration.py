@@ -15,22 +15,19 @@ from openinfer.importing.draft import (
     DraftValue,
     IndexOperand,
     KnownTensor,
-    base_of,
     known,
 )
 from openinfer.importing.emitter import slice_at
+from openinfer.importing.flow import MOST_UNROLLED, carry, hoisted, require_bool, require_same_types, store
 from openinfer.importing.onnx_model import OnnxGraph
 from openinfer.importing.problems import SkippedError, Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
-from openinfer.importing.translate.control import hoisted, is_number, require_bool, store
 from openinfer.importing.translate.counted import bound_of, loop_places, require_outside
 from openinfer.importing.translate.induction import counted_value, induction
 from openinfer.ir.expr import BinaryExpr, Num, Ref
 from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import expr_of, is_same, is_same_shape, is_symbolic
 
-_MOST_UNROLLED = 256
-"""Iterations of a loop that are written one by one where it cannot be a loop."""
 _ENDLESS = 1 << 31
 """A number of iterations that only says that the condition ends the loop."""
 
@@ -50,7 +47,7 @@ class _Trips:
             self.start is None
             and isinstance(self.count, int)
             and not is_symbolic(self.count)
-            and self.count <= _MOST_UNROLLED
+            and self.count <= MOST_UNROLLED
         )
 
 
@@ -153,7 +150,7 @@ def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Dra
             variables[place] = _unread_variable(n, carried[place], results[1 + place])
             finals[place] = variables[place]
     new = tuple(results[1 + place] for place in variables)
-    _require_same_types(new, list(variables.values()))
+    require_same_types(new, list(variables.values()))
     goes_on = results[0] if times is None else _goes_on()
     collected = {place: one for place, one in enumerate(results[1:]) if place >= len(carried) and n.reads(place)}
     finals += [None] * (len(results) - 1 - len(carried))
@@ -181,15 +178,15 @@ def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Draft
     guard = n.emit.declare(I64, (rows,), "ran") if one.trips.count is None and not collected else None
     n.emit.bodies.open()
     for place, own in collected.items():
-        store(n, own, slice_at(tensors[place], index))  # first: it may be what was carried into this iteration
+        store(n.emit, own, slice_at(tensors[place], index))  # first: it may be what was carried into this iteration
     if guard is not None:
         n.emit.copy(index, slice_at(guard, index))
     if number is not None:
         n.emit.copy(n.emit.op("add", index, known(np.int64(1))), number)
     if go is None:
-        _carry(n, one.new, variables)
+        carry(n.emit, one.new, variables)
     else:
-        _carry(n, (*one.new, n.emit.reshape(one.goes_on, ())), [*variables, go])
+        carry(n.emit, (*one.new, n.emit.reshape(one.goes_on, ())), [*variables, go])
     _add_loop(n, index, limit, (*one.steps, *n.emit.bodies.close()), go)
     if number is None and collected and isinstance(limit, DraftValue):
         number = n.emit.value(n.emit.op("max", limit, known(np.int64(0))))
@@ -238,28 +235,6 @@ def _add_loop(
     n.emit.bodies.add(DraftLoop("iterations", index.name, limit, steps, n.emit.origin, comment))
 
 
-def _require_same_types(new: tuple[DraftOperand, ...], variables: list[DraftValue]) -> None:
-    for one, variable in zip(new, variables, strict=True):
-        is_same_size = is_same_shape(one.shape, variable.shape) or (is_number(one) and is_number(variable))
-        if one.dtype is not variable.dtype or not is_same_size:
-            raise Unsupported(
-                f"what it carries changes from {variable.type} to {one.type}",
-                f"give it a number of iterations that is known and at most {_MOST_UNROLLED}, or carry a tensor "
-                "that is large enough from the start",
-            )
-
-
-def _carry(n: NodeContext, new: tuple[DraftOperand, ...], variables: list[DraftValue]) -> None:
-    """All variables at once: one that another needs is kept first."""
-    kept = [
-        n.emit.variable(one) if one is not own and base_of(one) in variables else one
-        for one, own in zip(new, variables, strict=True)
-    ]
-    for one, variable in zip(kept, variables, strict=True):
-        if one is not variable:
-            store(n, n.emit.reshape(one, variable.shape), variable)
-
-
 def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOperand]) -> NodeResults:
     collected: list[list[DraftOperand]] = []
     for iteration in range(times):
@@ -294,7 +269,7 @@ def _scan(n: NodeContext) -> NodeResults:
     if n.optional(0) is not None:
         raise Unsupported("it has lengths for the sequences of its batch", "export it with opset 9 or later")
     batch = given[0].shape[0]
-    if is_symbolic(batch) or not 1 <= batch <= _MOST_UNROLLED:
+    if is_symbolic(batch) or not 1 <= batch <= MOST_UNROLLED:
         raise Unsupported("its batch is dynamic", "fix the size: --size NAME=VALUE")
     found = []
     for element in range(batch):  # the first axis of everything, up to opset 8
@@ -322,12 +297,12 @@ def _scanned(n: NodeContext, carried: list[DraftOperand], given: list[DraftOpera
     ]
     results = n.subgraphs.inline(n.graph("body"), [*variables, *slices])
     own, collected = results[: len(carried)], results[len(carried) :]
-    _require_same_types(own, variables)
+    require_same_types(own, variables)
     rows = [(one, DraftValue(one.dtype, (times, *one.shape))) for one in collected]
     directions = n.ints("scan_output_directions") or (0,) * len(rows)
     for (one, tensor), back in zip(rows, directions, strict=True):
-        store(n, one, _slice(tensor, 0, index, times, backwards=bool(back)))
-    _carry(n, own, variables)
+        store(n.emit, one, _slice(tensor, 0, index, times, backwards=bool(back)))
+    carry(n.emit, own, variables)
     n.emit.close_loop("scan", index, times)
     n.emit.bodies.insert(before, [DraftDeclare(tensor) for _, tensor in rows])
     places = n.ints("scan_output_axes") or (0,) * len(rows)

@@ -10,10 +10,13 @@ from openinfer.loops.dim import is_same, is_symbolic
 
 @onnx_op("BatchNormalization")
 def _batch_norm(n: NodeContext) -> NodeResults:
-    """As in inference, with the statistics that are stored."""
-    if n.integer("training_mode", 0) or any(n.reads(one) for one in range(1, 5)):
+    """With the statistics that are stored, or with those of its input."""
+    if any(n.reads(one) for one in range(1, 5)):
         raise Unsupported("it computes statistics as in training", "export the model for inference (model.eval())")
     gamma, beta, mean, var = (n.emit.cast(n.input(place), n.x.dtype) for place in range(1, 5))
+    if n.integer("training_mode", 0):
+        axes = tuple(axis for axis in range(n.rank) if axis != 1)
+        mean, var = (n.emit.op(name, n.x, axes=axes) for name in ("mean_axis", "var_axis"))
     return n.emit.op("batch_norm", n.x, gamma, beta, mean, var, eps=n.real("epsilon", 1e-5))
 
 

@@ -90,15 +90,15 @@ def _upsample(n: NodeContext) -> NodeResults:
         scales = tuple(_floats(n, 1))
     assert isinstance(scales, tuple)
     mode = n.text("mode", "nearest")
-    return _resized(n, _Settings(mode, "asymmetric", "floor"), tuple(float(one) for one in scales), None)
+    return _resized(n, SampleSettings(mode, "asymmetric", "floor"), tuple(float(one) for one in scales), None)
 
 
 @onnx_op("Resize")
 def _resize(n: NodeContext) -> NodeResults:
     if n.opset < 11:
-        return _resized(n, _Settings(n.text("mode", "nearest"), "asymmetric", "floor"), _floats(n, 1), None)
+        return _resized(n, SampleSettings(n.text("mode", "nearest"), "asymmetric", "floor"), _floats(n, 1), None)
     axes = tuple(n.axis(one) for one in n.ints("axes") or range(n.rank))
-    settings = _Settings(
+    settings = SampleSettings(
         n.text("mode", "nearest"),
         n.text("coordinate_transformation_mode", "half_pixel"),
         n.text("nearest_mode", "round_prefer_floor"),
@@ -151,7 +151,7 @@ def _floats(n: NodeContext, position: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class _Settings:
+class SampleSettings:
     """How a Resize node samples."""
 
     mode: str
@@ -171,7 +171,7 @@ class _Settings:
 
 
 def _resized(
-    n: NodeContext, settings: _Settings, scales: tuple[float, ...] | None, sizes: tuple[int, ...] | None
+    n: NodeContext, settings: SampleSettings, scales: tuple[float, ...] | None, sizes: tuple[int, ...] | None
 ) -> DraftOperand:
     if scales is not None and len(scales) != n.rank:
         raise Unsupported(f"it has {len(scales)} scales for {n.rank} dimensions")
@@ -216,7 +216,7 @@ def _same(values: tuple[float, ...]) -> tuple[float, ...]:
 
 def _sampled(
     n: NodeContext,
-    settings: _Settings,
+    settings: SampleSettings,
     scales: tuple[float, ...] | None,
     sizes: tuple[int, ...] | None,
     changed: list[int],
@@ -245,7 +245,7 @@ def _sampled(
     return found if found.dtype is n.x.dtype else n.emit.cast(n.emit.op("round", found), n.x.dtype)
 
 
-def _places(settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
+def _places(settings: SampleSettings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
     """Where the elements of the result lie among those of the input."""
     index = np.arange(new, dtype=np.float64)
     match settings.coordinates:
@@ -271,7 +271,7 @@ def _places(settings: _Settings, old: int, new: int, scale: float, axis: int, ra
 
 
 def _outside(
-    settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int
+    settings: SampleSettings, old: int, new: int, scale: float, axis: int, rank: int
 ) -> npt.NDArray[np.bool_] | None:
     if settings.coordinates != "tf_crop_and_resize":
         return None
@@ -279,7 +279,7 @@ def _outside(
     return (at < 0) | (at > old - 1)
 
 
-def interpolation(settings: _Settings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
+def interpolation(settings: SampleSettings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
     """The weight of every element of the input, by element of the result."""
     at = _places(settings, old, new, scale, axis, rank)
     found = np.zeros((new, old))
@@ -315,7 +315,7 @@ def _rounded(rule: str, at: SampleWeights) -> SampleWeights:
     return np.ceil(at - 0.5)
 
 
-def _kernel(settings: _Settings, distance: SampleWeights) -> SampleWeights:
+def _kernel(settings: SampleSettings, distance: SampleWeights) -> SampleWeights:
     if settings.mode == "linear":
         return np.maximum(1 - distance, 0)
     a = settings.cubic

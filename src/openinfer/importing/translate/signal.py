@@ -1,6 +1,8 @@
 """Fourier transforms."""
 
-from openinfer.importing.draft import DraftOperand
+import numpy as np
+
+from openinfer.importing.draft import DraftOperand, known
 from openinfer.importing.problems import Unsupported
 from openinfer.importing.translate.context import NodeContext, NodeResults, onnx_op
 from openinfer.loops.dim import is_same
@@ -55,6 +57,12 @@ def _stft(n: NodeContext) -> NodeResults:
     if window is None:
         window = n.emit.full(n.emit.scalar(1, x.dtype), (frame,))
     half = n.emit.op("stft", x, window, frame=int(frame), hop=int(hop))
-    if n.integer("onesided", 1):
-        return half
-    raise Unsupported("it gives the whole spectrum", "export it with onesided=1")
+    return half if n.integer("onesided", 1) else _whole(n, half, int(frame))
+
+
+def _whole(n: NodeContext, half: DraftOperand, frame: int) -> DraftOperand:
+    """A spectrum of real numbers from its first half: the second is the first, turned round and conjugated."""
+    axis = len(half.shape) - 2
+    inner = n.emit.op("slice", half, starts=(1,), ends=((frame + 1) // 2,), axes=(axis,))
+    signs = known(np.array([1, -1], half.dtype.array), half.dtype)
+    return n.emit.op("concat", half, n.emit.op("mul", n.emit.op("flip", inner, axes=(axis,)), signs), axis=axis)
