@@ -110,9 +110,17 @@ GPU_RECORD = docs/$(if $(filter h200,$(GPU)),h200-cuda,h200).json
 test-h200: $(VENV)/.dev tools
 	OPENINFER_TEST_DEVICE=$(GPU) $(BIN)/python -m tests.synth.vulkan.record $(GPU_RECORD) --graphs $(GRAPHS)
 
-# The kernels of every op on every dtype, compiled for CUDA; it takes no GPU.
+# The kernels of every op on every dtype, compiled for CUDA; then, on an emulator of GPUs, one case of each, whole
+# projects, random graphs and programs. It takes no GPU.
+EMULATED := PATH=$(CURDIR)/tests/synth/cuda/emulated:$$PATH OPENINFER_TEST_DEVICE=h200 OMP_NUM_THREADS=1
+EMULATED_GRAPHS ?= 100
 test-cuda: $(VENV)/.dev
 	$(BIN)/python -m tests.synth.cuda.kernels --cases $(CASES)
+	$(EMULATED) $(BIN)/python -m tests.synth.cuda.suite --processes 2
+	$(EMULATED) $(BIN)/pytest -n 2 tests/synth/vulkan/test_projects_on_lavapipe.py tests/synth/vulkan/test_recorded_steps.py \
+		-k "not missing and not subgroups and not validation"
+	$(BIN)/python -m tests.differential.fuzz --cuda --emulated --count $(EMULATED_GRAPHS)
+	$(BIN)/python -m tests.differential.program_fuzz --cuda --emulated --count $(EMULATED_GRAPHS)
 
 bundle: $(VENV)/.dev tools build/many_shaders
 	$(BIN)/python -m tests.synth.vulkan.bundle build/bundle

@@ -51,7 +51,7 @@ int main(int count, char **words)
     const int begun = decode_init(&context, arena, DECODE_ARENA_BYTES, state, DECODE_STATE_BYTES, weights, DECODE_WEIGHT_BYTES);
     require(begun == DECODE_OK, "init", decode_last_error(&context));
     free(weights);
-    double times[MEASURED], sum = 0;
+    double times[MEASURED];
     int found = 0, timed = 0;
     for (int step = 0; step < steps; ++step) {
         const int32_t token = step % 97;
@@ -62,11 +62,12 @@ int main(int count, char **words)
         timed += decode_is_timed;
     }
     qsort(times, (size_t)found, sizeof *times, by_size);
-    for (int i = 0; i < 16; ++i) sum += (double)out.logits[i];
+    uint32_t hash = 2166136261u;
+    for (int i = 0; i < CLASSES; ++i) hash = (hash ^ out.logits[i]) * 16777619u;
     const double median = found ? times[found / 2] : 0, floor = ceiling > 0 ? READ_BYTES / ceiling * 1e6 : 0;
     printf("{\"steps\": %d, \"us_per_step\": %.1f, \"least_us\": %.1f, \"read_bytes\": %.0f, \"floor_us\": %.1f, "
-           "\"percent_of_floor\": %.1f, \"sum_of_bits\": %.0f, \"kernels\": [\n",
-        steps, median, found ? times[0] : 0, (double)READ_BYTES, floor, median > 0 ? 100 * floor / median : 0, sum);
+           "\"percent_of_floor\": %.1f, \"hash_of_logits\": %u, \"kernels\": [\n",
+        steps, median, found ? times[0] : 0, (double)READ_BYTES, floor, median > 0 ? 100 * floor / median : 0, hash);
     double all = 0;
     for (int i = 0; i < LAUNCHES; ++i) {
         const double own = timed ? (double)decode_nanoseconds[i] * 1e-3 / timed : 0;

@@ -194,7 +194,9 @@ def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
         subprocess.run([*command, str(folder / path)], check=True, capture_output=True)
     calls = project.kernels.calls
     names = ", ".join(f'"{used.name}"' for used, _ in calls)
-    facts = f"enum {{ LAUNCHES = {len(calls)}, TOKENS = {shape.tokens} }};\n#define READ_BYTES {shape.read_bytes}.0\n"
+    numbers = {"LAUNCHES": len(calls), "TOKENS": shape.tokens, "CLASSES": shape.classes}
+    facts = f"enum {{ {', '.join(f'{key} = {number}' for key, number in numbers.items())} }};\n"
+    facts += f"#define READ_BYTES {shape.read_bytes}.0\n"
     (folder / "kernels.h").write_text(f"{facts}static const char *const launch_names[] = {{ {names} }};\n")
     folders = [f"-I{folder / one}" for one in ("", "include", "src", "build")]
     files = [str(HOST), *(str(folder / one) for one in sources)]

@@ -63,7 +63,7 @@ class Setting:
 
     @property
     def has_heap(self) -> bool:
-        return self.device in ("cpu", VULKAN.device)
+        return self.device in ("cpu", VULKAN.device, CUDA.device)
 
     @property
     def flushes(self) -> bool:
@@ -91,6 +91,10 @@ VULKAN = Setting(
     beside=Setting("cpu", _QUICK, is_brief=True),
 )
 """On a device, which runs the shaders, which take long to compile: lavapipe unless another one is named. And in C."""
+CUDA = replace(VULKAN, device=os.environ.get("OPENINFER_TEST_DEVICE", "h200"))
+"""The same with CUDA: on an H200, unless another one is named."""
+ON = {"vulkan": VULKAN, "cuda": CUDA}
+"""By the interface of the device."""
 SETTINGS = tuple(
     Setting(device, Toolchain(cc, (level,)))
     for device, cc, level in (

@@ -13,12 +13,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+from tests.differential.cuda_code import cuda_library
 from tests.differential.device_code import ALIASES, HEADER, HOST, SharedHost, compile_all, host_objects
 
 from openinfer.ops import Array
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.state_memory import StateMemory
 from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.cuda.project import CudaProject
 from openinfer.synth.targets.project import EmittedProject
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
 from openinfer.synth.targets.vulkan.project import VulkanProject
@@ -42,6 +44,10 @@ class Toolchain:
 def library_of(projects: Sequence[EmittedProject], folder: Path, toolchain: Toolchain) -> ctypes.CDLL:
     """One library of projects with different names, made in a folder, which may be new."""
     folder.mkdir(exist_ok=True)
+    kernels = [project for project in projects if isinstance(project, CudaProject)]
+    if kernels:
+        cuda_library(kernels, folder, (toolchain.cc, *FLAGS, *toolchain.options))
+        return ctypes.CDLL(str(folder / "all.so"))
     flags = dict.fromkeys(flag for project in projects for flag in project.options.flags)
     common = [toolchain.cc, *FLAGS, *toolchain.options, *flags, "-fPIC", "-pthread"]
     # What a sanitizer needs loaded first is not for the compiler.
@@ -128,7 +134,7 @@ def _watching(found: list[_Watched]) -> Iterator[None]:
 
 def watched(project: EmittedProject, library: ctypes.CDLL) -> WatchedModule:
     """A module of a library, in memory with canaries."""
-    assert isinstance(project, Project | VulkanProject)
+    assert isinstance(project, Project | CudaProject | VulkanProject)
     memories: list[_Watched] = []
     with _watching(memories):
         module = CompiledModule(project, library)

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from tests.differential.batches import Failure
+from tests.synth.cuda.emulator import on_emulator
 from tests.synth.vulkan.on_device import on_lavapipe
 
 KEPT = Path("build/fuzz")
@@ -25,7 +26,8 @@ class Job:
 
     seeds: tuple[int, ...]
     is_sanitized: bool = False
-    is_on_device: bool = False
+    on: str = ""
+    """The interface of the device that they run on; nothing for this machine's processor."""
     is_counted: bool = False
     """Whether failures are only counted, and not made smaller."""
 
@@ -59,12 +61,12 @@ class Campaign:
     covered: Callable[[Sequence[int]], str]
     """What a run has covered, in words."""
 
-    def jobs(self, first: int, count: int, **kind: bool) -> Iterator[Job]:
+    def jobs(self, first: int, count: int, kind: Job | None = None) -> Iterator[Job]:
         """Seeds in batches whose borders do not depend on where one begins, so that a seed always means the same."""
         start = first
         while start < first + count:
             end = min(first + count, (start // self.batch + 1) * self.batch)
-            yield Job(tuple(range(start, end)), **kind)
+            yield replace(kind or Job(()), seeds=tuple(range(start, end)))
             start = end
 
     def main(self, description: str | None) -> int:
@@ -72,8 +74,7 @@ class Campaign:
         options = self.options(description)
         if options.sanitize and not os.environ.get("LD_PRELOAD"):
             return self.sanitized(sys.argv[1:]).returncode
-        if options.vulkan:
-            os.environ.update(on_lavapipe())
+        os.environ.update(on_lavapipe() if options.vulkan else on_emulator() if options.emulated else {})
         found = self.judged(options)
         if found.failed and not options.keep_going:
             return 1
@@ -85,8 +86,9 @@ class Campaign:
         """Judge what the options say, and print progress and failures."""
         start, done = perf_counter(), 0
         failed: dict[int, str] = {}
-        kind = {"is_sanitized": options.sanitize, "is_on_device": options.vulkan, "is_counted": options.keep_going}
-        every = list(self.jobs(options.seed, options.count, **kind))
+        on = "vulkan" if options.vulkan else "cuda" if options.cuda else ""
+        kind = Job((), options.sanitize, on, options.keep_going)
+        every = list(self.jobs(options.seed, options.count, kind))
         for job, failures in self._results(every, options.processes):
             if options.seconds and perf_counter() - start > options.seconds:
                 break
@@ -108,6 +110,8 @@ class Campaign:
         parser.add_argument("--seconds", type=float, help=f"end after so many, with the {self.what}s judged so far")
         parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
         parser.add_argument("--vulkan", action="store_true", help="on a Vulkan device, as lavapipe is")
+        parser.add_argument("--cuda", action="store_true", help="on a GPU with CUDA")
+        parser.add_argument("--emulated", action="store_true", help="with --cuda: by an emulator, where there is none")
         parser.add_argument("--keep-going", action="store_true", help=f"judge all {self.what}s, even after a failure")
         return parser.parse_args(arguments)
 
@@ -115,7 +119,9 @@ class Campaign:
         if processes == 1 or len(every) == 1:
             yield from ((job, run(self.judge, job)) for job in every)
             return
-        with ProcessPoolExecutor(processes) as pool:
+        # A kernel that fails loses the device for its process.
+        per_child = 1 if any(job.on == "cuda" for job in every) else None
+        with ProcessPoolExecutor(processes, max_tasks_per_child=per_child) as pool:
             try:
                 yield from zip(every, pool.map(partial(run, self.judge), every), strict=True)
             finally:

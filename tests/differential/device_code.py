@@ -1,4 +1,4 @@
-"""What Vulkan projects of one library share: a compiler for all shaders, and the device's side, which is compiled once.
+"""What projects of one library share: a compiler for all shaders, and the device's side, which is compiled once.
 
 That side is the same text in every project but for the names of its functions and for three numbers. Here projects with
 the same numbers have one copy of it, under a name of its own; ``tests/synth/vulkan`` builds projects as they are.
@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from tests.synth.vulkan.compiler import compile_many, program
 
 from openinfer.synth.run.build import compile_shaders
+from openinfer.synth.targets.gpu.project import LaunchingProject
 from openinfer.synth.targets.vulkan.buildfiles import SOURCES
 from openinfer.synth.targets.vulkan.project import VulkanProject
 
@@ -36,7 +37,7 @@ class SharedHost:
     files: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, project: VulkanProject, code: Mapping[str, str]) -> "SharedHost":
+    def of(cls, project: LaunchingProject, code: Mapping[str, str]) -> "SharedHost":
         """That of a project."""
         header = _COUNT.sub("OI_KERNELS = 0", _named(code[HEADER], project.name, "host"))
         own = {path for path in code if path in HOST or path.endswith(HEADERS)}
@@ -44,11 +45,11 @@ class SharedHost:
         name = f"host_{hashlib.sha256(repr((header, others)).encode()).hexdigest()[:12]}"
         return cls(name, ((HEADER, _named(header, "host", name)), *others))
 
-    def header(self, project: VulkanProject, code: Mapping[str, str]) -> str:
+    def header(self, project: LaunchingProject, code: Mapping[str, str]) -> str:
         """The header of a project, which calls these functions."""
         return code[HEADER].replace(f" {project.name}_oi_", f" {self.name}_oi_")
 
-    def aliases(self, project: VulkanProject) -> str:
+    def aliases(self, project: LaunchingProject) -> str:
         """Lines for a linker, so that the functions can also be found by the names that they have in a project."""
         names = _RENAMED.findall(dict(self.files)[HEADER])
         return "".join(f"{project.name}_{one} = {self.name}_{one};\n" for one in names)
@@ -62,15 +63,20 @@ def _named(header: str, name: str, other: str) -> str:
     return header
 
 
+def written(code: Mapping[str, str], folder: Path) -> None:
+    """Write files into a folder."""
+    for path, text in code.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="ascii")
+
+
 @cache
 def host_objects(host: SharedHost, command: tuple[str, ...]) -> tuple[str, ...]:
     """The device's side compiled, for as long as this process lives."""
     place = TemporaryDirectory(prefix="openinfer-host-")
     Finalize(place, place.cleanup, exitpriority=1)
     folder = Path(place.name)
-    for path, text in host.files:
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(text, encoding="ascii")
+    written(dict(host.files), folder)
     ended = subprocess.run([*command, "-c", *HOST], cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, f"{' '.join(command)}\n{ended.stderr[:4000]}"
     return tuple(str(folder / f"{Path(path).stem}.o") for path in HOST)

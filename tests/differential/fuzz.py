@@ -2,7 +2,8 @@
 
 Stops after the batch with the first failure, unless told to ``--keep-going``, and prints the smallest seed that fails;
 ``--seed N --count 1`` runs it again by itself. ``--sanitize`` compiles with ASan and UBSan (the process starts itself
-again with their runtime). ``--vulkan`` runs them on a Vulkan device.
+again with their runtime). ``--vulkan`` runs them on a Vulkan device, ``--cuda`` on a GPU with CUDA
+(``--emulated``: without one, by the emulator of the tests).
 Graphs that fail are kept in ``build/fuzz``.
 """
 
@@ -10,14 +11,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.differential.batches import BATCH, VULKAN, Failure, judge_batch, setting
+from tests.differential.batches import BATCH, ON, Failure, judge_batch, setting
 from tests.differential.campaign import Campaign, Job
 from tests.differential.uses import PAIRS, hand
 
 
 def judge(job: Job, folder: Path) -> Iterator[Failure]:
     """Judge the graphs of a job."""
-    how = VULKAN if job.is_on_device else setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized)
+    how = ON[job.on] if job.on else setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized)
     return judge_batch(job.seeds, how, folder)
 
 

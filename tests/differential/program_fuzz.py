@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.differential.batches import VULKAN, Failure, Setting
+from tests.differential.batches import ON, Failure, Setting
 from tests.differential.campaign import Campaign, Job
 from tests.differential.programs.batches import BATCH, judge_batch, judge_programs, setting
 from tests.differential.programs.constructs import CONSTRUCTS, constructs
@@ -24,7 +24,7 @@ COUNTED = 300
 
 def judge(job: Job, folder: Path) -> Iterator[Failure]:
     """Judge the programs of a job; the first that fails is made smaller, unless failures are only counted."""
-    how = VULKAN if job.is_on_device else setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized)
+    how = ON[job.on] if job.on else setting(job.seeds[0] // BATCH, sanitized=job.is_sanitized)
     for place, failure in enumerate(judge_batch(job.seeds, how, folder)):
         yield failure if place or job.is_counted else smaller(failure, how)
 

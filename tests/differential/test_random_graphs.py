@@ -106,7 +106,7 @@ def test_wrong_values_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_seed_means_the_same_wherever_a_run_begins() -> None:
-    assert [job.seeds for job in CAMPAIGN.jobs(7, 15, is_sanitized=False)] == [
+    assert [job.seeds for job in CAMPAIGN.jobs(7, 15)] == [
         (7, 8, 9),
         tuple(range(10, 20)),
         (20, 21),

@@ -19,6 +19,7 @@ from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.simt.attention import attention as attention_form
 from openinfer.synth.targets.simt.interpret import launched
+from openinfer.synth.targets.simt.launches import group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
 
@@ -84,6 +85,15 @@ def test_a_group_is_as_large_as_its_memory_allows() -> None:
     ]
     assert sizes[0] > sizes[1] > 0
     assert attention_form(kernel, replace(NARROW, shared_bytes=256)) is None
+
+
+def test_one_group_is_as_large_as_its_form_needs() -> None:
+    """With one head and one part of its keys, too: twice as many threads as groups have where nothing says it."""
+    shapes = (2, 1, 4), (1, 5, 4), (1, 5, 4)
+    machine = replace(SMALL, largest_group=32)
+    first, _ = scheduled(attention(F32, *shapes), machine).launches
+    assert (first.threads, group_of(first.kernel, SMALL.group)) == (32, 32)
+    near(attention(F32, *shapes), normal(F32, *shapes), machine)
 
 
 def test_many_queries_have_another_form() -> None:

@@ -8,6 +8,7 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,
     Alloc,
+    Bind,
     Buffer,
     Combine,
     Const,
@@ -237,6 +238,9 @@ def _straightened(statements: Statements) -> Statements:
             case Contraction():
                 assert isinstance(statement, Contraction)
                 return _simpler(one if _has_factors(one) else statement)
+            case For(bind=Bind.GROUP, extent=Const(value=1)):
+                # It says how many threads are in the group.
+                return (one,)
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
                 # With a number for the index, loops inside may turn out to have no iterations, or a single one.
                 return _straightened(_at_first(body, index)) if rounds else ()

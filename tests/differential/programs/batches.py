@@ -83,7 +83,7 @@ def judge_programs(programs: Sequence[Program], how: Setting, folder: Path) -> I
     for one in versions:
         try:
             module = watched(one.plan.project, libraries[one.how])
-            name = "Vulkan" if one.plan.project.placed.rules.on_device else "C"
+            name = one.how.device if one.plan.project.placed.rules.on_device else "C"
             judge(one.program, one.wanted, Subject(name, module.module, module))
         except Exception as error:  # noqa: BLE001  (as above)
             yield _failure(one.program, error)

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
@@ -23,12 +23,14 @@ from time import perf_counter
 from traceback import format_exc
 from typing import Any
 
+import bench.gpu.decode
 import bench.gpu.forms
 import numpy as np
 from tests.differential.campaign import Campaign
 from tests.differential.fuzz import GRAPHS
 from tests.differential.program_fuzz import PROGRAMS
 from tests.synth.cuda import suite as cuda_suite
+from tests.synth.cuda.sanitize import sanitized
 from tests.synth.suite import Verdict
 from tests.synth.vulkan import suite as vulkan_suite
 from tests.synth.vulkan.models import MODELS, Found, run
@@ -42,6 +44,17 @@ SHOWN = 100
 EMPTY = "dynamic { x: f32[8]; } volatile { y: f32[8]; } block entry { op neg(x) >> y; return y; }"
 IS_CUDA = DEVICE.api == "cuda"
 Facts = dict[str, Any]
+VARIANTS: Mapping[str, Sequence[str]] = {
+    "usual": (),
+    "restrict weights": ("restrict_weights",),
+    "late guards": ("late_guards",),
+    "early launches": ("early_launches",),
+    "early launches in a chain": ("early_launches_in_a_chain",),
+    "early launches, late guards": ("early_launches", "late_guards"),
+    "everything": ("early_launches", "late_guards", "restrict_weights"),
+    "everything, in a chain": ("early_launches_in_a_chain", "late_guards", "restrict_weights"),
+}
+"""Ways to write the kernels of a decoder, by what a device file asks for."""
 
 
 def ops(cases: int, processes: int, wanted: Sequence[str]) -> Facts:
@@ -79,7 +92,13 @@ def _model(name: str) -> Facts:
 
 def campaign(one: Campaign, processes: int, count: int, seed: int, seconds: float) -> Facts:
     """Random graphs or programs."""
-    words = ["--vulkan", "--keep-going", f"--count={count}", f"--seed={seed}", f"--processes={processes}"]
+    words = [
+        "--cuda" if IS_CUDA else "--vulkan",
+        "--keep-going",
+        f"--count={count}",
+        f"--seed={seed}",
+        f"--processes={processes}",
+    ]
     found = one.judged(one.options(None, [*words, f"--seconds={seconds}"]))
     failures = {str(seed): message[:600] for seed, message in sorted(found.failed.items())}
     return {
@@ -115,6 +134,30 @@ def forms() -> Facts:
         return {"rows": json.loads(result.read_text("ascii"))}
 
 
+def decode(processes: int) -> Facts:
+    """A token of a language model, with the kernels as they are and with what is to be tried."""
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
+        made = dict(zip(VARIANTS, pool.map(partial(_decoder, Path(folder)), VARIANTS), strict=True))
+        found = {name: _decoded(place) if isinstance(place, Path) else place for name, place in made.items()}
+    usual = found["usual"].get("hash_of_logits")
+    for one in found.values():
+        one["same_bits"] = usual is not None and one.get("hash_of_logits") == usual
+    return found
+
+
+def _decoder(folder: Path, name: str) -> Path | Facts:
+    own = folder / name.replace(" ", "-")
+    command = [sys.executable, "-m", bench.gpu.decode.__name__, str(own), "--device", NAMED]
+    trials = ["--trials", *VARIANTS[name]] if VARIANTS[name] else []
+    ended = subprocess.run([*command, *trials], check=False, capture_output=True, text=True)
+    return own if ended.returncode == 0 else {"failed": ended.stderr[-1500:]}
+
+
+def _decoded(folder: Path) -> Facts:
+    ended = subprocess.run([str(folder / "run")], check=False, capture_output=True, text=True, timeout=120)
+    return json.loads(ended.stdout) if ended.returncode == 0 else {"failed": (ended.stdout + ended.stderr)[-1500:]}
+
+
 def _text(value: Any, depth: int = 0) -> str:
     """JSON with a line for each model, op and failure."""
     nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -135,7 +178,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=100_000, help="the first of them")
     parser.add_argument("--seconds", type=float, default=3600, help="that the graphs, and the programs, may take")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", nargs="+", help="parts: ops models empty forms graphs programs")
+    parser.add_argument(
+        "--only", nargs="+", help="parts: empty_step models ops forms graphs programs decode sanitizers"
+    )
     parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="of the ops, these")
     options = parser.parse_args()
     many, fuzz = options.processes, (options.processes, options.graphs, options.seed, options.seconds)
@@ -147,8 +192,9 @@ def main() -> int:
         "graphs": partial(campaign, GRAPHS, *fuzz),
         "programs": partial(campaign, PROGRAMS, *fuzz),
     }
-    if IS_CUDA:  # the others compile shaders
-        parts = {name: parts[name] for name in ("empty_step", "models", "ops")}
+    if IS_CUDA:  # the forms are shaders
+        parts = {name: part for name, part in parts.items() if name != "forms"}
+        parts = {**parts, "decode": partial(decode, many), "sanitizers": sanitized}
     known = json.loads(options.file.read_text()) if options.file.exists() else {}
     here = (cuda_suite if IS_CUDA else vulkan_suite).device_here()
     known["device"] = {"name": here.name, "driver": here.runner, "compiler": here.compiler, "file": NAMED}

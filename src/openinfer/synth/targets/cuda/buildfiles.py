@@ -62,7 +62,7 @@ def _program_rules(name: str, program: str, options: ProjectOptions) -> str:
 
 build/{program}: {program}/main.c build/lib{name}.a
 	$(HOST) -c -o $@.o {program}/main.c
-	$(NVCC) -ccbin $(CC) -o $@ $@.o build/lib{name}.a
+	$(NVCC) -ccbin $(CC) $(addprefix -Xcompiler ,$(CFLAGS)) -o $@ $@.o build/lib{name}.a
 """
 
 

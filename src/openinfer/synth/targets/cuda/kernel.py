@@ -30,10 +30,14 @@ template <typename T> static __device__ __forceinline__ uint4 *oi_quads(T *p) { 
 /* Memory that nothing writes: the access is on its way when this returns, whatever stands behind it. */
 static __device__ __forceinline__ uint4 oi_ahead(const uint4 *p)
 {
+#ifdef __CUDA_ARCH__
     uint4 r;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
     return r;
+#else
+    return *p;
+#endif
 }
 
 /* The next launch may begin, up to where it waits for this one. */

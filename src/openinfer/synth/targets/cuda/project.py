@@ -21,7 +21,9 @@ typedef struct {
     int32_t threads, words, early;
 } oi_kernel;
 """
-CUDA_API = DeviceApi("openinfer.synth.targets.cuda", _KERNEL, taken=("cuda", "kernels", "support"))
+CUDA_API = DeviceApi(
+    "openinfer.synth.targets.cuda", _KERNEL, taken=("cuda", "kernels", "support"), external=("oi_enter", "oi_leave")
+)
 
 
 class CudaProject(LaunchingProject):

@@ -91,6 +91,8 @@ class DeviceApi:
     taken: tuple[str, ...] = ()
     """More names that no project may have: files, and what names of the interface begin with."""
     files: tuple[str, ...] = ("api.h", "device.c", "commands.c")
+    external: tuple[str, ...] = ()
+    """Functions of these files that others of them call: a program may have several projects."""
 
 
 @cache
@@ -183,7 +185,7 @@ class LaunchingProject(HostedProject, ABC):
 
     def _device_header(self) -> str:
         guard, name = f"OPENINFER_{self.name.upper()}_DEVICE_H", self.name
-        renamed = "\n".join(f"#define {one} {name}_{one}" for one in _EXTERNAL)
+        renamed = "\n".join(f"#define {one} {name}_{one}" for one in (*_EXTERNAL, *self._api.external))
         header = device_header(self._api, self._machine.group, self._kernel_count(), self._files.axes)
         body = f"{renamed}\n\n{header}\nextern const oi_kernel {name}_kernels[];\n"
         return f"\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"

@@ -1,0 +1,95 @@
+"""Kernels of every form under NVIDIA's sanitizers, on a GPU: ``python -m tests.synth.cuda.sanitize``.
+
+Ops whose kernels have all forms that there are, with small cases scheduled as if they were large; and a small decoder,
+whose products and attention are those of a large one. Memory next to what is allocated, memory that nobody has written,
+memory of groups that threads race for, and barriers that not all come to.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.gpu.decode import NAME, TEXT, LlamaShape, build, saved, with_trials
+from tests.synth.cuda.suite import verdict_of
+
+from openinfer import Synthesizer, graph
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+OPS = (
+    *("add", "attn", "cast", "conv2d", "conv3d", "cumsum", "dequantize", "fft", "gather", "layer_norm", "linear"),
+    *(
+        "lstm_cell",
+        "matmul",
+        "max_pool",
+        "quantize",
+        "rope",
+        "sample",
+        "scatter",
+        "sdpa",
+        "softmax",
+        "sort",
+        "sum_axis",
+    ),
+    *("topk", "transpose"),
+)
+SMALL = LlamaShape(layers=2, width=512, heads=8, groups=2, hidden=1024, classes=2048, tokens=48)
+TRIALS = ("early_launches", "late_guards", "restrict_weights")
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
+
+
+def programs(folder: Path) -> Mapping[str, Sequence[str]]:
+    """The commands that are watched, by name; what they run is built in a folder."""
+    found: dict[str, Sequence[str]] = {"ops": (sys.executable, "-m", __spec__.name, "--here", *OPS)}
+    for name, trials in (("decoder", ()), ("decoder, launched early", TRIALS)):
+        own = folder / name.replace(", ", "-").replace(" ", "-")
+        own.mkdir()
+        model = saved(SMALL, own / "model.oinf")
+        plan = Synthesizer(with_trials("h200", trials), name=NAME).synthesize(model, graph(TEXT))
+        build(plan, SMALL, own)
+        found[name] = (str(own / NAME), "4270", str(SMALL.tokens))
+    return found
+
+
+def watched(command: Sequence[str], tool: str, seconds: float) -> dict[str, str | bool]:
+    """What a sanitizer says about a program."""
+    line = ("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command)
+    try:
+        ended = subprocess.run(line, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"silent": False, "said": f"it took more than {seconds:.0f} s"}
+    said = _SUMMARY.findall(ended.stdout) or [(ended.stdout + ended.stderr)[-1500:]]
+    more = "" if ended.returncode == 0 else "\n".join(ended.stdout.splitlines()[:40])[:3000]
+    return {"silent": ended.returncode == 0, "said": " ".join(filter(None, (said[-1].strip(), more)))}
+
+
+def sanitized(seconds: float = 90, tools: Sequence[str] = TOOLS) -> dict[str, dict[str, dict[str, str | bool]]]:
+    """What the sanitizers say, by program and tool."""
+    with TemporaryDirectory() as folder:
+        return {
+            name: {tool: watched(command, tool, seconds) for tool in tools}
+            for name, command in programs(Path(folder)).items()
+        }
+
+
+def main() -> int:
+    """All of it, or some ops in this process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--here", nargs="+", metavar="OP", help="only run these ops")
+    parser.add_argument("--tools", nargs="+", default=TOOLS)
+    options = parser.parse_args()
+    if options.here:
+        wrong = [failure for name in options.here for failure in verdict_of(name, 1).failures]
+        print("\n".join(wrong))
+        return bool(wrong)
+    found = sanitized(tools=options.tools)
+    print(json.dumps(found, indent=1))
+    return not all(one["silent"] for tools in found.values() for one in tools.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Whole CUDA projects where there is no GPU: hosts and kernels as they are, on the emulator of the tests."""
+
+import numpy as np
+import pytest
+from bench.gpu.decode import TEXT, LlamaShape, saved, with_trials
+from tests.synth.cuda.emulator import on_emulator
+
+from openinfer import ModelLoader, Simulator, Synthesizer, graph
+from openinfer.dtypes import Array
+from openinfer.errors import Code, OpenInferError
+
+SMALL = LlamaShape(layers=2, width=512, heads=4, groups=1, head=32, hidden=320, classes=400, tokens=40)
+TOKENS = (5, 17, 3, 3)
+
+
+@pytest.fixture(autouse=True)
+def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in on_emulator().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ModelLoader:
+    return saved(SMALL, tmp_path_factory.mktemp("model") / "model.oinf", seed=1)
+
+
+def stepped(machine: object) -> Array:
+    for token in TOKENS:
+        machine.insert({"token": np.array([token], np.int32)})  # type: ignore[attr-defined]
+        machine.run_step()  # type: ignore[attr-defined]
+    return np.asarray(machine.fetch("logits")).astype(np.float32)  # type: ignore[attr-defined]
+
+
+def test_steps_of_a_decoder_are_the_simulators_however_launches_follow_each_other(model: ModelLoader) -> None:
+    """The order of sums does not depend on when a launch begins: both give the same bits."""
+    wanted = stepped(Simulator(model).make_executor(graph(TEXT)))
+    found = []
+    for trials in ((), ("early_launches", "late_guards", "restrict_weights")):
+        plan = Synthesizer(with_trials("h200", trials), name="decode").synthesize(model, graph(TEXT))
+        found.append(stepped(plan.build()))
+        np.testing.assert_allclose(found[-1], wanted, atol=0.03 * float(np.abs(wanted).max()))
+    usual, early = found
+    assert np.array_equal(usual, early)
+
+
+def test_launches_in_a_chain_give_what_others_give() -> None:
+    text = """
+    dynamic { x: f32[8]; }
+    persistent { n: f32[8] @init(0); }
+    volatile { y: f32[8]; z: f32[1]; }
+    block entry { op exp(x) >> y; op add(n, x) >> n; op sum_axis(y, axes=[0], keepdims=true) >> z; return y, z; }
+    """
+    plan = Synthesizer(with_trials("h200", ("early_launches_in_a_chain",)), name="net").synthesize(None, graph(text))
+    module, executor = plan.build(), Simulator(None).make_executor(graph(text))
+    for step in range(4):
+        for one in (module, executor):
+            one.insert({"x": np.arange(8, dtype=np.float32) * 0.1 * step})
+            one.run_step()
+        for name in ("y", "z", "n"):
+            np.testing.assert_allclose(module.fetch(name), executor.fetch(name), rtol=1e-6)
+
+
+def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMULATED_CUDA_DEVICES", "0")
+    text = "dynamic { x: f32[4]; } volatile { y: f32[4]; } block entry { op neg(x) >> y; return y; }"
+    with pytest.raises(OpenInferError, match="no device of this kind was found") as caught:
+        Synthesizer("h200", name="net").synthesize(None, graph(text)).build()
+    assert caught.value.code is Code.NO_GPU
