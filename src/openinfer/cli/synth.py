@@ -54,6 +54,18 @@ WeightsOption = Annotated[
 NoSimplify = Annotated[bool, typer.Option("--no-simplify", help="Nothing is computed beforehand, shared or left out.")]
 NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Every node is a kernel of its own.")]
 NoSchedule = Annotated[bool, typer.Option("--no-schedule", help="Plain loops: no tiles, no packed weights.")]
+
+
+class AllowChoice(StrEnum):
+    """What is faster and less exact, and done only where it is allowed."""
+
+    WINOGRAD = "winograd"
+
+
+AllowOption = Annotated[
+    list[AllowChoice] | None,
+    typer.Option("--allow", help="Compute less exactly where that is faster: convolutions of 3 x 3 by Winograd."),
+]
 Threads = Annotated[
     int | None,
     typer.Option("--threads", metavar="N", min=1, max=1024, help="Threads of a step; else one for each core."),
@@ -104,6 +116,7 @@ def synth(
     no_simplify: NoSimplify = False,
     no_fuse: NoFuse = False,
     no_schedule: NoSchedule = False,
+    allow: AllowOption = None,
     threads: Threads = None,
     tune: TuneOption = False,
     tune_seconds: TuneSeconds = 1.0,
@@ -150,6 +163,7 @@ def synth(
         data = opened.enter_context(ModelLoader.open(model)) if model is not None else None
         work = _Work(source, data, sizes, strict)
         passes = _passes(arch, threads, simplifies=not no_simplify, fuses=not no_fuse, schedules=not no_schedule)
+        passes = _allowing(passes, allow or [])
         with Tuning(tune, tune_seconds, tuned, no_tuned).passes(passes) as passes:
             plan = work.plan(arch, called, weights, passes, looking)
         if plan is None:
@@ -253,6 +267,13 @@ def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses:
     return replace(passes, simplify=simplify, schedule=schedules, divide=Divide(threads))
 
 
+def _allowing(passes: "Passes", allowed: list[AllowChoice]) -> "Passes":
+    """Passes that may also do what options allow."""
+    from openinfer.synth.targets.target import Allowed
+
+    return replace(passes, allow=passes.allow | {Allowed(one.value) for one in allowed})
+
+
 def _require_arena(plan: "Plan", most: int) -> None:
     if plan.placed.arena_bytes <= most:
         return
@@ -286,9 +307,10 @@ def _sizes(folder: Path, written: list[Path]) -> dict[str, int]:
 def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool) -> str:
     parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
     if report:
-        from openinfer.synth.report.report import arena_report, kernels_text, ledger_text, unmet_text
+        from openinfer.synth.report.report import arena_report, inexact_text, kernels_text, ledger_text, unmet_text
 
         parts += [kernels_text(facts["kernels"]), ledger_text(facts["ledger"])]
+        parts += [inexact_text(facts["inexact"])] if "inexact" in facts else []
         parts += [unmet_text(facts["unmet"])] if facts["unmet"] else []
         parts.append(arena_report(plan.project.program, plan.memory))
     if "run" in facts:

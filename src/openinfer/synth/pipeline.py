@@ -14,6 +14,7 @@ from openinfer.synth.devices.description import DeviceArch, DeviceSpec, arch_of
 from openinfer.synth.lower.graph import lowered
 from openinfer.synth.memory.placed import place
 from openinfer.synth.memory.regions import regions_for
+from openinfer.synth.passes.fuse.ledger import InexactNode
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.text import bound_text, program_text
 from openinfer.synth.program.verify import Verifier
@@ -125,6 +126,9 @@ class Synthesizer:
         yield StageResult(Stage.SIMPLIFY, partial(program_text, program))
 
         fuse = passes.fuse
+        inexact: tuple[InexactNode, ...] = ()
+        if passes.schedule and self._target.rewritten is not None:
+            program, inexact = self._target.rewritten(program, passes)
         if fuse is not None and passes.schedule:
             fuse = replace(fuse, is_launch=self._target.is_launch)
             program = program if self._target.prepared is None else self._target.prepared(program)
@@ -141,5 +145,6 @@ class Synthesizer:
         yield StageResult(Stage.PLACE, partial(arena_report, program, placed.memory))
 
         project = self._target.project(placed, ProjectOptions(name=self._name, weights=self._weights))
-        plan = Plan(project, ledger, self._arch, self._target, regions_for(self._arch, placed.memory_bytes))
+        regions = regions_for(self._arch, placed.memory_bytes)
+        plan = Plan(project, ledger, self._arch, self._target, regions, inexact)
         yield StageResult(Stage.EMIT, lambda: files_text(plan.files()), plan)

@@ -15,10 +15,10 @@ from openinfer.synth.memory.place import MemoryPlan
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import StateLayout
 from openinfer.synth.memory.weights import WeightLayout
-from openinfer.synth.passes.fuse.ledger import LedgerEntry
+from openinfer.synth.passes.fuse.ledger import InexactNode, LedgerEntry
 from openinfer.synth.program.ir import Value
 from openinfer.synth.report.profile import Profile
-from openinfer.synth.report.report import arena_facts, kernel_facts, ledger_facts, unmet_facts
+from openinfer.synth.report.report import arena_facts, inexact_facts, kernel_facts, ledger_facts, unmet_facts
 from openinfer.synth.run.emission import write_project
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
@@ -39,6 +39,8 @@ class Plan:
     target: Target[Any]
     regions: Mapping[str, str] = field(default_factory=dict)
     """In which of the device's memories arena, state and weights lie, if it has several."""
+    inexact: tuple[InexactNode, ...] = ()
+    """Nodes that are computed less exactly than their ops promise, because the user allows it."""
 
     def __repr__(self) -> str:
         return f"<Plan {self.project.name!r} for {self.arch.title}: {interface(self.project.program.bound)}>"
@@ -76,6 +78,7 @@ class Plan:
             ],
             "kernels": kernel_facts(program, self.arch),
             "ledger": ledger_facts(program, self.ledger),
+            **({"inexact": inexact_facts(program, self.inexact)} if self.inexact else {}),
             "unmet": unmet_facts(program, self.arch),
             "memory": arena_facts(program, self.memory),
             "regions": dict(self.regions),

@@ -176,7 +176,9 @@ class Preferences(_Section):
     max_kernel_ops: Annotated[int, Field(ge=1, lt=1 << 31)] | None = Field(
         default=None, description="The most nodes of one kernel."
     )
-
+    allow: Annotated[tuple[Literal["winograd"], ...], Field(strict=False, max_length=100)] = Field(
+        default=(), description="What is faster and less exact, and may be done: `winograd`."
+    )
     trials: Annotated[tuple[KernelTrial, ...], Field(strict=False, max_length=100)] = Field(
         default=(),
         description="Ways to write kernels that are not the usual ones, to be measured; devices with CUDA alone.",

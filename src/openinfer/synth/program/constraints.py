@@ -61,6 +61,11 @@ class ProgramConstraints:
         """Whether nothing may be moved past a node."""
         return node in self._said and self._said[node].get("no_reorder") == _YES
 
+    def allows_winograd(self, node: int, usual: bool) -> bool:  # noqa: FBT001  (what is said elsewhere)
+        """Whether a convolution may be computed by Winograd's filters: what it says itself, or what is ``usual``."""
+        said = self._said.get(node, _NOTHING).get("winograd")
+        return said == _YES or (said is None and usual)
+
     def is_bound(self, node: int) -> bool:
         """Whether a node must be a kernel where it stands: a dep, ``fuse = false`` or ``no_reorder`` says so."""
         return node in self._ordered or self.must_stay(node) or self._said.get(node, {}).get("fuse") == _NO

@@ -17,7 +17,7 @@ from openinfer.oinf.report import size_text
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.arena import Placement, Request
 from openinfer.synth.memory.place import MemoryPlan
-from openinfer.synth.passes.fuse.ledger import LedgerEntry
+from openinfer.synth.passes.fuse.ledger import InexactNode, LedgerEntry
 from openinfer.synth.program.cost import cost_of
 from openinfer.synth.program.ir import CallStep, KernelStep, LoopStep, Move, Program, Step, Value
 from openinfer.synth.program.positions import Positions
@@ -105,6 +105,12 @@ def ledger_facts(program: Program, ledger: Sequence[LedgerEntry]) -> list[dict[s
         }
         for entry in ledger
     ]
+
+
+def inexact_facts(program: Program, inexact: Sequence[InexactNode]) -> list[dict[str, Any]]:
+    """Nodes that are computed less exactly than their ops promise."""
+    nodes = {node.index: node_facts(node) for node in program.bound.graph.walk()}
+    return [{"node": nodes[one.node], "form": one.form, "bound": one.bound} for one in inexact]
 
 
 def unmet_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
@@ -215,6 +221,14 @@ def ledger_text(ledger: Sequence[dict[str, Any]]) -> str:
     lines.append(f"not fused: {len(refused)}")
     for entry in refused:
         lines += [*_pair(entry), f"      because {entry['reason']}"]
+    return "\n".join(lines)
+
+
+def inexact_text(inexact: Sequence[dict[str, Any]]) -> str:
+    """What is less exact, as the user allows."""
+    lines = [f"less exact, as allowed: {len(inexact)}"]
+    for one in inexact:
+        lines += [f"  {_line(one['node'])}{one['node']['text']}", f"      {one['form']}: errors up to {one['bound']}"]
     return "\n".join(lines)
 
 

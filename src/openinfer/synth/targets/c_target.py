@@ -8,6 +8,8 @@ from openinfer.check.events import TraceLevel
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed, place
 from openinfer.synth.memory.weights import weights_in
+from openinfer.synth.passes.fuse.ledger import InexactNode
+from openinfer.synth.passes.winograd import AllowedWinograd
 from openinfer.synth.program.ir import Program
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
@@ -21,7 +23,7 @@ from openinfer.synth.targets.cpu.schedule import Schedule
 from openinfer.synth.targets.cpu.shared import SharePanels
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import ProjectOptions
-from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
+from openinfer.synth.targets.target import Allowed, BuildOptions, Pass, Passes, Target
 from openinfer.synth.tuning.records import Tuned, shipped
 from openinfer.synth.tuning.tune import Workshop
 
@@ -43,6 +45,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         max_argument_bytes=sys.maxsize,
         max_buffer_bytes=sys.maxsize,
         passes=own.passes,
+        rewritten=own.rewritten,
         project=own.project,
         build=_built,
         profile=own.profile,
@@ -66,6 +69,12 @@ class _Processor:
         flags = (*self.machine.flags, *halves, *self.arch.toolchain.cflags)
         own = replace(options, flags=flags, isa=self.machine.isa, index_bits=self.machine.index_bits)
         return Project(placed, replace(own, cc=self.arch.toolchain.cc, device=self.arch.title))
+
+    def rewritten(self, program: Program, wanted: Passes) -> tuple[Program, tuple[InexactNode, ...]]:
+        """With convolutions by Winograd's filters where that is allowed, and products have tiles."""
+        if not self.machine.vector_bits:
+            return program, ()
+        return AllowedWinograd(Allowed.WINOGRAD in wanted.allow).run(program)
 
     def passes(self, wanted: Passes, rules: MemoryRules) -> tuple[Pass, ...]:
         if not wanted.schedule:

@@ -6,6 +6,7 @@ The pipeline imports nothing else of a language or a device. A target that is ne
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from openinfer.check.events import TraceLevel
@@ -13,6 +14,7 @@ from openinfer.loops.ir import Kernel, Structure
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.passes.fuse.fuse import Fuse
+from openinfer.synth.passes.fuse.ledger import InexactNode
 from openinfer.synth.passes.simplify import Simplify
 from openinfer.synth.program.ir import Program
 from openinfer.synth.report.profile import Profile
@@ -32,6 +34,13 @@ P = TypeVar("P", bound=EmittedProject)
 Pass = Callable[[Program], Program]
 
 
+class Allowed(StrEnum):
+    """What is faster and less exact, and therefore done only where it is asked for."""
+
+    WINOGRAD = "winograd"
+    """Convolutions of 3 x 3 by transformed tiles."""
+
+
 @dataclass(frozen=True)
 class Passes:
     """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread."""
@@ -44,6 +53,8 @@ class Passes:
     """Tiles are chosen by measuring on this machine, where ``tuned`` does not know them."""
     tuned: Tuned | None = None
     """What was measured before; None means the records that are shipped, or nothing where it is measured now."""
+    allow: frozenset[Allowed] = frozenset()
+    """What may be computed in other ways than the contract of numbers foresees, besides nodes that say so."""
     undo: bool | None = None
     """Whether a step that fails is rolled back, which takes memory; None means where there is an operating system."""
 
@@ -53,7 +64,8 @@ class Passes:
         wishes = arch.preferences
         if wishes.prefer_fusion is False:
             return NODE_BY_NODE
-        return cls() if wishes.max_kernel_ops is None else cls(fuse=Fuse(max_kernel_ops=wishes.max_kernel_ops))
+        fuse = Fuse() if wishes.max_kernel_ops is None else Fuse(max_kernel_ops=wishes.max_kernel_ops)
+        return cls(fuse=fuse, allow=frozenset(map(Allowed, wishes.allow)))
 
 
 NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
@@ -108,6 +120,8 @@ class Target(Generic[P]):
     structures: frozenset[type[Structure]] = frozenset()
     """The structured statements that its schedule has templates for; all others are loops from the start."""
 
+    rewritten: Callable[[Program, Passes], tuple[Program, tuple[InexactNode, ...]]] | None = None
+    """What is done to a program before kernels are joined, where the user allows it; and to which nodes."""
     prepared: Pass | None = None
     """What is done to a program before kernels are joined in launches."""
     is_launch: Callable[[Kernel], bool] | None = None

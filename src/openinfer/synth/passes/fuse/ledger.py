@@ -30,6 +30,17 @@ class LedgerEntry:
         return "; ".join(refusal.text for refusal in self.refusals) or "one kernel"
 
 
+@dataclass(frozen=True)
+class InexactNode:
+    """A node that is computed in a way which its op's bound does not cover, because the user allows it."""
+
+    node: int
+    form: str
+    """How it is computed."""
+    bound: str
+    """How far from the exact result its results were found to be at most."""
+
+
 class Ledger:
     """The entries: of each body what was joined, in that order, and then what is left apart."""
 
