@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from bench.cnns import ds_cnn, efficientnet_lite0, mobilenet_v2, mobilenet_v3_small
+from bench.cnns_int8 import in_8_bits
 from bench.cpu.peers import ALL
 from bench.decoder import Shape, decoder
 from bench.decoder_groups import grouped
@@ -25,6 +27,16 @@ WITH_TORCH = (*OF_ONNX, "torch")
 WITH_STATE = ("ours", "onnxruntime", "openvino", "llama.cpp", "torch")
 """Those that have a decoder, whose keys and values stay from one step to the next."""
 GGUF = ("ours", "llama.cpp")
+OF_INTEGERS = ("ours", "onnxruntime", "openvino", "litert")
+NETWORKS: dict[str, Callable[[], Model]] = {
+    "ds-cnn": ds_cnn,
+    "mobilenet-v2": mobilenet_v2,
+    "mobilenet-v3-small": mobilenet_v3_small,
+    "efficientnet-lite0": efficientnet_lite0,
+    "resnet18": resnet,
+    "resnet50": resnet50,
+}
+"""The networks that are measured in integers, too."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,10 @@ class Case:
     shape: Shape = LLAMA
 
 
+def of_integers(build: Callable[[], Model]) -> Model:
+    return in_8_bits(build())
+
+
 CASES = {
     case.key: case
     for case in (
@@ -57,6 +73,7 @@ CASES = {
         Case("ds-cnn", ds_cnn),
         Case("resnet18", resnet, WITH_TORCH),
         Case("resnet50", resnet50),
+        *(Case(f"{key}-int8", partial(of_integers, build), OF_INTEGERS, key) for key, build in NETWORKS.items()),
         Case("yolo-head", yolo_head),
         Case("unet-block", unet_block),
         Case("tcn", tcn),

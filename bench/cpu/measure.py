@@ -182,24 +182,36 @@ class Measurement:
         self.workers: dict[str, Worker] = {}
         self.outcomes: dict[str, Outcome] = {}
 
+    def launch(self, engines: Sequence[str]) -> None:
+        """Start a worker for each engine that has the model; they import what they need at the same time."""
+        begun: dict[str, Worker] = {}
+        for engine in engines:
+            outcome = self.outcomes[engine] = Outcome()
+            if engine not in self.case.engines:
+                outcome.status, outcome.why = "unwritten", "the model is not written for this engine"
+            elif engine in self.right.cannot:
+                outcome.status, outcome.why = "unable", self.right.cannot[engine]
+            else:
+                with noted(outcome):
+                    begun[engine] = Worker(engine, self.case.key, self.right.folder, self.threads)
+                    self.stack.callback(begun[engine].end)
+        for engine, worker in begun.items():
+            with noted(self.outcomes[engine]):
+                worker.wait_until_ready()
+                self.workers[engine] = worker
+
     def start(self, engine: str) -> None:
-        """Start a worker, let it make its first step, and judge the result."""
-        outcome = self.outcomes[engine] = Outcome()
-        if engine not in self.case.engines:
-            outcome.status, outcome.why = "unwritten", "the model is not written for this engine"
-            return
-        if engine in self.right.cannot:
-            outcome.status, outcome.why = "unable", self.right.cannot[engine]
+        """Let a worker make its first step, and judge the result."""
+        outcome, worker = self.outcomes[engine], self.workers.get(engine)
+        if worker is None:
             return
         with noted(outcome):
-            worker = self.stack.enter_context(Worker(engine, self.case.key, self.right.folder, self.threads))
             answer = self._first_step(worker)
             outcome.start_s = answer["seconds"]
-            outcome.model_bytes = self.right.model_bytes[engine]
+            outcome.model_bytes = self.right.model_bytes.get(engine)
             judged(outcome, output_of(self.right.folder, answer["output"]), engine, self.right)
             once = worker.ask("steps", count=1)["seconds"]
             outcome.steps = max(1, round(ROUND / max(once, 1e-7)))
-            self.workers[engine] = worker
 
     def _first_step(self, worker: Worker) -> dict[str, Any]:
         wait_for_quiet(list(self.workers.values()))
@@ -269,6 +281,7 @@ def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -
     for threads in plan.threads:
         with ExitStack() as stack:
             measurement = Measurement(case, right, threads, stack)
+            measurement.launch(plan.engines)
             for engine in plan.engines:
                 tell(f"{engine} starts")
                 measurement.start(engine)

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bench.cpu.peers import PEERS, ROOT
 
@@ -60,7 +59,7 @@ def parsed(line: str) -> dict[str, Any]:
 
 
 class Worker:
-    """The process of an engine. It ends with the ``with`` statement."""
+    """The process of an engine, until it is told to ``end``."""
 
     def __init__(self, engine: str, model: str, folder: Path, threads: int) -> None:
         self.engine = engine
@@ -77,19 +76,11 @@ class Worker:
                 env=environment(engine, folder, threads),
             )
 
-    def __enter__(self) -> Self:
-        try:
-            first = self._answer()
-        except EngineError:
-            self.end()
-            raise
+    def wait_until_ready(self) -> None:
+        """Return when the engine is imported."""
+        first = self._answer()
         if "missing" in first:
-            self.end()
             raise MissingEngineError(f"not installed: {first['missing']}")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.end()
 
     def end(self) -> None:
         """Close the pipes, upon which the worker ends, and wait for it."""

@@ -137,16 +137,20 @@ def unary(to: Translation, node: Node) -> None:
 
 @rule("HardSigmoid")
 def hard_sigmoid(to: Translation, node: Node) -> None:
-    """relu6(x + 3) / 6, which is what TensorFlow's is written as."""
+    """relu6(x + 3) / 6, which is what TensorFlow's is written as; in floats, where its operand is of integers."""
     x = to.of(node.inputs[0])
+    shape, given = last(x.shape) if x.is_image else x.shape, x.index
     if x.quant is not None:
-        raise CannotError("a hard sigmoid of integers")
-    shape = last(x.shape) if x.is_image else x.shape
+        given = to.file.tensor(shape)
+        to.file.operator("DEQUANTIZE", [x.index], [given])
     inner = to.file.tensor(shape)
     three, sixth = (to.file.constant(np.array(one, np.float32)) for one in (3.0, 1 / 6))
-    to.file.operator("ADD", [x.index, three], [inner], options("Add", fusedActivationFunction=3))
+    to.file.operator("ADD", [given, three], [inner], options("Add", fusedActivationFunction=3))
     out = to.new(node.output, is_image=x.is_image)
-    to.file.operator("MUL", [inner, sixth], [out.index], options("Mul"))
+    made = out.index if out.quant is None else to.file.tensor(shape)
+    to.file.operator("MUL", [inner, sixth], [made], options("Mul"))
+    if out.quant is not None:
+        to.file.operator("QUANTIZE", [made], [out.index])
 
 
 @rule("Clip")

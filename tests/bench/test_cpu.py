@@ -11,6 +11,7 @@ import bench.cpu.measure
 import numpy as np
 import pytest
 from bench.cnns import ds_cnn, mobilenet_v3_small
+from bench.cnns_int8 import in_8_bits
 from bench.cpu.__main__ import main
 from bench.cpu.cases import CASES
 from bench.cpu.measure import Outcome, cosine, judged
@@ -220,8 +221,15 @@ def test_decoders_with_small_weights_are_near_the_original(
     assert model.read_bytes < model.original.read_bytes / 2
 
 
-@pytest.mark.parametrize("build", [digits_int8, lambda: mlp_int8((96, 64, 32), 5)], ids=["digits", "mlp"])
-def test_models_in_integers_are_near_the_original(build: Callable[[], Model], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "build",
+    [digits_int8, lambda: mlp_int8((96, 64, 32), 5), lambda: in_8_bits(ds_cnn(2, 8))],
+    ids=["digits", "mlp", "ds-cnn"],
+)
+def test_models_in_integers_are_near_the_original(
+    build: Callable[[], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.cnns_int8.KEPT", tmp_path / "kept")
     model = build()
     assert model.original is not None
     wanted = simulated(model.original, model.original.saved(tmp_path))
