@@ -70,6 +70,23 @@ def test_a_size_can_have_a_least_value(tmp_path: Path) -> None:
     assert "x: f32[8+more];" in found
 
 
+def test_powers_of_sizes_are_sizes(tmp_path: Path) -> None:
+    """As relative attention computes the length of a flattened matrix."""
+    made = model(
+        [
+            node("Shape", ["x"], ["s"], start=0, end=1),
+            node("Pow", ["s", "two"], ["square"]),
+            node("MatMul", ["x", "y"], ["product"]),
+            node("Reshape", ["product", "square"], ["z"]),
+        ],
+        {"x": ("f32", ["length", 3]), "y": ("f32", [3, "length"])},
+        {"z": ("f32", None)},
+        {"two": np.array([2])},
+    )
+    feeds = {"x": normal(4, 3), "y": normal(3, 4)}
+    assert "z: f32[length*length];" in require_agreement(made, tmp_path, feeds, sizes={"length": "<=5"})
+
+
 def test_expressions_are_read_by_the_command(tmp_path: Path) -> None:
     imported(down_and_up(), tmp_path, sizes={"length": 8})
     sizes = ("--size", "length=4*n", "--size", "n<=5")

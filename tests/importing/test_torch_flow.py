@@ -80,7 +80,7 @@ def test_a_branch_inside_of_a_loop(tmp_path: Path) -> None:
         return i + 1, torch.cond(a.sum() > 0, lambda b: b - 2.5, lambda b: b * 0.5 + 0.75, (a,))
 
     net = Plain(lambda _, x: run_while(lambda i, _a: i < 6, iteration, (torch.tensor(0), x)))
-    require_torch_agreement(net, tmp_path, [(torch.randn(3, 4),), (torch.randn(3, 4),)], in_c=True)
+    require_torch_agreement(net, tmp_path, [(torch.randn(3, 4),), (torch.randn(3, 4),)])
 
 
 def test_a_loop_without_a_bound_is_refused_with_how_to_give_one(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_rotations_by_a_complex_buffer(tmp_path: Path) -> None:
     def rotated(s: Any, x: torch.Tensor) -> torch.Tensor:
         return torch.view_as_real(torch.view_as_complex(x.reshape(2, 5, 4, 2)) * s.table).flatten(2)
 
-    text, _ = require_torch_agreement(Plain(rotated, table=table), tmp_path, [(torch.randn(2, 5, 8),)], in_c=True)
+    text, _ = require_torch_agreement(Plain(rotated, table=table), tmp_path, [(torch.randn(2, 5, 8),)])
     assert "table_real: f32[5, 4]" in text
 
 

@@ -13,6 +13,7 @@ from openinfer.ops.types import OpError
 
 _SMALL = 1 << 20
 """NodeResults of up to this many bytes are computed whatever they are made of."""
+_HIGHEST_POWER = 8
 _MOST_EXTENTS = 4096
 """Tensors of open sizes with more elements than any shape has are left to the graph."""
 
@@ -94,6 +95,16 @@ def _divided(one: int, other: int) -> int | None:
     return one // other
 
 
+def _power(one: int, other: int) -> int | None:
+    """A product with itself, a few times."""
+    if isinstance(other, Dim) or not 0 <= other <= _HIGHEST_POWER:
+        return None
+    found: int = 1
+    for _ in range(other):
+        found = found * one
+    return found
+
+
 def _compared(decide: Callable[[tuple[int, int], tuple[int, int]], bool | None]) -> Callable[[int, int], bool | None]:
     return lambda one, other: decide(span(one), span(other))
 
@@ -124,6 +135,8 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "div": _divided,
     "floor_div": lambda one, other: one // other if isinstance(other, Dim) or other > 0 else None,
     "mod": lambda one, other: one % other if isinstance(other, Dim) or other > 0 else None,
+    "pow": _power,
+    "square": lambda one: one * one,
     "neg": lambda one: -one,
     "abs": lambda one: one if span(one)[0] >= 0 else None,
     "min": smaller,

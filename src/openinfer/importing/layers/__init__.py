@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from openinfer.importing.draft import Draft, DraftLoop, walk
 from openinfer.importing.identifiers import Identifiers
-from openinfer.importing.layers.build import Built, LoopBuilder
+from openinfer.importing.layers.build import LoopBuilder, LoopCost
 from openinfer.importing.layers.memory import with_layered_states
+from openinfer.importing.layers.reads import reads_of
 from openinfer.importing.layers.repeats import Repeat, repeats, signatures, with_first
 
 _MOST_LOOPS = 16
@@ -26,23 +27,21 @@ def with_loops(draft: Draft) -> Draft:
 def _with_best(draft: Draft, index: str) -> Draft | None:
     """The draft with the loop that leaves out most and carries least, or None where there is none."""
     numbers = signatures(draft.steps)
-    best: tuple[tuple[int, ...], Built] | None = None
+    reads = reads_of(draft)
+    best: tuple[tuple[int, ...], LoopBuilder] | None = None
     for repeat in repeats(numbers):
         if best is not None and repeat.saved + repeat.period < -best[0][0]:
             break
         for candidate, own in _variants(draft, numbers, repeat):
-            built = LoopBuilder(candidate, own.start, own.period, own.count).build(index)
-            if built is not None and (best is None or _score(own, built) < best[0]):
-                best = (_score(own, built), built)
-    if best is None:
-        return None
-    for value, hint in best[1].hints:
-        value.hint = hint
-    return best[1].draft
+            builder = LoopBuilder(candidate, reads if candidate is draft else reads_of(candidate), own)
+            cost = builder.plan(index)
+            if cost is not None and (best is None or _score(own, cost) < best[0]):
+                best = (_score(own, cost), builder)
+    return None if best is None else best[1].build()
 
 
-def _score(repeat: Repeat, built: Built) -> tuple[int, ...]:
-    return (-repeat.saved, built.carried, built.nameless, repeat.start)
+def _score(repeat: Repeat, cost: LoopCost) -> tuple[int, ...]:
+    return (-repeat.saved, cost.carried, cost.nameless, repeat.start)
 
 
 def _variants(draft: Draft, numbers: list[int], repeat: Repeat) -> list[tuple[Draft, Repeat]]:

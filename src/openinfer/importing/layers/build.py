@@ -27,8 +27,9 @@ from openinfer.importing.draft import (
     NodeOrigin,
     base_of,
     operands,
-    walk,
 )
+from openinfer.importing.layers.reads import DraftReads
+from openinfer.importing.layers.repeats import Repeat
 from openinfer.importing.names import common_name, family_pattern
 from openinfer.ir.expr import Num, Ref
 from openinfer.ir.operand import Single, Slice
@@ -43,24 +44,22 @@ class _NoLoopError(Exception):
 
 
 @dataclass(frozen=True)
-class Built:
-    """A draft with a loop, how many values the loop carries, and how many weights have no common name."""
+class LoopCost:
+    """How many values a loop carries, and how many of its weights have no common name."""
 
-    draft: Draft
     carried: int
     nameless: int
-    hints: tuple[tuple[DraftValue, str], ...]
-    """What values of the body are called, if this loop is taken."""
 
 
 class LoopBuilder:
     """Tries to make one loop of windows."""
 
-    def __init__(self, draft: Draft, start: int, period: int, count: int) -> None:
+    def __init__(self, draft: Draft, reads: DraftReads, repeat: Repeat) -> None:
         self._draft = draft
-        self._before = draft.steps[:start]
-        self._windows = [draft.steps[start + one * period : start + (one + 1) * period] for one in range(count)]
-        self._after = draft.steps[start + count * period :]
+        self._reads = reads
+        self._start, period = repeat.start, repeat.period
+        self._end = self._start + repeat.count * period
+        self._windows = [draft.steps[at : at + period] for at in range(self._start, self._end, period)]
         self._places: dict[int, tuple[int, int, int]] = {}
         for number, window in enumerate(self._windows):
             for at, step in enumerate(window):
@@ -71,26 +70,36 @@ class LoopBuilder:
         self._families: list[DraftFamily] = []
         self._tables: dict[int, DraftTable] = {}
         self._stacks: list[tuple[list[DraftValue], DraftValue]] = []
+        self._collected: dict[BodyPlace, DraftValue] = {}
+        self._later: set[tuple[BodyPlace, int]] = set()
+        self._joint: list[DraftStep] = []
         self._index = "l"
 
-    def build(self, index: str) -> Built | None:
-        """The draft with a loop, or None."""
+    def plan(self, index: str) -> LoopCost | None:
+        """What a loop would cost, or None where there cannot be one."""
         self._index = index
         try:
-            body = [self._joined(at) for at in range(len(self._windows[0]))]
-            later = self._read_later()
+            self._joint = [self._joined(at) for at in range(len(self._windows[0]))]
+            self._later = self._read_later()
         except _NoLoopError:
             return None
-        for place in (*self._initial, *_only_in_last(later, len(self._windows) - 1)):
+        for place in (*self._initial, *_only_in_last(self._later, len(self._windows) - 1)):
             if place not in self._variables:
                 self._variables[place] = self._variable(place)
-        before = [*map(self._with_layers, self._before), *self._starts()]
-        collected = {place: self._stacked(place) for place, number in sorted(later) if not self._is_last(place, number)}
-        before += [DraftDeclare(value) for value in collected.values()]
-        steps = tuple(self._body(body, collected))
-        loop = DraftLoop(self._name(), index, len(self._windows), steps, self._origin(0), self._comment())
-        renamed = self._outside(later, collected)
-        after = [self._with_layers(_with_outside(step, renamed)) for step in self._after]
+        collected = (place for place, number in sorted(self._later) if not self._is_last(place, number))
+        self._collected = {place: self._stacked(place) for place in collected}
+        nameless = sum(family_pattern([one.hint for one in family.members]) is None for family in self._families)
+        return LoopCost(len(self._initial) + len(self._collected) + len(self._stacks), nameless)
+
+    def build(self) -> Draft:
+        """The draft with the loop that was planned; what its values are called is set."""
+        hints = list(self._hints())
+        before = [*map(self._with_layers, self._draft.steps[: self._start]), *self._starts()]
+        before += [DraftDeclare(value) for value in self._collected.values()]
+        steps = tuple(self._body(self._joint, self._collected))
+        loop = DraftLoop(self._name(), self._index, len(self._windows), steps, self._origin(0), self._comment())
+        renamed = self._outside(self._later, self._collected)
+        after = [self._with_layers(_with_outside(step, renamed)) for step in self._draft.steps[self._end :]]
         outputs = tuple(replace(port, operand=_outside(port.operand, renamed)) for port in self._draft.outputs)
         states = tuple(
             replace(state, memory=self._tables.get(id(state.memory), state.memory))
@@ -98,9 +107,9 @@ class LoopBuilder:
             else state
             for state in self._draft.states
         )
-        draft = replace(self._draft, steps=(*before, loop, *after), outputs=outputs, states=states)
-        nameless = sum(family_pattern([one.hint for one in family.members]) is None for family in self._families)
-        return Built(draft, len(self._initial) + len(collected) + len(self._stacks), nameless, tuple(self._hints()))
+        for value, hint in hints:
+            value.hint = hint
+        return replace(self._draft, steps=(*before, loop, *after), outputs=outputs, states=states)
 
     # --- one step for all windows ---------------------------------------------------------------------------------
 
@@ -225,15 +234,10 @@ class LoopBuilder:
 
     def _is_only_initial(self, value: DraftValue) -> bool:
         """Whether an op before the windows computes a value that only the first of them reads."""
-        if not any(
-            isinstance(step, DraftOp) and step.declares and any(one is value for one in step.outputs)
-            for step in self._before
-        ):
+        second = self._start + len(self._windows[0])
+        if not self._reads.is_computed_before(value, self._start) or self._reads.is_read_from(value, second):
             return False
-        later = [*(step for window in self._windows[1:] for step in window), *self._after]
-        read = [base_of(one) for step in walk(tuple(later)) for one in operands(step)]
-        read += [base_of(port.operand) for port in self._draft.outputs]
-        return all(one is not value for one in read) and list(self._initial.values()).count(value) <= 1
+        return sum(one is value for one in self._initial.values()) <= 1
 
     def _result(self, number: int, place: BodyPlace) -> DraftValue:
         return _results(self._windows[number][place[0]])[place[1]]
@@ -256,15 +260,14 @@ class LoopBuilder:
 
     def _read_later(self) -> set[tuple[BodyPlace, int]]:
         """The results of windows that are read behind them, with the numbers of the windows."""
-        read = [base_of(one) for step in walk(self._after) for one in operands(step)]
-        read += [base_of(port.operand) for port in self._draft.outputs]
         found = set()
-        for one in read:
-            place = self._places.get(id(one))
-            if place is not None:
-                if not isinstance(self._windows[0][place[1]], DraftOp):
-                    raise _NoLoopError
-                found.add(((place[1], place[2]), place[0]))
+        for number, window in enumerate(self._windows):
+            for at, step in enumerate(window):
+                for which, one in enumerate(_results(step)):
+                    if self._reads.is_read_from(one, self._end):
+                        if not isinstance(self._windows[0][at], DraftOp):
+                            raise _NoLoopError
+                        found.add(((at, which), number))
         return found
 
     def _is_last(self, place: BodyPlace, number: int) -> bool:
