@@ -31,14 +31,15 @@ HEADERS = ("vulkan/vulkan.h", "vulkan/vulkan_core.h", "vulkan/vk_platform.h", "v
 NVIDIA = '{"file_format_version":"1.0.1","ICD":{"library_path":"libEGL_nvidia.so.0","api_version":"1.2.0"}}\n'
 """The driver without a display: what its own file names needs one."""
 GO = """#!/bin/sh
-# In the root of the sources: sh FOLDER/go.sh RECORD [options of tests.synth.vulkan.record]
+# In the root of the sources: sh FOLDER/go.sh RECORD [options of tests.synth.vulkan.record]. OPENINFER_TEST_DEVICE=h200
+# is CUDA, which takes nvcc; MODULE=bench.gpu.versus is the comparison with PyTorch, which takes that.
 here=$(cd "$(dirname "$0")" && pwd)
 export PATH="$here/bin:$PATH" PYTHONPATH="$PWD:$PWD/src:$here/packages"
 export LD_LIBRARY_PATH="$here/lib:$LD_LIBRARY_PATH" LIBRARY_PATH="$here/lib" CPATH="$here/include"
 export OPENINFER_TEST_DEVICE="${OPENINFER_TEST_DEVICE:-h200-vulkan}" OMP_NUM_THREADS=1
 [ -x "$here/bin/many_shaders" ] && export OPENINFER_MANY_SHADERS="$here/bin/many_shaders"
 [ -e /usr/share/vulkan/icd.d ] && [ -z "$HEADLESS" ] || export VK_ICD_FILENAMES="$here/nvidia.json"
-exec python3 -m tests.synth.vulkan.record "$@"
+exec python3 -m "${MODULE:-tests.synth.vulkan.record}" "$@"
 """
 
 
