@@ -24,6 +24,7 @@ from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.machine import CORTEX_M
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
+from openinfer.synth.targets.cpu.word_taps import WordTaps
 
 I8, U8, I32, F32 = (DTYPES[name] for name in ("i8", "u8", "i32", "f32"))
 GUARD = 64
@@ -112,6 +113,20 @@ def test_windows_meet_rows_of_weights(name: str, dtype: DType, tmp_path: Path) -
     kernel, stored = packed(kernel_for("conv2d", x.shape, w.shape, dtype=dtype, **params), w)
     assert tile_in(kernel) is not None
     call = call_for("conv2d", x.shape, w.shape, dtype=dtype, **params)
+    (right,) = ReferenceKernel(OPS["conv2d"], call, [dtype, dtype])((x, w))
+    assert np.array_equal(run(kernel, [x, stored], tmp_path), right)
+
+
+@pytest.mark.parametrize("dtype", [I8, U8], ids=str)
+@pytest.mark.parametrize(("width", "high"), [(7, 3), (8, 3), (3, 3), (9, 1), (6, 4)])
+def test_windows_of_three_on_each_channel(dtype: DType, width: int, high: int, tmp_path: Path) -> None:
+    """Two neighbours at a time, and the last alone where their number is odd."""
+    rng = np.random.default_rng(width)
+    x, w = matrix(rng, dtype, 2, 5, 6, width), matrix(rng, dtype, 5, 1, high, 3)
+    kernel, stored = packed(kernel_for("conv2d", x.shape, w.shape, dtype=dtype, groups=5), w)
+    (one,) = (part for part in walk(kernel.body) if isinstance(part, Contraction))
+    assert isinstance(one.template, WordTaps) == (width > 3)
+    call = call_for("conv2d", x.shape, w.shape, dtype=dtype, groups=5)
     (right,) = ReferenceKernel(OPS["conv2d"], call, [dtype, dtype])((x, w))
     assert np.array_equal(run(kernel, [x, stored], tmp_path), right)
 

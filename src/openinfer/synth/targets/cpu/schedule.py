@@ -44,6 +44,7 @@ from openinfer.synth.targets.cpu.taps import taps_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
+from openinfer.synth.targets.cpu.word_taps import word_taps_of
 from openinfer.synth.targets.cpu.words import worded
 
 _LEAST = 512
@@ -187,7 +188,11 @@ class _Planner:
     def _tiled(self, statement: Contraction) -> Contraction:
         if not self._has_tiles(statement):
             return statement
-        one = _ordered(without_single(statement), self._weights)
+        one = without_single(statement)
+        windows = word_taps_of(one) if self._target.words else None
+        if windows is not None:
+            return replace(one, template=windows)
+        one = _ordered(one, self._weights)
         product = product_of(one, self._packable(one))
         if product is None or not _is_large(product):
             return statement

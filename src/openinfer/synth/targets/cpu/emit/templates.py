@@ -13,9 +13,11 @@ from openinfer.synth.targets.cpu.emit.lanes import print_lanes
 from openinfer.synth.targets.cpu.emit.parts import print_share
 from openinfer.synth.targets.cpu.emit.sums import side_by_side
 from openinfer.synth.targets.cpu.emit.tap_tiles import tap_lines
+from openinfer.synth.targets.cpu.emit.word_windows import window_lines
 from openinfer.synth.targets.cpu.product import without_single
 from openinfer.synth.targets.cpu.taps import CpuTaps
 from openinfer.synth.targets.cpu.tile import CpuTile
+from openinfer.synth.targets.cpu.word_taps import WordTaps
 from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates, as_loops
 
 _NAMES = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
@@ -58,6 +60,8 @@ def _lines(one: Contraction, writer: KernelWriter) -> list[str] | None:
             return tiled(one, tile, writer.scalars, writer.parts)
         case Contraction(template=CpuTaps() as taps):
             return tap_lines(one, taps, writer.scalars)
+        case Contraction(template=WordTaps() as taps):
+            return window_lines(one, taps, writer.scalars)
         case _:
             return side_by_side(one, writer.scalars)
 

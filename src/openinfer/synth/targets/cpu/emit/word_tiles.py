@@ -123,27 +123,35 @@ class PairTile:
         return "\n".join(lines) + "\n"
 
     def _fast(self) -> list[str]:
-        pairs = Pairs(self.dtype)
+        """Two groups at a time: the loop itself then costs a thirty-second part of it."""
         sums = [f"s{m}{n}" for m in range(self.packed) for n in range(self.wide)]
+        group = self._group()
         lines = [
             "    const oi_word *p = (const oi_word *)(const void *)b, *q0 = (const oi_word *)(const void *)a;",
             *[f"    const oi_word *q{n} = q{n - 1} + 2 * k;" for n in range(1, self.wide)],
             "    const oi_word *const end = q0 + 2 * k;",
             f"    int32_t {', '.join(f'{one} = 0' for one in sums)};",
-            "    do {",
-            f"        uint32_t {', '.join(f'b{m}' for m in range(self.packed))}, even, odd;",
-            f"        uint32_t {', '.join(f'a{n}, d{n}' for n in range(self.wide))};",
-            *[f"        oi_two_words(p, b{m}, b{m + 1});" for m in range(0, self.packed, 2)],
-            *[f"        oi_two_words(q{n}, a{n}, d{n});" for n in range(self.wide)],
+            f"    uint32_t {', '.join(f'b{m}' for m in range(self.packed))}, even, odd;",
+            f"    uint32_t {', '.join(f'a{n}, d{n}' for n in range(self.wide))};",
+            "    if (k % 2) {",
+            *(f"        {line}" for line in group),
+            "    }",
+            "    while (q0 < end) {",
+            *(f"        {line}" for line in (*group, *group)),
+            "    }",
         ]
-        for m in range(self.packed):
-            lines.append(f"        {pairs.even}(even, b{m});")
-            lines.append(f"        {pairs.odd}(odd, b{m});")
-            lines += [
-                f"        s{m}{n} = __smlad((int16x2_t)even, (int16x2_t)a{n}, s{m}{n});" for n in range(self.wide)
-            ]
-            lines += [f"        s{m}{n} = __smlad((int16x2_t)odd, (int16x2_t)d{n}, s{m}{n});" for n in range(self.wide)]
-        lines.append("    } while (q0 < end);")
         places = [m * self.steps[0] + n * self.steps[1] for m in range(self.packed) for n in range(self.wide)]
-        lines += [f"    c[{at}] = {one};" for at, one in zip(places, sums, strict=True)]
+        return [*lines, *(f"    c[{at}] = {one};" for at, one in zip(places, sums, strict=True))]
+
+    def _group(self) -> list[str]:
+        """Four products of each sum."""
+        pairs = Pairs(self.dtype)
+        lines = [f"oi_two_words(p, b{m}, b{m + 1});" for m in range(0, self.packed, 2)]
+        lines += [f"oi_two_words(q{n}, a{n}, d{n});" for n in range(self.wide)]
+        for m in range(self.packed):
+            lines += [f"{pairs.even}(even, b{m});", f"{pairs.odd}(odd, b{m});"]
+            for half, other in (("even", "a"), ("odd", "d")):
+                lines += [
+                    f"s{m}{n} = __smlad((int16x2_t){half}, (int16x2_t){other}{n}, s{m}{n});" for n in range(self.wide)
+                ]
         return lines
