@@ -139,3 +139,20 @@ def test_examples_quantized_by_the_command_run_on_the_board(example: str, tmp_pa
     count = sum(array.size for step in steps for array in step.outputs.values())
     assert ended.stdout == f"{count} of {count} values are right\n", ended.stdout + ended.stderr
     assert ended.returncode == 0
+
+
+def test_the_report_measures_code_stack_and_instructions(tmp_path: Path) -> None:
+    """As the compiler and the emulator of the device say; weights in a file are measured alike."""
+    small = SMALL_MODELS["mlp"]
+    plan = Synthesizer("cortex-m4", name="mlp").synthesize(small.saved(tmp_path), graph(small.text))
+    found = plan.footprint()
+    assert found is not None
+    assert found.unmeasured == ()
+    assert found.is_counted
+    assert found.code is not None
+    assert 1_000 < found.code < 8_192
+    assert found.stack is not None
+    assert 0 < found.stack < 1_024
+    assert 2_000 < found.instructions < 1_000_000
+    assert found.ram > plan.placed.arena_bytes + found.stack
+    assert found.flash == found.code + plan.placed.weights.size

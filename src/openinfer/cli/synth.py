@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from openinfer.ir import Graph
     from openinfer.synth.devices.description import DeviceArch
     from openinfer.synth.plan import Plan
+    from openinfer.synth.report.footprint import Footprint
     from openinfer.synth.targets.target import Passes
 
 
@@ -172,6 +173,8 @@ def synth(
         if max_arena is not None:
             _require_arena(plan, max_arena)
         facts: dict[str, Any] = {"ok": True, **plan.facts()} | ({"printed": looking.seen} if looking.seen else {})
+        measured = plan.footprint() if report else None
+        facts |= {} if measured is None else {"footprint": measured.facts()}
         tested = output is not None and not no_selftest
         values = work.simulated(plan, inputs, steps, progress) if run or tested else []
         if output is not None:
@@ -183,7 +186,7 @@ def synth(
             facts |= _built(plan, known if run else None, tolerance, trace)
             if run:
                 facts["run"]["against"] = against.value
-        typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, looking, report))
+        typer.echo(json.dumps(facts, indent=2) if as_json else _text(plan, facts, looking, report, measured))
         if run and not facts["run"]["ok"]:
             raise typer.Exit(1)
 
@@ -304,8 +307,9 @@ def _sizes(folder: Path, written: list[Path]) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(written)}
 
 
-def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool) -> str:
+def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool, measured: "Footprint | None") -> str:
     parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
+    parts += [] if measured is None else [measured.text()]
     if report:
         from openinfer.synth.report.report import arena_report, inexact_text, kernels_text, ledger_text, unmet_text
 

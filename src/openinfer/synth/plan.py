@@ -17,6 +17,7 @@ from openinfer.synth.memory.state import StateLayout
 from openinfer.synth.memory.weights import WeightLayout
 from openinfer.synth.passes.fuse.ledger import InexactNode, LedgerEntry
 from openinfer.synth.program.ir import Value
+from openinfer.synth.report.footprint import Footprint
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.report.report import arena_facts, inexact_facts, kernel_facts, ledger_facts, unmet_facts
 from openinfer.synth.run.emission import write_project
@@ -123,6 +124,13 @@ class Plan:
         ``node_budget`` ends a step of a graph with loops that executes more nodes.
         """
         return self.target.build(self.project, BuildOptions(cc, tuple(flags), trace_level(trace), node_budget))
+
+    def footprint(self) -> Footprint | None:
+        """What the program takes of a device without an operating system, measured where its tools are here.
+
+        None for other devices: what they take is this machine's to say (``build``, ``profile``).
+        """
+        return None if self.target.footprint is None else self.target.footprint(self.project)
 
     def profile(
         self,

@@ -84,7 +84,7 @@ def _own_flags() -> tuple[str, ...]:
 @cache
 def tool_version(compiler: str) -> str:
     """What distinguishes a compiler from others: where it is and what it says of itself."""
-    return f"{compiler} {_run([compiler, '--version'], None).output[:500]}"
+    return f"{compiler} {run_program([compiler, '--version'], None).output[:500]}"
 
 
 @cache
@@ -164,7 +164,7 @@ class _Job:
         headers = ["-Isrc", "-Ibuild"] * bool(self.shaders)
         line = [*self.command, "-shared", "-fPIC", "-Iinclude", *headers, *self.sources, "-o", LIBRARY, *self.libraries]
         for command in self._with_kernels() if self.has_kernels else (line,):
-            ended = _run(command, folder)
+            ended = run_program(command, folder)
             if ended.status:
                 require_headers(ended.errors)
                 raise _not_compiled(ended)
@@ -182,7 +182,7 @@ class _Job:
         yield [*start, "-shared", *objects, "-o", LIBRARY, *self.libraries]
 
 
-def _not_compiled(ended: "_Ended") -> ExecutionError:
+def _not_compiled(ended: "EndedProgram") -> ExecutionError:
     return ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the generated code does not compile: {ended.told()}"))
 
 
@@ -229,7 +229,7 @@ def compile_shaders(shaders: Mapping[str, str], folder: Path) -> None:
 
 def compile_shader(path: str, folder: Path, options: Sequence[str]) -> None:
     """Compile a shader of a folder."""
-    ended = _run([shader_compiler(), "-V", "--target-env", "vulkan1.2", *options, path], folder)
+    ended = run_program([shader_compiler(), "-V", "--target-env", "vulkan1.2", *options, path], folder)
     if ended.status:
         said = without_colours(ended.output)[:_MOST_SAID]
         raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the shader {path} does not compile: {said}"))
@@ -242,7 +242,7 @@ def require_headers(errors: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Ended:
+class EndedProgram:
     """A program that has run: its exit status, and what it said."""
 
     program: str
@@ -263,7 +263,7 @@ def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def _run(command: Sequence[str], folder: Path | None) -> _Ended:
+def run_program(command: Sequence[str], folder: Path | None) -> EndedProgram:
     """Run a program, in a folder that then has its temporary files too. An interrupt ends all that it has started."""
     program = command[0]
     try:
@@ -286,7 +286,7 @@ def _run(command: Sequence[str], folder: Path | None) -> _Ended:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()  # until no process holds the pipes: then nothing writes files any more
         raise
-    return _Ended(program, process.returncode, _text(output), _text(errors))
+    return EndedProgram(program, process.returncode, _text(output), _text(errors))
 
 
 def _text(data: bytes) -> str:

@@ -15,10 +15,13 @@ from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
 from openinfer.synth.run.timed import TimedRun, profiled, roofline_of
 from openinfer.synth.run.traced import traced
+from openinfer.synth.targets.c.bare_metal import is_bare
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
+from openinfer.synth.targets.c_footprint import footprint
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine, cpu_machine
+from openinfer.synth.targets.cpu.reshapes import FreeReshapes
 from openinfer.synth.targets.cpu.schedule import Schedule
 from openinfer.synth.targets.cpu.shared import SharePanels
 from openinfer.synth.targets.facts import Feature, Numerics
@@ -49,6 +52,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         project=own.project,
         build=_built,
         profile=own.profile,
+        footprint=footprint if is_bare(own.machine.isa) else None,
     )
 
 
@@ -88,7 +92,9 @@ class _Processor:
 
         def schedule(program: Program) -> Program:
             choose = _tuned(program, wanted, workshop).choose(workshop.processor)
-            return SharePanels().run(Schedule(self.machine, choose).run(program))
+            # Where code must be small, a reshape is none.
+            own = FreeReshapes().run(program) if self.machine.words else program
+            return SharePanels().run(Schedule(self.machine, choose).run(own))
 
         return schedule, divide.run
 

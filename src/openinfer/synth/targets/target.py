@@ -17,6 +17,7 @@ from openinfer.synth.passes.fuse.fuse import Fuse
 from openinfer.synth.passes.fuse.ledger import InexactNode
 from openinfer.synth.passes.simplify import Simplify
 from openinfer.synth.program.ir import Program
+from openinfer.synth.report.footprint import Footprint
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
@@ -115,6 +116,8 @@ class Target(Generic[P]):
     profile: Callable[[P, str, TimedRun], Profile]
     """A project built with a compiler, and timed on this machine."""
 
+    footprint: Callable[[P], Footprint] | None = None
+    """What a project takes of the device, measured by its own tools; None where that is this machine's business."""
     facts: Callable[[P], dict[str, Any]] = lambda _project: {}
     """What a plan says of a project beyond what all plans say."""
     structures: frozenset[type[Structure]] = frozenset()

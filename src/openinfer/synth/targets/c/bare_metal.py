@@ -77,8 +77,10 @@ SECTIONS
 """
 
 
+EMULATED = f"qemu-system-arm -M {BOARD} -nographic -monitor none -serial none -semihosting".split()
+"""What runs a program on the board; ``-kernel`` names it."""
 EMULATOR = f"""# An emulated board, which shows what the program prints: needs newlib and qemu-system-arm.
-RUN ?= qemu-system-arm -M {BOARD} -nographic -monitor none -serial none -semihosting -kernel
+RUN ?= {" ".join(EMULATED)} -kernel
 """
 """How the Makefile runs programs."""
 SECTIONS = "-ffunction-sections -fdata-sections"

@@ -21,5 +21,7 @@ class MemoryCalls:
     """Works on a part of a table."""
     clear: str = "oi_table_clear"
     """All of a table as it was in the beginning."""
+    folds: bool = False
+    """Whether what is always inside a table is copied without the functions for tables: code is small then."""
     part: str = "oi_tensor_part"
     """Works on a part of a tensor."""

@@ -13,6 +13,7 @@ from openinfer.synth.program.ir import Action, PartStep, TableStep, Value, Weigh
 from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
+from openinfer.synth.targets.c.rings import RingCells, ring_cells
 from openinfer.synth.targets.c.tables import picks
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
@@ -53,15 +54,32 @@ class Parts:
             file.line(depth, f"{{ const oi_grid grid = {grid}(c); {self._calls.clear}({self._calls.queue}&grid); }}")
             return
         access = TableAccess(layout, step)
-        file.needs.add("oi_select")
         file.line(depth, "{")
-        file.line(depth + 1, f"const oi_grid grid = {grid}(c);")
-        self._picked(picks(access.ordered, access.grown, self._computed(step.indices, depth + 1)), checks, depth + 1)
+        if self._calls.folds and self._placed.rollback is None:
+            computed = self._computed(step.indices, depth + 1)
+            cells = ring_cells(access, checks, computed)
+            if cells is not None:
+                self._copied(cells, step, depth)
+                return
+            file.line(depth + 1, f"const oi_grid grid = {grid}(c);")
+        else:
+            file.line(depth + 1, f"const oi_grid grid = {grid}(c);")
+            computed = self._computed(step.indices, depth + 1)
+        file.needs.add("oi_select")
+        self._picked(picks(access.ordered, access.grown, computed), checks, depth + 1)
         is_write = "true" if step.action is Action.WRITE else "false"
         fail = self._outside(checks, len(access.ordered), "grid.table->bound", layout.table.keys)
         file.line(depth + 1, f"if (!oi_select(&grid, pick, {is_write}, &part)) {fail}")
         self._table_access(step, access, checks, depth + 1)
         file.line(depth, "}")
+
+    def _copied(self, cells: RingCells, step: TableStep, depth: int) -> None:
+        """Cells at a place that is known."""
+        assert step.value is not None
+        is_view = step.action is Action.READ and step.value in self._placed.memory.views
+        for line in cells.lines(self._pointers.pointer(step.value), is_view=is_view):
+            self._file.line(depth + 1, line)
+        self._file.line(depth, "}")
 
     def _table_access(self, step: TableStep, access: TableAccess, checks: SliceChecks, depth: int) -> None:
         """What is done to the cells that were picked."""

@@ -5,8 +5,10 @@ from functools import partial
 from typing import Protocol
 
 from openinfer.synth.memory.placed import Placed
+from openinfer.synth.targets.c.bare_metal import is_bare
 from openinfer.synth.targets.c.calls import CCalls
 from openinfer.synth.targets.c.kernels import printed
+from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.cstyle.host.blocks import BlockPrinter, HostCalls
 from openinfer.synth.targets.cstyle.host.file import HostFile
@@ -36,9 +38,9 @@ class SourcePrinters:
 
 def source_printers(placed: Placed, name: str, isa: str = "generic", index_bits: int = 64) -> SourcePrinters:
     """The printers of a project's source, for an instruction set and a width of positions."""
-    file = HostFile(placed, name)
+    file = HostFile(placed, name, index_bits)
     sizes, pointers = SizePrinter(file), Pointers(file)
     indices = IndexPrinter(file, sizes, pointers.pointer)
     kernels = partial(printed, isa=isa, index_bits=index_bits, bounds=placed.program.sizes)
-    calls = CCalls(file, sizes, indices, pointers, kernels)
+    calls = CCalls(file, sizes, indices, pointers, kernels, MemoryCalls(folds=is_bare(isa)))
     return SourcePrinters(file, sizes, pointers, calls, BlockPrinter(file, sizes, indices, calls))

@@ -14,7 +14,7 @@ from openinfer.synth.targets.cstyle.host.lists import NumberLists
 class HostFile:
     """The program of a file, the function that is being printed, and what the file needs so far."""
 
-    def __init__(self, placed: Placed, name: str) -> None:
+    def __init__(self, placed: Placed, name: str, index_bits: int = 64) -> None:
         self.placed = placed
         self.name = name
         """What functions and macros begin with."""
@@ -22,7 +22,7 @@ class HostFile:
         """The function that is being printed."""
         self.needs: set[str] = set()
         """The runtime's functions that are called."""
-        self.lists = NumberLists()
+        self.lists = NumberLists(index_bits)
         self.nodes: dict[int, Node] = {node.index: node for node in placed.program.bound.graph.walk()}
 
     @property

@@ -1,0 +1,90 @@
+"""Accesses of tables in C whose indices are known to be inside: a place in memory, and a copy.
+
+A ring, as ``levels[t%R]`` of a table of R entries, has cells at fixed places, and an index that cannot be outside.
+Nothing has to be asked while running, and none of the functions for tables in general is called.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from openinfer.ir import Single, Slice
+from openinfer.ir.expr import Expr
+from openinfer.loops.dim import Dim
+from openinfer.synth.memory.checks.records import SliceChecks
+from openinfer.synth.memory.table_access import TableAccess
+from openinfer.synth.program.ir import Action
+from openinfer.synth.targets.cstyle.code import ExprText
+from openinfer.synth.targets.cstyle.host.integers import Integer
+
+
+@dataclass(frozen=True)
+class RingCells:
+    """Cells beside each other: the first, counted from the table's first, how many, and the bytes of each."""
+
+    access: TableAccess
+    first: ExprText
+    count: int
+    each: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all of them."""
+        return self.count * self.each
+
+    @property
+    def place(self) -> str:
+        """Where they are in memory."""
+        start = _state(self.access.layout.memory_at)
+        return start if self.first.text == "0" else f"{start} + cell * {self.each}"
+
+    def lines(self, value: str, *, is_view: bool) -> list[str]:
+        """Reads or writes them; a table has grown to what was written."""
+        own = [] if self.first.text == "0" else [f"const int32_t cell = (int32_t)({self.first.text});"]
+        if is_view:
+            return [*own, f"{value} = (const void *)({self.place});"]
+        if self.access.step.action is Action.READ:
+            return [*own, f"memcpy({value}, {self.place}, {self.nbytes});"]
+        extent = f"(int64_t *)(void *)({_state(self.access.layout.extents_at)})"
+        end = str(self.count) if self.first.text == "0" else f"cell + {self.count}"
+        return [
+            *own,
+            f"int64_t *const extent = {extent};",
+            f"memcpy({self.place}, {value}, {self.nbytes});",
+            f"if (*extent < {end}) *extent = {end};",
+        ]
+
+
+def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr, Integer]) -> RingCells | None:
+    """The cells of an access that is always inside a table which never moves; None for any other."""
+    layout, table, step = access.layout, access.layout.table, access.step
+    is_asked = checks.extents or checks.memory is not None or checks.indices is not None
+    is_simple = layout.heap is None and layout.axes == table.keys == 1 and table.variable.dtype.bits >= 8
+    if is_asked or not is_simple or step.action not in (Action.READ, Action.WRITE):
+        return None
+    each = prod(table.entry) * table.variable.dtype.bits // 8
+    (index,), (bound,) = access.ordered, layout.capacity
+    match index:
+        case Single(value):
+            found = computed[value]
+            is_inside = (
+                not found.can_fail and not checks.lengths and found.range.least >= 0 and found.range.most < bound
+            )
+            return RingCells(access, found.code, 1, each) if is_inside else None
+        case Slice(start, end) if end is not None:
+            last = computed[end]
+            begin = 0 if start is None else computed[start].range.least
+            is_known = last.is_literal and (start is None or computed[start].is_literal)
+            count = last.range.least - begin
+            is_inside = is_known and begin >= 0 and count > 0 and last.range.least <= bound
+            assert step.value is not None
+            # What is asked of a length is answered here.
+            is_inside = is_inside and not isinstance(step.value.shape[0], Dim) and step.value.shape[0] == count
+            return RingCells(access, ExprText(str(begin)), count, each) if is_inside else None
+        case _:
+            return None
+
+
+def _state(offset: int) -> str:
+    """A place in the state."""
+    return f"c->state + {offset}" if offset else "c->state"
