@@ -1,7 +1,8 @@
 """The chat of the examples beside llama.cpp, on one thread and on two: ``make bench-chat``.
 
 The C program of ``examples/chat`` and ``llama-bench`` run in turn, each alone, on the same GGUF file: tokens said in a
-second, tokens read in a second from a prompt of about 512, and the memory that the process had at most. llama.cpp is
+second, tokens read in a second from a prompt of about 512, and the memory that the process had at most. The program is
+the one of the example, which reads a prompt in steps of 128 tokens; ``llama-bench`` does so in one of 512. llama.cpp is
 built from the source in the package ``llama-cpp-python``, which takes cmake and some minutes once.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from examples.chat.emit import emit
-from examples.chat.example import CONTEXT, SYSTEM, ChatModel, imported_model, model_file
+from examples.chat.example import CONTEXT, PROMPT, SYSTEM, ChatModel, imported_model, model_file
 
 from bench import llama
 from openinfer import ModelLoader
@@ -157,7 +158,7 @@ def main() -> None:
     parser.add_argument("--llama-bench", type=Path, help="the program, where it is built already")
     given = parser.parse_args()
     file = model_file()
-    model = imported_model(file, FOLDER, CONTEXT, READ)
+    model = imported_model(file, FOLDER, CONTEXT, PROMPT)
     program = given.llama_bench or llama.built() / "llama-bench"
     prompt = long_prompt(model)
     limit = file.stat().st_size + cache_bytes(model)

@@ -20,8 +20,12 @@ from openinfer.oinf.authoring import TensorSpec
 from openinfer.oinf.staging import staged_model
 from openinfer.oinf.writer import Writer
 
-_CONTEXT, _PROMPT = 2048, 512
-"""How many tokens the cache has room for, and a prompt has at most, where nothing is said."""
+_CONTEXT, _PROMPT = 2048, 128
+"""How many tokens the cache has room for, and a step of a prompt takes at most, where nothing is said.
+
+A longer prompt takes several steps. More tokens at once were no faster, and what a step keeps of the cache, so that it
+can be rolled back, grows with them.
+"""
 
 
 def import_gguf(

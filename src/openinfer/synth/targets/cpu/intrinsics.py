@@ -30,6 +30,8 @@ class VectorSet:
     """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
     loads: Mapping[str, Intrinsic] = field(default_factory=dict)
     """Integers, or floats of 16 bits, at ``p`` as floats. Those of 4 bits are added to 2^23: see ``IntegerLoad``."""
+    halves: Mapping[str, Intrinsic] = field(default_factory=dict)
+    """Integers of 4 bits at ``p`` as floats: those in the lower halves of bytes, and 16 times those in the upper."""
     dots: Mapping[tuple[str, str], tuple[Intrinsic, ...]] = field(default_factory=dict)
     """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
 
@@ -54,7 +56,7 @@ class _X86:
 
     def record(self) -> VectorSet:
         dots = {(left, right): self._dots(left, right) for left in _BYTES for right in _BYTES}
-        return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), dots)
+        return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), self._halves(), dots)
 
     def _fma(self) -> dict[str, Intrinsic]:
         own = self.prefix
@@ -87,6 +89,26 @@ class _X86:
         found["f16"] = Intrinsic(has_halves, (f"(({{vector}}){own}_cvtph_ps({half}(const void *)(p))))",))
         wide = f"{own}_slli_epi32({own}_cvtepu16_epi32({half}(const void *)(p))), 16)"
         found["bf16"] = Intrinsic(self.has_integers, (f"(({{vector}}){own}_cast{self.whole}_ps({wide}))",))
+        return found
+
+    def _halves(self) -> dict[str, Intrinsic]:
+        """A float with a number in its last bits, less 2^23; of 16 lanes, the lower halves choose from 16 floats."""
+        if self.quarter is None:
+            return {}
+        own, found = self.prefix, {}
+        wide = f"{own}_cvtepu8_epi32({self.quarter})"
+        for dtype, first in (("i4", 8), ("u4", 0)):
+            forms = []
+            for mask, shift in ((15, first), (240, 16 * first)):
+                bits = f"{own}_set1_epi32(0x4b000000{f' ^ {shift}' if shift else ''})"
+                code = f"{own}_xor_{self.whole}({own}_and_{self.whole}({wide}, {own}_set1_epi32({mask})), {bits})"
+                if self.nbytes == 64:
+                    code = f"{own}_ternarylogic_epi32({wide}, {own}_set1_epi32({mask}), {bits}, 0x6a)"
+                forms.append(f"(({{vector}}){own}_cast{self.whole}_ps({code}) - {8388608.0 + shift}f)")
+            if self.nbytes == 64:
+                numbers = ", ".join(f"{float((code ^ first) - first)}f" for code in range(16))
+                forms[0] = f"(({{vector}}){own}_permutexvar_ps({wide}, {own}_setr_ps({numbers})))"
+            found[dtype] = Intrinsic(self.has_integers, tuple(forms))
         return found
 
     def _dots(self, left: str, right: str) -> tuple[Intrinsic, ...]:

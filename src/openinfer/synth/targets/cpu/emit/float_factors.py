@@ -108,7 +108,7 @@ class FloatFactors:
         tile, product = self._tiling.tile, self._tiling.product
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
         is_half = product.right.buffer.dtype.is_packed
-        own = FloatTile(*shape, product.right.buffer.dtype.name, has_zero=is_half, has_one_zero=is_half)
+        own = FloatTile(*shape, product.right.buffer.dtype.name, is_bare=is_half)
         scales = groups.scale.buffer.dtype.name
         name = self._tiling.scalars.need(GroupTile(own, groups.size, scales, groups.offset is not None))
         count = number(product.inner.extents[0])

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openinfer.synth.targets.cpu.emit.tiles import (
-    SHIFT,
     FloatTile,
     HalfLoad,
     element,
@@ -17,6 +16,10 @@ from openinfer.synth.targets.cpu.emit.tiles import (
 )
 from openinfer.synth.targets.cstyle.support import Need
 
+_LINE = 64
+"""The bytes of a cache line."""
+_AHEAD = 1024
+"""How far ahead, in bytes, integers are asked for: as many as are multiplied while memory answers."""
 SCALE_TYPES = {"f32": "float", "f16": "uint16_t"}
 """The C types of scales in memory."""
 
@@ -70,8 +73,6 @@ class GroupTile:
         splits = max(1, 4 // (tile.rows * tile.vectors))
         totals = [f"t{row}_{column} = {{0}}" for row in range(tile.rows) for column in range(tile.vectors)]
         yield f"    {vector.name} {', '.join(totals)};"
-        if tile.has_zero:
-            yield f"    const {vector.name} z = ({vector.name}){{0}} + {_shift(tile)}f;"
         yield "    for (; groups > 0; --groups) {"
         yield from (f"    {line}" for line in zero_sums(vector.name, tile.rows, tile.vectors, splits))
         if self.is_affine:
@@ -83,6 +84,7 @@ class GroupTile:
             if self.is_affine:
                 ahead = f" + {split} * a_step" if split else ""
                 yield "            " + " ".join(f"sum{row} += a[{row} * a_row{ahead}];" for row in range(tile.rows))
+        yield from self._ahead(splits)
         yield "        }"
         yield from self._added(splits)
         yield f"        scale += c_row;{' offset += c_row;' * self.is_affine}"
@@ -90,6 +92,12 @@ class GroupTile:
         for row in range(tile.rows):
             for column in range(tile.vectors):
                 yield f"    *({vector.name} *)(c + {row} * c_row + {column * tile.lanes}) = t{row}_{column};"
+
+    def _ahead(self, splits: int) -> Iterator[str]:
+        """Asks for what is read a little later: processors look ahead by themselves only up to the end of a page."""
+        row = self.tile.width // 2 if self.tile.is_bare else self.tile.width
+        for line in range(0, splits * row, _LINE):
+            yield f"            __builtin_prefetch((const void *)((uintptr_t)b + {_AHEAD + line}));"
 
     def _added(self, splits: int) -> Iterator[str]:
         """The sums of a group, times the scales, and what offsets add."""
@@ -99,7 +107,9 @@ class GroupTile:
                 yield f"        const {tile.vector.name} {name}{column} = {self._loaded(name, column)};"
             for row in range(tile.rows):
                 total = " + ".join(sum_name(row, column, split) for split in range(splits))
-                yield f"        t{row}_{column} += ({total}) * scale{column};"
+                # Upper halves of bytes are 16 times what they stand for.
+                scale = f"(scale{column} * 0.0625f)" if tile.is_bare and column % 2 else f"scale{column}"
+                yield f"        t{row}_{column} += ({total}) * {scale};"
                 if self.is_affine:
                     fma = tile.vector.fma
                     yield f"        t{row}_{column} = {fma}(sum{row}, offset{column}, t{row}_{column});"
@@ -119,7 +129,7 @@ class GroupTile:
         yield "            for (int64_t g = 0; g < groups; ++g) {"
         yield "                float part = 0, sum = 0;"
         yield f"                for (int64_t i = g * {self.group}; i < (g + 1) * {self.group}; ++i) {{"
-        yield f"                    part += a[r * a_row + i * a_step] * {element(tile, f'{_shift(tile)}f')};"
+        yield f"                    part += a[r * a_row + i * a_step] * {element(tile)};"
         yield "                    sum += a[r * a_row + i * a_step];"
         yield "                }"
         yield f"                total += part * {number.format('scale[g * c_row + n]')};"
@@ -131,8 +141,3 @@ class GroupTile:
         yield "            c[r * c_row + n] = total;"
         yield "        }"
         yield "    }"
-
-
-def _shift(tile: FloatTile) -> float:
-    """What integers of 4 bits come with."""
-    return SHIFT + (8 if tile.stored == "i4" else 0)

@@ -117,6 +117,56 @@ class IntegerLoad:
 
 
 @dataclass(frozen=True)
+class NibbleLoad:
+    """Integers of 4 bits as vectors of floats: those in the lower halves of bytes, and 16 times those in the upper.
+
+    Nothing is subtracted from them, and nothing shifted: what they are multiplied with later is divided by 16.
+    """
+
+    stored: str
+    lanes: int
+
+    def half(self, number: int) -> str:
+        """The macro for one of the halves of bytes."""
+        return f"{self.name}{_HALVES[number]}"
+
+    @property
+    def name(self) -> str:
+        """What the macros begin with."""
+        return f"oi_floats_{self.stored}_f32x{self.lanes}"
+
+    @property
+    def vector(self) -> VectorType:
+        """What is loaded."""
+        return VectorType("f32", self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The vector."""
+        return (self.vector,)
+
+    @property
+    def text(self) -> str:
+        """Both macros."""
+        about = "Numbers of 4 bits as floats: the lower halves of bytes, and 16 times the upper halves."
+        sets = [one for one in sets_of(self.lanes * 4) if self.stored in one.halves]
+        found = [(None if "f32" in one.fma else one.header, one.halves[self.stored]) for one in sets]
+        lines = chosen(found, self._fast, [self._plain(number) for number in range(2)])
+        return "\n".join([f"/* {about} */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
+
+    def _fast(self, one: Intrinsic) -> list[str]:
+        pairs = enumerate(one.forms)
+        return [f"#define {self.half(number)}(p) {form.format(vector=self.vector.name)}" for number, form in pairs]
+
+    def _plain(self, number: int) -> str:
+        mask, first = (240, 128) if number else (15, 8)
+        is_signed = self.stored == "i4"
+        texts = [f"(float)(((p)[{lane}] & {mask}){f' ^ {first}' * is_signed})" for lane in range(self.lanes)]
+        numbers = f"({self.vector.name}){{ {', '.join(texts)} }}"
+        return f"#define {self.half(number)}(p) ({numbers}{f' - {float(first)}f' * is_signed})"
+
+
+@dataclass(frozen=True)
 class HalfLoad:
     """Floats of 16 bits as a vector of floats."""
 
@@ -233,8 +283,8 @@ class FloatTile:
     stored: str | None = None
     has_zero: bool = False
     is_window: bool = False
-    has_one_zero: bool = False
-    """Whether all columns have the same zero point, which is a vector of its own."""
+    is_bare: bool = False
+    """Whether integers of 4 bits are loaded as what they are, those of odd vectors 16 times: see ``NibbleLoad``."""
 
     @property
     def name(self) -> str:
@@ -257,8 +307,10 @@ class FloatTile:
         """Its vectors, and how they are loaded."""
         return (self.vector,) if self.stored is None else (self.vector, self._load(self.stored))
 
-    def _load(self, stored: str) -> IntegerLoad | HalfLoad:
-        return HalfLoad(stored, self.lanes) if stored in ("f16", "bf16") else IntegerLoad(stored, self.lanes)
+    def _load(self, stored: str) -> IntegerLoad | NibbleLoad | HalfLoad:
+        if stored in ("f16", "bf16"):
+            return HalfLoad(stored, self.lanes)
+        return NibbleLoad(stored, self.lanes) if self.is_bare else IntegerLoad(stored, self.lanes)
 
     @property
     def text(self) -> str:
@@ -275,12 +327,12 @@ class FloatTile:
         if self.stored is None:
             return f"*(const {self.vector.name} *)(b{ahead}{f' + {column * self.lanes}' if column else ''})"
         load = self._load(self.stored)
-        if isinstance(load, IntegerLoad) and self.stored in ("i4", "u4"):
+        if not isinstance(load, HalfLoad) and self.stored in ("i4", "u4"):
             place, name = column // 2 * self.lanes, load.half(column % 2)
         else:
             place, name = column * self.lanes, load.name
         text = f"{name}(b{ahead}{f' + {place}' if place else ''})"
-        return f"{text} - z{'' if self.has_one_zero else column}" if self.has_zero else text
+        return f"{text} - z{column}" if self.has_zero else text
 
 
 def _tile(tile: FloatTile) -> str:
@@ -387,9 +439,9 @@ def zero_sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
     return lines
 
 
-def element(tile: FloatTile, point: str = "zero[n]") -> str:
+def element(tile: FloatTile) -> str:
     """The same without vectors: the number in a column, less a zero point."""
-    zero = f" - {point}" * tile.has_zero
+    zero = " - zero[n]" * tile.has_zero
     if tile.stored is None:
         return "b[i * b_row + n]"
     if tile.stored in ("f16", "bf16"):
@@ -398,7 +450,8 @@ def element(tile: FloatTile, point: str = "zero[n]") -> str:
         return f"((float)b[i * b_row + n]{zero})"
     lanes, flip = tile.lanes, " ^ 8" * (tile.stored == "i4")
     byte = f"b[i * b_row + n / {2 * lanes} * {lanes} + n % {lanes}]"
-    return f"({SHIFT}f + (float)((({byte} >> (n / {lanes} % 2 * 4)) & 15){flip}){zero})"
+    code = f"(float)((({byte} >> (n / {lanes} % 2 * 4)) & 15){flip})"
+    return f"({code}{' - 8.0f' * bool(flip)})" if tile.is_bare else f"({SHIFT}f + {code}{zero})"
 
 
 def products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
