@@ -28,7 +28,7 @@ from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import FOLDED, KernelStep, Program, Step, StepOperand, Value, Weight
 from openinfer.tensor import Tensor
 
-_PER_WEIGHT = 12
+_PER_WEIGHT = 6
 """What reading a weight costs, in products: it comes from memory, and is used for few tiles."""
 _PER_ELEMENT = 16
 """What transforming an element costs, in products."""

@@ -48,6 +48,8 @@ class Golden:
     begins: bool = False
     """Whether the state is the initial one before it."""
     is_refused: bool = False
+    looser: float = 1.0
+    """How much larger than usual the tolerance is, where none is given."""
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def _tolerance(wanted: Array, value: Value, one: Golden) -> float:
         return 0.0
     magnitudes = np.abs(wanted.astype(np.float64))
     finite = magnitudes[np.isfinite(magnitudes)]
-    relative = value.dtype.tolerance if one.tolerance is None else one.tolerance
+    relative = value.dtype.tolerance * one.looser if one.tolerance is None else one.tolerance
     return float(relative * (finite.max() if finite.size else 0.0))
 
 
